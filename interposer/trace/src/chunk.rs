@@ -1,0 +1,201 @@
+//! Chunks: what the ring is compacted into, and metadata. Each is whole or ignored.
+
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+use zstd_safe::zstd_sys;
+
+use crate::columns::{Batch, Encoder, MAX_ENCODED_BYTES, decode};
+use crate::metadata;
+use crate::ring::{SlotWords, Taken};
+
+/// First bytes of every chunk.
+pub const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
+/// Bytes of a chunk's header.
+pub const CHUNK_HEADER_BYTES: usize = 40;
+/// Level 1: the writer must keep up with the program on a busy machine.
+const LEVEL: i32 = 1;
+
+/// Values of `kind`. Readers pass over kinds and versions that they do not know.
+pub mod kind {
+    /// Records of the ring.
+    pub const EVENTS: u16 = 1;
+    /// [`crate::metadata::ProcessFacts`].
+    pub const PROCESS: u16 = 2;
+    /// [`crate::metadata::ApiTable`].
+    pub const APIS: u16 = 3;
+    /// [`crate::metadata::Modules`].
+    pub const MODULES: u16 = 4;
+    /// [`crate::metadata::DeviceFacts`].
+    pub const DEVICE: u16 = 5;
+}
+
+/// Header of a chunk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ChunkHeader {
+    /// [`CHUNK_MAGIC`].
+    pub magic: [u8; 4],
+    /// One of [`kind`].
+    pub kind: u16,
+    /// Version of the payload's encoding.
+    pub version: u16,
+    /// Bytes of the compressed payload that follows.
+    pub stored_bytes: u32,
+    /// Bytes of the payload before compression.
+    pub raw_bytes: u32,
+    /// First sequence number (events).
+    pub first_seq: u64,
+    /// End of the sequence numbers (events).
+    pub next_seq: u64,
+    /// Records (events).
+    pub records: u32,
+    /// CRC-32 of the header before this field and of the stored payload.
+    pub checksum: u32,
+}
+
+const _: () = assert!(std::mem::size_of::<ChunkHeader>() == CHUNK_HEADER_BYTES);
+
+impl ChunkHeader {
+    fn checksum_with(&self, stored: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytemuck::bytes_of(self)[..CHUNK_HEADER_BYTES - 4]);
+        hasher.update(stored);
+        hasher.finalize()
+    }
+
+    /// Whether the header begins like a chunk's and its lengths are possible.
+    pub fn is_plausible(&self) -> bool {
+        self.magic == CHUNK_MAGIC
+            && self.raw_bytes as usize <= MAX_ENCODED_BYTES
+            && self.stored_bytes <= 2 * MAX_ENCODED_BYTES as u32
+    }
+
+    /// The payload, decompressed; `None` when the checksum or the compression is wrong.
+    pub fn payload(&self, stored: &[u8]) -> Option<Vec<u8>> {
+        if self.checksum_with(stored) != self.checksum || !self.is_plausible() {
+            return None;
+        }
+        // `raw_bytes` is bounded by `is_plausible` and covered by the checksum, so this allocation is too.
+        let mut raw = vec![0; self.raw_bytes as usize];
+        let length = zstd_safe::decompress(&mut raw[..], stored).ok()?;
+        (raw.len() == length).then_some(raw)
+    }
+
+    /// Appends the records of an event chunk; `None` when they can't be read.
+    pub fn events(&self, stored: &[u8], granularity_shift: u32, batch: &mut Batch) -> Option<()> {
+        decode(&self.payload(stored)?, self.records, self.first_seq, granularity_shift, batch)
+    }
+}
+
+/// Makes chunks in memory that was set aside once.
+pub struct ChunkMaker {
+    encoder: Encoder,
+    encoded: Vec<u8>,
+    chunk: Vec<u8>,
+    workspace: Vec<u64>,
+}
+
+impl Default for ChunkMaker {
+    fn default() -> Self {
+        // SAFETY: a pure function of the level.
+        let workspace_bytes = unsafe { zstd_sys::ZSTD_estimateCCtxSize(LEVEL) };
+        ChunkMaker {
+            encoder: Encoder::default(),
+            encoded: vec![0; MAX_ENCODED_BYTES],
+            chunk: vec![0; CHUNK_HEADER_BYTES + zstd_safe::compress_bound(MAX_ENCODED_BYTES)],
+            workspace: vec![0; workspace_bytes.div_ceil(8)],
+        }
+    }
+}
+
+impl ChunkMaker {
+    /// A chunk of the records that [`crate::ring::Ring::take`] copied out. Allocates nothing. Empty when it failed.
+    pub fn events(&mut self, slots: &[SlotWords], taken: &Taken, granularity_shift: u32) -> &[u8] {
+        let (length, records) = self.encoder.encode(slots, taken.from, granularity_shift, &mut self.encoded);
+        let header =
+            ChunkHeader { kind: kind::EVENTS, records, first_seq: taken.from, next_seq: taken.until, ..blank() };
+        self.finish(header, length)
+    }
+
+    /// A chunk of metadata. Empty when it failed or the block is too large.
+    pub fn metadata<T: Serialize>(&mut self, kind: u16, value: &T) -> &[u8] {
+        let bytes = metadata::encode(value);
+        if bytes.is_empty() || bytes.len() > self.encoded.len() {
+            return &[];
+        }
+        self.encoded[..bytes.len()].copy_from_slice(&bytes);
+        self.finish(ChunkHeader { kind, ..blank() }, bytes.len())
+    }
+
+    fn finish(&mut self, header: ChunkHeader, raw_bytes: usize) -> &[u8] {
+        let (head, body) = self.chunk.split_at_mut(CHUNK_HEADER_BYTES);
+        let Some(stored) = compress(&mut self.workspace, &self.encoded[..raw_bytes], body) else { return &[] };
+        let mut header = ChunkHeader { raw_bytes: raw_bytes as u32, stored_bytes: stored as u32, ..header };
+        header.checksum = header.checksum_with(&body[..stored]);
+        head.copy_from_slice(bytemuck::bytes_of(&header));
+        &self.chunk[..CHUNK_HEADER_BYTES + stored]
+    }
+}
+
+fn blank() -> ChunkHeader {
+    ChunkHeader { magic: CHUNK_MAGIC, version: 1, ..ChunkHeader::zeroed() }
+}
+
+/// Compresses in the given workspace only; `None` when zstd refuses.
+fn compress(workspace: &mut [u64], from: &[u8], to: &mut [u8]) -> Option<usize> {
+    // SAFETY: the workspace is 8-byte aligned, as large as zstd estimated for this level, and borrowed for the whole use
+    // of the context that is made in it; source and destination are slices with their own lengths.
+    let result = unsafe {
+        let context = zstd_sys::ZSTD_initStaticCCtx(workspace.as_mut_ptr().cast(), workspace.len() * 8);
+        if context.is_null() {
+            return None;
+        }
+        zstd_sys::ZSTD_compressCCtx(context, to.as_mut_ptr().cast(), to.len(), from.as_ptr().cast(), from.len(), LEVEL)
+    };
+    // SAFETY: a pure function of the result code.
+    (unsafe { zstd_sys::ZSTD_isError(result) } == 0).then_some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::ApiTable;
+    use crate::record::{Event, Kind, Record};
+
+    #[test]
+    fn a_chunk_of_events_returns_and_one_wrong_bit_is_noticed() {
+        let mut maker = ChunkMaker::default();
+        let records: Vec<Record> = (0..1000u64)
+            .map(|n| Record {
+                commit: n + 1,
+                at: n * 1000,
+                call: n as u32,
+                address: n << 21,
+                requested: 4096,
+                padded_granules: 1,
+                ..Record::new(Event::Alloc, Kind::Device)
+            })
+            .collect();
+        let slots: Vec<SlotWords> = records.iter().map(|record| bytemuck::cast(*record)).collect();
+        let taken = Taken { slots: slots.len(), from: 0, until: 1000, ..Taken::default() };
+        let mut chunk = maker.events(&slots, &taken, 28).to_vec();
+        let (header, stored) = chunk.split_at(CHUNK_HEADER_BYTES);
+        let header: ChunkHeader = bytemuck::pod_read_unaligned(header);
+        let mut batch = Batch::default();
+        header.events(stored, 28, &mut batch).unwrap();
+        assert_eq!(batch.records, records);
+        assert!(stored.len() < 4 * records.len(), "{} bytes for {} records", stored.len(), records.len());
+        let last = chunk.len() - 1;
+        chunk[last] ^= 1;
+        assert_eq!(header.events(&chunk[CHUNK_HEADER_BYTES..], 28, &mut batch), None);
+    }
+
+    #[test]
+    fn metadata_chunks_return() {
+        let mut maker = ChunkMaker::default();
+        let chunk = maker.metadata(kind::APIS, &ApiTable::default()).to_vec();
+        let header: ChunkHeader = bytemuck::pod_read_unaligned(&chunk[..CHUNK_HEADER_BYTES]);
+        let payload = header.payload(&chunk[CHUNK_HEADER_BYTES..]).unwrap();
+        assert_eq!(metadata::decode::<ApiTable>(&payload), Some(ApiTable::default()));
+    }
+}

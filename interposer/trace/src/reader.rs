@@ -1,0 +1,387 @@
+//! Reads a trace file that may be live, cut, damaged or hostile.
+//!
+//! Everything goes through positioned reads with checked ranges: a file that shrinks under the reader gives a short read,
+//! never a `SIGBUS`, and no length in the file makes it allocate more than a chunk can hold.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::chunk::{CHUNK_HEADER_BYTES, ChunkHeader, kind};
+use crate::clock::Clock;
+use crate::columns::Batch;
+use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
+use crate::metadata::{self, ApiTable, DeviceFacts, Modules, ProcessFacts};
+use crate::record::{EXTENSION_BYTES, MAX_SLOTS, Record, SLOT_BYTES};
+use crate::ring::{EXTENSION, Found, SlotWords, judge};
+use crate::{FORMAT_MAJOR, FORMAT_MINOR};
+
+/// Largest ring that a reader accepts: 1 GiB.
+const MAX_RING_SLOTS: u64 = 1 << 24;
+/// Damages that are listed; more are counted in the last one.
+const MAX_DAMAGES: usize = 100;
+
+/// Why a file can't be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file can't be opened or read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file does not begin like a trace.
+    #[error(
+        "{path}: offset 0: not a gpuoom trace (it does not begin with the magic bytes); was it written by another tool?"
+    )]
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file ends inside its header.
+    #[error(
+        "{path}: offset {length}: the file ends inside the header ({HEADER_BYTES} bytes); nothing was recorded yet"
+    )]
+    TooShort {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The file was written by a later major version.
+    #[error(
+        "{path}: offset 8: the trace has format {major}.{minor}, this version reads up to {FORMAT_MAJOR}.{FORMAT_MINOR}; use a newer gpuoom-analyze"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        major: u16,
+        /// Its version.
+        minor: u16,
+    },
+    /// The header contradicts itself.
+    #[error("{path}: offset {offset}: the header is damaged: {reason}")]
+    BadHeader {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A part of the file that could not be read; what lies before and behind it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset in the file.
+    pub offset: u64,
+    /// What is wrong there, as half a sentence.
+    pub reason: String,
+}
+
+/// A call that was under way when the file was last written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallUnderWay {
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Row of the table of functions.
+    pub api: u16,
+    /// Ticks when it began.
+    pub at: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Device index.
+    pub device: u8,
+}
+
+/// The metadata of a trace; what is missing is left empty.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata {
+    /// Facts about the process.
+    pub process: ProcessFacts,
+    /// Functions by number.
+    pub apis: ApiTable,
+    /// Loaded libraries, as last seen.
+    pub modules: Modules,
+    /// Devices that the program used.
+    pub devices: Vec<DeviceFacts>,
+}
+
+/// An open trace file.
+#[derive(Debug)]
+pub struct TraceFile {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    /// The header as it was when the file was opened.
+    pub header: Header,
+    /// Metadata.
+    pub metadata: Metadata,
+    chunks: Vec<(u64, ChunkHeader)>,
+    damages: Vec<Damage>,
+}
+
+impl TraceFile {
+    /// Opens a trace and reads its metadata.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut page = [0u8; HEADER_BYTES];
+        let got = read_at_most(&file, &mut page, 0).map_err(io)?;
+        if got < MAGIC.len() || page[..MAGIC.len()] != MAGIC {
+            return Err(ReadError::NotATrace { path: path.into() });
+        }
+        let header: Header = bytemuck::pod_read_unaligned(&page);
+        if got >= 12 && header.major > FORMAT_MAJOR {
+            return Err(ReadError::Newer { path: path.into(), major: header.major, minor: header.minor });
+        }
+        if got < HEADER_BYTES {
+            return Err(ReadError::TooShort { path: path.into(), length });
+        }
+        check_header(&header, path)?;
+        let mut trace = TraceFile {
+            file,
+            path: path.into(),
+            length,
+            header,
+            metadata: Metadata::default(),
+            chunks: Vec::new(),
+            damages: Vec::new(),
+        };
+        trace.list_chunks();
+        trace.read_metadata();
+        Ok(trace)
+    }
+
+    /// The file's path as it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file.
+    pub fn length_bytes(&self) -> u64 {
+        self.length
+    }
+
+    /// The clock of this trace.
+    pub fn clock(&self) -> Clock {
+        Clock::new(&self.header)
+    }
+
+    /// Base-2 logarithm of the granule.
+    pub fn granularity_shift(&self) -> u32 {
+        self.header.granularity_bytes.trailing_zeros()
+    }
+
+    /// Records in the chunks, as their headers say (the ring may hold more).
+    pub fn records_in_chunks(&self) -> u64 {
+        self.chunks.iter().map(|(_, chunk)| u64::from(chunk.records)).sum()
+    }
+
+    /// Damage found so far, in the order of discovery.
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
+    fn damaged(&mut self, offset: u64, reason: impl Into<String>) {
+        match self.damages.len() {
+            0..MAX_DAMAGES => self.damages.push(Damage { offset, reason: reason.into() }),
+            _ => self.damages[MAX_DAMAGES - 1].reason = "more damage follows".into(),
+        }
+    }
+
+    fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(length as u64)?;
+        if end > self.length {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+
+    fn list_chunks(&mut self) {
+        let mut offset = self.header.chunks_offset;
+        let end = self.header.chunks_end;
+        while offset < end {
+            let Some(bytes) = self.read(offset, CHUNK_HEADER_BYTES) else {
+                let reason = format!("the file ends here, {} bytes before the end of its chunks", end - offset);
+                return self.damaged(offset.min(self.length), reason);
+            };
+            let chunk: ChunkHeader = bytemuck::pod_read_unaligned(&bytes);
+            let next = offset + CHUNK_HEADER_BYTES as u64 + u64::from(chunk.stored_bytes);
+            if !chunk.is_plausible() {
+                return self.damaged(offset, "no chunk begins here; the chunks behind it are not read");
+            }
+            if next > self.length.min(end) {
+                return self.damaged(offset, "the chunk is cut off");
+            }
+            self.chunks.push((offset, chunk));
+            offset = next;
+        }
+    }
+
+    fn stored(&self, offset: u64, chunk: &ChunkHeader) -> Option<Vec<u8>> {
+        self.read(offset + CHUNK_HEADER_BYTES as u64, chunk.stored_bytes as usize)
+    }
+
+    fn read_metadata(&mut self) {
+        for (offset, chunk) in std::mem::take(&mut self.chunks) {
+            if chunk.kind == kind::EVENTS {
+                self.chunks.push((offset, chunk));
+                continue;
+            }
+            let payload = self.stored(offset, &chunk).and_then(|stored| chunk.payload(&stored));
+            if payload.is_none_or(|payload| !self.take_metadata(chunk.kind, &payload)) {
+                self.damaged(offset, "a metadata chunk is damaged");
+            }
+        }
+    }
+
+    fn take_metadata(&mut self, chunk_kind: u16, payload: &[u8]) -> bool {
+        fn set<T>(target: &mut T, value: Option<T>) -> bool {
+            value.map(|value| *target = value).is_some()
+        }
+        let metadata = &mut self.metadata;
+        match chunk_kind {
+            kind::PROCESS => set(&mut metadata.process, metadata::decode(payload)),
+            kind::APIS => set(&mut metadata.apis, metadata::decode(payload)),
+            kind::MODULES => set(&mut metadata.modules, metadata::decode(payload)),
+            kind::DEVICE => match metadata::decode::<DeviceFacts>(payload) {
+                Some(device) => {
+                    metadata.devices.retain(|known| known.index != device.index);
+                    metadata.devices.push(device);
+                    true
+                }
+                None => false,
+            },
+            // A kind of a newer minor version.
+            _ => true,
+        }
+    }
+
+    /// Reads all records in order, one batch after the other, and hands each to `sink` (which may keep it and leave
+    /// another in its place). Damaged chunks are passed over and listed in [`TraceFile::damages`].
+    pub fn for_each_batch<E>(&mut self, mut sink: impl FnMut(&mut Batch) -> Result<(), E>) -> Result<(), E> {
+        let shift = self.granularity_shift();
+        let mut batch = Batch::default();
+        let mut next_seq = 0;
+        for (offset, chunk) in self.chunks.clone() {
+            batch.clear();
+            let read = self.stored(offset, &chunk).and_then(|stored| chunk.events(&stored, shift, &mut batch));
+            if read.is_none() || chunk.version != 1 {
+                self.damaged(offset, format!("a chunk of {} events is damaged", chunk.records));
+                continue;
+            }
+            next_seq = chunk.next_seq.max(next_seq);
+            sink(&mut batch)?;
+        }
+        batch.clear();
+        self.read_ring(next_seq, &mut batch);
+        if batch.records.is_empty() { Ok(()) } else { sink(&mut batch) }
+    }
+
+    /// The records that were still in the ring.
+    fn read_ring(&mut self, next_seq: u64, batch: &mut Batch) {
+        let Header { ring_slots, ring_offset, head, tail, .. } = self.header;
+        let mut seq = tail.max(next_seq);
+        if head.saturating_sub(seq) > ring_slots {
+            self.damaged(256, format!("{} events lie before what the ring can hold", head - seq - ring_slots));
+            seq = head - ring_slots;
+        }
+        let start = seq;
+        if seq >= head {
+            return;
+        }
+        let Some(ring) = self.read(ring_offset, (ring_slots as usize) * SLOT_BYTES) else {
+            return self.damaged(self.length, "the file ends inside the ring");
+        };
+        let slots: &[[u8; SLOT_BYTES]] = ring.as_chunks().0;
+        let slot = |seq: u64| bytemuck::pod_read_unaligned::<SlotWords>(&slots[(seq & (ring_slots - 1)) as usize]);
+        while seq < head {
+            match judge(slot(seq)[0], seq, ring_slots - 1, start) {
+                Found::First => seq += ring_record(seq, head, &slot, batch),
+                Found::Late => {
+                    batch.records.push(Record { slots: 1, ..bytemuck::cast(slot(seq)) });
+                    seq += 1;
+                }
+                Found::Pending => {
+                    self.header.torn += 1;
+                    seq += 1;
+                }
+                Found::Void => seq += 1,
+            }
+        }
+    }
+
+    /// Calls that were under way when the file was last written.
+    pub fn calls_under_way(&self) -> Vec<CallUnderWay> {
+        let entries = (self.header.in_flight_entries as usize).min(IN_FLIGHT_ENTRIES);
+        let size = std::mem::size_of::<InFlight>();
+        let bytes = self.read(self.header.in_flight_offset, entries * size).unwrap_or_default();
+        let entries = bytes.chunks_exact(size).map(bytemuck::pod_read_unaligned::<InFlight>);
+        let under_way = entries.filter(|entry| entry.state & IN_FLIGHT != 0);
+        under_way
+            .map(|entry| CallUnderWay {
+                thread: entry.state as u32,
+                api: (entry.state >> 32) as u16,
+                at: entry.at,
+                requested_bytes: entry.requested,
+                device: entry.device as u8,
+            })
+            .collect()
+    }
+}
+
+/// Appends the record at `seq` and its payload; returns its slots.
+fn ring_record(seq: u64, head: u64, slot: &impl Fn(u64) -> SlotWords, batch: &mut Batch) -> u64 {
+    let mut record: Record = bytemuck::cast(slot(seq));
+    let slots = usize::from(record.slots).clamp(1, MAX_SLOTS) as u64;
+    let whole = (seq + 1..seq + slots).all(|s| s < head && slot(s)[0] == (s + 1) | EXTENSION);
+    if !whole {
+        record.slots = 1;
+        batch.records.push(record);
+        return 1;
+    }
+    record.slots = slots as u8;
+    batch.records.push(record);
+    for further in seq + 1..seq + slots {
+        batch.payloads.extend_from_slice(&bytemuck::bytes_of(&slot(further))[SLOT_BYTES - EXTENSION_BYTES..]);
+    }
+    slots
+}
+
+fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut got = 0;
+    while got < bytes.len() {
+        match file.read_at(&mut bytes[got..], offset + got as u64) {
+            Ok(0) => break,
+            Ok(count) => got += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+fn check_header(header: &Header, path: &Path) -> Result<(), ReadError> {
+    let bad = |offset, reason: &str| Err(ReadError::BadHeader { path: path.into(), offset, reason: reason.into() });
+    let Header { ring_offset, ring_slots, chunks_offset, granularity_bytes, .. } = *header;
+    if !ring_slots.is_power_of_two() || ring_slots > MAX_RING_SLOTS {
+        return bad(24, &format!("a ring of {ring_slots} slots is impossible"));
+    }
+    if ring_offset < HEADER_BYTES as u64
+        || ring_offset.checked_add(ring_slots * SLOT_BYTES as u64) != Some(chunks_offset)
+    {
+        return bad(16, "ring and chunks are not where they must be");
+    }
+    if !granularity_bytes.is_power_of_two() {
+        return bad(40, &format!("a granularity of {granularity_bytes} bytes is impossible"));
+    }
+    Ok(())
+}
