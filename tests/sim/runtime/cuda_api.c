@@ -1,0 +1,19 @@
+// libcudart.so: the functions that CUDA shares with HIP come from the table, CUDA's own stand below.
+// NVIDIA's library calls none of its functions through its own PLT, so neither does this one.
+#include "front_end.h"
+
+#define API(hip, cuda, body, parameters, arguments) EXPORTED(cuda, body, parameters, arguments)
+#include "api_table.h"
+
+EXPORT int cudaGetLastError(void) { return sim_GetLastError(); }
+EXPORT int cudaPeekAtLastError(void) { return sim_PeekAtLastError(); }
+EXPORT const char *cudaGetErrorName(int status) { return sim_status_name(status, true); }
+EXPORT const char *cudaGetErrorString(int status) { return sim_status_text(status); }
+
+void sim_report_failure(void) {}
+
+enum { TOTAL_OFFSET = 288 };  // of totalGlobalMem in cudaDeviceProp
+
+EXPORTED(cudaGetDeviceProperties, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
+EXPORTED(cudaGetDeviceProperties_v2, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
+EXPORTED(cudaGraphInstantiate, handle_create, (void **e, void *g, unsigned long long f), (e))

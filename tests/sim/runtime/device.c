@@ -1,0 +1,163 @@
+#include "device.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "config.h"
+
+struct device {
+    uintptr_t base;
+    size_t span;
+    size_t used;
+    struct sim_block *blocks;  // in address order
+};
+
+static struct device devices[SIM_MAX_DEVICES];
+static struct sim_block *spare_blocks;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void sim_lock(sigset_t *saved) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, saved);
+    pthread_mutex_lock(&mutex);
+}
+
+void sim_unlock(const sigset_t *saved) {
+    pthread_mutex_unlock(&mutex);
+    pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+static sigset_t mask_at_fork;  // guarded by the lock
+static void lock_before_fork(void) {
+    sigset_t saved;
+    sim_lock(&saved);
+    mask_at_fork = saved;
+}
+static void unlock_after_fork(void) {
+    sigset_t saved = mask_at_fork;
+    sim_unlock(&saved);
+}
+
+// A child forked while another thread holds the lock would find it held for ever.
+__attribute__((constructor)) static void survive_fork(void) {
+    pthread_atfork(lock_before_fork, unlock_after_fork, unlock_after_fork);
+}
+
+// Own slabs instead of malloc: a signal handler may have interrupted malloc.
+static void refill_spare_blocks(void) {
+    size_t size = 1 << 16;
+    struct sim_block *slab = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (slab == MAP_FAILED) return;
+    for (size_t i = 0; i < size / sizeof *slab; i++) {
+        slab[i].next = spare_blocks;
+        spare_blocks = &slab[i];
+    }
+}
+
+struct sim_block *sim_block_new(void) {
+    if (!spare_blocks) refill_spare_blocks();
+    struct sim_block *block = spare_blocks;
+    if (!block) return NULL;
+    spare_blocks = block->next;
+    *block = (struct sim_block){0};
+    return block;
+}
+
+void sim_block_delete(struct sim_block *block) {
+    block->next = spare_blocks;
+    spare_blocks = block;
+}
+
+size_t sim_round_up(size_t size, size_t unit) {
+    size_t rest = size % unit;
+    if (rest == 0) return size;
+    return size > SIZE_MAX - (unit - rest) ? SIZE_MAX : size + (unit - rest);
+}
+
+// Four times the capacity in addresses, so that holes between blocks never make an allocation fail that the capacity
+// allows: on real cards placement is scattered. Less where the machine refuses so much.
+static void reserve_addresses(struct device *device) {
+    size_t capacity = sim_round_up(sim_config()->capacity, sim_config()->granularity);
+    size_t alignment = sim_config()->granularity;
+    for (size_t times = 4; times > 0; times /= 2) {
+        size_t span = capacity * times + alignment;
+        void *base =
+            mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED) continue;
+        // Neither core files nor huge pages should turn the empty range into real memory.
+        madvise(base, span, MADV_DONTDUMP);
+        madvise(base, span, MADV_NOHUGEPAGE);
+        device->base = sim_round_up((uintptr_t)base, alignment);
+        device->span = capacity * times;
+        return;
+    }
+}
+
+int sim_device_charge(int index, size_t held) {
+    struct device *device = &devices[index];
+    if (held > sim_config()->capacity || device->used > sim_config()->capacity - held) return 0;
+    device->used += held;
+    return 1;
+}
+
+void sim_device_refund(int index, size_t held) { devices[index].used -= held; }
+
+// First fit: answers the link behind which a block of this size goes, and its address.
+static struct sim_block **find_hole(struct device *device, size_t held, uintptr_t *address) {
+    struct sim_block **link = &device->blocks;
+    uintptr_t hole = device->base;
+    while (*link && (*link)->address - hole < held) {
+        hole = (*link)->address + (*link)->held;
+        link = &(*link)->next;
+    }
+    *address = hole;
+    return device->base + device->span - hole < held ? NULL : link;
+}
+
+struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requested) {
+    struct device *device = &devices[index];
+    if (!device->base) reserve_addresses(device);
+    size_t held = sim_round_up(requested, sim_config()->granularity);
+    if (!sim_device_charge(index, held)) return NULL;
+    uintptr_t address;
+    struct sim_block **link = find_hole(device, held, &address);
+    struct sim_block *block = link ? sim_block_new() : NULL;
+    if (!block) {
+        sim_device_refund(index, held);
+        return NULL;
+    }
+    *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
+                                .kind = kind, .device = index};
+    *link = block;
+    return block;
+}
+
+void sim_device_give(struct sim_block *block) {
+    struct device *device = &devices[block->device];
+    struct sim_block **link = &device->blocks;
+    while (*link != block) link = &(*link)->next;
+    *link = block->next;
+    // The next owner finds zeroes, and the host gets its pages back.
+    madvise((void *)block->address, block->held, MADV_DONTNEED);
+    sim_device_refund(block->device, block->held);
+    sim_block_delete(block);
+}
+
+struct sim_block *sim_device_find_containing(uintptr_t address) {
+    for (int i = 0; i < sim_config()->devices; i++) {
+        if (address - devices[i].base >= devices[i].span) continue;
+        for (struct sim_block *block = devices[i].blocks; block; block = block->next)
+            if (address - block->address < block->held) return block;
+    }
+    return NULL;
+}
+
+struct sim_block *sim_device_find(uintptr_t address) {
+    struct sim_block *block = sim_device_find_containing(address);
+    return block && block->address == address ? block : NULL;
+}
+
+struct sim_block *sim_device_first(int device) { return devices[device].blocks; }
+
+size_t sim_device_used(int device) { return devices[device].used; }

@@ -1,0 +1,57 @@
+// The device model: capacity, granularity, and address ranges handed out first fit.
+//
+// All of it stands behind one lock, which also holds signals back: a handler that allocates while its thread is inside
+// this library would otherwise wait for itself.
+#ifndef SIM_DEVICE_H
+#define SIM_DEVICE_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sim_kind {
+    SIM_KIND_DEVICE,
+    SIM_KIND_MANAGED,
+    SIM_KIND_ARRAY,
+    SIM_KIND_POOL,
+    SIM_KIND_PHYSICAL,    // VMM handle: holds memory, has no address of its own
+    SIM_KIND_PINNED,      // host memory of the runtime
+    SIM_KIND_REGISTERED,  // host memory of the program
+    SIM_KIND_RESERVED,    // address range without memory
+};
+
+struct sim_pool;
+
+struct sim_block {
+    struct sim_block *next;
+    uintptr_t address;  // a VMM handle's is the block itself
+    size_t requested, held;
+    enum sim_kind kind;
+    int device;
+    struct sim_pool *pool;   // kind POOL: where the memory goes back to
+    int released, mappings;  // kind PHYSICAL: memory lives until released and unmapped
+};
+
+void sim_lock(sigset_t *saved);
+void sim_unlock(const sigset_t *saved);
+
+// Everything below wants the lock held.
+
+struct sim_block *sim_block_new(void);
+void sim_block_delete(struct sim_block *block);
+
+size_t sim_round_up(size_t size, size_t unit);  // SIZE_MAX where the sum would not fit
+
+// Memory with an address: null where it does not fit.
+struct sim_block *sim_device_take(int device, enum sim_kind kind, size_t requested);
+void sim_device_give(struct sim_block *block);
+// Memory without an address, for VMM handles: zero where it does not fit.
+int sim_device_charge(int device, size_t held);
+void sim_device_refund(int device, size_t held);
+
+struct sim_block *sim_device_find(uintptr_t address);      // the block that begins there, or null
+struct sim_block *sim_device_find_containing(uintptr_t address);
+struct sim_block *sim_device_first(int device);            // head of the list, in address order
+size_t sim_device_used(int device);
+
+#endif

@@ -1,0 +1,106 @@
+// libamdhip64.so: the functions that HIP shares with CUDA come from the table, HIP's own stand below.
+#include "front_end.h"
+
+#define API(hip, cuda, body, parameters, arguments) EXPORTED(hip, body, parameters, arguments)
+#include "api_table.h"
+
+// Readers and texts leave the last error as the body left it.
+EXPORT int hipGetLastError(void) { return sim_GetLastError(); }
+EXPORT int hipPeekAtLastError(void) { return sim_PeekAtLastError(); }
+EXPORT int hipExtGetLastError(void) { return sim_ExtGetLastError(); }
+EXPORT const char *hipGetErrorName(int status) { return sim_status_name(status, false); }
+EXPORT const char *hipGetErrorString(int status) { return sim_status_text(status); }
+
+EXPORT int hipDrvGetErrorName(int status, const char **name) {
+    *name = sim_status_name(status, false);
+    return SIM_SUCCESS;
+}
+
+EXPORT int hipDrvGetErrorString(int status, const char **text) {
+    *text = sim_status_text(status);
+    return SIM_SUCCESS;
+}
+
+// The real library asks itself for the free memory after each failure, to log it.
+void sim_report_failure(void) {
+    size_t free, total;
+    (void)hipMemGetInfo(&free, &total);
+}
+
+static int sim_MemAllocPitch(void **pointer, size_t *pitch, size_t width, size_t height) {
+    return sim_config()->self_call ? hipMallocPitch(pointer, pitch, width, height)
+                                   : sim_MallocPitch(pointer, pitch, width, height);
+}
+
+// Offsets of totalGlobalMem in the property structure before and since HIP 6.0
+enum { TOTAL_BEFORE_6 = 256, TOTAL_SINCE_6 = 288 };
+
+// Device memory
+EXPORTED(hipInit, done, (unsigned f), ())
+EXPORTED(hipExtMallocWithFlags, ExtMallocWithFlags, (void **p, size_t n, unsigned f), (p, n, f))
+EXPORTED(hipMemAllocPitch, MemAllocPitch, (void **p, size_t *pitch, size_t w, size_t h, unsigned e), (p, pitch, w, h))
+EXPORTED(hipMemGetAddressRange, MemGetAddressRange, (void **base, size_t *n, void *p), (base, n, p))
+EXPORTED(hipDevicePrimaryCtxReset, DeviceReset, (int d), ())
+
+// Arrays
+EXPORTED(hipArrayCreate, ArrayCreate, (void **a, const sim_array_shape *s), (a, s))
+EXPORTED(hipArray3DCreate, Array3DCreate, (void **a, const sim_array3d_shape *s), (a, s))
+EXPORTED(hipMipmappedArrayCreate, MipmappedArrayCreate, (void **a, const sim_array3d_shape *s, unsigned l), (a, s, l))
+EXPORTED(hipArrayDestroy, FreeArray, (void *a), (a))
+EXPORTED(hipMipmappedArrayDestroy, FreeArray, (void *a), (a))
+
+// Host memory
+EXPORTED(hipHostMalloc, HostMalloc, (void **p, size_t n, unsigned f), (p, n, f))
+EXPORTED(hipMemAllocHost, HostMalloc, (void **p, size_t n), (p, n, 0))
+EXPORTED(hipHostFree, HostFree, (void *p), (p))
+
+// Virtual memory management
+EXPORTED(hipMemGetAllocationGranularity, MemGetAllocationGranularity,
+         (size_t *n, const sim_allocation_properties *q, int o), (n, q, o))
+EXPORTED(hipMemAddressReserve, MemAddressReserve,
+         (void **p, size_t n, size_t a, void *hint, unsigned long long f), (p, n, a, hint, f))
+EXPORTED(hipMemAddressFree, MemAddressFree, (void *p, size_t n), (p, n))
+EXPORTED(hipMemCreate, MemCreate, (void **h, size_t n, const sim_allocation_properties *q, unsigned long long f),
+         (h, n, q, f))
+EXPORTED(hipMemRelease, MemRelease, (void *h), (h))
+EXPORTED(hipMemMap, MemMap, (void *p, size_t n, size_t o, void *h, unsigned long long f), (p, n, o, h, f))
+EXPORTED(hipMemUnmap, MemUnmap, (void *p, size_t n), (p, n))
+EXPORTED(hipMemSetAccess, MemSetAccess, (void *p, size_t n, const void *d, size_t count), (p, n, d, count))
+EXPORTED(hipMemGetAccess, unsupported, (unsigned long long *f, const void *location, void *p), ())
+EXPORTED(hipMemExportToShareableHandle, unsupported, (void *out, void *h, int type, unsigned long long f), ())
+EXPORTED(hipMemImportFromShareableHandle, unsupported, (void **h, void *os, int type), ())
+EXPORTED(hipMemRetainAllocationHandle, unsupported, (void **h, void *p), ())
+
+// Copies and fills
+EXPORTED(hipMemcpyWithStream, Memcpy, (void *to, const void *from, size_t n, int kind, void *s), (to, from, n))
+EXPORTED(hipMemcpyHtoD, Memcpy, (void *to, const void *from, size_t n), (to, from, n))
+EXPORTED(hipMemcpyDtoH, Memcpy, (void *to, const void *from, size_t n), (to, from, n))
+EXPORTED(hipMemcpyDtoD, Memcpy, (void *to, const void *from, size_t n), (to, from, n))
+EXPORTED(hipMemcpyHtoDAsync, Memcpy, (void *to, const void *from, size_t n, void *s), (to, from, n))
+EXPORTED(hipMemcpyDtoHAsync, Memcpy, (void *to, const void *from, size_t n, void *s), (to, from, n))
+EXPORTED(hipMemcpyDtoDAsync, Memcpy, (void *to, const void *from, size_t n, void *s), (to, from, n))
+EXPORTED(hipMemsetD8, Memset, (void *to, unsigned char v, size_t n), (to, v, n))
+EXPORTED(hipMemsetD8Async, Memset, (void *to, unsigned char v, size_t n, void *s), (to, v, n))
+EXPORTED(hipMemsetD16, MemsetPattern, (void *to, unsigned short v, size_t n), (to, &v, sizeof v, n))
+EXPORTED(hipMemsetD16Async, MemsetPattern, (void *to, unsigned short v, size_t n, void *s), (to, &v, sizeof v, n))
+EXPORTED(hipMemsetD32, MemsetPattern, (void *to, int v, size_t n), (to, &v, sizeof v, n))
+EXPORTED(hipMemsetD32Async, MemsetPattern, (void *to, int v, size_t n, void *s), (to, &v, sizeof v, n))
+
+// Launches, modules, graphs
+EXPORTED(hipModuleLaunchKernel, Launch,
+         (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
+          void **args, void **extra),
+         (f))
+EXPORTED(hipModuleLoad, handle_create, (void **m, const char *path), (m))
+EXPORTED(hipModuleLoadData, handle_create, (void **m, const void *image), (m))
+EXPORTED(hipModuleLoadDataEx, handle_create, (void **m, const void *image, unsigned n, void *o, void **v), (m))
+EXPORTED(hipModuleGetFunction, handle_create, (void **f, void *m, const char *name), (f))
+EXPORTED(hipModuleUnload, handle_use, (void *m), (m))
+EXPORTED(hipGraphInstantiate, handle_create, (void **e, void *g, void **node, char *log, size_t n), (e))
+
+// Devices
+EXPORTED(hipGetDeviceProperties, properties, (void *q, int d), (q, TOTAL_BEFORE_6, d))
+EXPORTED(hipGetDevicePropertiesR0600, properties, (void *q, int d), (q, TOTAL_SINCE_6, d))
+EXPORTED(hipDeviceGet, DeviceGet, (int *d, int ordinal), (d, ordinal))
+EXPORTED(hipDeviceGetName, DeviceGetName, (char *t, int n, int d), (t, n, d))
+EXPORTED(hipDeviceTotalMem, DeviceTotalMem, (size_t *n, int d), (n, d))

@@ -1,0 +1,78 @@
+// What a program can ask about devices and versions.
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+static int valid(int device) { return device >= 0 && device < sim_config()->devices; }
+
+int sim_GetDeviceCount(int *count) {
+    if (!count) return SIM_INVALID_VALUE;
+    *count = sim_config()->devices;
+    return SIM_SUCCESS;
+}
+
+int sim_SetDevice(int device) {
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    sim_thread()->device = device;
+    return SIM_SUCCESS;
+}
+
+int sim_GetDevice(int *device) {
+    if (!device) return SIM_INVALID_VALUE;
+    *device = sim_thread()->device;
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceGet(int *device, int ordinal) {
+    if (!device) return SIM_INVALID_VALUE;
+    if (!valid(ordinal)) return SIM_INVALID_DEVICE;
+    *device = ordinal;
+    return SIM_SUCCESS;
+}
+
+int sim_version(int *version) {
+    if (!version) return SIM_INVALID_VALUE;
+    *version = sim_config()->version;
+    return SIM_SUCCESS;
+}
+
+// The structure grew between versions: the name has always been first, the total moved. The rest is left alone,
+// because its size depends on which version the caller was compiled against.
+int sim_properties(void *properties, size_t total_offset, int device) {
+    if (!properties) return SIM_INVALID_VALUE;
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    snprintf(properties, 256, "%s", sim_config()->device_name);
+    memcpy((char *)properties + total_offset, &sim_config()->capacity, sizeof(size_t));
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceGetAttribute(int *value, int attribute, int device) {
+    (void)attribute;
+    if (!value) return SIM_INVALID_VALUE;
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    *value = 0;
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceGetName(char *name, int length, int device) {
+    if (!name || length <= 0) return SIM_INVALID_VALUE;
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    snprintf(name, (size_t)length, "%s", sim_config()->device_name);
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceTotalMem(size_t *bytes, int device) {
+    if (!bytes) return SIM_INVALID_VALUE;
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    *bytes = sim_config()->capacity;
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceGetPCIBusId(char *text, int length, int device) {
+    if (!text || length < 13) return SIM_INVALID_VALUE;
+    if (!valid(device)) return SIM_INVALID_DEVICE;
+    // A bus that no machine this runs on has: sysfs must not be asked about someone's real card.
+    snprintf(text, (size_t)length, "fa5e:%02x:00.0", device + 1);
+    return SIM_SUCCESS;
+}

@@ -1,0 +1,199 @@
+// Stream-ordered allocation. A pool keeps what is freed and hands it out again; at a synchronisation it gives back to
+// the device what lies above its release threshold (0 by default).
+#include "sim.h"
+
+enum { MAX_POOLS = 64 };
+
+struct sim_pool {
+    int alive, device;
+    size_t max_size, release_threshold;
+    size_t reserved, reserved_high, used, used_high;
+};
+
+static struct sim_pool pools[MAX_POOLS];           // the first SIM_MAX_DEVICES are the devices' default pools
+static struct sim_pool *current[SIM_MAX_DEVICES];  // null: the default one
+
+static struct sim_pool *default_pool(int device) {
+    pools[device].alive = 1;
+    pools[device].device = device;
+    return &pools[device];
+}
+
+static struct sim_pool *current_pool(int device) { return current[device] ? current[device] : default_pool(device); }
+
+static struct sim_pool *checked(void *handle) {
+    struct sim_pool *pool = handle;
+    return pool >= pools && pool < pools + MAX_POOLS && pool->alive ? pool : NULL;
+}
+
+// A block that the program gave back stays in the device's list, marked as released.
+static struct sim_block *find_cached(struct sim_pool *pool, size_t held) {
+    for (struct sim_block *block = sim_device_first(pool->device); block; block = block->next)
+        if (block->pool == pool && block->released && block->held >= held && block->held <= held + held / 8)
+            return block;
+    return NULL;
+}
+
+static void release_idle(struct sim_pool *pool, size_t keep) {
+    struct sim_block *next;
+    for (struct sim_block *block = sim_device_first(pool->device); block && pool->reserved > keep; block = next) {
+        next = block->next;
+        if (block->pool != pool || !block->released) continue;
+        pool->reserved -= block->held;
+        sim_device_give(block);
+    }
+}
+
+static struct sim_block *grow(struct sim_pool *pool, size_t size, size_t held) {
+    if (pool->max_size && (held > pool->max_size || pool->reserved > pool->max_size - held)) return NULL;
+    struct sim_block *block = sim_device_take(pool->device, SIM_KIND_POOL, size);
+    if (!block) {
+        release_idle(pool, 0);
+        block = sim_device_take(pool->device, SIM_KIND_POOL, size);
+    }
+    if (!block) return NULL;
+    block->pool = pool;
+    pool->reserved += block->held;
+    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+    return block;
+}
+
+static struct sim_block *take(struct sim_pool *pool, size_t size) {
+    size_t held = sim_round_up(size, sim_config()->granularity);
+    struct sim_block *block = find_cached(pool, held);
+    if (!block) block = grow(pool, size, held);
+    if (!block) return NULL;
+    block->requested = size;
+    block->released = 0;
+    pool->used += block->held;
+    if (pool->used > pool->used_high) pool->used_high = pool->used;
+    return block;
+}
+
+int sim_MallocFromPoolAsync(void **pointer, size_t size, void *handle, void *stream) {
+    (void)stream;
+    struct sim_pool *pool = checked(handle);
+    if (!pointer || !pool) return SIM_INVALID_VALUE;
+    if (size == 0) {
+        *pointer = NULL;
+        return SIM_SUCCESS;
+    }
+    struct sim_attempt attempt = {.kind = SIM_KIND_POOL, .device = pool->device, .requested = size};
+    int status = sim_attempt_begin(&attempt);
+    return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? take(pool, size) : NULL, pointer);
+}
+
+int sim_MallocAsync(void **pointer, size_t size, void *stream) {
+    return sim_MallocFromPoolAsync(pointer, size, current_pool(sim_thread()->device), stream);
+}
+
+int sim_pool_take_back(struct sim_block *block) {
+    if (block->released) return SIM_INVALID_VALUE;
+    sim_log_block("free", block);
+    block->released = 1;
+    block->pool->used -= block->held;
+    return SIM_SUCCESS;
+}
+
+int sim_FreeAsync(void *pointer, void *stream) {
+    (void)stream;
+    // Unlike hipFree, this one refuses null.
+    return pointer ? sim_Free(pointer) : SIM_INVALID_VALUE;
+}
+
+void sim_pools_release_idle(void) {
+    for (int i = 0; i < MAX_POOLS; i++)
+        if (pools[i].alive) release_idle(&pools[i], pools[i].release_threshold);
+}
+
+void sim_pools_forget(int device) {
+    for (int i = 0; i < MAX_POOLS; i++)
+        if (pools[i].alive && pools[i].device == device) {
+            release_idle(&pools[i], 0);
+            pools[i] = (struct sim_pool){.alive = i >= SIM_MAX_DEVICES, .device = device};
+        }
+}
+
+int sim_MemPoolCreate(void **handle, const sim_pool_properties *properties) {
+    if (!handle || !properties) return SIM_INVALID_VALUE;
+    int device = properties->location.id;
+    if (device < 0 || device >= sim_config()->devices) return SIM_INVALID_DEVICE;
+    sigset_t saved;
+    sim_lock(&saved);
+    int slot = SIM_MAX_DEVICES;
+    while (slot < MAX_POOLS && pools[slot].alive) slot++;
+    if (slot < MAX_POOLS) {
+        pools[slot] = (struct sim_pool){.alive = 1, .device = device, .max_size = properties->max_size};
+        *handle = &pools[slot];
+    }
+    sim_unlock(&saved);
+    return slot < MAX_POOLS ? SIM_SUCCESS : SIM_OUT_OF_MEMORY;
+}
+
+int sim_MemPoolDestroy(void *handle) {
+    struct sim_pool *pool = checked(handle);
+    if (!pool || pool < pools + SIM_MAX_DEVICES) return SIM_INVALID_VALUE;
+    sigset_t saved;
+    sim_lock(&saved);
+    release_idle(pool, 0);
+    if (current[pool->device] == pool) current[pool->device] = NULL;
+    // The slot lives on while a block of it does: the block's free still comes.
+    pool->alive = pool->used > 0;
+    sim_unlock(&saved);
+    return SIM_SUCCESS;
+}
+
+int sim_MemPoolTrimTo(void *handle, size_t keep) {
+    struct sim_pool *pool = checked(handle);
+    if (!pool) return SIM_INVALID_VALUE;
+    sigset_t saved;
+    sim_lock(&saved);
+    release_idle(pool, keep);
+    sim_unlock(&saved);
+    return SIM_SUCCESS;
+}
+
+enum { RELEASE_THRESHOLD = 4, RESERVED_NOW, RESERVED_HIGH, USED_NOW, USED_HIGH };
+
+int sim_MemPoolSetAttribute(void *handle, int attribute, void *value) {
+    struct sim_pool *pool = checked(handle);
+    if (!pool || !value) return SIM_INVALID_VALUE;
+    if (attribute == RELEASE_THRESHOLD) pool->release_threshold = *(uint64_t *)value;
+    else if (attribute == RESERVED_HIGH) pool->reserved_high = pool->reserved;
+    else if (attribute == USED_HIGH) pool->used_high = pool->used;
+    return SIM_SUCCESS;
+}
+
+int sim_MemPoolGetAttribute(void *handle, int attribute, void *value) {
+    struct sim_pool *pool = checked(handle);
+    if (!pool || !value) return SIM_INVALID_VALUE;
+    switch (attribute) {
+        case RELEASE_THRESHOLD: *(uint64_t *)value = pool->release_threshold; break;
+        case RESERVED_NOW: *(uint64_t *)value = pool->reserved; break;
+        case RESERVED_HIGH: *(uint64_t *)value = pool->reserved_high; break;
+        case USED_NOW: *(uint64_t *)value = pool->used; break;
+        case USED_HIGH: *(uint64_t *)value = pool->used_high; break;
+        default: *(int *)value = 1;  // the reuse policies: all on
+    }
+    return SIM_SUCCESS;
+}
+
+static int valid_device(int device) { return device >= 0 && device < sim_config()->devices; }
+
+int sim_DeviceGetDefaultMemPool(void **pool, int device) {
+    if (!pool || !valid_device(device)) return SIM_INVALID_VALUE;
+    *pool = default_pool(device);
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceGetMemPool(void **pool, int device) {
+    if (!pool || !valid_device(device)) return SIM_INVALID_VALUE;
+    *pool = current_pool(device);
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceSetMemPool(int device, void *pool) {
+    if (!valid_device(device) || !checked(pool)) return SIM_INVALID_VALUE;
+    current[device] = pool;
+    return SIM_SUCCESS;
+}

@@ -1,0 +1,82 @@
+#include "status.h"
+
+#include <stddef.h>
+
+#include "config.h"
+
+// initial-exec: the default model allocates on a thread's first use, which a signal handler must not do.
+static __thread struct sim_thread thread __attribute__((tls_model("initial-exec")));
+
+struct sim_thread *sim_thread(void) { return &thread; }
+
+const char *sim_enter(const char *api) {
+    const char *enclosing = thread.api;
+    if (!enclosing) thread.api = api;
+    return enclosing;
+}
+
+// The CUDA library is always sticky; ROCm became so with 7.0.
+static bool sticky(void) {
+#ifdef SIM_CUDA
+    return true;
+#else
+    return sim_config()->sticky_last_error;
+#endif
+}
+
+int sim_leave(const char *enclosing, int status) {
+    thread.api = enclosing;
+    thread.last_status = status;
+    bool erases = status != SIM_SUCCESS && status != SIM_NOT_READY;
+    if (erases || !sticky()) thread.last_error = status;
+    return status;
+}
+
+int sim_GetLastError(void) {
+    int status = thread.last_error;
+    thread.last_error = SIM_SUCCESS;
+    return status;
+}
+
+int sim_PeekAtLastError(void) { return thread.last_error; }
+
+int sim_ExtGetLastError(void) {
+    int status = thread.last_status;
+    thread.last_status = SIM_SUCCESS;
+    // Before 7.0 both readers look at one variable.
+    if (!sticky()) thread.last_error = SIM_SUCCESS;
+    return status;
+}
+
+static const struct {
+    int status;
+    const char *hip, *cuda, *text;
+} statuses[] = {
+    {SIM_SUCCESS, "hipSuccess", "cudaSuccess", "no error"},
+    {SIM_INVALID_VALUE, "hipErrorInvalidValue", "cudaErrorInvalidValue", "invalid argument"},
+    {SIM_OUT_OF_MEMORY, "hipErrorOutOfMemory", "cudaErrorMemoryAllocation", "out of memory"},
+    {SIM_INVALID_DEVICE, "hipErrorInvalidDevice", "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {SIM_INVALID_HANDLE, "hipErrorInvalidHandle", "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {SIM_NOT_READY, "hipErrorNotReady", "cudaErrorNotReady", "device not ready"},
+    {SIM_ALREADY_REGISTERED, "hipErrorHostMemoryAlreadyRegistered", "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {SIM_NOT_REGISTERED, "hipErrorHostMemoryNotRegistered", "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
+    {SIM_NOT_SUPPORTED, "hipErrorNotSupported", "cudaErrorNotSupported", "operation not supported"},
+    {SIM_CAPTURE_UNSUPPORTED, "hipErrorStreamCaptureUnsupported", "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {SIM_CAPTURE_UNMATCHED, "hipErrorStreamCaptureUnmatched", "cudaErrorStreamCaptureUnmatched",
+     "the capture was not initiated in this stream"},
+};
+
+const char *sim_status_name(int status, bool cuda) {
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (statuses[i].status == status) return cuda ? statuses[i].cuda : statuses[i].hip;
+    return cuda ? "cudaErrorUnknown" : "hipErrorUnknown";
+}
+
+const char *sim_status_text(int status) {
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (statuses[i].status == status) return statuses[i].text;
+    return "unknown error";
+}

@@ -1,0 +1,57 @@
+// Launches, streams, events, graphs, modules: a device that has finished each piece of work before the call returns.
+#include "sim.h"
+
+static char object;  // what every stream, event, graph and module handle points to
+
+int sim_done(void) { return SIM_SUCCESS; }
+
+int sim_unsupported(void) { return SIM_NOT_SUPPORTED; }
+
+int sim_Launch(const void *function) { return function ? SIM_SUCCESS : SIM_INVALID_VALUE; }
+
+int sim_StreamSynchronize(void) {
+    sigset_t saved;
+    sim_lock(&saved);
+    sim_pools_release_idle();
+    sim_unlock(&saved);
+    return SIM_SUCCESS;
+}
+
+int sim_DeviceSynchronize(void) {
+    sim_pause();
+    return sim_StreamSynchronize();
+}
+
+int sim_handle_create(void **handle) {
+    if (!handle) return SIM_INVALID_VALUE;
+    *handle = &object;
+    return SIM_SUCCESS;
+}
+
+int sim_handle_use(void *handle) { return handle ? SIM_SUCCESS : SIM_INVALID_HANDLE; }
+
+int sim_EventElapsedTime(float *milliseconds, void *start, void *stop) {
+    if (!milliseconds || !start || !stop) return SIM_INVALID_VALUE;
+    *milliseconds = 0.001f;
+    return SIM_SUCCESS;
+}
+
+int sim_StreamBeginCapture(void *stream, int mode) {
+    enum { RELAXED = 2 };
+    if (!stream) return SIM_CAPTURE_UNSUPPORTED;  // the default stream cannot be captured
+    sim_thread()->capture = mode == RELAXED ? 0 : mode + 1;
+    return SIM_SUCCESS;
+}
+
+int sim_StreamEndCapture(void *stream, void **graph) {
+    if (!stream) return SIM_CAPTURE_UNMATCHED;
+    sim_thread()->capture = 0;
+    return sim_handle_create(graph);
+}
+
+int sim_StreamIsCapturing(void *stream, int *state) {
+    (void)stream;
+    if (!state) return SIM_INVALID_VALUE;
+    *state = sim_thread()->capture ? 1 : 0;
+    return SIM_SUCCESS;
+}
