@@ -1,0 +1,83 @@
+// One of each kind: managed, pitched, 3D, arrays, pinned, registered, stream-ordered, pool, virtual memory management.
+// The trace must show every allocation that the card made, each once, and nothing live at the end.
+#define _POSIX_C_SOURCE 200112L
+#include "hip_min.h"
+
+static void linear(void) {
+    void *managed, *pitched;
+    hipPitchedPtr cube;
+    size_t pitch;
+    MUST(hipMallocManaged(&managed, 9 * MiB, hipMemAttachGlobal));
+    MUST(hipMallocPitch(&pitched, &pitch, 1000, 333));
+    MUST(hipMalloc3D(&cube, (hipExtent){500, 20, 30}));
+    MUST(hipFree(managed));
+    MUST(hipFree(pitched));
+    MUST(hipFree(cube.ptr));
+    MUST(hipMemAllocPitch(&pitched, &pitch, 2000, 77, 4));
+    MUST(hipFree(pitched));
+}
+
+static void arrays(void) {
+    hipChannelFormatDesc floats = {32, 0, 0, 0, 2};
+    void *flat, *deep;
+    MUST(hipMallocArray(&flat, &floats, 640, 480, 0));
+    MUST(hipMalloc3DArray(&deep, &floats, (hipExtent){64, 64, 16}, 0));
+    MUST(hipFreeArray(flat));
+    MUST(hipFreeArray(deep));
+}
+
+static void host(void) {
+    void *pinned, *own;
+    if (posix_memalign(&own, 4096, 256 * KiB) != 0) exit(79);
+    MUST(hipHostMalloc(&pinned, 3 * MiB, 0));
+    MUST(hipHostRegister(own, 256 * KiB, 0));
+    MUST(hipHostUnregister(own));
+    MUST(hipHostFree(pinned));
+    free(own);
+}
+
+static void stream_ordered(void) {
+    hipStream_t stream;
+    hipMemPoolProps properties = {.allocType = 1, .location = {1, 0}};
+    void *pool, *ordered, *pooled, *again;
+    MUST(hipStreamCreate(&stream));
+    MUST(hipMallocAsync(&ordered, 11 * MiB, stream));
+    MUST(hipMemPoolCreate(&pool, &properties));
+    MUST(hipMallocFromPoolAsync(&pooled, 12 * MiB, pool, stream));
+    MUST(hipFreeAsync(ordered, stream));
+    // Out of what the pool has kept: the same address, no new memory.
+    MUST(hipMallocAsync(&again, 11 * MiB, stream));
+    MUST(hipFreeAsync(again, stream));
+    MUST(hipFree(pooled));
+    MUST(hipStreamSynchronize(stream));
+    MUST(hipMemPoolDestroy(pool));
+    MUST(hipStreamDestroy(stream));
+}
+
+static void virtual_memory(void) {
+    hipMemAllocationProp properties = {.type = 1, .location = {1, 0}};
+    hipMemAccessDesc access = {{1, 0}, 3};
+    size_t granule;
+    void *range, *handle;
+    MUST(hipMemGetAllocationGranularity(&granule, &properties, 0));
+    MUST(hipMemAddressReserve(&range, 64 * granule, 0, NULL, 0));
+    MUST(hipMemCreate(&handle, 4 * granule, &properties, 0));
+    MUST(hipMemMap(range, 4 * granule, 0, handle, 0));
+    MUST(hipMemSetAccess(range, 4 * granule, &access, 1));
+    MUST(hipMemset(range, 7, granule));
+    MUST(hipMemUnmap(range, 4 * granule));
+    MUST(hipMemRelease(handle));
+    MUST(hipMemAddressFree(range, 64 * granule));
+}
+
+int main(void) {
+    size_t free, total;
+    linear();
+    arrays();
+    host();
+    stream_ordered();
+    virtual_memory();
+    MUST(hipMemGetInfo(&free, &total));
+    printf("%zu of %zu in use\n", total - free, total);
+    return 0;
+}
