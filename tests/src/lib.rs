@@ -1,0 +1,28 @@
+//! What the end-to-end tests share: where the artefacts lie, how a client is compiled and run with and without the
+//! recorder, how its trace is read through the analyzer, and how that is compared with the device's own log.
+//!
+//! A test reads: build a client, run it both ways, ask the trace.
+//!
+//! ```no_run
+//! use gpuoom_tests::{Client, program};
+//! let run = Client::new(program("linked.c")).run_both();
+//! run.assert_trace_is_true();
+//! assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 3);
+//! ```
+
+mod artefacts;
+mod compile;
+mod report;
+mod run;
+mod trace;
+mod truth;
+
+pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
+pub use compile::{Library, plain_program, plugin, program, program_with};
+pub use report::Report;
+pub use run::{Client, Finished};
+pub use trace::{Event, Trace, assert_addresses_alternate};
+pub use truth::TruthLine;
+
+/// One mebibyte, the unit that the clients count in.
+pub const MIB: u64 = 1 << 20;

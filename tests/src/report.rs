@@ -1,0 +1,64 @@
+//! `gpuoom-analyze report --format json`, field by field.
+
+use serde_json::Value;
+
+/// A report; fields are named by JSON pointers, such as `/devices/0/peak/padded_bytes`.
+pub struct Report(Value);
+
+impl Report {
+    pub(crate) fn new(value: Value) -> Self {
+        assert_eq!(value.get("schema").and_then(Value::as_str), Some("gpuoom.report/1"), "schema of {value}");
+        Self(value)
+    }
+
+    fn get(&self, pointer: &str) -> &Value {
+        self.0.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {:#}", self.0))
+    }
+
+    /// A whole number.
+    pub fn number(&self, pointer: &str) -> u64 {
+        self.get(pointer).as_u64().unwrap_or_else(|| panic!("{pointer} is no number in {:#}", self.0))
+    }
+
+    /// A whole number, or nothing where the report says null.
+    pub fn number_or_null(&self, pointer: &str) -> Option<u64> {
+        (!self.get(pointer).is_null()).then(|| self.number(pointer))
+    }
+
+    /// A ratio.
+    pub fn ratio(&self, pointer: &str) -> f64 {
+        self.get(pointer).as_f64().unwrap_or_else(|| panic!("{pointer} is no number in {:#}", self.0))
+    }
+
+    /// A text.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.get(pointer).as_str().unwrap_or_else(|| panic!("{pointer} is no text in {:#}", self.0))
+    }
+
+    /// Yes or no.
+    pub fn flag(&self, pointer: &str) -> bool {
+        self.get(pointer).as_bool().unwrap_or_else(|| panic!("{pointer} is no bool in {:#}", self.0))
+    }
+
+    /// How many entries a list has.
+    pub fn count(&self, pointer: &str) -> usize {
+        self.get(pointer).as_array().unwrap_or_else(|| panic!("{pointer} is no list in {:#}", self.0)).len()
+    }
+
+    /// Asserts that the trace was closed and says that the process exited with that code.
+    pub fn assert_exited(&self, code: u64) {
+        assert_eq!((self.text("/process/end"), self.number("/process/exit_code")), ("exited", code));
+        assert!(self.flag("/trace/clean_close"), "not closed: {:#}", self.0);
+    }
+
+    /// Asserts that nothing was lost on the way.
+    pub fn assert_nothing_lost(&self) {
+        assert_eq!((self.number("/trace/events_lost"), self.number("/trace/torn_events")), (0, 0));
+    }
+
+    /// Asserts that there was exactly one out-of-memory return, and what became of it.
+    pub fn assert_only_oom(&self, outcome: &str, because: &str) {
+        assert_eq!(self.count("/ooms"), 1, "{:#}", self.0);
+        assert_eq!((self.text("/ooms/0/outcome"), self.text("/ooms/0/because")), (outcome, because), "{:#}", self.0);
+    }
+}

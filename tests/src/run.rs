@@ -1,0 +1,217 @@
+//! Runs a client, with and without the recorder, each time in a fresh directory.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::artefacts::recorder;
+use crate::trace::{Trace, assert_addresses_alternate};
+use crate::truth::{TruthLine, assert_agrees};
+
+/// No client needs a tenth of it: one that is still there hangs.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A client and how to run it.
+pub struct Client {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, Option<OsString>)>,
+}
+
+/// A run that has ended, with everything that it left.
+pub struct Finished {
+    /// How the client ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it and the recorder printed to stderr.
+    pub stderr: String,
+    scratch: TempDir,
+}
+
+impl Client {
+    /// Runs that program without arguments.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Adds one argument.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds several arguments.
+    pub fn args<const N: usize>(mut self, arguments: [&str; N]) -> Self {
+        self.arguments.extend(arguments.map(OsString::from));
+        self
+    }
+
+    /// Sets a variable; it wins over what the harness sets.
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// Takes a variable away that the harness would set.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.environment.push((name.into(), None));
+        self
+    }
+
+    /// Runs without the recorder.
+    pub fn run_plain(&self) -> Finished {
+        let scratch = new_scratch();
+        let child = self.command(scratch.path(), false).spawn().expect("the client starts");
+        finish(child, scratch, TIME_LIMIT)
+    }
+
+    /// Runs with the recorder preloaded.
+    pub fn run_recorded(&self) -> Finished {
+        let (child, scratch) = self.spawn_recorded();
+        finish(child, scratch, TIME_LIMIT)
+    }
+
+    /// Runs both ways and asserts that the program did not notice: same output, same end; on stderr, only lines that
+    /// begin with `gpuoom:` may have been added. Answers the recorded run.
+    pub fn run_both(&self) -> Finished {
+        let plain = self.run_plain();
+        let recorded = self.run_recorded();
+        assert_eq!(recorded.stdout, plain.stdout, "stdout changed; stderr with the recorder:\n{}", recorded.stderr);
+        assert_eq!(recorded.program_stderr(), plain.stderr, "stderr changed");
+        assert_eq!(recorded.status, plain.status, "exit status changed; stderr:\n{}", recorded.stderr);
+        recorded
+    }
+
+    /// Starts with the recorder and answers while it runs, for a test that ends it its own way.
+    pub fn spawn_recorded(&self) -> (Child, TempDir) {
+        let scratch = new_scratch();
+        let child = self.command(scratch.path(), true).spawn().expect("the client starts");
+        (child, scratch)
+    }
+
+    fn command(&self, scratch: &Path, recorded: bool) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(scratch.join("cwd")).stdin(Stdio::null());
+        // Files, not pipes: a client's own children may keep them open after it has ended.
+        command.stdout(File::create(scratch.join("stdout")).expect("a file for stdout"));
+        command.stderr(File::create(scratch.join("stderr")).expect("a file for stderr"));
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GPUOOM_") || text.starts_with("SIM_") || text.starts_with("LD_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("SIM_LOG", scratch.join("truth.jsonl"));
+        if recorded {
+            command.env("LD_PRELOAD", recorder());
+            command.env("GPUOOM_TRACE", scratch.join("trace/%e-%p.trace.bin"));
+        }
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        // A group of its own, so that a client that hangs can be ended with its children.
+        command.process_group(0);
+        command
+    }
+}
+
+fn new_scratch() -> TempDir {
+    let scratch = TempDir::new().expect("a scratch directory");
+    for name in ["cwd", "trace"] {
+        fs::create_dir(scratch.path().join(name)).expect("a directory in the scratch directory");
+    }
+    scratch
+}
+
+fn finish(mut child: Child, scratch: TempDir, limit: Duration) -> Finished {
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("the client is ours") {
+            break status;
+        }
+        if Instant::now() > deadline {
+            // SAFETY: the client leads a process group of its own, which holds nothing but its children.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            child.wait().expect("the killed client");
+            panic!("the client hung; stderr so far:\n{}", read(&scratch.path().join("stderr")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let stdout = read(&scratch.path().join("stdout"));
+    let stderr = read(&scratch.path().join("stderr"));
+    Finished { status, stdout, stderr, scratch }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+fn sorted_files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).expect("a directory of the run");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a directory entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+impl Finished {
+    /// The directory that the client ran in.
+    pub fn cwd(&self) -> PathBuf {
+        self.scratch.path().join("cwd")
+    }
+
+    /// What lies there now.
+    pub fn files_in_cwd(&self) -> Vec<PathBuf> {
+        sorted_files(&self.cwd())
+    }
+
+    /// Every trace that the run left, by name.
+    pub fn traces(&self) -> Vec<Trace> {
+        sorted_files(&self.scratch.path().join("trace")).into_iter().map(Trace::new).collect()
+    }
+
+    /// The trace, where there must be exactly one.
+    pub fn only_trace(&self) -> Trace {
+        let mut traces = self.traces();
+        assert_eq!(traces.len(), 1, "one trace expected: {traces:?}; stderr:\n{}", self.stderr);
+        traces.remove(0)
+    }
+
+    /// What the device itself logged, of all processes of the run.
+    pub fn truth(&self) -> Vec<TruthLine> {
+        TruthLine::read_all(&self.scratch.path().join("truth.jsonl"))
+    }
+
+    /// stderr without the recorder's lines.
+    pub fn program_stderr(&self) -> String {
+        self.stderr.split_inclusive('\n').filter(|line| !line.starts_with("gpuoom:")).collect()
+    }
+
+    /// The recorder's lines.
+    pub fn recorder_lines(&self) -> Vec<&str> {
+        self.stderr.lines().filter(|line| line.starts_with("gpuoom:")).collect()
+    }
+
+    /// The exit code, where the client exited.
+    pub fn exit_code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("ended by signal {:?}; {}", self.status.signal(), self.stderr))
+    }
+
+    /// Asserts that the traces of all processes together hold what the device did, no more and no less, in an order in
+    /// which the allocations and frees of each address alternate.
+    pub fn assert_trace_is_true(&self) {
+        let traces: Vec<_> = self.traces().iter().map(Trace::events).collect();
+        for events in &traces {
+            assert_addresses_alternate(events);
+        }
+        assert_agrees(&self.truth(), &traces.concat());
+    }
+}

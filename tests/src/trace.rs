@@ -1,0 +1,173 @@
+//! A trace, seen through the analyzer: `gpuoom-analyze events` and `report`, both as JSON.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::artefacts::analyzer;
+use crate::report::Report;
+
+/// A trace file.
+#[derive(Debug)]
+pub struct Trace {
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+/// One line of `gpuoom-analyze events --format json`.
+#[derive(Clone, Debug)]
+pub struct Event(Value);
+
+impl Trace {
+    /// The trace at that path.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Every event, in order.
+    pub fn events(&self) -> Vec<Event> {
+        let text = self.analyze(&["events", "--format", "json"]);
+        let events: Vec<_> = text.lines().map(|line| Event(parse(line))).collect();
+        for pair in events.windows(2) {
+            assert!(pair[0].seq() < pair[1].seq(), "events out of order: {:?} before {:?}", pair[0], pair[1]);
+        }
+        events
+    }
+
+    /// The report.
+    pub fn report(&self) -> Report {
+        Report::new(parse(&self.analyze(&["report", "--format", "json"])))
+    }
+
+    /// The report as people read it.
+    pub fn report_text(&self) -> String {
+        self.analyze(&["report", "--format", "text"])
+    }
+
+    /// Runs the analyzer on this trace and takes whatever comes.
+    pub fn analyze_anyway(&self, arguments: &[&str]) -> Output {
+        Command::new(analyzer()).args(arguments).arg(&self.path).output().expect("the analyzer starts")
+    }
+
+    fn analyze(&self, arguments: &[&str]) -> String {
+        let output = self.analyze_anyway(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?} {}: {}\n{stderr}", self.path.display(), output.status);
+        String::from_utf8(output.stdout).expect("the analyzer writes UTF-8")
+    }
+
+    /// The process that wrote it.
+    pub fn pid(&self) -> u64 {
+        self.report().number("/process/pid")
+    }
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
+}
+
+impl Event {
+    fn optional_number(&self, field: &str) -> Option<u64> {
+        self.0.get(field).and_then(Value::as_u64)
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.optional_number(field).unwrap_or_else(|| panic!("no {field} in {}", self.0))
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.0.get(field).and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// Position in the process's one order.
+    pub fn seq(&self) -> u64 {
+        self.number("seq")
+    }
+
+    /// Kernel's number of the thread.
+    pub fn thread(&self) -> u64 {
+        self.number("thread")
+    }
+
+    /// `alloc`, `free`, ...
+    pub fn event(&self) -> &str {
+        self.text("event")
+    }
+
+    /// The function that was called.
+    pub fn api(&self) -> &str {
+        self.text("api")
+    }
+
+    /// `device`, `host-pinned`, ...
+    pub fn kind(&self) -> &str {
+        self.text("kind")
+    }
+
+    /// The device's number.
+    pub fn device(&self) -> Option<u64> {
+        self.optional_number("device")
+    }
+
+    /// The address, where there is one and it is not null.
+    pub fn address(&self) -> Option<u64> {
+        let text = self.0.get("address")?.as_str()?;
+        let digits = text.strip_prefix("0x").unwrap_or_else(|| panic!("address without 0x in {}", self.0));
+        let address = u64::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("no address in {}", self.0));
+        (address != 0).then_some(address)
+    }
+
+    /// Bytes that the program asked for.
+    pub fn requested_bytes(&self) -> u64 {
+        self.number("requested_bytes")
+    }
+
+    /// The same, rounded up to the granule.
+    pub fn padded_bytes(&self) -> u64 {
+        self.number("padded_bytes")
+    }
+
+    /// Whether the call failed; one without a status did not, as far as anybody knows.
+    pub fn failed(&self) -> bool {
+        self.0.pointer("/status/code").and_then(Value::as_u64).unwrap_or(0) != 0
+    }
+
+    /// `seq` of the call that this one was made by.
+    pub fn parent(&self) -> Option<u64> {
+        self.optional_number("parent")
+    }
+
+    /// Whether this is a call of the program that gave it memory: not a failed one, not one made by another call, not
+    /// an address range without memory.
+    pub fn is_allocation(&self) -> bool {
+        let allocates = matches!(self.event(), "alloc" | "pin") && self.kind() != "reserved";
+        allocates && !self.failed() && self.parent().is_none() && self.address().is_some()
+    }
+
+    /// Whether this is a call of the program that gave memory back.
+    pub fn is_free(&self) -> bool {
+        let frees = matches!(self.event(), "free" | "unpin") && self.kind() != "reserved";
+        frees
+            && self.api() != "hipMemAddressFree"
+            && !self.failed()
+            && self.parent().is_none()
+            && self.address().is_some()
+    }
+}
+
+/// Asserts that no address is given out twice without a free between, and none freed twice without an allocation.
+pub fn assert_addresses_alternate(events: &[Event]) {
+    let mut live: HashMap<u64, &Event> = HashMap::new();
+    for event in events.iter().filter(|event| event.is_allocation() || event.is_free()) {
+        let address = event.address().expect("both kinds have one");
+        if event.is_allocation() {
+            if let Some(earlier) = live.insert(address, event) {
+                panic!("{address:#x} given out twice: {earlier:?}, then {event:?}");
+            }
+        } else {
+            assert!(live.remove(&address).is_some(), "freed but not live: {event:?}");
+        }
+    }
+}

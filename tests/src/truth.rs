@@ -1,0 +1,111 @@
+//! The simulated device's own log, and its comparison with a trace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::trace::Event;
+
+/// One line of `SIM_LOG`.
+pub struct TruthLine(Value);
+
+impl TruthLine {
+    /// Every line, in the order in which it happened. A run that never reached the device has none.
+    pub fn read_all(path: &Path) -> Vec<Self> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("truth ({error}): {line}"));
+        text.lines().map(|line| Self(parse(line))).collect()
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.0[field].as_u64().unwrap_or_else(|| panic!("no {field} in {}", self.0))
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_else(|| panic!("no {field} in {}", self.0))
+    }
+
+    /// `alloc`, `free`, `failed`, `map`, `unmap`, `reserve` or `unreserve`.
+    pub fn event(&self) -> &str {
+        self.text("event")
+    }
+
+    /// The outermost function that was called.
+    pub fn api(&self) -> &str {
+        self.text("api")
+    }
+
+    /// Kernel's number of the thread.
+    pub fn thread(&self) -> u64 {
+        self.number("thread")
+    }
+
+    /// Where it is; 0 for a failure.
+    pub fn address(&self) -> u64 {
+        let text = self.text("address");
+        u64::from_str_radix(&text[2..], 16).unwrap_or_else(|_| panic!("no address in {}", self.0))
+    }
+
+    /// Bytes asked for.
+    pub fn requested_bytes(&self) -> u64 {
+        self.number("requested_bytes")
+    }
+
+    /// An array's size is the library's affair: the caller cannot know it.
+    fn has_known_size(&self) -> bool {
+        self.text("kind") != "array"
+    }
+}
+
+/// What is compared of a call. A missing size means that nobody but the library knows it.
+type Call = (String, u64, u64, Option<u64>);
+
+fn count(calls: impl Iterator<Item = Call>) -> BTreeMap<Call, usize> {
+    let mut counts = BTreeMap::new();
+    calls.for_each(|call| *counts.entry(call).or_default() += 1);
+    counts
+}
+
+fn assert_same(what: &str, truth: BTreeMap<Call, usize>, trace: BTreeMap<Call, usize>) {
+    let only = |one: &BTreeMap<Call, usize>, other: &BTreeMap<Call, usize>| -> Vec<String> {
+        let differing = one.iter().filter(|(call, count)| other.get(call) != Some(count));
+        differing
+            .map(|((api, thread, address, size), n)| format!("{n}x {api} thread {thread} {address:#x} {size:?}"))
+            .collect()
+    };
+    let (missing, extra) = (only(&truth, &trace), only(&trace, &truth));
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "{what} differ.\nonly the device has:\n  {}\nonly the trace has:\n  {}",
+        missing.join("\n  "),
+        extra.join("\n  ")
+    );
+}
+
+/// Asserts that the trace holds each allocation and each free that the device made: function, thread, address and, for
+/// allocations, size. None is missing, none is there twice, none is invented.
+pub(crate) fn assert_agrees(truth: &[TruthLine], events: &[Event]) {
+    let allocated = truth.iter().filter(|line| line.event() == "alloc");
+    let allocated = count(allocated.map(|line| {
+        let size = line.has_known_size().then(|| line.requested_bytes());
+        (line.api().into(), line.thread(), line.address(), size)
+    }));
+    let recorded = count(events.iter().filter(|event| event.is_allocation()).map(|event| {
+        let address = event.address().expect("an allocation has one");
+        let size = (event.kind() != "array").then(|| event.requested_bytes());
+        (event.api().into(), event.thread(), address, size)
+    }));
+    assert!(!allocated.is_empty(), "the device saw no allocation: nothing was compared");
+    assert_same("allocations", allocated, recorded);
+
+    // A reset takes memory back without a free.
+    let freed = truth.iter().filter(|line| line.event() == "free" && !line.api().ends_with("DeviceReset"));
+    let freed = count(freed.map(|line| (line.api().into(), line.thread(), line.address(), None)));
+    let recorded = events.iter().filter(|event| event.is_free());
+    let recorded = count(
+        recorded.map(|event| (event.api().into(), event.thread(), event.address().expect("a free has one"), None)),
+    );
+    assert_same("frees", freed, recorded);
+}
