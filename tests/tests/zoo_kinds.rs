@@ -1,0 +1,118 @@
+//! Every kind of memory, several devices, and a whole load.
+
+use gpuoom_tests::{Client, Event, MIB, program};
+
+#[test]
+fn every_kind_of_memory_is_recorded_once() {
+    let run = Client::new(program("tour.c")).run_both();
+    assert!(run.stdout.starts_with("0 of "), "{}", run.stdout);
+    run.assert_trace_is_true();
+    let trace = run.only_trace();
+    let events = trace.events();
+    for kind in ["device", "managed", "array", "host-pinned", "registered", "physical"] {
+        assert!(events.iter().any(|event| event.is_allocation() && event.kind() == kind), "no {kind} in {events:#?}");
+    }
+    assert!(events.iter().any(|event| event.event() == "map"));
+    assert!(events.iter().any(|event| event.event() == "unmap"));
+    let pitched: Vec<_> =
+        events.iter().filter(|event| event.api() == "hipMallocPitch" && event.is_allocation()).collect();
+    assert_eq!(pitched.iter().map(|event| event.requested_bytes()).collect::<Vec<_>>(), [1024 * 333]);
+    let report = trace.report();
+    report.assert_exited(0);
+    // managed, 3 pitched, 2 arrays, 3 stream-ordered, 1 physical; the address range is none.
+    assert_eq!(report.number("/devices/0/allocations"), 10);
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 0);
+    assert_eq!((report.number("/host/allocations"), report.number("/host/frees")), (2, 2));
+}
+
+#[test]
+fn mapped_memory_outlives_its_handle() {
+    let run = Client::new(program("vmm_outlives_handle.c")).run_both();
+    assert_eq!(run.stdout, format!("{} in use\n", 32 * MIB));
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/allocations"), 2);
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 96 * MIB, "32 GiB of addresses count as nothing");
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 32 * MIB);
+}
+
+#[test]
+fn devices_are_counted_apart() {
+    let client = Client::new(program("multi_device.c"))
+        .env("SIM_DEVICES", "3")
+        .env("SIM_CAPACITY", "1G")
+        .env("GPUOOM_PROBE", "off");
+    let run = client.run_both();
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    let counts: Vec<_> = (0..report.count("/devices"))
+        .map(|device| {
+            let number = |field: &str| report.number(&format!("/devices/{device}/{field}"));
+            (number("index"), number("allocations"), number("failures"), number("peak/requested_bytes"))
+        })
+        .collect();
+    assert_eq!(counts, [(0, 2, 0, 30 * MIB), (1, 3, 1, 900 * MIB), (2, 1, 0, 50 * MIB)]);
+    report.assert_only_oom("propagated", "status_checked");
+    assert_eq!(report.number("/ooms/0/device"), 1);
+    let events = run.only_trace().events();
+    let on_two = events.iter().filter(|event| event.is_allocation() && event.device() == Some(2));
+    let on_two: Vec<_> = on_two.map(Event::requested_bytes).collect();
+    assert_eq!(on_two, [50 * MIB]);
+}
+
+#[test]
+fn device_reset_takes_the_memory_away() {
+    let run = Client::new(program("device_reset.c")).run_both();
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/allocations"), 4);
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 120 * MIB);
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 25 * MIB);
+}
+
+#[test]
+fn bad_frees_take_nothing_away() {
+    let run = Client::new(program("bad_frees.c")).run_both();
+    assert_eq!(run.stdout, "null: 0\nonce: 0\ntwice: 1\nstack: 1\ninside: 1\nhost: 1\n");
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/allocations"), 2);
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 59 * MIB);
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 29 * MIB);
+}
+
+#[test]
+fn llama_like_load_runs_into_the_wall_and_says_so() {
+    let client = Client::new(program("../demo/llama_like.c"))
+        .args(["--layers", "8"])
+        .env("SIM_CAPACITY", "2G")
+        .env("SIM_COPY_BYTES", "4K")
+        .env("GPUOOM_PROBE", "off");
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 1);
+    assert!(run.program_stderr().contains("KV cache on device 0: out of memory"), "{}", run.stderr);
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    report.assert_exited(1);
+    report.assert_only_oom("propagated", "error_reported");
+    let failed = run.truth().into_iter().find(|line| line.event() == "failed").expect("the refusal");
+    assert_eq!(report.number("/ooms/0/requested_bytes"), failed.requested_bytes());
+    assert_eq!(report.text("/ooms/0/api"), failed.api());
+}
+
+#[test]
+fn llama_like_load_that_fits_leaves_nothing_behind() {
+    let client = Client::new(program("../demo/llama_like.c"))
+        .args(["--layers", "4", "--ctx", "2048", "--tokens", "1500", "--loop", "3"])
+        .env("SIM_COPY_BYTES", "4K");
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!(report.count("/ooms"), 0);
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+    assert_eq!(report.number("/devices/0/allocations"), report.number("/devices/0/frees"));
+}

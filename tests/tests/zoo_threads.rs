@@ -1,0 +1,116 @@
+//! Threads, signals, jumps, and the state that a hook has to leave alone.
+
+use std::collections::{HashMap, HashSet};
+
+use gpuoom_tests::{Client, MIB, program};
+
+#[test]
+fn eight_threads_are_told_apart() {
+    let run = Client::new(program("eight_threads.c")).run_both();
+    run.assert_trace_is_true();
+    let events = run.only_trace().events();
+    let mut by_thread: HashMap<u64, usize> = HashMap::new();
+    for event in events.iter().filter(|event| event.is_allocation()) {
+        *by_thread.entry(event.thread()).or_default() += 1;
+    }
+    assert_eq!(by_thread.into_values().collect::<Vec<_>>(), [200; 8]);
+    let report = run.only_trace().report();
+    report.assert_nothing_lost();
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (1600, 1600));
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 0);
+}
+
+#[test]
+fn address_that_changes_hands_alternates() {
+    let run = Client::new(program("address_reuse.c")).run_both();
+    // Four threads, each of which holds one block at most: 2000 allocations share four addresses.
+    let truth = run.truth();
+    let addresses: HashSet<_> = truth.iter().map(|line| line.address()).collect();
+    assert!(addresses.len() <= 4, "{} addresses: nothing was reused", addresses.len());
+    run.assert_trace_is_true();
+    assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 2000);
+}
+
+#[test]
+fn memory_of_threads_that_have_left_stays_counted() {
+    let run = Client::new(program("threads_leave.c")).run_both();
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (12, 6));
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 6);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 24 * MIB);
+}
+
+#[test]
+fn handlers_that_allocate_in_a_signal_storm_are_recorded() {
+    let run = Client::new(program("signal_storm.c")).run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    let events = run.only_trace().events();
+    let from_handlers = events.iter().filter(|event| event.is_allocation() && event.requested_bytes() == 4 * MIB);
+    assert!(from_handlers.count() >= 300, "a handler's allocation is missing");
+    run.only_trace().report().assert_nothing_lost();
+}
+
+#[test]
+fn hook_fits_a_small_signal_stack() {
+    let run = Client::new(program("small_signal_stack.c")).run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 2);
+}
+
+fn assert_jump_leaves_no_trap(out_of: &str) {
+    let client =
+        Client::new(program("longjmp_out.c")).arg(out_of).env("SIM_SLOW_AT", "2").env("SIM_SLOW_US", "20000000");
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    let events = run.only_trace().events();
+    let later: Vec<_> =
+        events.iter().filter(|event| event.event() == "alloc" && event.requested_bytes() >= 20 * MIB).collect();
+    assert_eq!(later.len(), 10);
+    assert!(later.iter().all(|event| event.parent().is_none()), "enclosed by a call that never returned: {later:?}");
+    let report = run.only_trace().report();
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (11, 11));
+}
+
+#[test]
+fn jump_out_of_an_allocation_leaves_no_trap() {
+    assert_jump_leaves_no_trap("malloc");
+}
+
+#[test]
+fn jump_out_of_a_synchronisation_leaves_no_trap() {
+    assert_jump_leaves_no_trap("sync");
+}
+
+#[test]
+fn errno_is_left_as_the_call_left_it() {
+    let run = Client::new(program("errno_kept.c")).run_both();
+    assert_eq!(run.exit_code(), 0);
+    assert_eq!(run.stdout.matches("errno 4711").count(), 11);
+    assert_eq!(run.only_trace().report().count("/ooms"), 1);
+}
+
+fn assert_last_error_is_kept(semantics: &str) {
+    let client = Client::new(program("last_error.c"))
+        .env("SIM_LAST_ERROR", semantics)
+        // Everything that might make the recorder call the library.
+        .env("GPUOOM_PROBE", "all")
+        .env("GPUOOM_SAMPLE", "1ms");
+    let run = client.run_both();
+    assert!(run.stdout.contains("after a failure: peek 2, get 2, get 0"), "{}", run.stdout);
+    assert_eq!(run.only_trace().report().count("/ooms"), 4);
+}
+
+#[test]
+fn last_error_of_rocm_6_is_kept() {
+    assert_last_error_is_kept("rocm6");
+}
+
+#[test]
+fn last_error_of_rocm_7_is_kept() {
+    assert_last_error_is_kept("rocm7");
+}
