@@ -10,7 +10,7 @@
 
 #include "hip_min.h"
 
-enum { THREADS = 4, CALLS = 1 << 18, HELD = 5 };
+enum { THREADS = 4, CALLS = 1 << 16, HELD = 5 };
 
 struct call { uint64_t is_free, address, size; };
 struct notes {
