@@ -1,1 +1,46 @@
+//! `libgpuoom.so`: loaded with `LD_PRELOAD` into a program that uses a GPU, it records every allocation into a trace file
+//! that survives any end of the process.
+//!
+//! One way through: a call enters a stub ([`apis`]), the real function is found ([`link`]) and called, the event becomes a
+//! record in the file's ring ([`record`]); after a failure the thread is watched ([`watch`]) and readings are taken
+//! ([`readings`]). No analysis happens here.
 
+mod apis;
+mod config;
+mod guard;
+mod link;
+mod log;
+mod process;
+mod readings;
+mod record;
+mod state;
+mod thread;
+mod watch;
+
+pub use process::marks::{gpuoom_flush, gpuoom_mark};
+
+/// Runs before the program: reads the settings while the environment is still the user's.
+extern "C" fn load() {
+    guard::cold((), || {
+        process::exit::remember_process();
+        log::remember_stderr();
+        guard::quiet_panics();
+        config::get();
+        state::prepare();
+    });
+}
+
+/// Runs at the end of the program.
+extern "C" fn unload() {
+    process::exit::unloading();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOAD: extern "C" fn() = load;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;

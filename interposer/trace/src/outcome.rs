@@ -121,6 +121,18 @@ impl Watched {
         Watched { device, requested_bytes, status, shown: None }
     }
 
+    /// A watched failure from the plain numbers that the recorder keeps of it, see [`Watched::shown_strength`].
+    pub fn resume(device: Option<u8>, requested_bytes: u64, status: i32, shown_strength: u8) -> Self {
+        let all = [Because::StatusChecked, Because::ErrorReported, Because::Exception];
+        let shown = all.into_iter().find(|because| because.strength() == Some(shown_strength));
+        Watched { shown, ..Watched::new(device, requested_bytes, status) }
+    }
+
+    /// How strongly the program has shown the failure so far, 0: not at all.
+    pub fn shown_strength(&self) -> u8 {
+        self.shown.and_then(Because::strength).unwrap_or(0)
+    }
+
     /// Takes the thread's next step; an answer is final.
     pub fn step(&mut self, step: Step) -> Option<(Outcome, Because)> {
         match step {
@@ -168,6 +180,16 @@ mod tests {
     fn after(steps: &[Step]) -> (Outcome, Because) {
         let mut watched = Watched::new(Some(0), 1000, OOM);
         steps.iter().find_map(|step| watched.step(*step)).unwrap_or_else(|| watched.undecided())
+    }
+
+    #[test]
+    fn plain_numbers_carry_the_state() {
+        for step in [Step::LastErrorRead, Step::ErrorText { status: OOM }, Step::Thrown] {
+            let mut watched = Watched::new(Some(1), 5, OOM);
+            assert_eq!(Watched::resume(Some(1), 5, OOM, 0), watched);
+            watched.step(step);
+            assert_eq!(Watched::resume(Some(1), 5, OOM, watched.shown_strength()), watched);
+        }
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! The CUDA runtime: `libcudart.so.11` to `.13`. Signatures: NVIDIA `cuda_runtime_api.h`. Functions that take a stream
+//! have twins for the per-thread default stream (`_ptsz`; synchronous copies and memsets: `_ptds`).
+
+use gpuoom_trace::record::Layer;
+
+use super::describe::{
+    Extent, IpcHandle, Out, Pointer, array, block, device_number, from_pool, given, of_device, pitched, pool, volume,
+};
+use super::macros::functions;
+use crate::link::Library;
+use crate::record::Described;
+
+functions! {
+    base: super::CUDA_RUNTIME, library: Library::CudaRuntime, layer: Layer::Runtime;
+    recorded {
+        cudaMalloc(out: Out, size: usize) => allocation, Alloc, Device, |done| block(done, out, size);
+        cudaMallocManaged(out: Out, size: usize, flags: u32) => allocation, Alloc, Managed, |done| block(done, out, size);
+        cudaMallocPitch(out: Out, pitch: *mut usize, width: usize, height: usize) => allocation, Alloc, Device,
+            |done| pitched(done, out, pitch, width, height);
+        cudaMalloc3D(out: *mut u8, extent: Extent) => allocation, Alloc, Device, |done| volume(done, out, extent);
+        cudaMallocArray(out: Out, channels: *const u8, width: usize, height: usize, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, Extent { width, height, depth: 0 }, 1);
+        cudaMalloc3DArray(out: Out, channels: *const u8, extent: Extent, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, extent, 1);
+        cudaMallocMipmappedArray(out: Out, channels: *const u8, extent: Extent, levels: u32, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, extent, levels);
+        cudaMallocHost(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        cudaHostAlloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        cudaHostRegister(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
+            |_done| Described::new(host, size as u64);
+        cudaMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+        cudaMallocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+        cudaMallocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
+            |done| from_pool(done, out, size, memory_pool);
+        cudaMallocFromPoolAsync_ptsz(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
+            |done| from_pool(done, out, size, memory_pool);
+        cudaIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
+        cudaMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+
+        cudaFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
+        cudaFreeHost(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
+        cudaHostUnregister(pointer: Pointer) => release, Unpin, Registered, |_done| given(pointer);
+        cudaFreeArray(array: Pointer) => release, Free, Array, |_done| given(array);
+        cudaFreeMipmappedArray(array: Pointer) => release, Free, Array, |_done| given(array);
+        cudaFreeAsync(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        cudaFreeAsync_ptsz(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        cudaIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        cudaMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
+        cudaDeviceReset() => release, Device, None, |_done| given(0);
+
+        cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
+        cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        cudaDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+
+        cudaSetDevice(device: i32) => selection, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+        cudaStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cudaStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cudaStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        cudaStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+    }
+    watched {
+        cudaGetLastError => ErrorQuery, [];
+        cudaPeekAtLastError => ErrorQuery, [];
+        cudaGetErrorString => ErrorQuery, [];
+        cudaGetErrorName => ErrorQuery, [];
+
+        cudaLaunchKernel => GpuWork, [];
+        cudaLaunchKernel_ptsz => GpuWork, [];
+        cudaLaunchKernelExC => GpuWork, [];
+        cudaLaunchKernelExC_ptsz => GpuWork, [];
+        cudaLaunchCooperativeKernel => GpuWork, [];
+        cudaLaunchCooperativeKernel_ptsz => GpuWork, [];
+        cudaLaunchCooperativeKernelMultiDevice => GpuWork, [];
+        __cudaLaunchKernel => GpuWork, [];
+        __cudaLaunchKernel_ptsz => GpuWork, [];
+        cudaLaunchHostFunc => GpuWork, [];
+        cudaLaunchHostFunc_ptsz => GpuWork, [];
+        cudaGraphLaunch => GpuWork, [];
+        cudaGraphLaunch_ptsz => GpuWork, [];
+
+        cudaMemcpy => GpuWork, [0, 1];
+        cudaMemcpy_ptds => GpuWork, [0, 1];
+        cudaMemcpyAsync => GpuWork, [0, 1];
+        cudaMemcpyAsync_ptsz => GpuWork, [0, 1];
+        cudaMemcpyPeer => GpuWork, [0, 2];
+        cudaMemcpyPeerAsync => GpuWork, [0, 2];
+        cudaMemcpy2D => GpuWork, [0, 2];
+        cudaMemcpy2D_ptds => GpuWork, [0, 2];
+        cudaMemcpy2DAsync => GpuWork, [0, 2];
+        cudaMemcpy2DAsync_ptsz => GpuWork, [0, 2];
+        cudaMemcpy2DToArray => GpuWork, [0, 3];
+        cudaMemcpy2DToArray_ptds => GpuWork, [0, 3];
+        cudaMemcpy2DToArrayAsync => GpuWork, [0, 3];
+        cudaMemcpy2DToArrayAsync_ptsz => GpuWork, [0, 3];
+        cudaMemcpy2DFromArray => GpuWork, [0, 2];
+        cudaMemcpy2DFromArray_ptds => GpuWork, [0, 2];
+        cudaMemcpy2DFromArrayAsync => GpuWork, [0, 2];
+        cudaMemcpy2DFromArrayAsync_ptsz => GpuWork, [0, 2];
+        cudaMemcpyToArray => GpuWork, [0, 3];
+        cudaMemcpyToArray_ptds => GpuWork, [0, 3];
+        cudaMemcpyFromArray => GpuWork, [0, 1];
+        cudaMemcpyFromArray_ptds => GpuWork, [0, 1];
+        cudaMemcpy3D => GpuWork, [];
+        cudaMemcpy3D_ptds => GpuWork, [];
+        cudaMemcpy3DAsync => GpuWork, [];
+        cudaMemcpy3DAsync_ptsz => GpuWork, [];
+        cudaMemcpy3DPeer => GpuWork, [];
+        cudaMemcpy3DPeerAsync => GpuWork, [];
+        cudaMemcpyToSymbol => GpuWork, [1];
+        cudaMemcpyToSymbol_ptds => GpuWork, [1];
+        cudaMemcpyToSymbolAsync => GpuWork, [1];
+        cudaMemcpyToSymbolAsync_ptsz => GpuWork, [1];
+        cudaMemcpyFromSymbol => GpuWork, [0];
+        cudaMemcpyFromSymbol_ptds => GpuWork, [0];
+        cudaMemcpyFromSymbolAsync => GpuWork, [0];
+        cudaMemcpyFromSymbolAsync_ptsz => GpuWork, [0];
+        cudaMemcpyBatchAsync => GpuWork, [];
+        cudaMemcpyBatchAsync_ptsz => GpuWork, [];
+        cudaMemset => GpuWork, [0];
+        cudaMemset_ptds => GpuWork, [0];
+        cudaMemsetAsync => GpuWork, [0];
+        cudaMemsetAsync_ptsz => GpuWork, [0];
+        cudaMemset2D => GpuWork, [0];
+        cudaMemset2D_ptds => GpuWork, [0];
+        cudaMemset2DAsync => GpuWork, [0];
+        cudaMemset2DAsync_ptsz => GpuWork, [0];
+        cudaMemset3D => GpuWork, [];
+        cudaMemset3D_ptds => GpuWork, [];
+        cudaMemset3DAsync => GpuWork, [];
+        cudaMemset3DAsync_ptsz => GpuWork, [];
+        cudaMemPrefetchAsync => GpuWork, [0];
+        cudaMemPrefetchAsync_ptsz => GpuWork, [0];
+
+        cudaDeviceSynchronize => Sync, [];
+        cudaStreamSynchronize => Sync, [];
+        cudaStreamSynchronize_ptsz => Sync, [];
+        cudaEventSynchronize => Sync, [];
+        cudaStreamQuery => Sync, [];
+        cudaStreamQuery_ptsz => Sync, [];
+        cudaMemPoolTrimTo => Sync, [];
+
+        cudaMemGetInfo => Reading, [];
+
+        cudaLibraryLoadData => Module, [];
+        cudaLibraryLoadFromFile => Module, [];
+        cudaLibraryUnload => Module, [];
+    }
+}

@@ -1,0 +1,202 @@
+//! HIP: `libamdhip64.so.5` to `.7`. Signatures: ROCm/HIP `include/hip/hip_runtime_api.h`; which version exports which
+//! name: ROCm/rocm-systems `projects/clr/hipamd/src/hip_hcc.map.in`.
+
+use gpuoom_trace::record::Layer;
+
+use super::describe::{
+    Extent, IpcHandle, Out, Pointer, array, block, device_number, driver_array, from_pool, given, mapping, of_device,
+    physical, pitched, pool, volume,
+};
+use super::macros::functions;
+use crate::link::Library;
+use crate::record::Described;
+
+functions! {
+    base: super::HIP, library: Library::Hip, layer: Layer::Runtime;
+    recorded {
+        hipMalloc(out: Out, size: usize) => allocation, Alloc, Device, |done| block(done, out, size);
+        hipExtMallocWithFlags(out: Out, size: usize, flags: u32) => allocation, Alloc, Device, |done| block(done, out, size);
+        hipMallocManaged(out: Out, size: usize, flags: u32) => allocation, Alloc, Managed, |done| block(done, out, size);
+        hipMallocPitch(out: Out, pitch: *mut usize, width: usize, height: usize) => allocation, Alloc, Device,
+            |done| pitched(done, out, pitch, width, height);
+        hipMemAllocPitch(out: Out, pitch: *mut usize, width: usize, height: usize, element: u32) => allocation, Alloc, Device,
+            |done| pitched(done, out, pitch, width, height);
+        hipMalloc3D(out: *mut u8, extent: Extent) => allocation, Alloc, Device, |done| volume(done, out, extent);
+        hipMallocArray(out: Out, channels: *const u8, width: usize, height: usize, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, Extent { width, height, depth: 0 }, 1);
+        hipMalloc3DArray(out: Out, channels: *const u8, extent: Extent, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, extent, 1);
+        hipArrayCreate(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, false, 1);
+        hipArray3DCreate(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, true, 1);
+        hipMallocMipmappedArray(out: Out, channels: *const u8, extent: Extent, levels: u32, flags: u32) => allocation, Alloc, Array,
+            |done| array(done, out, channels, extent, levels);
+        hipMipmappedArrayCreate(out: Out, descriptor: *mut u8, levels: u32) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, true, levels);
+        hipHostMalloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        hipHostAlloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        hipExtHostAlloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        hipMallocHost(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        hipMemAllocHost(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        hipHostRegister(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
+            |_done| Described::new(host, size as u64);
+        hipMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+        hipMallocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
+            |done| from_pool(done, out, size, memory_pool);
+        hipMemCreate(out: Out, size: usize, properties: *const u8, flags: u64) => allocation, Alloc, Physical,
+            |done| physical(done, out, size, properties);
+        hipIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
+        hipMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+        hipMemImportFromShareableHandle(out: Out, handle: Pointer, kind: u32) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+
+        hipFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
+        hipHostFree(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
+        hipFreeHost(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
+        hipHostUnregister(pointer: Pointer) => release, Unpin, Registered, |_done| given(pointer);
+        hipFreeArray(array: Pointer) => release, Free, Array, |_done| given(array);
+        hipArrayDestroy(array: Pointer) => release, Free, Array, |_done| given(array);
+        hipFreeMipmappedArray(array: Pointer) => release, Free, Array, |_done| given(array);
+        hipMipmappedArrayDestroy(array: Pointer) => release, Free, Array, |_done| given(array);
+        hipFreeAsync(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        hipMemRelease(handle: Pointer) => release, Free, Physical, |_done| given(handle);
+        hipMemUnmap(pointer: Pointer, size: usize) => release, Unmap, Physical, |_done| Described::new(pointer, size as u64);
+        hipMemAddressFree(pointer: Pointer, size: usize) => release, Free, Reserved,
+            |_done| Described::new(pointer, size as u64);
+        hipIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        hipMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
+        hipDeviceReset() => release, Device, None, |_done| given(0);
+        hipDevicePrimaryCtxReset(device: i32) => release, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+
+        hipMemAddressReserve(out: Out, size: usize, alignment: usize, hint: Pointer, flags: u64) => naming, Reserve, Reserved,
+            |done| block(done, out, size);
+        hipMemMap(pointer: Pointer, size: usize, offset: usize, handle: Pointer, flags: u64) => naming, Map, Physical,
+            |_done| mapping(pointer, size, offset, handle);
+        hipMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
+        hipDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+
+        hipSetDevice(device: i32) => selection, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+        hipStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        hipStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+    }
+    watched {
+        hipGetLastError => ErrorQuery, [];
+        hipPeekAtLastError => ErrorQuery, [];
+        hipExtGetLastError => ErrorQuery, [];
+        hipGetErrorString => ErrorQuery, [];
+        hipGetErrorName => ErrorQuery, [];
+        hipDrvGetErrorString => ErrorQuery, [];
+        hipDrvGetErrorName => ErrorQuery, [];
+
+        hipLaunchKernel => GpuWork, [];
+        hipLaunchKernel_spt => GpuWork, [];
+        hipExtLaunchKernel => GpuWork, [];
+        hipModuleLaunchKernel => GpuWork, [];
+        hipExtModuleLaunchKernel => GpuWork, [];
+        hipHccModuleLaunchKernel => GpuWork, [];
+        hipLaunchCooperativeKernel => GpuWork, [];
+        hipLaunchCooperativeKernel_spt => GpuWork, [];
+        hipLaunchCooperativeKernelMultiDevice => GpuWork, [];
+        hipModuleLaunchCooperativeKernel => GpuWork, [];
+        hipModuleLaunchCooperativeKernelMultiDevice => GpuWork, [];
+        hipLaunchByPtr => GpuWork, [];
+        hipExtLaunchMultiKernelMultiDevice => GpuWork, [];
+        hipLaunchKernelExC => GpuWork, [];
+        hipDrvLaunchKernelEx => GpuWork, [];
+        hipLaunchHostFunc => GpuWork, [];
+        hipGraphLaunch => GpuWork, [];
+        hipGraphLaunch_spt => GpuWork, [];
+
+        hipMemcpy => GpuWork, [0, 1];
+        hipMemcpy_spt => GpuWork, [0, 1];
+        hipMemcpyAsync => GpuWork, [0, 1];
+        hipMemcpyAsync_spt => GpuWork, [0, 1];
+        hipMemcpyWithStream => GpuWork, [0, 1];
+        hipMemcpyHtoD => GpuWork, [0];
+        hipMemcpyHtoDAsync => GpuWork, [0];
+        hipMemcpyDtoH => GpuWork, [1];
+        hipMemcpyDtoHAsync => GpuWork, [1];
+        hipMemcpyDtoD => GpuWork, [0, 1];
+        hipMemcpyDtoDAsync => GpuWork, [0, 1];
+        hipMemcpyPeer => GpuWork, [0, 2];
+        hipMemcpyPeerAsync => GpuWork, [0, 2];
+        hipMemcpy2D => GpuWork, [0, 2];
+        hipMemcpy2D_spt => GpuWork, [0, 2];
+        hipMemcpy2DAsync => GpuWork, [0, 2];
+        hipMemcpy2DAsync_spt => GpuWork, [0, 2];
+        hipMemcpy2DToArray => GpuWork, [0, 3];
+        hipMemcpy2DToArray_spt => GpuWork, [0, 3];
+        hipMemcpy2DToArrayAsync => GpuWork, [0, 3];
+        hipMemcpy2DToArrayAsync_spt => GpuWork, [0, 3];
+        hipMemcpy2DFromArray => GpuWork, [0, 2];
+        hipMemcpy2DFromArray_spt => GpuWork, [0, 2];
+        hipMemcpy2DFromArrayAsync => GpuWork, [0, 2];
+        hipMemcpy2DFromArrayAsync_spt => GpuWork, [0, 2];
+        hipMemcpyToArray => GpuWork, [0, 3];
+        hipMemcpyFromArray => GpuWork, [0, 1];
+        hipMemcpyFromArray_spt => GpuWork, [0, 1];
+        hipMemcpyAtoH => GpuWork, [1];
+        hipMemcpyHtoA => GpuWork, [0];
+        hipMemcpyParam2D => GpuWork, [];
+        hipMemcpyParam2DAsync => GpuWork, [];
+        hipMemcpy3D => GpuWork, [];
+        hipMemcpy3D_spt => GpuWork, [];
+        hipMemcpy3DAsync => GpuWork, [];
+        hipMemcpy3DAsync_spt => GpuWork, [];
+        hipDrvMemcpy3D => GpuWork, [];
+        hipDrvMemcpy3DAsync => GpuWork, [];
+        hipDrvMemcpy2DUnaligned => GpuWork, [];
+        hipMemcpyToSymbol => GpuWork, [1];
+        hipMemcpyToSymbol_spt => GpuWork, [1];
+        hipMemcpyToSymbolAsync => GpuWork, [1];
+        hipMemcpyToSymbolAsync_spt => GpuWork, [1];
+        hipMemcpyFromSymbol => GpuWork, [0];
+        hipMemcpyFromSymbol_spt => GpuWork, [0];
+        hipMemcpyFromSymbolAsync => GpuWork, [0];
+        hipMemcpyFromSymbolAsync_spt => GpuWork, [0];
+        hipMemcpyBatchAsync => GpuWork, [];
+        hipMemset => GpuWork, [0];
+        hipMemset_spt => GpuWork, [0];
+        hipMemsetAsync => GpuWork, [0];
+        hipMemsetAsync_spt => GpuWork, [0];
+        hipMemsetD8 => GpuWork, [0];
+        hipMemsetD8Async => GpuWork, [0];
+        hipMemsetD16 => GpuWork, [0];
+        hipMemsetD16Async => GpuWork, [0];
+        hipMemsetD32 => GpuWork, [0];
+        hipMemsetD32Async => GpuWork, [0];
+        hipMemset2D => GpuWork, [0];
+        hipMemset2D_spt => GpuWork, [0];
+        hipMemset2DAsync => GpuWork, [0];
+        hipMemset2DAsync_spt => GpuWork, [0];
+        hipMemset3D => GpuWork, [];
+        hipMemset3D_spt => GpuWork, [];
+        hipMemset3DAsync => GpuWork, [];
+        hipMemset3DAsync_spt => GpuWork, [];
+        hipMemPrefetchAsync => GpuWork, [0];
+
+        hipDeviceSynchronize => Sync, [];
+        hipStreamSynchronize => Sync, [];
+        hipStreamSynchronize_spt => Sync, [];
+        hipEventSynchronize => Sync, [];
+        hipStreamQuery => Sync, [];
+        hipStreamQuery_spt => Sync, [];
+        hipMemPoolTrimTo => Sync, [];
+
+        hipMemGetInfo => Reading, [];
+
+        hipModuleLoad => Module, [];
+        hipModuleLoadData => Module, [];
+        hipModuleLoadDataEx => Module, [];
+        hipModuleLoadFatBinary => Module, [];
+        hipModuleUnload => Module, [];
+        hipLibraryLoadData => Module, [];
+        hipLibraryLoadFromFile => Module, [];
+        hipLibraryUnload => Module, [];
+    }
+}

@@ -1,0 +1,145 @@
+//! From a row to an exported symbol.
+
+/// Makes the tables of one vendor interface.
+///
+/// `recorded` rows: `name(arguments) => how, event, kind, description;` where `how` is a function of [`super::describe`]
+/// that runs around the real call, and the description is made from the arguments (and `done`: the call succeeded).
+/// `watched` rows: `name => event, [positions of device pointers];`
+macro_rules! functions {
+    (
+        base: $base:expr, library: $library:expr, layer: $layer:expr;
+        recorded { $( $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr; )* }
+        watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*]; )* }
+    ) => {
+        #[allow(non_camel_case_types)]
+        #[repr(u16)]
+        enum Number { $($name,)* $($watched,)* End }
+
+        /// Rows of this table.
+        pub(super) const COUNT: usize = Number::End as usize;
+
+        /// The table.
+        pub(super) static ROWS: [$crate::apis::Row; COUNT] = [
+            $($crate::apis::Row {
+                name: stringify!($name),
+                name_c: $crate::apis::macros::terminated!($name),
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::$event,
+                pointers: 0,
+                is_tail_called: false,
+            },)*
+            $($crate::apis::Row {
+                name: stringify!($watched),
+                name_c: $crate::apis::macros::terminated!($watched),
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::$watched_event,
+                pointers: 0 $(| 1 << $pointer)*,
+                is_tail_called: true,
+            },)*
+        ];
+
+        $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
+        $($crate::apis::macros::watched!($base, $watched);)*
+    };
+}
+
+/// The name of a function as a C string.
+macro_rules! terminated {
+    ($name:ident) => {
+        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        }
+    };
+}
+
+/// A hook with a signature: notes the return address, then runs an ordinary function in its place.
+macro_rules! recorded {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr) => {
+        const _: () = {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            /// # Safety
+            /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
+            #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn entry() {
+                // The return address goes into the thread's block (its first field), all arguments stay where they are,
+                // and the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a
+                // call of a C function.
+                std::arch::naked_asm!(
+                    "mov r11, qword ptr [rsp]",
+                    "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                    "mov qword ptr fs:[r10], r11",
+                    "jmp {body}",
+                    body = sym body,
+                )
+            }
+
+            unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
+                let frame = $crate::record::Frame::enter(API);
+                let real = $crate::apis::describe::real_of(API);
+                // SAFETY: the vendor's function of this name has this signature (see the table for its source).
+                let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
+                let call = $crate::apis::describe::Call {
+                    frame,
+                    event: gpuoom_trace::record::Event::$event,
+                    kind: gpuoom_trace::record::Kind::$kind,
+                };
+                $crate::apis::describe::$how(
+                    call,
+                    // SAFETY: the description reads what the vendor's function itself reads or has just written.
+                    |$done: bool| {
+                        // SAFETY: as said above.
+                        #[allow(unused_unsafe)]
+                        unsafe { $what }
+                    },
+                    // SAFETY: the program's own arguments.
+                    || unsafe { real($($argument),*) },
+                )
+            }
+
+            #[cfg(test)]
+            const _: unsafe extern "C" fn() = entry;
+        };
+    };
+}
+
+/// A hook without a signature: one test, then a jump.
+macro_rules! watched {
+    ($base:expr, $name:ident) => {
+        const _: () = {
+            const API: usize = $base + Number::$name as usize;
+
+            /// # Safety
+            /// Jumps to the vendor's function of this name with all arguments untouched.
+            #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn entry() {
+                std::arch::naked_asm!(
+                    "cmp dword ptr [rip + {watching}], 0",
+                    "jne 2f",
+                    "mov r11, qword ptr [rip + {real} + {offset}]",
+                    "test r11, r11",
+                    "jz 2f",
+                    "jmp r11",
+                    "2:",
+                    "mov r11d, {api}",
+                    "jmp {slow}",
+                    watching = sym $crate::watch::WATCHING,
+                    real = sym $crate::link::REAL,
+                    offset = const API * 8,
+                    api = const API,
+                    slow = sym $crate::watch::slow_path,
+                )
+            }
+
+            #[cfg(test)]
+            const _: unsafe extern "C" fn() = entry;
+        };
+    };
+}
+
+pub(super) use {functions, recorded, terminated, watched};

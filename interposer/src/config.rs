@@ -1,0 +1,238 @@
+//! The settings: environment variables, read once before the program runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+/// How much is said on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// When the largest allocatable block is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    Off,
+    First,
+    All,
+}
+
+/// The settings of `contract`'s environment variables.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// `GPUOOM_TRACE`, made absolute: the program may change its directory before the first GPU call.
+    pub(crate) trace: String,
+    /// `GPUOOM_GRANULARITY`, a power of two.
+    pub(crate) granularity_bytes: u64,
+    /// `GPUOOM_SAMPLE`, `None`: off.
+    pub(crate) sample: Option<Duration>,
+    /// `GPUOOM_PROBE`.
+    pub(crate) probe: Probe,
+    /// `GPUOOM_SYSROOT`.
+    pub(crate) sysroot: PathBuf,
+    /// `GPUOOM_LOG`.
+    pub(crate) log: LogLevel,
+    /// `GPUOOM_DISABLE=1`.
+    pub(crate) disabled: bool,
+    /// Variables that could not be understood, a line each.
+    pub(crate) complaints: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            trace: "gpuoom-%e-%p.trace.bin".into(),
+            granularity_bytes: 256 << 20,
+            sample: Some(Duration::from_secs(1)),
+            probe: Probe::First,
+            sysroot: PathBuf::from("/"),
+            log: LogLevel::Warn,
+            disabled: false,
+            complaints: Vec::new(),
+        }
+    }
+}
+
+static CONFIG: OnceCell<Config> = OnceCell::new();
+
+/// The settings; read from the environment at the first call.
+pub(crate) fn get() -> &'static Config {
+    CONFIG.get_or_init(|| Config::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())))
+}
+
+impl Config {
+    /// Reads the settings through `variable`.
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut config = Config::default();
+        let mut complaints = Vec::new();
+        let mut set = |name: &str, expected: &str, apply: &mut dyn FnMut(&str) -> Option<()>| {
+            let Some(value) = variable(name).filter(|value| !value.is_empty()) else { return };
+            if apply(&value).is_none() {
+                complaints.push(format!("{name}={value}: expected {expected}; the default is used"));
+            }
+        };
+        set("GPUOOM_LOG", "off, error, warn, info or debug", &mut |v| {
+            config.log = log_level(v)?;
+            Some(())
+        });
+        set("GPUOOM_DISABLE", "0 or 1", &mut |v| {
+            config.disabled = flag(v)?;
+            Some(())
+        });
+        set("GPUOOM_TRACE", "a path", &mut |v| {
+            config.trace = v.into();
+            Some(())
+        });
+        set("GPUOOM_GRANULARITY", "a power of two from 4K to 1T, e.g. 256M or 2M", &mut |v| {
+            config.granularity_bytes = granularity(v)?;
+            Some(())
+        });
+        set("GPUOOM_SAMPLE", "a period such as 250ms or 1s, or off", &mut |v| {
+            config.sample = period(v)?;
+            Some(())
+        });
+        set("GPUOOM_PROBE", "off, first or all", &mut |v| {
+            config.probe = probe(v)?;
+            Some(())
+        });
+        set("GPUOOM_SYSROOT", "a directory", &mut |v| {
+            config.sysroot = PathBuf::from(v);
+            Some(())
+        });
+        if !config.trace.starts_with('/') {
+            let directory = std::env::current_dir().unwrap_or_default();
+            config.trace = directory.join(&config.trace).to_string_lossy().into_owned();
+        }
+        config.complaints = complaints;
+        config
+    }
+
+    /// A path below the system root.
+    pub(crate) fn system_path(&self, path: &str) -> PathBuf {
+        self.sysroot.join(path.trim_start_matches('/'))
+    }
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn log_level(text: &str) -> Option<LogLevel> {
+    Some(match text {
+        "off" => LogLevel::Off,
+        "error" => LogLevel::Error,
+        "warn" => LogLevel::Warn,
+        "info" => LogLevel::Info,
+        "debug" => LogLevel::Debug,
+        _ => return None,
+    })
+}
+
+fn probe(text: &str) -> Option<Probe> {
+    Some(match text {
+        "off" => Probe::Off,
+        "first" => Probe::First,
+        "all" => Probe::All,
+        _ => return None,
+    })
+}
+
+/// Bytes with an optional 1024-based suffix (`K M G T`, lower case too, with an optional `iB` or `B`).
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let shift = match text[digits..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+/// A power of two: the hot path shifts where it would have to divide.
+fn granularity(text: &str) -> Option<u64> {
+    size(text).filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 40).contains(bytes))
+}
+
+#[allow(clippy::option_option)]
+fn period(text: &str) -> Option<Option<Duration>> {
+    if matches!(text, "off" | "0") {
+        return Some(None);
+    }
+    let (number, unit_ms) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1.0),
+        None => (text.strip_suffix('s').unwrap_or(text), 1000.0),
+    };
+    let ms: f64 = number.parse::<f64>().ok()? * unit_ms;
+    (ms.is_finite() && (10.0..=86_400_000.0).contains(&ms)).then(|| Some(Duration::from_millis(ms as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Config {
+        Config::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn values_are_understood() {
+        let config = read(&[
+            ("GPUOOM_TRACE", "/tmp/%p.bin"),
+            ("GPUOOM_GRANULARITY", "2M"),
+            ("GPUOOM_SAMPLE", "250ms"),
+            ("GPUOOM_PROBE", "all"),
+            ("GPUOOM_LOG", "debug"),
+            ("GPUOOM_DISABLE", "1"),
+        ]);
+        assert_eq!(config.complaints, Vec::<String>::new());
+        assert_eq!((config.trace.as_str(), config.granularity_bytes), ("/tmp/%p.bin", 2 << 20));
+        assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
+        assert!(config.disabled && config.log == LogLevel::Debug);
+    }
+
+    #[test]
+    fn bad_values_are_named_and_the_default_stays() {
+        let config = read(&[
+            ("GPUOOM_GRANULARITY", "3M"),
+            ("GPUOOM_SAMPLE", "soon"),
+            ("GPUOOM_PROBE", "maybe"),
+            ("GPUOOM_LOG", "loud"),
+            ("GPUOOM_DISABLE", "yes"),
+        ]);
+        assert_eq!(config.complaints.len(), 5);
+        let defaults = Config::default();
+        assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
+        assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));
+    }
+
+    #[test]
+    fn sizes_and_periods() {
+        assert_eq!(size("16G"), Some(16 << 30));
+        assert_eq!(size("4096"), Some(4096));
+        assert_eq!(size("1MiB"), Some(1 << 20));
+        assert_eq!(size("99999999T"), None);
+        assert_eq!(granularity("0"), None);
+        assert_eq!(period("off"), Some(None));
+        assert_eq!(period("1e9s"), None);
+        assert_eq!(period("-1s"), None);
+    }
+
+    #[test]
+    fn a_relative_path_is_made_absolute() {
+        assert!(read(&[("GPUOOM_TRACE", "t.bin")]).trace.starts_with('/'));
+    }
+}

@@ -1,0 +1,45 @@
+//! What keeps the recorder from showing in the program: `errno`, panics, and turning itself off.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs something that may fail in any way, leaves `errno` as it was, and turns the recorder off if it panicked.
+#[cold]
+#[inline(never)]
+pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
+    let errno = errno();
+    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        crate::state::turn_off();
+        default
+    });
+    set_errno(errno);
+    result
+}
+
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: glibc returns a valid pointer to the thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(value: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// Replaces the panic message of this library's own copy of the Rust runtime by one line; the program's is untouched.
+pub(crate) fn quiet_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
+        crate::log::error(format_args!("internal error{place}, recording is off from here on; the program goes on"));
+    }));
+}
+
+/// Sleeps without leaving a trace in `errno`. May return early.
+pub(crate) fn sleep_micros(micros: i64) {
+    let errno = errno();
+    let time = libc::timespec { tv_sec: micros / 1_000_000, tv_nsec: micros % 1_000_000 * 1000 };
+    // SAFETY: points at a valid timespec; the remainder is not asked for.
+    unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    set_errno(errno);
+}

@@ -1,0 +1,163 @@
+//! How the real function behind a hook is found, where it really is.
+//!
+//! `RTLD_NEXT` answers nothing when the vendor library was loaded with local scope (ctypes, ollama, node add-ons, Triton):
+//! then the library that the *caller* depends on is asked, and only then any loaded copy. So a process with two copies of
+//! a library calls the one it would have called without us.
+
+mod callers;
+mod objects;
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::{apis, guard, log};
+
+pub(crate) use objects::{Object, load_count, loaded_objects, object_of};
+
+/// A family of libraries that export the same functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Library {
+    /// libamdhip64
+    Hip = 0,
+    /// libcudart
+    CudaRuntime = 1,
+    /// libhsa-runtime64
+    Hsa = 2,
+    /// The C++ runtime.
+    Cxx = 3,
+}
+
+const LIBRARIES: usize = 4;
+
+impl Library {
+    /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
+    fn path_parts(self) -> &'static [&'static str] {
+        match self {
+            Library::Hip => &["libamdhip64"],
+            Library::CudaRuntime => &["libcudart"],
+            Library::Hsa => &["libhsa-runtime64"],
+            Library::Cxx => &["libstdc++", "libc++abi"],
+        }
+    }
+
+    fn is_gpu_runtime(self) -> bool {
+        self != Library::Cxx
+    }
+}
+
+/// The real function per row of the table of functions; null: not looked up yet, or to be looked up per caller. The entry
+/// stubs of `apis` jump through it.
+pub(crate) static REAL: [AtomicPtr<()>; apis::COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; apis::COUNT];
+
+/// Libraries of which more than one copy was found outside the global scope, a bit each: no function of theirs may be
+/// cached for all callers.
+static SEVERAL_COPIES: AtomicU32 = AtomicU32::new(0);
+/// Object that serves each library for all callers: its first address, 0: none yet.
+static SERVING: [std::sync::atomic::AtomicUsize; LIBRARIES] =
+    [const { std::sync::atomic::AtomicUsize::new(0) }; LIBRARIES];
+
+/// Answers calls of functions that the loaded library does not have: "not supported" (801 in HIP and CUDA alike).
+extern "C" fn not_supported() -> i32 {
+    801
+}
+
+/// The real function of row `api` for a call that came from `caller`. Never null.
+#[inline(always)]
+pub(crate) fn real(api: u16, caller: usize) -> *const () {
+    // Acquire: whoever sees the pointer sees the library it points into.
+    let real = REAL[usize::from(api)].load(Ordering::Acquire);
+    if !real.is_null() { real } else { look_up(api, caller) }
+}
+
+#[cold]
+#[inline(never)]
+fn look_up(api: u16, caller: usize) -> *const () {
+    if let Some(known) = callers::get(api, caller) {
+        return known;
+    }
+    guard::cold(not_supported as *const (), || {
+        let row = apis::row(api);
+        let Some(found) = find(row.library, row.name_c, caller) else {
+            log::warn(format_args!("{} was called, but no loaded library has it", row.name));
+            return not_supported as *const ();
+        };
+        remember(api, row.library, caller, &found);
+        found.function
+    })
+}
+
+/// A function and how it was found.
+pub(crate) struct Found {
+    pub(crate) function: *const (),
+    globally: bool,
+}
+
+fn remember(api: u16, library: Library, caller: usize, found: &Found) {
+    let Some(object) = object_of(found.function as usize) else { return };
+    if library.is_gpu_runtime() {
+        objects::add_runtime_code(&object);
+    }
+    // A library that goes away under us would leave a pointer to nothing behind: hold it.
+    object.hold();
+    let bit = 1 << library as u32;
+    let serving = &SERVING[library as usize];
+    let first = serving.compare_exchange(0, object.start, Ordering::AcqRel, Ordering::Acquire);
+    let another_copy = first.is_err_and(|start| start != object.start);
+    if another_copy && SEVERAL_COPIES.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+        forget(library);
+    }
+    if found.globally && !another_copy || SEVERAL_COPIES.load(Ordering::Acquire) & bit == 0 && api_is_tail_called(api) {
+        REAL[usize::from(api)].store(found.function.cast_mut(), Ordering::Release);
+    } else {
+        callers::set(api, caller, found.function);
+    }
+}
+
+/// Stubs that only jump need the pointer; hooks that are functions ask per caller while the library is in local scope, so
+/// that a second copy is noticed at the first call from anywhere new.
+fn api_is_tail_called(api: u16) -> bool {
+    apis::row(api).is_tail_called
+}
+
+fn forget(library: Library) {
+    for (api, row) in apis::rows().enumerate() {
+        if row.library == library {
+            REAL[api].store(std::ptr::null_mut(), Ordering::Release);
+        }
+    }
+}
+
+/// Looks for `name`: next in the global scope, then in the scope of the calling object, then in any loaded copy.
+pub(crate) fn find(library: Library, name: &CStr, caller: usize) -> Option<Found> {
+    // SAFETY: a terminated name; RTLD_NEXT starts behind the object that makes this call, which is ours.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if !next.is_null() {
+        return Some(Found { function: next.cast(), globally: true });
+    }
+    let local = find_near(name, caller).or_else(|| find_anywhere(library, name));
+    // The failed look-ups above left a message that the program could take for its own.
+    // SAFETY: reads and clears the thread's message.
+    unsafe { libc::dlerror() };
+    local.map(|function| Found { function, globally: false })
+}
+
+fn find_near(name: &CStr, caller: usize) -> Option<*const ()> {
+    object_of(caller)?.symbol(name)
+}
+
+fn find_anywhere(library: Library, name: &CStr) -> Option<*const ()> {
+    let copies = loaded_objects().into_iter().filter(|object| is_copy_of(object, library));
+    copies.filter_map(|object| object.symbol(name)).next()
+}
+
+fn is_copy_of(object: &Object, library: Library) -> bool {
+    let file_name = object.path.rsplit('/').next().unwrap_or_default();
+    library.path_parts().iter().any(|part| file_name.contains(part))
+}
+
+/// Whether an address lies in a vendor's runtime: what it calls, it calls for itself.
+#[inline(always)]
+pub(crate) fn is_runtime_code(address: usize) -> bool {
+    objects::is_runtime_code(address)
+}

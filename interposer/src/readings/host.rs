@@ -1,0 +1,92 @@
+//! What the process itself uses, and its limits.
+
+use std::fs;
+use std::path::Path;
+
+use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::record::NO_DEVICE;
+
+use super::sysfs::number;
+use crate::config::Config;
+
+/// Reads the process's numbers; `all`: also those that cost more than a file of one line.
+pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
+    let mut push = |quantity: Quantity, value: Option<u64>| {
+        if let Some(value) = value {
+            readings.push(Reading { quantity: quantity as u16, device: NO_DEVICE, value });
+        }
+    };
+    push(Quantity::ResidentMemory, resident_bytes());
+    let (used, limit) = cgroup(config);
+    push(Quantity::CgroupUsed, used);
+    push(Quantity::CgroupLimit, limit);
+    push(Quantity::OpenDescriptors, fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64));
+    push(Quantity::DescriptorLimit, descriptor_limit());
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    push(Quantity::HostTotal, meminfo(&memory, "MemTotal:"));
+    push(Quantity::HostAvailable, meminfo(&memory, "MemAvailable:"));
+    if all {
+        let maps = fs::read("/proc/self/maps").ok();
+        push(Quantity::MemoryMaps, maps.map(|text| text.iter().filter(|byte| **byte == b'\n').count() as u64));
+        push(Quantity::MemoryMapLimit, number(Path::new("/proc/sys/vm/max_map_count")));
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    Some(pages.saturating_mul(4096))
+}
+
+fn descriptor_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: points at an rlimit.
+    (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0).then_some(limit.rlim_cur)
+}
+
+fn meminfo(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+}
+
+/// Used memory and limit of the process's cgroup: version 2, else version 1. "max" is no limit.
+fn cgroup(config: &Config) -> (Option<u64>, Option<u64>) {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (base, used, limit) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.current", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let file = |name: &str| {
+            let below = number(&config.system_path(&format!("{base}{path}/{name}")));
+            // In a container the path names a place that is mounted as the root.
+            below.or_else(|| number(&config.system_path(&format!("{base}/{name}"))))
+        };
+        if let Some(value) = file(used) {
+            // Version 1 says "no limit" with a number near 2^63.
+            return (Some(value), file(limit).filter(|limit| *limit < 1 << 62));
+        }
+    }
+    (None, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_can_be_read() {
+        let mut readings = Vec::new();
+        read(&Config::default(), true, &mut readings);
+        let value = |quantity: Quantity| readings.iter().find(|r| r.quantity == quantity as u16).map(|r| r.value);
+        assert!(value(Quantity::ResidentMemory) > Some(1 << 20));
+        assert!(value(Quantity::OpenDescriptors) >= Some(3));
+        assert!(value(Quantity::HostTotal) >= value(Quantity::HostAvailable));
+        assert!(value(Quantity::MemoryMaps) > Some(5));
+        assert_eq!(meminfo("MemTotal:       100 kB\n", "MemTotal:"), Some(102_400));
+    }
+}

@@ -1,0 +1,260 @@
+//! Free and used memory as everybody reports it. Runtime numbers are read on the recorder's own thread only: on ROCm up to
+//! 6 the last error is the status of the last call *of a thread*, so a call from a hook would change what the program sees.
+
+mod host;
+mod probe;
+mod runtime;
+mod sysfs;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use gpuoom_trace::chunk::kind;
+use gpuoom_trace::metadata::{self, Quantity, Reading, probe_skipped, trigger};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record};
+
+use crate::apis::{self, Row};
+use crate::config::{self, Probe};
+use crate::link::{self, Library};
+use crate::record::{Frame, Recorder, Request};
+use crate::{guard, process, thread};
+
+use runtime::Runtime;
+
+/// Readings of one moment that fit into a record (14 bytes each).
+const MAX_READINGS: usize = 96;
+/// How long a failing call waits for the readings of its moment.
+const FAILURE_PATIENCE_MICROS: i64 = 3_000_000;
+
+/// Devices on which an allocation has succeeded, a bit each; the last bit stands for all beyond and for none.
+static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
+/// Streams being captured.
+static CAPTURES: AtomicU32 = AtomicU32::new(0);
+/// Raised while a probe holds memory, and counts the probes.
+static PROBING: AtomicBool = AtomicBool::new(false);
+static PROBES: AtomicU64 = AtomicU64::new(0);
+/// Number of the latest failure.
+static FAILURES_ASKED: AtomicU64 = AtomicU64::new(0);
+/// Set at the end of the process: no vendor call may begin any more.
+static RUNTIME_CLOSED: AtomicBool = AtomicBool::new(false);
+/// The recorder's thread is inside a vendor call.
+static IN_RUNTIME: AtomicBool = AtomicBool::new(false);
+
+/// A failed allocation, as the recorder's thread gets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    number: u64,
+    library: Library,
+    device: u8,
+    requested_bytes: u64,
+    seq: u64,
+    caller: usize,
+    wants_probe: bool,
+}
+
+fn device_bit(device: u8) -> u64 {
+    1 << u32::from(device).min(63)
+}
+
+/// Whether an allocation on this device has succeeded before.
+#[inline(always)]
+pub(crate) fn is_known(device: u8) -> bool {
+    KNOWN_DEVICES.load(Ordering::Relaxed) & device_bit(device) != 0
+}
+
+/// The first allocation on a device succeeded: its runtime is up, so its numbers can be read from now on.
+pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: usize) {
+    let before = KNOWN_DEVICES.fetch_or(device_bit(record.device), Ordering::Relaxed);
+    if before == 0 {
+        // After the runtime's own handlers, so that ours runs before them and stops our calls in time.
+        process::exit::arm(true);
+    }
+    let library = apis::row(record.api).library;
+    if before & device_bit(record.device) == 0 && record.device != NO_DEVICE {
+        recorder.ask(Request::DeviceUsed { library, device: record.device, caller });
+    }
+}
+
+/// The program began or ended the capture of a stream.
+pub(crate) fn capture_changed(begun: bool) {
+    if begun {
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
+    } else {
+        let _ = CAPTURES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+    }
+}
+
+/// A call that failed while the probe held memory may have failed because of it: waits for the probe and asks again.
+#[cold]
+#[inline(never)]
+pub(crate) fn again_if_probed(_recorder: &Recorder, status: i32, real: &dyn Fn() -> i32) -> i32 {
+    // SAFETY: this thread's own state.
+    if !PROBING.load(Ordering::Acquire) || unsafe { (*thread::current()).is_recorders } {
+        return status;
+    }
+    for _ in 0..FAILURE_PATIENCE_MICROS / 200 {
+        if !PROBING.load(Ordering::Acquire) {
+            return real();
+        }
+        guard::sleep_micros(200);
+    }
+    status
+}
+
+/// Has the readings of a failure taken, before the program reacts to it. Bounded.
+pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Option<u64>) {
+    let recorder = frame.recorder();
+    let device = if record.device == NO_DEVICE { frame.thread_device() } else { record.device };
+    // SAFETY: this thread's own state.
+    let caller = unsafe { (*thread::current()).caller };
+    let failure = Failure {
+        number: FAILURES_ASKED.fetch_add(1, Ordering::Relaxed) + 1,
+        library: row.library,
+        device,
+        requested_bytes: record.requested,
+        seq: seq.unwrap_or(0),
+        caller,
+        wants_probe: Kind::from_number(record.kind_flags & 0x0F) == Some(Kind::Device),
+    };
+    if !recorder.has_thread() || !recorder.ask(Request::Failure(failure)) {
+        return Readings::new(recorder).without_runtime(&failure);
+    }
+    for _ in 0..FAILURE_PATIENCE_MICROS / 50 {
+        if recorder.failures_handled.load(Ordering::Acquire) >= failure.number {
+            return;
+        }
+        guard::sleep_micros(50);
+    }
+}
+
+/// Called at the end of the process: waits, with a bound, until the recorder's thread is out of the vendor's code.
+pub(crate) fn close_runtime() {
+    RUNTIME_CLOSED.store(true, Ordering::SeqCst);
+    for _ in 0..2000 {
+        if !IN_RUNTIME.load(Ordering::SeqCst) {
+            return;
+        }
+        guard::sleep_micros(100);
+    }
+}
+
+/// Runs a vendor call on the recorder's thread, unless the process is ending.
+fn in_runtime<T>(call: impl FnOnce() -> T) -> Option<T> {
+    // SeqCst on both flags: either `close_runtime` sees that we are inside, or we see that it is closed.
+    IN_RUNTIME.store(true, Ordering::SeqCst);
+    let result = (!RUNTIME_CLOSED.load(Ordering::SeqCst)).then(call);
+    IN_RUNTIME.store(false, Ordering::SeqCst);
+    result
+}
+
+/// The readings of one process and what they are read from.
+pub(crate) struct Readings {
+    recorder: &'static Recorder,
+    cards: Vec<sysfs::Card>,
+    used: Vec<(u8, Runtime)>,
+    probed: Vec<u8>,
+    started: Instant,
+    loads: u64,
+}
+
+impl Readings {
+    /// Looks for the cards of this machine.
+    pub(crate) fn new(recorder: &'static Recorder) -> Self {
+        let cards = sysfs::cards(config::get());
+        let loads = link::load_count();
+        Readings { recorder, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now(), loads }
+    }
+
+    /// The program uses a device: notes what the runtime says of it, and reads for the first time.
+    pub(crate) fn device_used(&mut self, library: Library, device: u8, caller: usize) {
+        let Some(runtime) = Runtime::of(library, caller) else { return };
+        if let Some(facts) = in_runtime(|| runtime.facts(device)) {
+            sysfs::assign(&mut self.cards, device, &facts.pci_bus_id);
+            self.recorder.append_metadata(|maker| maker.metadata(kind::DEVICE, &facts));
+        }
+        self.used.push((device, runtime));
+        self.take(trigger::START, None);
+    }
+
+    /// Reads everything and records it.
+    pub(crate) fn take(&self, reason: i32, failure: Option<&Failure>) {
+        let mut readings = Vec::with_capacity(MAX_READINGS);
+        for (device, runtime) in &self.used {
+            in_runtime(|| runtime.memory(*device, &mut readings));
+        }
+        self.finish(readings, reason, failure);
+    }
+
+    fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>) {
+        sysfs::read(config::get(), &self.cards, &mut readings);
+        host::read(config::get(), reason != trigger::PERIOD, &mut readings);
+        readings.truncate(MAX_READINGS);
+        let mut bytes = [0; MAX_PAYLOAD_BYTES];
+        let used = metadata::encode_readings(&readings, &mut bytes);
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let record = Record {
+            at: self.recorder.clock.now(),
+            thread: thread::kernel_thread_id(),
+            api: apis::READING,
+            status: reason,
+            device: failure.map_or(NO_DEVICE, |failure| failure.device),
+            address: failure.map_or(0, |failure| failure.seq),
+            ..Record::new(Event::Reading, Kind::None)
+        };
+        self.recorder.publish_long(&record, payload::pack(&bytes[..used], &mut out));
+    }
+
+    /// Reads at a failure, and measures the largest block that can still be had.
+    pub(crate) fn failure(&mut self, failure: &Failure) {
+        let mut readings = Vec::with_capacity(MAX_READINGS);
+        let runtime = Runtime::of(failure.library, failure.caller);
+        if let Some(runtime) = &runtime {
+            in_runtime(|| runtime.memory(failure.device, &mut readings));
+        }
+        let (quantity, value) = self.probe(failure, runtime.as_ref());
+        readings.push(Reading { quantity: quantity as u16, device: failure.device, value });
+        self.finish(readings, trigger::FAILURE, Some(failure));
+        self.recorder.failures_handled.fetch_max(failure.number, Ordering::Release);
+    }
+
+    fn without_runtime(&self, failure: &Failure) {
+        let quantity = Quantity::ProbeSkipped as u16;
+        let reading = Reading { quantity, device: failure.device, value: probe_skipped::NO_THREAD };
+        self.finish(vec![reading], trigger::FAILURE, Some(failure));
+    }
+
+    fn probe(&mut self, failure: &Failure, runtime: Option<&Runtime>) -> (Quantity, u64) {
+        let skipped = |why| (Quantity::ProbeSkipped, why);
+        let asked = match config::get().probe {
+            Probe::Off => false,
+            Probe::First => !self.probed.contains(&failure.device),
+            Probe::All => true,
+        };
+        let Some(runtime) = runtime.filter(|_| asked && failure.wants_probe) else {
+            return skipped(probe_skipped::NOT_ASKED);
+        };
+        if !runtime.last_error_is_per_thread() {
+            return skipped(probe_skipped::RUNTIME_UNVERIFIED);
+        }
+        if CAPTURES.load(Ordering::Relaxed) != 0 {
+            return skipped(probe_skipped::CAPTURE);
+        }
+        self.probed.push(failure.device);
+        PROBES.fetch_add(1, Ordering::Relaxed);
+        PROBING.store(true, Ordering::Release);
+        let largest = in_runtime(|| probe::largest(runtime, failure.device, failure.requested_bytes)).flatten();
+        PROBING.store(false, Ordering::Release);
+        largest.map_or(skipped(probe_skipped::TIMEOUT), |bytes| (Quantity::LargestAllocatable, bytes))
+    }
+
+    /// Writes the list of libraries again when some were loaded since.
+    pub(crate) fn look_for_new_modules(&mut self) {
+        let loads = link::load_count();
+        if loads != self.loads && self.started.elapsed().as_millis() > 100 {
+            self.loads = loads;
+            let modules = process::modules::collect();
+            self.recorder.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+        }
+    }
+}

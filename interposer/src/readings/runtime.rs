@@ -1,0 +1,178 @@
+//! The runtime's own numbers, asked on the recorder's thread.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use gpuoom_trace::metadata::{DeviceFacts, Quantity, Reading};
+
+use crate::link::{self, Library};
+
+type SetDevice = unsafe extern "C" fn(c_int) -> c_int;
+type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
+type Malloc = unsafe extern "C" fn(*mut u64, usize) -> c_int;
+type Free = unsafe extern "C" fn(u64) -> c_int;
+type Version = unsafe extern "C" fn(*mut c_int) -> c_int;
+type Text = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type Properties = unsafe extern "C" fn(*mut u8, c_int) -> c_int;
+
+/// The names of the functions that are asked, per runtime.
+struct Names {
+    runtime: &'static str,
+    set_device: &'static CStr,
+    memory: &'static CStr,
+    malloc: &'static CStr,
+    free: &'static CStr,
+    runtime_version: &'static CStr,
+    driver_version: &'static CStr,
+    pci_bus_id: &'static CStr,
+}
+
+const HIP: Names = Names {
+    runtime: "hip",
+    set_device: c"hipSetDevice",
+    memory: c"hipMemGetInfo",
+    malloc: c"hipMalloc",
+    free: c"hipFree",
+    runtime_version: c"hipRuntimeGetVersion",
+    driver_version: c"hipDriverGetVersion",
+    pci_bus_id: c"hipDeviceGetPCIBusId",
+};
+
+const CUDA: Names = Names {
+    runtime: "cuda",
+    set_device: c"cudaSetDevice",
+    memory: c"cudaMemGetInfo",
+    malloc: c"cudaMalloc",
+    free: c"cudaFree",
+    runtime_version: c"cudaRuntimeGetVersion",
+    driver_version: c"cudaDriverGetVersion",
+    pci_bus_id: c"cudaDeviceGetPCIBusId",
+};
+
+/// The functions of one copy of a runtime.
+pub(super) struct Runtime {
+    library: Library,
+    caller: usize,
+    names: &'static Names,
+    set_device: SetDevice,
+    memory: MemGetInfo,
+    malloc: Malloc,
+    free: Free,
+    version: c_int,
+}
+
+impl Runtime {
+    /// The runtime that a caller uses; `None` for HSA and where a function is missing.
+    pub(super) fn of(library: Library, caller: usize) -> Option<Self> {
+        let names = match library {
+            Library::Hip => &HIP,
+            Library::CudaRuntime => &CUDA,
+            Library::Hsa | Library::Cxx => return None,
+        };
+        let find = |name| link::find(library, name, caller).map(|found| found.function);
+        // SAFETY: functions of these names have these signatures (hip_runtime_api.h, cuda_runtime_api.h).
+        let mut runtime = unsafe {
+            Runtime {
+                library,
+                caller,
+                names,
+                set_device: std::mem::transmute::<*const (), SetDevice>(find(names.set_device)?),
+                memory: std::mem::transmute::<*const (), MemGetInfo>(find(names.memory)?),
+                malloc: std::mem::transmute::<*const (), Malloc>(find(names.malloc)?),
+                free: std::mem::transmute::<*const (), Free>(find(names.free)?),
+                version: 0,
+            }
+        };
+        runtime.version = runtime.number(names.runtime_version);
+        Some(runtime)
+    }
+
+    fn find(&self, name: &CStr) -> Option<*const ()> {
+        link::find(self.library, name, self.caller).map(|found| found.function)
+    }
+
+    fn number(&self, name: &CStr) -> c_int {
+        let mut value = 0;
+        if let Some(function) = self.find(name) {
+            // SAFETY: as in `of`; points at an int.
+            unsafe { std::mem::transmute::<*const (), Version>(function)(&mut value) };
+        }
+        value
+    }
+
+    /// Whether a call on this thread leaves the program's last error alone. CUDA documents it; for HIP it was tried on
+    /// 5.2.3 and holds in the sources of 5.x to 7.x. Before 5.0 (versions are major * 10,000,000) nobody has looked.
+    pub(super) fn last_error_is_per_thread(&self) -> bool {
+        self.library == Library::CudaRuntime || self.version >= 50_000_000
+    }
+
+    /// What the runtime says of a device.
+    pub(super) fn facts(&self, device: u8) -> DeviceFacts {
+        let mut readings = Vec::new();
+        self.memory(device, &mut readings);
+        let total = readings.iter().find(|reading| reading.quantity == Quantity::RuntimeTotal as u16);
+        DeviceFacts {
+            index: device,
+            name: self.name(device),
+            runtime: self.names.runtime.into(),
+            runtime_version: self.version,
+            driver_version: self.number(self.names.driver_version),
+            total_bytes: total.map_or(0, |reading| reading.value),
+            pci_bus_id: self.text(self.names.pci_bus_id, device),
+        }
+    }
+
+    fn text(&self, name: &CStr, device: u8) -> String {
+        let mut out = [0u8; 256];
+        let Some(function) = self.find(name) else { return String::new() };
+        // SAFETY: as in `of`; the buffer's length, less the byte that stays zero, is passed along.
+        unsafe {
+            let function = std::mem::transmute::<*const (), Text>(function);
+            function(out.as_mut_ptr().cast(), out.len() as c_int - 1, c_int::from(device));
+        }
+        terminated(&out)
+    }
+
+    /// The device's name: `hipDeviceGetName`, or the first 256 bytes of CUDA's properties, in all versions.
+    fn name(&self, device: u8) -> String {
+        if self.library == Library::Hip {
+            return self.text(c"hipDeviceGetName", device);
+        }
+        let names = [c"cudaGetDeviceProperties_v2", c"cudaGetDeviceProperties"];
+        let Some(function) = names.iter().find_map(|name| self.find(name)) else { return String::new() };
+        // The structure has about 1 KiB in every version so far.
+        let mut out = [0u8; 8192];
+        // SAFETY: as in `of`; room for eight times the structure.
+        unsafe { std::mem::transmute::<*const (), Properties>(function)(out.as_mut_ptr(), c_int::from(device)) };
+        terminated(&out[..256])
+    }
+
+    /// Free and total memory of a device that the program uses.
+    pub(super) fn memory(&self, device: u8, readings: &mut Vec<Reading>) {
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: as in `of`; points at two sizes.
+        let read = unsafe { (self.set_device)(c_int::from(device)) == 0 && (self.memory)(&mut free, &mut total) == 0 };
+        if read {
+            for (quantity, value) in [(Quantity::RuntimeTotal, total), (Quantity::RuntimeFree, free)] {
+                readings.push(Reading { quantity: quantity as u16, device, value: value as u64 });
+            }
+        }
+    }
+
+    /// Whether a block of this size can be had on the device chosen by [`Runtime::memory`]; it is given back at once.
+    pub(super) fn can_have(&self, size_bytes: u64) -> bool {
+        let mut pointer = 0;
+        // SAFETY: as in `of`; what is freed was just allocated.
+        unsafe {
+            let had = (self.malloc)(&mut pointer, size_bytes as usize) == 0 && pointer != 0;
+            if had {
+                (self.free)(pointer);
+            }
+            had
+        }
+    }
+}
+
+fn terminated(bytes: &[u8]) -> String {
+    let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

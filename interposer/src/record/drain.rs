@@ -1,0 +1,236 @@
+//! Draining the ring into chunks of the file: by the recorder's thread, or by a recording thread when that one is missing
+//! or behind. Allocates nothing; waits for nobody without a bound.
+
+use std::cell::UnsafeCell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpuoom_trace::chunk::ChunkMaker;
+use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
+use gpuoom_trace::ring::SlotWords;
+
+use super::file::{File, Trouble};
+use super::{Recorder, Request};
+use crate::{guard, log, thread};
+
+/// A recording thread that finds the ring this full (in quarters) helps to drain it.
+const HELP_QUARTERS: u64 = 2;
+/// Beyond this, new events are refused: the rest is room for threads between that test and their claim.
+const CHOKE_QUARTERS: u64 = 3;
+/// How often a blocked drainer looks again before it passes over a number that is claimed and not committed.
+const PATIENCE: u32 = 200;
+
+struct Memory {
+    maker: ChunkMaker,
+    slots: Vec<SlotWords>,
+    blocked_at: u64,
+    blocked_looks: u32,
+}
+
+/// The one who drains, the file, and the memory set aside for it.
+pub(super) struct Drainer {
+    /// Kernel thread id of the holder, 0: free.
+    owner: AtomicU32,
+    memory: UnsafeCell<Memory>,
+    file: File,
+}
+
+/// What a round of draining came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// The ring is empty.
+    Empty,
+    /// A stretch was moved or dropped; there may be more.
+    Moved,
+    /// A number is claimed and not committed.
+    Blocked,
+    /// The file takes no more, and there is still room in the ring.
+    Stuck,
+}
+
+impl Drainer {
+    pub(super) fn new(file: File) -> Self {
+        let memory = Memory {
+            maker: ChunkMaker::default(),
+            slots: vec![[0; 8]; MAX_CHUNK_SLOTS],
+            blocked_at: u64::MAX,
+            blocked_looks: 0,
+        };
+        Drainer { owner: AtomicU32::new(0), memory: UnsafeCell::new(memory), file }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        let me = thread::kernel_thread_id();
+        // Acquire: what the previous holder did to the memory is seen; its release is in `Drop`.
+        self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(Locked { drainer: self })
+    }
+
+    /// Takes the lock within about `micros`, unless the holder is this very thread (a signal handler above its own
+    /// draining), which could never let go.
+    fn lock(&self, micros: i64) -> Option<Locked<'_>> {
+        let me = thread::kernel_thread_id();
+        for _ in 0..=micros / 50 {
+            if let Some(locked) = self.try_lock() {
+                return Some(locked);
+            }
+            if self.owner.load(Ordering::Relaxed) == me {
+                return None;
+            }
+            guard::sleep_micros(50);
+        }
+        None
+    }
+}
+
+/// The drain lock, held.
+struct Locked<'a> {
+    drainer: &'a Drainer,
+}
+
+impl Locked<'_> {
+    fn memory(&mut self) -> &mut Memory {
+        // SAFETY: only the holder of the lock gets here, and `&mut self` makes it once at a time.
+        unsafe { &mut *self.drainer.memory.get() }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `try_lock`.
+        self.drainer.owner.store(0, Ordering::Release);
+    }
+}
+
+impl Recorder {
+    /// Called by a recording thread that finds the ring a quarter full: wakes the recorder's thread, and helps when the
+    /// ring is half full or there is no such thread. Bounded; marks the ring as choked when it could not be drained.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn relieve(&self) {
+        guard::cold((), || {
+            if self.quarters() < HELP_QUARTERS && self.has_thread() {
+                self.drain_asked.store(true, Ordering::Relaxed);
+                self.ask(Request::Drain);
+                return;
+            }
+            self.drain(1, 5_000);
+            self.choked.store(self.quarters() >= CHOKE_QUARTERS, Ordering::Relaxed);
+        });
+    }
+
+    fn quarters(&self) -> u64 {
+        self.ring.fill_level() / (self.ring.capacity() / 4)
+    }
+
+    /// Moves up to `rounds` stretches from the ring into the file. Returns whether the ring was left empty.
+    pub(crate) fn drain(&self, rounds: usize, patience_micros: i64) -> bool {
+        let Some(mut locked) = self.drainer.lock(patience_micros) else { return false };
+        for _ in 0..rounds {
+            match self.round(locked.memory()) {
+                Round::Empty => return true,
+                Round::Moved => {}
+                Round::Blocked => guard::sleep_micros(20),
+                Round::Stuck => return false,
+            }
+        }
+        self.ring.fill_level() == 0
+    }
+
+    fn round(&self, memory: &mut Memory) -> Round {
+        let skip = memory.blocked_looks >= PATIENCE;
+        let taken = self.ring.take(&mut memory.slots, skip);
+        if taken.until == taken.from {
+            return match taken.blocked {
+                true => memory.look_again(taken.from),
+                false => Round::Empty,
+            };
+        }
+        memory.blocked_looks = 0;
+        let chunk = memory.maker.events(&memory.slots[..taken.slots], &taken, self.granularity_shift);
+        if let Err(trouble) = self.append(chunk) {
+            if self.quarters() < CHOKE_QUARTERS {
+                return Round::Stuck;
+            }
+            // The newest events explain a failure better than the oldest: make room.
+            let firsts =
+                memory.slots[..taken.slots].iter().filter(|words| words[0] & gpuoom_trace::ring::EXTENSION == 0);
+            self.live.events_lost().fetch_add(firsts.count() as u64, Ordering::Relaxed);
+            self.complain(trouble);
+        }
+        self.live.torn().fetch_add(taken.torn, Ordering::Relaxed);
+        self.ring.give_back(&taken);
+        self.choked.store(false, Ordering::Relaxed);
+        Round::Moved
+    }
+
+    /// Appends a whole chunk and moves the end of the chunks behind it. The caller holds the drain lock.
+    fn append(&self, chunk: &[u8]) -> Result<(), Trouble> {
+        if chunk.is_empty() {
+            return Err(Trouble::Other);
+        }
+        let end = self.live.chunks_end().load(Ordering::Relaxed);
+        self.drainer.file().write_at(chunk, end)?;
+        // Release: in the file, the chunk is whole before the end says so.
+        self.live.chunks_end().store(end + chunk.len() as u64, Ordering::Release);
+        self.live.trouble().store(0, Ordering::Relaxed);
+        self.live.set_clock(self.clock.point());
+        Ok(())
+    }
+
+    fn complain(&self, trouble: Trouble) {
+        if self.live.trouble().swap(trouble as u32, Ordering::Relaxed) == trouble as u32 {
+            return;
+        }
+        let why = match trouble {
+            Trouble::DiskFull => "no space is left on the device",
+            Trouble::SizeLimit => "the file size limit is reached",
+            Trouble::DescriptorLost => "the program closed the trace's descriptor and its path leads elsewhere now",
+            Trouble::Other => "writing failed",
+        };
+        log::warn(format_args!("{why}: only the newest events are kept in {}", self.path().display()));
+    }
+
+    /// Appends a chunk of metadata.
+    pub(crate) fn append_metadata(&self, make: impl for<'a> FnOnce(&'a mut ChunkMaker) -> &'a [u8]) -> bool {
+        let Some(mut locked) = self.drainer.lock(100_000) else { return false };
+        let chunk = make(&mut locked.memory().maker);
+        self.append(chunk).is_ok()
+    }
+
+    /// Stores a clock point, if nobody is draining.
+    pub(crate) fn mark_clock(&self) {
+        if let Some(_locked) = self.drainer.try_lock() {
+            self.live.set_clock(self.clock.point());
+        }
+    }
+
+    /// Moves everything into chunks and closes the file; the mapping stays, so later events are kept in the ring.
+    pub(crate) fn close(&self) {
+        let emptied = self.drain(10_000, 200_000);
+        self.mark_clock();
+        self.live.closed().store(1, Ordering::Release);
+        if emptied && self.ring.fill_level() == 0 {
+            log::debug(format_args!("closed {}", self.path().display()));
+        }
+    }
+}
+
+impl Memory {
+    fn look_again(&mut self, at: u64) -> Round {
+        if self.blocked_at != at {
+            self.blocked_at = at;
+            self.blocked_looks = 0;
+        }
+        self.blocked_looks += 1;
+        Round::Blocked
+    }
+}

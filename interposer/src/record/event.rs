@@ -1,0 +1,248 @@
+//! A hooked call while it is under way, and the record it leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuoom_trace::header::{IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR, Record, flag, padded_granules};
+
+use super::Recorder;
+use crate::thread::{self, ThreadState};
+use crate::{link, state};
+
+/// What a call is about, read from its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Described {
+    /// Pointer or handle; after a failed allocation whatever the program's variable holds.
+    pub(crate) address: u64,
+    /// Bytes asked for.
+    pub(crate) requested: u64,
+    /// Device, where the arguments name one other than the thread's.
+    pub(crate) device: Option<u8>,
+    /// Further numbers, and how many of them count.
+    pub(crate) numbers: [u64; 2],
+    /// How many of `numbers` count.
+    pub(crate) number_count: u8,
+}
+
+impl Described {
+    /// An address and a size.
+    #[inline(always)]
+    pub(crate) fn new(address: u64, requested: u64) -> Self {
+        Described { address, requested, device: None, numbers: [0; 2], number_count: 0 }
+    }
+}
+
+/// A call under way. Has no destructor: a `longjmp` or an exception may pass over it.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    recorder: &'static Recorder,
+    thread: *mut ThreadState,
+    at: u64,
+    call: u32,
+    parent_distance: u16,
+    api: u16,
+    outer_enclosing: u32,
+    outer_depth: u32,
+    from_runtime: bool,
+}
+
+impl Frame {
+    /// Begins a call of function `api`; `None` when it is to be forwarded without a record.
+    #[inline(always)]
+    pub(crate) fn enter(api: u16) -> Option<Frame> {
+        let thread = thread::current();
+        // SAFETY: the block belongs to this thread, and no reference to it is held.
+        let state = unsafe { &mut *thread };
+        if state.is_recorders {
+            return None;
+        }
+        let recorder = state::recorder()?;
+        if state.pid != recorder.pid {
+            adopt(state, recorder);
+        }
+        forget_abandoned_calls(state);
+        let call = state.call.wrapping_add(1);
+        let parent_distance = match state.depth {
+            0 => 0,
+            _ => u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1),
+        };
+        let from_runtime = state.depth == 0 && link::is_runtime_code(state.caller);
+        let frame = Frame {
+            recorder,
+            thread,
+            at: recorder.clock.now(),
+            call,
+            parent_distance,
+            api,
+            outer_enclosing: state.enclosing,
+            outer_depth: state.depth,
+            from_runtime,
+        };
+        state.call = call;
+        state.enclosing = call;
+        state.depth += 1;
+        Some(frame)
+    }
+
+    /// Ends the call: later calls of the thread are no longer inside it.
+    #[inline(always)]
+    pub(crate) fn leave(&self) {
+        // SAFETY: as in `enter`.
+        let state = unsafe { &mut *self.thread };
+        state.depth = self.outer_depth;
+        state.enclosing = self.outer_enclosing;
+    }
+
+    /// The recorder that this call belongs to.
+    pub(crate) fn recorder(&self) -> &'static Recorder {
+        self.recorder
+    }
+
+    /// Whether the program itself makes this call.
+    #[inline(always)]
+    pub(crate) fn is_programs_own(&self) -> bool {
+        self.parent_distance == 0 && !self.from_runtime
+    }
+
+    /// The device that the thread has chosen.
+    #[inline(always)]
+    pub(crate) fn thread_device(&self) -> u8 {
+        // SAFETY: as in `enter`.
+        unsafe { (*self.thread).device }
+    }
+
+    /// Notes the outermost allocation in the file's table of calls under way, before the real call.
+    #[inline(always)]
+    pub(crate) fn note_under_way(&self, requested: u64) {
+        if self.parent_distance != 0 {
+            return;
+        }
+        // SAFETY: as in `enter`; the entry belongs to this thread and its mapping stays for good.
+        unsafe {
+            let entry = (*self.thread).in_flight;
+            if !entry.is_null() {
+                (&raw mut (*entry).at).write_volatile(self.at);
+                (&raw mut (*entry).requested).write_volatile(requested);
+                (&raw mut (*entry).device).write_volatile(u64::from((*self.thread).device));
+                let word = u64::from((*self.thread).thread) | u64::from(self.api) << 32 | IN_FLIGHT;
+                // Release: in the file, the fields above are whole before the mark.
+                AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// Clears the note again.
+    #[inline(always)]
+    pub(crate) fn clear_under_way(&self) {
+        // SAFETY: as in `note_under_way`.
+        unsafe {
+            let entry = (*self.thread).in_flight;
+            if self.parent_distance == 0 && !entry.is_null() {
+                let word = u64::from((*self.thread).thread);
+                AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// The record of this call. `finished`: the real call has returned, so its duration is known.
+    #[inline(always)]
+    pub(crate) fn record(&self, event: Event, kind: Kind, status: i32, what: &Described, finished: bool) -> Record {
+        // SAFETY: as in `enter`.
+        let state = unsafe { &*self.thread };
+        let flags = if self.from_runtime { flag::FROM_RUNTIME } else { 0 };
+        let duration = match finished {
+            true => u32::try_from(self.recorder.clock.now().wrapping_sub(self.at)).unwrap_or(u32::MAX),
+            false => 0,
+        };
+        let device = what.device.unwrap_or(match kind {
+            Kind::HostPinned | Kind::Registered | Kind::Reserved => NO_DEVICE,
+            _ => state.device,
+        });
+        Record {
+            commit: 0,
+            at: self.at,
+            duration,
+            thread: state.thread,
+            api: self.api,
+            event: event as u8,
+            kind_flags: kind as u8 | flags,
+            device,
+            slots: 1,
+            parent_distance: self.parent_distance,
+            status,
+            call: self.call,
+            padded_granules: padded_granules(what.requested, self.recorder.granularity_shift),
+            site: 0,
+            address: what.address,
+            requested: what.requested,
+        }
+    }
+
+    /// Publishes a record of this call.
+    #[inline(always)]
+    pub(crate) fn publish(&self, record: &Record, what: &Described) -> Option<u64> {
+        match what.number_count {
+            0 => self.recorder.publish(record),
+            count => {
+                let mut out = [0; MAX_PAYLOAD_BYTES];
+                let numbers = payload::numbers(&what.numbers[..usize::from(count.min(2))], &mut out);
+                self.recorder.publish_long(record, numbers)
+            }
+        }
+    }
+}
+
+/// Takes a thread's state over for this process: a new thread, or a forked child.
+#[cold]
+#[inline(never)]
+fn adopt(state: &mut ThreadState, recorder: &Recorder) {
+    state.pid = recorder.pid;
+    state.thread = thread::kernel_thread_id();
+    state.call = 0;
+    state.depth = 0;
+    state.open_failures = 0;
+    state.in_flight = recorder.place_in_flight(state.thread);
+    state.in_flight_sought = true;
+}
+
+/// A `longjmp` or an exception may have left calls without ending them. They are gone when the stack has shrunk above the
+/// outermost one; a call of a signal handler on another stack then counts as an outermost one too, which it is.
+#[inline(always)]
+fn forget_abandoned_calls(state: &mut ThreadState) {
+    let here = 0u8;
+    let stack = &raw const here as usize;
+    if state.depth == 0 {
+        state.outermost_stack = stack;
+    } else if stack >= state.outermost_stack {
+        state.depth = 0;
+        state.outermost_stack = stack;
+    }
+}
+
+impl Recorder {
+    /// Finds a free entry in the table of calls under way, or one of a thread that has ended; null where there is none.
+    fn place_in_flight(&self, thread_id: u32) -> *mut InFlight {
+        for index in 0..IN_FLIGHT_ENTRIES {
+            // SAFETY: the table has this many entries in the mapping; the state word is reached through atomics.
+            let (entry, word) = unsafe {
+                let entry = self.in_flight.add(index);
+                (entry, AtomicU64::from_ptr(&raw mut (*entry).state))
+            };
+            let held = word.load(Ordering::Relaxed);
+            if held as u32 != 0 && thread_lives(self.pid, held as u32) {
+                continue;
+            }
+            let mine = u64::from(thread_id);
+            if word.compare_exchange(held, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return entry;
+            }
+        }
+        std::ptr::null_mut()
+    }
+}
+
+fn thread_lives(pid: u32, thread_id: u32) -> bool {
+    // SAFETY: numbers only; signal 0 tests and sends nothing.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::pid_t, thread_id as libc::pid_t, 0) == 0 }
+}

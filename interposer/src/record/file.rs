@@ -1,0 +1,231 @@
+//! The trace file: made once, never overwritten, appended to only while its descriptor is provably ours.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Descriptors below this are left to the program, which may count on low numbers.
+const LOWEST_DESCRIPTOR: i32 = 400;
+
+/// Why bytes did not get into the file. The numbers are those of the header's `trouble`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Trouble {
+    /// No space, or a quota.
+    DiskFull = 1,
+    /// `RLIMIT_FSIZE`.
+    SizeLimit = 2,
+    /// The program closed our descriptor, and the file can't be opened again (another root, removed).
+    DescriptorLost = 3,
+    /// Anything else.
+    Other = 4,
+}
+
+/// An open trace file.
+#[derive(Debug)]
+pub(crate) struct File {
+    descriptor: AtomicI32,
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+fn last_errno() -> i32 {
+    crate::guard::errno()
+}
+
+fn identity_of(descriptor: i32) -> Option<(u64, u64)> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: points at memory for a stat; read only when the call says that it was filled.
+    unsafe {
+        (libc::fstat(descriptor, stat.as_mut_ptr()) == 0).then(|| {
+            let stat = stat.assume_init();
+            (stat.st_dev, stat.st_ino)
+        })
+    }
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// Moves a descriptor out of the program's way.
+fn high(descriptor: i32) -> i32 {
+    // SAFETY: descriptor numbers only; on failure (a low RLIMIT_NOFILE) the number stays as it is.
+    unsafe {
+        let moved = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR);
+        if moved < 0 {
+            return descriptor;
+        }
+        libc::close(descriptor);
+        moved
+    }
+}
+
+impl File {
+    /// Makes a new file at `path`; where that is taken, at `path.PID`, `path.PID.1` and so on.
+    pub(crate) fn create(path: &str, pid: u32) -> Result<Self, std::io::Error> {
+        let mut candidate = PathBuf::from(path);
+        for attempt in 0..1000 {
+            let name = c_path(&candidate).ok_or(std::io::ErrorKind::InvalidInput)?;
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+            // SAFETY: a terminated path. 0600: a trace holds a command line and an environment.
+            let descriptor = unsafe { libc::open(name.as_ptr(), flags, 0o600) };
+            if descriptor >= 0 {
+                let descriptor = high(descriptor);
+                let identity = identity_of(descriptor).unwrap_or_default();
+                return Ok(File { descriptor: AtomicI32::new(descriptor), path: candidate, identity });
+            }
+            match last_errno() {
+                libc::EEXIST if attempt == 0 => candidate = PathBuf::from(format!("{path}.{pid}")),
+                libc::EEXIST => candidate = PathBuf::from(format!("{path}.{pid}.{attempt}")),
+                error => return Err(std::io::Error::from_raw_os_error(error)),
+            }
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The descriptor, if it still is our file; opened anew where the program closed it.
+    fn descriptor(&self) -> Result<i32, Trouble> {
+        let descriptor = self.descriptor.load(Ordering::Relaxed);
+        if identity_of(descriptor) == Some(self.identity) {
+            return Ok(descriptor);
+        }
+        // The number may belong to the program by now, so it is not closed.
+        let name = c_path(&self.path).ok_or(Trouble::DescriptorLost)?;
+        // SAFETY: a terminated path.
+        let opened = unsafe { libc::open(name.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+        if opened < 0 || identity_of(opened) != Some(self.identity) {
+            if opened >= 0 {
+                // SAFETY: opened above and not handed out.
+                unsafe { libc::close(opened) };
+            }
+            return Err(Trouble::DescriptorLost);
+        }
+        let opened = high(opened);
+        self.descriptor.store(opened, Ordering::Relaxed);
+        Ok(opened)
+    }
+
+    /// Writes all bytes at an offset, or says why not. Never raises `SIGXFSZ`.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Trouble> {
+        if offset.saturating_add(bytes.len() as u64) > size_limit() {
+            return Err(Trouble::SizeLimit);
+        }
+        let descriptor = self.descriptor()?;
+        let mut done = 0;
+        while done < bytes.len() {
+            // SAFETY: the rest of the slice and its length.
+            let written = unsafe {
+                let rest = &bytes[done..];
+                libc::pwrite(descriptor, rest.as_ptr().cast(), rest.len(), (offset + done as u64) as i64)
+            };
+            match written {
+                1.. => done += written as usize,
+                _ if written < 0 && last_errno() == libc::EINTR => {}
+                _ => return Err(trouble_of(last_errno())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the file its first `length` bytes on disk, not sparse: a store into a hole of a full disk would raise
+    /// `SIGBUS` in the program.
+    pub(crate) fn allocate(&self, length: u64) -> Result<(), Trouble> {
+        if length > size_limit() {
+            return Err(Trouble::SizeLimit);
+        }
+        let descriptor = self.descriptor()?;
+        // SAFETY: descriptor and numbers only.
+        match unsafe { libc::fallocate(descriptor, 0, 0, length as i64) } {
+            0 => Ok(()),
+            _ if matches!(last_errno(), libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => self.write_zeros(length),
+            _ => Err(trouble_of(last_errno())),
+        }
+    }
+
+    fn write_zeros(&self, length: u64) -> Result<(), Trouble> {
+        let zeros = [0u8; 4096];
+        for offset in (0..length).step_by(zeros.len()) {
+            self.write_at(&zeros[..(length - offset).min(4096) as usize], offset)?;
+        }
+        Ok(())
+    }
+
+    /// Maps the first `length` bytes, shared with the file.
+    pub(crate) fn map(&self, length: usize) -> Option<*mut u8> {
+        let descriptor = self.descriptor().ok()?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a fresh mapping; checked below.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, descriptor, 0) };
+        (base != libc::MAP_FAILED).then_some(base.cast())
+    }
+
+    /// Removes a file that could not be set up.
+    pub(crate) fn remove(&self) {
+        if let (Ok(descriptor), Some(name)) = (self.descriptor(), c_path(&self.path)) {
+            // SAFETY: a terminated path, and a descriptor that was just shown to be ours.
+            unsafe {
+                libc::unlink(name.as_ptr());
+                libc::close(descriptor);
+            }
+        }
+    }
+}
+
+fn trouble_of(errno: i32) -> Trouble {
+    match errno {
+        libc::ENOSPC | libc::EDQUOT => Trouble::DiskFull,
+        libc::EFBIG => Trouble::SizeLimit,
+        _ => Trouble::Other,
+    }
+}
+
+/// The soft limit of file sizes: a write beyond it would raise a signal whose default action ends the program.
+fn size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: points at an rlimit.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> String {
+        let directory = std::env::temp_dir().join(format!("gpuoom-file-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory.join("t.bin").to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_taken_path_is_never_overwritten() {
+        let path = temporary("taken");
+        std::fs::write(&path, "mine").unwrap();
+        let file = File::create(&path, 42).unwrap();
+        assert_eq!(file.path().to_string_lossy(), format!("{path}.42"));
+        let again = File::create(&path, 42).unwrap();
+        assert_eq!(again.path().to_string_lossy(), format!("{path}.42.1"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_reused_descriptor_is_not_written_to() {
+        let path = temporary("reused");
+        let file = File::create(&path, 1).unwrap();
+        let other = std::fs::File::create(format!("{path}.other")).unwrap();
+        let ours = file.descriptor.load(Ordering::Relaxed);
+        // The program closes everything and gets our number for its own file.
+        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&other), ours) };
+        file.write_at(b"trace", 0).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"trace");
+        assert_eq!(std::fs::read(format!("{path}.other")).unwrap(), b"");
+    }
+}

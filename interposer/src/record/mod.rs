@@ -1,0 +1,114 @@
+//! From a call to a record in the file: clock, ring, drain, file. The hot path of the recorder.
+
+mod clock;
+mod drain;
+mod event;
+mod file;
+mod start;
+mod writer;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+use gpuoom_trace::header::Live;
+use gpuoom_trace::record::Record;
+use gpuoom_trace::ring::Ring;
+use once_cell::sync::OnceCell;
+
+pub(crate) use clock::Clock;
+pub(crate) use event::{Described, Frame};
+pub(crate) use writer::Request;
+
+use drain::Drainer;
+
+/// The recorder of one process. Made once, never freed.
+pub(crate) struct Recorder {
+    pub(crate) pid: u32,
+    pub(crate) clock: Clock,
+    pub(crate) live: Live,
+    ring: Ring<'static>,
+    granularity_shift: u32,
+    drainer: Drainer,
+    /// Set while the ring is nearly full and nobody can drain: new events are counted as lost without claiming a number.
+    choked: AtomicBool,
+    /// A quarter of the ring, in slots.
+    quarter: u64,
+    /// The recorder's thread was asked to drain and has not begun yet.
+    drain_asked: AtomicBool,
+    /// The table of calls under way in the mapping.
+    in_flight: *mut gpuoom_trace::header::InFlight,
+    /// To the recorder's own thread; empty where there is none.
+    requests: OnceCell<Sender<Request>>,
+    /// Failures that the writer has dealt with, see `readings::failure`.
+    pub(crate) failures_handled: AtomicU64,
+}
+
+// SAFETY: everything in it is either immutable after start, atomic, or behind the drain lock; `in_flight` points into a
+// mapping that stays for good and whose entries belong to one thread each.
+unsafe impl Sync for Recorder {}
+// SAFETY: as above.
+unsafe impl Send for Recorder {}
+
+impl Recorder {
+    /// Where the trace is written.
+    pub(crate) fn path(&self) -> &Path {
+        self.drainer.path()
+    }
+
+    /// Whether the recorder has a thread of its own.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    /// Hands a request to the recorder's thread; `false` when there is none or it is far behind.
+    pub(crate) fn ask(&self, request: Request) -> bool {
+        self.requests.get().is_some_and(|requests| requests.try_send(request).is_ok())
+    }
+
+    /// Publishes a record and returns its sequence number; `None` when it was lost (and counted).
+    #[inline(always)]
+    pub(crate) fn publish(&self, record: &Record) -> Option<u64> {
+        if self.choked.load(Ordering::Relaxed) {
+            return self.relieve_then_publish(record);
+        }
+        match self.ring.publish(record) {
+            Ok(seq) => {
+                let ahead = self.ring.ahead(seq);
+                if ahead >= self.quarter && (ahead >= 2 * self.quarter || !self.drain_asked.load(Ordering::Relaxed)) {
+                    self.relieve();
+                }
+                Some(seq)
+            }
+            Err(_) => self.lose(),
+        }
+    }
+
+    /// Publishes a record with a payload.
+    #[cold]
+    pub(crate) fn publish_long(&self, record: &Record, payload: &[u8]) -> Option<u64> {
+        if self.choked.load(Ordering::Relaxed) {
+            return self.lose();
+        }
+        match self.ring.publish_long(record, payload) {
+            Ok(seq) => Some(seq),
+            Err(_) => self.lose(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn relieve_then_publish(&self, record: &Record) -> Option<u64> {
+        self.relieve();
+        if self.choked.load(Ordering::Relaxed) {
+            return self.lose();
+        }
+        self.ring.publish(record).ok()
+    }
+
+    #[cold]
+    fn lose(&self) -> Option<u64> {
+        self.live.events_lost().fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}

@@ -1,0 +1,115 @@
+//! Making the trace file at the first GPU call of a process.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use gpuoom_trace::chunk::kind;
+use gpuoom_trace::header::{DEFAULT_RING_SLOTS, Header, Live};
+use gpuoom_trace::metadata::{ApiRow, ApiTable};
+use gpuoom_trace::ring::{Ring, Slot};
+use once_cell::sync::OnceCell;
+
+use super::drain::Drainer;
+use super::file::{File, Trouble};
+use super::{Clock, Recorder, writer};
+use crate::{apis, config, log, process};
+
+/// The smallest ring that is worth having when there is no room for the usual one: 64 KiB.
+const SMALLEST_RING_SLOTS: u64 = 1 << 10;
+
+impl Recorder {
+    /// Makes the file and maps its ring; `None`, with one line on stderr, when that can't be done.
+    pub(crate) fn start() -> Option<Box<Recorder>> {
+        let config = config::get();
+        let pid = std::process::id();
+        let path = process::facts::expand_path(&config.trace, pid);
+        let file = File::create(&path, pid)
+            .map_err(|error| log::error(format_args!("can't create {path}: {error}; nothing is recorded")))
+            .ok()?;
+        let clock = Clock::choose();
+        let first = clock.point();
+        let started = Instant::now();
+        let Some((header, base)) = lay_out(&file, config.granularity_bytes, pid) else {
+            log::error(format_args!("no room for {path}; nothing is recorded"));
+            file.remove();
+            return None;
+        };
+        // SAFETY: `base` is a fresh shared mapping of header, table and ring, laid out as the header says, and it is never
+        // unmapped; the ring offset is a multiple of 64.
+        let (live, slots, in_flight) = unsafe {
+            let mut header = header;
+            (header.clock_source, header.clock_first) = (clock.source(), first);
+            base.cast::<Header>().write(header);
+            let slots = base.add(header.ring_offset as usize).cast::<Slot>();
+            let slots = std::slice::from_raw_parts(slots, header.ring_slots as usize);
+            (Live::new(base.cast()), slots, base.add(header.in_flight_offset as usize).cast())
+        };
+        let ring = Ring::new(slots, live.head(), live.tail())?;
+        ring.initialise();
+        let recorder = Recorder {
+            pid,
+            clock,
+            live,
+            ring,
+            granularity_shift: config.granularity_bytes.trailing_zeros(),
+            drainer: Drainer::new(file),
+            choked: AtomicBool::new(false),
+            quarter: header.ring_slots / 4,
+            drain_asked: AtomicBool::new(false),
+            in_flight,
+            requests: OnceCell::new(),
+            failures_handled: AtomicU64::new(0),
+        };
+        recorder.write_metadata();
+        recorder.estimate_rate(base, first.ticks, started);
+        Some(Box::new(recorder))
+    }
+
+    /// What is left to do once other threads may see the recorder.
+    pub(crate) fn started(&'static self) {
+        crate::watch::forget_all();
+        writer::spawn(self);
+        process::exit::record_begin(self);
+        for complaint in &config::get().complaints {
+            log::warn(format_args!("{complaint}"));
+        }
+    }
+
+    fn write_metadata(&self) {
+        let rows = apis::rows().map(|row| ApiRow { name: row.name.into(), layer: row.layer as u8 }).collect();
+        let facts = process::facts::collect(self.pid);
+        let modules = process::modules::collect();
+        let written = self.append_metadata(|maker| maker.metadata(kind::PROCESS, &facts))
+            && self.append_metadata(|maker| maker.metadata(kind::APIS, &ApiTable { rows }))
+            && self.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+        if !written {
+            log::warn(format_args!(
+                "no room behind the ring in {}: only the newest events are kept",
+                self.path().display()
+            ));
+        }
+    }
+
+    /// A first estimate of the clock's rate from the time that the set-up took: enough for a trace that is cut at once.
+    fn estimate_rate(&self, base: *mut u8, first_ticks: u64, started: Instant) {
+        let ticks = self.clock.now().saturating_sub(first_ticks);
+        let seconds = started.elapsed().as_secs_f64();
+        if self.clock == Clock::Cycles && seconds > 0.0 {
+            // SAFETY: the mapped header; nobody else has it yet.
+            unsafe { (*base.cast::<Header>()).ticks_per_second = (ticks as f64 / seconds) as u64 };
+        }
+    }
+}
+
+/// Allocates and maps header, table and ring: the usual ring, or a smaller one where the disk is nearly full.
+fn lay_out(file: &File, granularity_bytes: u64, pid: u32) -> Option<(Header, *mut u8)> {
+    let mut slots = DEFAULT_RING_SLOTS;
+    loop {
+        let header = Header::new(slots, granularity_bytes, pid);
+        match file.allocate(header.chunks_offset) {
+            Ok(()) => return Some((header, file.map(header.chunks_offset as usize)?)),
+            Err(Trouble::DiskFull | Trouble::SizeLimit) if slots > SMALLEST_RING_SLOTS => slots /= 4,
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether the recorder is on, and where it is: one page that a forked child finds empty.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::record::Recorder;
+use crate::{config, guard, log};
+
+/// Values of `Page::phase`.
+mod phase {
+    pub(super) const UNUSED: u32 = 0;
+    pub(super) const STARTING: u32 = 1;
+    pub(super) const ON: u32 = 2;
+    pub(super) const OFF: u32 = 3;
+}
+
+/// Lives in a page of its own with `MADV_WIPEONFORK`: whatever way a child was made (`fork`, a raw `clone`), it finds
+/// zeros here, forgets its parent's file, and makes its own at its first GPU call.
+#[repr(C)]
+struct Page {
+    recorder: AtomicPtr<Recorder>,
+    phase: AtomicU32,
+}
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The recorder of this process, started at the first call; `None` when it is off or the call must not be recorded.
+#[inline(always)]
+pub(crate) fn recorder() -> Option<&'static Recorder> {
+    // Acquire on both: whoever sees a pointer sees what it points at.
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: a page is mapped once and never unmapped; a recorder is never freed.
+        if let Some(recorder) = unsafe { (*page).recorder.load(Ordering::Acquire).as_ref() } {
+            return Some(recorder);
+        }
+    }
+    start()
+}
+
+/// The recorder if it is running; does not start it.
+#[inline]
+pub(crate) fn running() -> Option<&'static Recorder> {
+    let page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        return None;
+    }
+    // SAFETY: as in `recorder`.
+    unsafe { (*page).recorder.load(Ordering::Acquire).as_ref() }
+}
+
+/// Turns the recorder off for good in this process. Records already in the file stay.
+pub(crate) fn turn_off() {
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: as in `recorder`. The recorder itself is not freed: other threads may be inside it.
+        let page = unsafe { &*page };
+        page.phase.store(phase::OFF, Ordering::Release);
+        page.recorder.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// Maps the page. Called before the program runs, and again by `start` if a constructor made a GPU call before that.
+pub(crate) fn prepare() {
+    if !PAGE.load(Ordering::Acquire).is_null() {
+        return;
+    }
+    // SAFETY: a fresh anonymous mapping; checked below.
+    let page = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    if page == libc::MAP_FAILED {
+        return;
+    }
+    // SAFETY: our own mapping of exactly this length.
+    let wiped = unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } == 0;
+    if !wiped {
+        // A kernel before 4.14: the usual forks at least pass through the C library.
+        // SAFETY: the handler only stores to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_parent)) };
+    }
+    let published = PAGE.compare_exchange(std::ptr::null_mut(), page.cast(), Ordering::AcqRel, Ordering::Acquire);
+    if published.is_err() {
+        // SAFETY: another thread was faster; nobody knows this mapping.
+        unsafe { libc::munmap(page, 4096) };
+    }
+}
+
+extern "C" fn forget_parent() {
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: as in `recorder`.
+        let page = unsafe { &*page };
+        page.recorder.store(std::ptr::null_mut(), Ordering::Release);
+        page.phase.store(phase::UNUSED, Ordering::Release);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn start() -> Option<&'static Recorder> {
+    prepare();
+    let page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        return None;
+    }
+    // SAFETY: as in `recorder`.
+    let page = unsafe { &*page };
+    let claimed = page.phase.compare_exchange(phase::UNUSED, phase::STARTING, Ordering::AcqRel, Ordering::Acquire);
+    match claimed {
+        Ok(_) => guard::cold(None, || begin(page)),
+        Err(phase::STARTING) => wait_for_start(page),
+        Err(_) => None,
+    }
+}
+
+fn begin(page: &Page) -> Option<&'static Recorder> {
+    let started = (!config::get().disabled).then(Recorder::start).flatten();
+    let Some(recorder) = started else {
+        page.phase.store(phase::OFF, Ordering::Release);
+        return None;
+    };
+    let recorder: &'static Recorder = Box::leak(recorder);
+    page.recorder.store(std::ptr::from_ref(recorder).cast_mut(), Ordering::Release);
+    page.phase.store(phase::ON, Ordering::Release);
+    recorder.started();
+    log::info(format_args!("recording to {}", recorder.path().display()));
+    Some(recorder)
+}
+
+/// Another thread is making the file: its first calls must not be lost, so wait, but never without a bound: the starting
+/// thread may be the one below us, interrupted by a signal whose handler called here.
+fn wait_for_start(page: &Page) -> Option<&'static Recorder> {
+    for _ in 0..2000 {
+        if page.phase.load(Ordering::Acquire) != phase::STARTING {
+            // SAFETY: as in `recorder`.
+            return unsafe { page.recorder.load(Ordering::Acquire).as_ref() };
+        }
+        guard::sleep_micros(100);
+    }
+    None
+}

@@ -1,0 +1,86 @@
+//! What the recorder keeps per thread, in initial-exec thread-local storage.
+//!
+//! A lazily allocated thread-local would call `malloc` inside a hook, and a hook may run inside `malloc`. Stable Rust can't
+//! ask for the initial-exec model, so the block is laid out in assembly. The library is loaded at program start, where
+//! the static block always has room.
+
+use std::arch::{asm, global_asm};
+
+use gpuoom_trace::header::InFlight;
+
+use crate::watch::OpenFailure;
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+compile_error!("libgpuoom.so is written for Linux on x86-64 with glibc; the analyzer builds elsewhere");
+
+/// Failures of one thread that are watched at the same time; the oldest gives way.
+pub(crate) const MAX_OPEN_FAILURES: usize = 4;
+
+/// One thread's state. All zero at the start of a thread.
+#[repr(C, align(64))]
+pub(crate) struct ThreadState {
+    /// Return address of the hook being entered; the entry stubs write it, so it must stay the first field.
+    pub(crate) caller: usize,
+    /// Process that the fields below belong to; differs after a fork.
+    pub(crate) pid: u32,
+    /// Kernel thread id.
+    pub(crate) thread: u32,
+    /// Ordinal of the latest call.
+    pub(crate) call: u32,
+    /// Ordinal of the innermost call under way, valid while `depth > 0`.
+    pub(crate) enclosing: u32,
+    /// Recorded calls under way.
+    pub(crate) depth: u32,
+    /// Device that the program chose for this thread.
+    pub(crate) device: u8,
+    /// Set on the recorder's own thread: its calls are forwarded and not recorded.
+    pub(crate) is_recorders: bool,
+    /// A place in the file's table of calls under way was sought (and is in `in_flight` if there was one).
+    pub(crate) in_flight_sought: bool,
+    /// Entries of `failures` in use.
+    pub(crate) open_failures: u8,
+    /// Stack address of the outermost call under way.
+    pub(crate) outermost_stack: usize,
+    /// This thread's entry in the table of calls under way.
+    pub(crate) in_flight: *mut InFlight,
+    /// Failed allocations whose outcome is not decided.
+    pub(crate) failures: [OpenFailure; MAX_OPEN_FAILURES],
+}
+
+const _: () = assert!(std::mem::size_of::<ThreadState>() <= 512);
+
+global_asm!(
+    ".pushsection .tbss.gpuoom_thread,\"awT\",@nobits",
+    ".balign 64",
+    ".globl gpuoom_thread",
+    ".hidden gpuoom_thread",
+    ".type gpuoom_thread,@object",
+    ".size gpuoom_thread,512",
+    "gpuoom_thread:",
+    ".zero 512",
+    ".popsection",
+);
+
+/// The calling thread's state. Raw, because a signal handler may run a hook on the same thread at any moment: no
+/// reference may be held across anything.
+#[inline(always)]
+pub(crate) fn current() -> *mut ThreadState {
+    let state: *mut ThreadState;
+    // SAFETY: the initial-exec sequence of the x86-64 ABI: thread pointer plus the offset that the loader put into the
+    // global offset table. It reads two words and changes nothing but flags.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr fs:[0]",
+            "add {0}, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+            out(reg) state,
+            options(pure, readonly, nostack),
+        );
+    }
+    state
+}
+
+/// Kernel id of the calling thread, by system call.
+pub(crate) fn kernel_thread_id() -> u32 {
+    // SAFETY: takes no pointers and can't fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}

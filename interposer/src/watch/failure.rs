@@ -1,0 +1,271 @@
+//! Failed allocations whose outcome is open, per thread, and the short account of them for stderr.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
+use gpuoom_trace::record::{NO_DEVICE, Record};
+
+use super::WATCHING;
+use crate::record::Frame;
+use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
+use crate::{apis, guard, link::Library, log, readings, state};
+
+/// Out of memory, as the runtimes spell it (`hipErrorOutOfMemory`, `cudaErrorMemoryAllocation`).
+const OUT_OF_MEMORY: i32 = 2;
+/// `HSA_STATUS_ERROR_OUT_OF_RESOURCES`.
+const HSA_OUT_OF_RESOURCES: i32 = 0x1008;
+
+/// One failure that is being watched. All zero is a valid, unused one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct OpenFailure {
+    requested_bytes: u64,
+    /// What the program's pointer variable holds after the failure.
+    pointer: u64,
+    status: i32,
+    device: u8,
+    /// Strongest reaction so far: 0 none, 1 status checked, 2 text asked for, 3 exception.
+    shown: u8,
+    pointer_known: bool,
+}
+
+/// The account of failures, for the lines at the end of the process.
+static FAILURES: AtomicU32 = AtomicU32::new(0);
+static DROPPED: AtomicU32 = AtomicU32::new(0);
+static PROPAGATED: AtomicU32 = AtomicU32::new(0);
+static RECOVERED: AtomicU32 = AtomicU32::new(0);
+/// Function, device and size of the first failure.
+static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
+
+fn me() -> *mut ThreadState {
+    thread::current()
+}
+
+/// Whether this thread has an undecided failure.
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    // SAFETY: this thread's own state; one byte is read.
+    unsafe { (*me()).open_failures != 0 && !(*me()).is_recorders }
+}
+
+/// A forked child begins without its parent's failures.
+pub(crate) fn forget_all() {
+    WATCHING.store(0, Ordering::Relaxed);
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED] {
+        counter.store(0, Ordering::Relaxed);
+    }
+    SUMMARY_PRINTED.store(false, Ordering::Relaxed);
+}
+
+/// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory.
+#[cold]
+#[inline(never)]
+pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
+    guard::cold((), || {
+        let row = apis::row(record.api);
+        let out_of_memory = if row.library == Library::Hsa { HSA_OUT_OF_RESOURCES } else { OUT_OF_MEMORY };
+        if record.status != out_of_memory {
+            return;
+        }
+        if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
+            let first = [u64::from(record.api), u64::from(record.device), record.requested];
+            FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+        }
+        let pointer = if record.address == 0 { safe_word(out) } else { None };
+        readings::after_failure(frame, record, &row, seq);
+        open(record, pointer);
+    });
+}
+
+fn open(record: &Record, pointer: Option<u64>) {
+    // SAFETY: this thread's own state, and nothing below calls out.
+    let state = unsafe { &mut *me() };
+    if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
+        state.failures.rotate_left(1);
+        state.open_failures -= 1;
+    }
+    if state.open_failures == 0 {
+        WATCHING.fetch_add(1, Ordering::Relaxed);
+        ThreadEnd::arm();
+    }
+    state.failures[usize::from(state.open_failures)] = OpenFailure {
+        requested_bytes: record.requested,
+        pointer: pointer.unwrap_or(0),
+        status: record.status,
+        device: record.device,
+        shown: 0,
+        pointer_known: pointer.is_some(),
+    };
+    state.open_failures += 1;
+}
+
+/// Whether one of the pointers is what a failed call left behind.
+pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> bool {
+    // SAFETY: this thread's own state.
+    let state = unsafe { &*me() };
+    let open = &state.failures[..usize::from(state.open_failures)];
+    pointers.into_iter().any(|pointer| open.iter().any(|failure| failure.pointer_known && failure.pointer == pointer))
+}
+
+/// Takes one step of this thread with every open failure, and closes those that are decided.
+pub(super) fn step(step: Step) {
+    // SAFETY: this thread's own state, and nothing below calls out.
+    let state = unsafe { &mut *me() };
+    let mut kept = 0;
+    for index in 0..usize::from(state.open_failures) {
+        let mut failure = state.failures[index];
+        match failure.step(step) {
+            Some((outcome, _)) => count(outcome),
+            None => {
+                state.failures[kept] = failure;
+                kept += 1;
+            }
+        }
+    }
+    state.open_failures = kept as u8;
+    if kept == 0 {
+        stop_watching();
+    }
+}
+
+fn stop_watching() {
+    let _ = WATCHING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |threads| threads.checked_sub(1));
+}
+
+fn count(outcome: Outcome) {
+    let counter = match outcome {
+        Outcome::Recovered => &RECOVERED,
+        Outcome::Propagated => &PROPAGATED,
+        Outcome::Dropped => &DROPPED,
+        Outcome::Unresolved => return,
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl OpenFailure {
+    fn step(&mut self, step: Step) -> Option<(Outcome, Because)> {
+        let mut watched = Watched::resume(self.device(), self.requested_bytes, self.status, self.shown);
+        let decided = watched.step(step);
+        self.shown = watched.shown_strength();
+        decided
+    }
+
+    fn device(&self) -> Option<u8> {
+        (self.device != NO_DEVICE).then_some(self.device)
+    }
+}
+
+/// Tells when a watched thread ends, so that the others do not pay for watching it for good.
+struct ThreadEnd;
+
+impl ThreadEnd {
+    fn key() -> libc::pthread_key_t {
+        static KEY: once_cell::sync::OnceCell<libc::pthread_key_t> = once_cell::sync::OnceCell::new();
+        *KEY.get_or_init(|| {
+            let mut key = 0;
+            // SAFETY: points at a key; the destructor only counts down.
+            unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) };
+            key
+        })
+    }
+
+    fn arm() {
+        // SAFETY: a key made above; the value only has to differ from null.
+        unsafe { libc::pthread_setspecific(Self::key(), me().cast_const().cast()) };
+    }
+}
+
+unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
+    // SAFETY: runs on the ending thread, whose block is still there.
+    if unsafe { (*me()).open_failures } != 0 {
+        // SAFETY: as above.
+        unsafe { (*me()).open_failures = 0 };
+        stop_watching();
+    }
+}
+
+/// Reads a word of the program that may not be there.
+pub(super) fn safe_word(address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (safe_read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+}
+
+/// Reads a terminated text of the program that may not be there; returns its length.
+pub(super) fn safe_text(address: u64, out: &mut [u8]) -> usize {
+    let got = safe_read(address, out);
+    out[..got].iter().position(|byte| *byte == 0).unwrap_or(got)
+}
+
+/// The kernel does the copy, so a bad address is an answer and not a crash. Stops at the end of a page.
+fn safe_read(address: u64, out: &mut [u8]) -> usize {
+    let in_page = 4096 - (address & 4095) as usize;
+    let length = if out.len() == 8 { 8 } else { out.len().min(in_page) };
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    // SAFETY: one local buffer of that length; the remote side is checked by the kernel.
+    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    usize::try_from(got).unwrap_or(0)
+}
+
+/// The process is about to end: says on stderr what failed, once, and only if something did.
+pub(crate) fn process_ends(failure: bool) {
+    if is_watched() {
+        step(Step::Ended { failure });
+    }
+    let failures = FAILURES.load(Ordering::Relaxed);
+    if failures == 0 || SUMMARY_PRINTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let Some(recorder) = state::running() else { return };
+    let outcome = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+    let (dropped, propagated, recovered) = (outcome(&DROPPED), outcome(&PROPAGATED), outcome(&RECOVERED));
+    let verdict = match (dropped, propagated, recovered) {
+        (1.., ..) if dropped == failures => "DROPPED by the program".into(),
+        (1.., ..) => format!("{dropped} of them DROPPED by the program"),
+        (0, _, recovered) if recovered == failures => "recovered by the program".into(),
+        (0, propagated, _) if propagated == failures => "propagated by the program".into(),
+        _ => format!("{recovered} recovered, {propagated} propagated"),
+    };
+    let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
+    let returns = if failures == 1 { "return" } else { "returns" };
+    let place = if device == u64::from(NO_DEVICE) { "host".into() } else { format!("GPU {device}") };
+    let path = recorder.path().display();
+    log::warn(format_args!(
+        "{failures} out-of-memory {returns}, {verdict} ({place}, {} {}). Trace: {path}",
+        apis::row(api as u16).name,
+        readable(size),
+    ));
+    log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+}
+
+fn readable(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
+    let (unit, shift) = UNITS.into_iter().find(|(_, shift)| bytes >> shift != 0).unwrap_or(("bytes", 0));
+    let whole = bytes & ((1 << shift) - 1) == 0;
+    let value = bytes as f64 / (1u64 << shift) as f64;
+    if whole { format!("{value:.0} {unit}") } else { format!("{value:.2} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_address_is_an_answer() {
+        assert_eq!(safe_word(8), None);
+        let value = 77u64;
+        assert_eq!(safe_word(&raw const value as u64), Some(77));
+        let mut out = [0; 16];
+        let length = safe_text(c"text".as_ptr() as u64, &mut out);
+        assert_eq!(&out[..length], b"text");
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(readable(512 << 20), "512 MiB");
+        assert_eq!(readable(1_514_000_000), "1.41 GiB");
+        assert_eq!(readable(7), "7 bytes");
+        assert_eq!(readable(0), "0 bytes");
+    }
+}

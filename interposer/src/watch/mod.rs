@@ -1,0 +1,37 @@
+//! After a failed allocation: what the same thread does next.
+//!
+//! Nothing here runs while no thread has an undecided failure, except one test in each stub.
+
+mod failure;
+mod stub;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) use failure::{OpenFailure, failed, forget_all, is_watched, process_ends};
+pub(crate) use stub::slow_path;
+
+use gpuoom_trace::outcome::Step;
+use gpuoom_trace::record::Record;
+
+use crate::record::Frame;
+use crate::{guard, thread};
+
+/// Threads that have an undecided failure. The stubs of watched functions test it, so it is a plain word at a fixed place.
+pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
+
+/// An allocation of the program succeeded: it may be the retry of a failed one. The first on a device also makes the
+/// recorder's thread look at that device.
+#[inline(always)]
+pub(crate) fn allocated(frame: &Frame, record: &Record) {
+    if WATCHING.load(Ordering::Relaxed) != 0 && is_watched() {
+        let device = record.device();
+        guard::cold((), || failure::step(Step::Allocated { device, requested_bytes: record.requested }));
+    }
+    if !crate::readings::is_known(record.device) {
+        guard::cold((), || {
+            // SAFETY: this thread's own state.
+            let caller = unsafe { (*thread::current()).caller };
+            crate::readings::first_use(frame.recorder(), record, caller);
+        });
+    }
+}

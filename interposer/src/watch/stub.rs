@@ -1,0 +1,148 @@
+//! The way of a watched call while something is watched, or before its real function is known.
+
+use gpuoom_trace::metadata::trigger;
+use gpuoom_trace::outcome::Step;
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
+
+use super::failure;
+use crate::apis::{self, Row};
+use crate::record::{Described, Frame};
+use crate::{guard, link, thread};
+
+/// The argument registers of the call, as the stub saved them.
+#[repr(C)]
+pub(crate) struct Arguments {
+    integers: [u64; 6],
+    rax: u64,
+    unused: u64,
+    vectors: [[u64; 2]; 8],
+}
+
+/// Saves every register that can hold an argument, lets [`seen`] record the call, puts all back, and jumps to the real
+/// function as if nothing had been in between. The row's number comes in r11.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn slow_path() {
+    // 64 bytes of integer registers and 128 of vector registers, 16-byte aligned. rbp keeps the caller's stack pointer;
+    // the return address lies at rbp + 8.
+    std::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "sub rsp, 192",
+        "and rsp, -16",
+        "mov [rsp], rdi",
+        "mov [rsp + 8], rsi",
+        "mov [rsp + 16], rdx",
+        "mov [rsp + 24], rcx",
+        "mov [rsp + 32], r8",
+        "mov [rsp + 40], r9",
+        "mov [rsp + 48], rax",
+        "movups [rsp + 64], xmm0",
+        "movups [rsp + 80], xmm1",
+        "movups [rsp + 96], xmm2",
+        "movups [rsp + 112], xmm3",
+        "movups [rsp + 128], xmm4",
+        "movups [rsp + 144], xmm5",
+        "movups [rsp + 160], xmm6",
+        "movups [rsp + 176], xmm7",
+        "mov edi, r11d",
+        "mov rsi, [rbp + 8]",
+        "mov rdx, rsp",
+        "call {seen}",
+        "mov r11, rax",
+        "mov rdi, [rsp]",
+        "mov rsi, [rsp + 8]",
+        "mov rdx, [rsp + 16]",
+        "mov rcx, [rsp + 24]",
+        "mov r8, [rsp + 32]",
+        "mov r9, [rsp + 40]",
+        "mov rax, [rsp + 48]",
+        "movups xmm0, [rsp + 64]",
+        "movups xmm1, [rsp + 80]",
+        "movups xmm2, [rsp + 96]",
+        "movups xmm3, [rsp + 112]",
+        "movups xmm4, [rsp + 128]",
+        "movups xmm5, [rsp + 144]",
+        "movups xmm6, [rsp + 160]",
+        "movups xmm7, [rsp + 176]",
+        "mov rsp, rbp",
+        "pop rbp",
+        "jmp r11",
+        seen = sym seen,
+    )
+}
+
+/// Records a watched call if this thread has an undecided failure, and returns the real function.
+unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
+    let api = api as u16;
+    let real = link::real(api, caller);
+    if failure::is_watched() {
+        // SAFETY: the stub's own stack frame.
+        let arguments = unsafe { &*arguments };
+        guard::cold((), || record(api, caller, arguments));
+    }
+    real
+}
+
+fn record(api: u16, caller: usize, arguments: &Arguments) {
+    // SAFETY: this thread's own state.
+    unsafe { (*thread::current()).caller = caller };
+    let Some(frame) = Frame::enter(api) else { return };
+    if frame.is_programs_own() {
+        let row = apis::row(api);
+        note(&frame, &row, arguments);
+        if let Some(step) = step_of(&row, arguments) {
+            failure::step(step);
+        }
+    }
+    frame.leave();
+}
+
+fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
+    Some(match row.event {
+        Event::GpuWork => Step::GpuWork { failed_pointer: failure::uses_failed_pointer(pointers(row, arguments)) },
+        Event::ErrorQuery if asks_for_text(row) => Step::ErrorText { status: arguments.integers[0] as i32 },
+        Event::ErrorQuery => Step::LastErrorRead,
+        Event::Exception => Step::Thrown,
+        _ => return None,
+    })
+}
+
+fn asks_for_text(row: &Row) -> bool {
+    row.name.contains("ErrorString") || row.name.contains("ErrorName")
+}
+
+fn pointers<'a>(row: &Row, arguments: &'a Arguments) -> impl Iterator<Item = u64> + use<'a> {
+    let positions = row.pointers;
+    let numbered = arguments.integers.iter().enumerate();
+    numbered.filter(move |(position, _)| positions & (1 << position) != 0).map(|(_, value)| *value)
+}
+
+fn note(frame: &Frame, row: &Row, arguments: &Arguments) {
+    let what = Described::new(arguments.integers[0], 0);
+    let mut record = frame.record(row.event, gpuoom_trace::record::Kind::None, 0, &what, false);
+    match row.event {
+        Event::GpuWork if failure::uses_failed_pointer(pointers(row, arguments)) => {
+            record.kind_flags |= flag::FAILED_POINTER
+        }
+        Event::ErrorQuery if asks_for_text(row) => {
+            record.kind_flags |= flag::ERROR_TEXT;
+            record.status = arguments.integers[0] as i32;
+            record.address = 0;
+        }
+        Event::ErrorQuery => record.address = 0,
+        Event::Reading => (record.status, record.address) = (trigger::PROGRAM, 0),
+        Event::Exception => return note_exception(frame, record, arguments.integers[1]),
+        _ => {}
+    }
+    frame.recorder().publish(&record);
+}
+
+/// The name of the thrown type: the second word of `std::type_info` (Itanium C++ ABI).
+fn note_exception(frame: &Frame, record: gpuoom_trace::record::Record, type_info: u64) {
+    let name_at = failure::safe_word(type_info.wrapping_add(8)).unwrap_or(0);
+    let mut name = [0u8; 256];
+    let length = failure::safe_text(name_at, &mut name);
+    let mut out = [0; MAX_PAYLOAD_BYTES];
+    frame.recorder().publish_long(&record, payload::pack(&name[..length], &mut out));
+}
