@@ -1,0 +1,54 @@
+//! Where output goes: standard output, or a file that appears whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// Says something about the work itself.
+pub(super) fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "gpuoom-analyze: {message}");
+}
+
+/// Standard output or a file.
+pub(super) enum Output {
+    Standard(BufWriter<io::Stdout>),
+    File { writer: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+}
+
+impl Output {
+    /// Opens what was asked for. A file is written beside its place and moved there when it is whole.
+    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Output::Standard(BufWriter::with_capacity(1 << 16, io::stdout()))) };
+        let mut name = path.file_name().with_context(|| format!("{}: not a file name", path.display()))?.to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let temporary = path.with_file_name(name);
+        let file = File::create(&temporary).with_context(|| format!("{}: can't be written", path.display()))?;
+        Ok(Output::File { writer: BufWriter::new(file), temporary, path: path.to_owned() })
+    }
+
+    /// Whether a person watches the output.
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Output::Standard(_)) && io::stdout().is_terminal()
+    }
+
+    /// Writes with `write` and finishes. A reader that went away is no error.
+    pub(super) fn write(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+        let written = match &mut self {
+            Output::Standard(out) => write(out).and_then(|()| out.flush()),
+            Output::File { writer, .. } => write(writer).and_then(|()| writer.flush()),
+        };
+        match (&self, written) {
+            (Output::Standard(_), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            (Output::Standard(_), written) => written.context("standard output can't be written"),
+            (Output::File { temporary, path, .. }, written) => {
+                let moved = written.and_then(|()| std::fs::rename(temporary, path));
+                if moved.is_err() {
+                    let _ = std::fs::remove_file(temporary);
+                }
+                moved.with_context(|| format!("{}: can't be written", path.display()))
+            }
+        }
+    }
+}

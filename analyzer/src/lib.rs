@@ -1,0 +1,12 @@
+//! Reads gpuoom traces and says why a program ran out of GPU memory.
+//!
+//! One way through: a file is read ([`intake`]), its events become state ([`replay`]), passes turn state into values
+//! ([`passes`]), and the report turns values into bytes ([`report`]). No pass prints, no report computes.
+
+pub mod commands;
+pub mod intake;
+pub mod passes;
+pub mod replay;
+pub mod report;
+#[doc(hidden)]
+pub mod testing;

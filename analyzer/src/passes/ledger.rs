@@ -1,0 +1,109 @@
+//! Who holds the memory of each device, as far as the trace proves it.
+
+use gpuoom_trace::metadata::Quantity;
+use serde::Serialize;
+
+use crate::passes::fragmentation::saturate;
+use crate::passes::oom::layer_name;
+use crate::replay::Replay;
+use crate::replay::account::{Account, Holdings};
+use crate::replay::block::Block;
+use crate::replay::failures::Oom;
+
+/// One holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Layer that was asked, where the trace says it.
+    pub layer: Option<&'static str>,
+    /// Who asked.
+    pub owner: &'static str,
+    /// Kind of memory.
+    pub kind: &'static str,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+}
+
+/// The memory of one device at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceLedger {
+    /// Device index, `None` for memory whose device is not known.
+    pub device: Option<u8>,
+    /// The moment: `oom:N` or `peak`.
+    pub moment: String,
+    /// The moment.
+    pub at_ns: u64,
+    /// Who holds what, largest first.
+    pub rows: Vec<Row>,
+    /// Total memory, where it is known.
+    pub total_bytes: Option<u64>,
+    /// Free memory as the runtime reported it at that moment.
+    pub free_bytes: Option<u64>,
+    /// What is neither free nor in a row; `None` where nobody read the free memory at that moment.
+    pub unattributed_bytes: Option<u64>,
+    /// How much more the rows hold than is missing from the free memory (rounding, or free memory of another moment).
+    pub overattributed_bytes: Option<u64>,
+    /// Reserved address ranges at the end of the replay, which hold no memory.
+    pub reserved_bytes: u64,
+    /// Memory of other processes that was open at the end of the replay.
+    pub imported_bytes: u64,
+}
+
+/// The ledger of a device at its most telling failure, else at its peak.
+pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Block]) -> DeviceLedger {
+    let failure = telling_failure(replay, device);
+    let holdings = match failure {
+        Some((_, oom)) => oom.holdings.as_deref().copied().unwrap_or_default(),
+        None => Holdings::of(at_peak),
+    };
+    let mut rows: Vec<Row> = holdings
+        .rows()
+        .map(|(layer, kind, held)| Row {
+            layer: layer_name(Some(layer)),
+            owner: "program",
+            kind: kind.name(),
+            bytes: saturate(held.requested_bytes),
+            blocks: held.blocks,
+        })
+        .collect();
+    rows.extend(replay.internals.of_device(device).into_iter().map(|(layer, kind, blocks, bytes)| Row {
+        layer: layer_name(Some(layer)),
+        owner: "runtime",
+        kind: kind.name(),
+        bytes,
+        blocks,
+    }));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    let free_bytes = failure.and_then(|(_, oom)| oom.read.runtime_free_bytes);
+    let total_bytes = failure.and_then(|(_, oom)| oom.read.runtime_total_bytes).or(replay.accounts.total_bytes(device));
+    let held = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+    let missing = total_bytes.zip(free_bytes).map(|(total, free)| total.saturating_sub(free));
+    DeviceLedger {
+        device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
+        moment: failure.map_or("peak".to_owned(), |(number, _)| format!("oom:{number}")),
+        at_ns: replay.clock.at_ns(failure.map_or(account.peak.at, |(_, oom)| oom.at)),
+        rows,
+        total_bytes,
+        free_bytes,
+        unattributed_bytes: missing.map(|missing| missing.saturating_sub(held)),
+        overattributed_bytes: missing.map(|missing| held.saturating_sub(missing)).filter(|more| *more > 0),
+        reserved_bytes: saturate(account.reserved_bytes),
+        imported_bytes: saturate(account.imported_bytes),
+    }
+}
+
+/// The last failure that was not recovered, else the last one.
+fn telling_failure(replay: &Replay, device: u8) -> Option<(u64, &Oom)> {
+    use gpuoom_trace::outcome::Outcome;
+    let of_device = || {
+        let listed = (1..).zip(&replay.failures.listed);
+        listed.filter(move |(_, oom)| oom.device == Some(device) && oom.holdings.is_some())
+    };
+    of_device().filter(|(_, oom)| oom.outcome != Outcome::Recovered).last().or_else(|| of_device().last())
+}
+
+/// Lowest free memory that the runtime reported for a device, with its moment in ticks.
+pub fn least_free(replay: &Replay, device: u8) -> Option<(u64, u64)> {
+    replay.readings.series(Quantity::RuntimeFree, device).map(|series| series.least)
+}

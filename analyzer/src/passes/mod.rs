@@ -1,0 +1,9 @@
+//! From state to values: each pass is a function, and none prints.
+
+pub mod distribution;
+pub mod fragmentation;
+pub mod ledger;
+pub mod oom;
+pub mod rows;
+pub mod summary;
+pub mod time;

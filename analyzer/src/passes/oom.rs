@@ -1,0 +1,186 @@
+//! Out-of-memory returns as values.
+
+use gpuoom_trace::metadata::probe_skipped;
+use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::record::{Event, Layer};
+use serde::Serialize;
+
+use crate::passes::fragmentation::saturate;
+use crate::replay::Replay;
+use crate::replay::failures::{self, Oom, RefusedBy};
+
+/// A status code and its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The number that the call returned.
+    pub code: i32,
+    /// The vendor's name, where this version knows it.
+    pub name: Option<&'static str>,
+}
+
+/// An event that shows the outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// When.
+    pub at_ns: u64,
+    /// What sort of event.
+    pub event: &'static str,
+    /// Its sequence number, to find it in the list of events.
+    pub seq: Option<u64>,
+    /// Function, where there is one.
+    pub api: Option<String>,
+    /// What the record's status says: of an error query, the error that was asked about.
+    pub status: i32,
+    /// A name or text was asked for.
+    pub asks_text: bool,
+}
+
+/// The model's view of the moment of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Model {
+    /// Free model bytes.
+    pub free_bytes: u64,
+    /// Largest free block of the model.
+    pub largest_free_block_bytes: u64,
+    /// Whether the request would have fitted into the model.
+    pub fits: bool,
+}
+
+/// One out-of-memory return.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OomReport {
+    /// Number, counted from 1: what `--at oom:N` means.
+    pub number: u64,
+    /// Sequence number of its record.
+    pub seq: u64,
+    /// When the call began.
+    pub at_ns: u64,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Function.
+    pub api: String,
+    /// Layer of the function.
+    pub layer: Option<&'static str>,
+    /// Device index, where it is known.
+    pub device: Option<u8>,
+    /// Kind of memory.
+    pub kind: &'static str,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// The same, padded.
+    pub padded_bytes: u64,
+    /// What the call returned.
+    pub status: Status,
+    /// What became of it.
+    #[serde(serialize_with = "outcome_name")]
+    pub outcome: Outcome,
+    /// Why.
+    #[serde(serialize_with = "because_name")]
+    pub because: Because,
+    /// The events that show it.
+    pub evidence: Vec<Evidence>,
+    /// The lowest layer that returned the failure.
+    pub refused_by: Option<&'static str>,
+    /// Free memory as the runtime reported it then.
+    pub free_reported_bytes: Option<u64>,
+    /// Free memory as sysfs reported it then.
+    pub free_sysfs_bytes: Option<u64>,
+    /// Largest block that could be had then.
+    pub largest_allocatable_bytes: Option<u64>,
+    /// Why that was not measured.
+    pub not_probed_because: Option<&'static str>,
+    /// What the program itself held on that device (or on the host) then.
+    pub held_bytes: u64,
+    /// The model's view.
+    pub model: Option<Model>,
+    /// Diagnosis, for a later version.
+    pub cause: Option<String>,
+    /// Call stack, for a later version.
+    pub stack: Vec<String>,
+}
+
+fn outcome_name<S: serde::Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(outcome.name())
+}
+
+fn because_name<S: serde::Serializer>(because: &Because, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(because.name())
+}
+
+/// The name of a layer in reports; the recorder's own "process" layer is none.
+pub fn layer_name(layer: Option<Layer>) -> Option<&'static str> {
+    layer.filter(|layer| *layer != Layer::Process).map(Layer::name)
+}
+
+/// All listed failures of a replay.
+pub fn describe_all(replay: &Replay) -> Vec<OomReport> {
+    (1..).zip(&replay.failures.listed).map(|(number, oom)| describe(replay, number, oom)).collect()
+}
+
+fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
+    let api = replay.apis.get(oom.api);
+    let read = &oom.read;
+    OomReport {
+        number,
+        seq: oom.seq,
+        at_ns: replay.clock.at_ns(oom.at),
+        thread: oom.thread,
+        api: api.name.clone(),
+        layer: layer_name(api.layer),
+        device: oom.device,
+        kind: oom.kind.name(),
+        requested_bytes: oom.requested_bytes,
+        padded_bytes: u64::from(oom.granules).saturating_mul(replay.granularity_bytes),
+        status: Status { code: oom.status, name: api.status_name(oom.status) },
+        outcome: oom.outcome,
+        because: oom.because,
+        evidence: oom.evidence.iter().map(|evidence| describe_evidence(replay, evidence)).collect(),
+        refused_by: match oom.refused_by {
+            RefusedBy::Layer(layer) => layer_name(layer),
+            RefusedBy::Injected => Some("injected"),
+        },
+        free_reported_bytes: read.runtime_free_bytes,
+        free_sysfs_bytes: read
+            .vram_total_bytes
+            .zip(read.vram_used_bytes)
+            .map(|(total, used)| total.saturating_sub(used)),
+        largest_allocatable_bytes: read.largest_allocatable_bytes,
+        not_probed_because: not_probed(read),
+        held_bytes: saturate(oom.held.requested_bytes),
+        model: oom.model.map(|free| Model {
+            free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
+            largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
+            fits: u64::from(oom.granules) <= free.largest_granules,
+        }),
+        cause: None,
+        stack: Vec::new(),
+    }
+}
+
+fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence {
+    let has_api = evidence.event != Event::Process;
+    Evidence {
+        at_ns: replay.clock.at_ns(evidence.at),
+        event: evidence.event.name(),
+        seq: evidence.seq,
+        api: evidence.api.filter(|_| has_api).map(|api| replay.apis.get(api).name.clone()),
+        status: evidence.status,
+        asks_text: evidence.asks_text,
+    }
+}
+
+fn not_probed(read: &failures::ReadAtFailure) -> Option<&'static str> {
+    if read.largest_allocatable_bytes.is_some() {
+        return None;
+    }
+    Some(match read.probe_skipped? {
+        probe_skipped::RUNTIME_UNVERIFIED => {
+            "this version of the runtime is not known to keep the last error per thread"
+        }
+        probe_skipped::CAPTURE => "a stream was being captured",
+        probe_skipped::TIMEOUT => "it took too long",
+        probe_skipped::NO_THREAD => "the recorder has no thread of its own in a forked child",
+        probe_skipped::NOT_ASKED => "it was turned off, or measured before on this device",
+        _ => "the recorder gives a reason that this version does not know",
+    })
+}

@@ -1,0 +1,315 @@
+//! Records as rows of a list of events, each with the sequence number of its enclosing call.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use gpuoom_trace::clock::Clock;
+use gpuoom_trace::columns::Batch;
+use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
+use gpuoom_trace::payload;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::passes::oom::{Status, layer_name};
+use crate::replay::apis::Apis;
+
+/// Rows that may wait for the record of their enclosing call.
+const MAX_WAITING: usize = 1 << 16;
+/// Calls of a thread that may enclose later ones.
+const MAX_OPEN: usize = 64;
+
+/// One event as it is listed. Fields that do not apply are empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EventRow {
+    /// Sequence number.
+    pub seq: u64,
+    /// When the call began.
+    pub at_ns: u64,
+    /// How long it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ns: Option<u64>,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// What happened.
+    pub event: &'static str,
+    /// Function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
+    /// Layer of the function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<&'static str>,
+    /// Device index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<u8>,
+    /// Kind of memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// Pointer or handle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Bytes asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_bytes: Option<u64>,
+    /// The same, padded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub padded_bytes: Option<u64>,
+    /// What the call returned, or what an error query asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Sequence number of the enclosing call.
+    pub parent: Option<u64>,
+    /// Handle and offset of a mapping, pool of an allocation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<u64>,
+    /// Label, exception type, what began or ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Numbers that were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<ReadingRow>,
+    /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `injected`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<&'static str>,
+}
+
+/// One number that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadingRow {
+    /// What was read.
+    pub quantity: &'static str,
+    /// Device index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<u8>,
+    /// Bytes, or a count.
+    pub value: u64,
+}
+
+/// Makes rows and puts them in order; a row waits until its enclosing call is known.
+pub struct Rows {
+    apis: Apis,
+    clock: Clock,
+    granularity_bytes: u64,
+    waiting: VecDeque<(EventRow, Option<(u32, u32)>)>,
+    /// Rows that have left `waiting` at its front.
+    left: u64,
+    /// Rows that wait for a call of a thread: their numbers, counted from the first row of all.
+    unresolved: FxHashMap<u32, Vec<(u32, u64)>>,
+    /// Calls of each thread that were recorded and may enclose later ones.
+    open: FxHashMap<u32, Vec<(u32, u64)>>,
+}
+
+impl Rows {
+    /// For the records of a trace.
+    pub fn new(trace: &TraceFile) -> Self {
+        Rows {
+            apis: Apis::new(&trace.metadata.apis),
+            clock: trace.clock(),
+            granularity_bytes: trace.header.granularity_bytes,
+            waiting: VecDeque::new(),
+            left: 0,
+            unresolved: FxHashMap::default(),
+            open: FxHashMap::default(),
+        }
+    }
+
+    /// Takes a batch and hands every row that is whole to `sink`.
+    pub fn batch(&mut self, batch: &Batch, mut sink: impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
+        for (record, payload) in batch.iter() {
+            self.take(record, payload);
+            while let Some((_, None)) = self.waiting.front() {
+                self.leave(&mut sink)?;
+            }
+            while self.waiting.len() > MAX_WAITING {
+                self.leave(&mut sink)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Hands out what still waits: the enclosing calls never returned.
+    pub fn finish(&mut self, mut sink: impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
+        while !self.waiting.is_empty() {
+            self.leave(&mut sink)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn leave(&mut self, sink: &mut impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
+        match self.waiting.pop_front() {
+            Some((row, _)) => {
+                self.left += 1;
+                sink(row)
+            }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn take(&mut self, record: &Record, payload: &[u8]) {
+        let mut row = self.row(record, payload);
+        let number = self.left + self.waiting.len() as u64;
+        self.resolve(record);
+        let open = self.open.entry(record.thread).or_default();
+        let mut waits_for = None;
+        match record.parent_call() {
+            None => open.clear(),
+            Some(parent) => {
+                while open.last().is_some_and(|(call, _)| *call != parent && call.wrapping_sub(parent) as i32 > 0) {
+                    open.pop();
+                }
+                match open.last() {
+                    Some((call, seq)) if *call == parent => row.parent = Some(*seq),
+                    _ => waits_for = Some((record.thread, parent)),
+                }
+            }
+        }
+        if open.len() < MAX_OPEN {
+            open.push((record.call, record.seq()));
+        }
+        if let Some((thread, parent)) = waits_for {
+            self.unresolved.entry(thread).or_default().push((parent, number));
+        }
+        self.waiting.push_back((row, waits_for));
+    }
+
+    /// A call was recorded: rows that wait for it have their answer, and rows that wait for an earlier one never will.
+    fn resolve(&mut self, record: &Record) {
+        if self.unresolved.is_empty() {
+            return;
+        }
+        let Some(mut waiting) = self.unresolved.remove(&record.thread) else { return };
+        let outermost = record.parent_distance == 0;
+        let left = self.left;
+        let rows = &mut self.waiting;
+        waiting.retain(|(parent, number)| {
+            let found = *parent == record.call;
+            let index = number.checked_sub(left).and_then(|index| usize::try_from(index).ok());
+            let Some((row, waits_for)) = index.and_then(|index| rows.get_mut(index)) else { return false };
+            if found {
+                row.parent = Some(record.seq());
+            }
+            if found || outermost {
+                *waits_for = None;
+            }
+            !(found || outermost)
+        });
+        if !waiting.is_empty() {
+            self.unresolved.insert(record.thread, waiting);
+        }
+    }
+
+    fn row(&self, record: &Record, payload: &[u8]) -> EventRow {
+        use Event::{Alloc, Free, Import, Map, Pin, Reserve, Unmap, Unpin};
+        let event = record.event();
+        let api = self.apis.get(record.api);
+        let about_memory = matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import));
+        let gives_back = matches!(event, Some(Free | Unmap | Unpin));
+        let corrects = record.has(flag::CORRECTION);
+        let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import));
+        let is_call = !matches!(event, Some(Event::Mark | Event::Process | Event::Reading | Event::Exception) | None);
+        let has_status = is_call && (!gives_back || corrects);
+        let mut row = EventRow {
+            seq: record.seq(),
+            at_ns: self.clock.at_ns(record.at),
+            duration_ns: (is_call && !gives_back).then(|| self.clock.duration_ns(u64::from(record.duration))),
+            thread: record.thread,
+            event: event.map_or("unknown", Event::name),
+            api: is_call.then(|| api.name.clone()),
+            layer: layer_name(api.layer).filter(|_| is_call),
+            device: record.device(),
+            kind: (about_memory && record.kind() != Kind::None).then(|| record.kind().name()),
+            address: (about_memory && (record.address != 0 || gives_back)).then(|| format!("{:#x}", record.address)),
+            requested_bytes: has_size.then_some(record.requested),
+            padded_bytes: matches!(event, Some(Alloc | Pin)).then(|| record.padded_bytes(self.granularity_bytes)),
+            status: has_status.then(|| Status { code: record.status, name: api.status_name(record.status) }),
+            marks: marks(record),
+            ..EventRow::default()
+        };
+        add_payload(&mut row, record, payload);
+        row
+    }
+}
+
+fn marks(record: &Record) -> Vec<&'static str> {
+    let bit_6 = match record.event() {
+        Some(Event::ErrorQuery) => "error_text",
+        _ => "failed_pointer",
+    };
+    let all = [
+        (flag::FROM_RUNTIME, "from_runtime"),
+        (flag::CORRECTION, "correction"),
+        (flag::FAILED_POINTER, bit_6),
+        (flag::INJECTED, "injected"),
+    ];
+    all.into_iter().filter(|(flag, _)| record.has(*flag)).map(|(_, name)| name).collect()
+}
+
+fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
+    match record.event() {
+        Some(Event::Mark | Event::Exception) => row.text = Some(payload::text(payload)),
+        Some(Event::Process) => {
+            row.text = Some(match record.address {
+                process::BEGAN => "began".to_owned(),
+                process::EXITS => "exits".to_owned(),
+                process::SIGNALS => "ends itself by a signal".to_owned(),
+                _ => "unknown".to_owned(),
+            });
+            if record.address != process::BEGAN {
+                row.status = Some(Status { code: record.status, name: None });
+            }
+        }
+        Some(Event::Reading) => {
+            row.text = Some(trigger_name(record.status).to_owned());
+            let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
+            row.readings = readings.iter().map(reading_row).collect();
+        }
+        Some(Event::Alloc | Event::Map) if !payload.is_empty() => {
+            row.numbers = payload::unpack_numbers(payload).collect();
+        }
+        _ => {}
+    }
+}
+
+fn trigger_name(number: i32) -> &'static str {
+    match number {
+        trigger::START => "start",
+        trigger::PERIOD => "period",
+        trigger::FAILURE => "failure",
+        trigger::END => "end",
+        trigger::PROGRAM => "program",
+        _ => "unknown",
+    }
+}
+
+fn reading_row(reading: &Reading) -> ReadingRow {
+    let device = (reading.device != gpuoom_trace::record::NO_DEVICE).then_some(reading.device);
+    ReadingRow { quantity: quantity_name(reading.quantity), device, value: reading.value }
+}
+
+fn quantity_name(number: u16) -> &'static str {
+    use Quantity::*;
+    let names = [
+        (RuntimeTotal, "runtime_total_bytes"),
+        (RuntimeFree, "runtime_free_bytes"),
+        (VramTotal, "vram_total_bytes"),
+        (VramUsed, "vram_used_bytes"),
+        (VisibleVramTotal, "visible_vram_total_bytes"),
+        (VisibleVramUsed, "visible_vram_used_bytes"),
+        (GttTotal, "gtt_total_bytes"),
+        (GttUsed, "gtt_used_bytes"),
+        (KfdProcessVram, "kfd_process_vram_bytes"),
+        (ResidentMemory, "resident_bytes"),
+        (CgroupUsed, "cgroup_used_bytes"),
+        (CgroupLimit, "cgroup_limit_bytes"),
+        (OpenDescriptors, "open_descriptors"),
+        (DescriptorLimit, "descriptor_limit"),
+        (MemoryMaps, "memory_maps"),
+        (MemoryMapLimit, "memory_map_limit"),
+        (LargestAllocatable, "largest_allocatable_bytes"),
+        (ProbeSkipped, "probe_skipped"),
+        (HostTotal, "host_total_bytes"),
+        (HostAvailable, "host_available_bytes"),
+    ];
+    names.iter().find(|(quantity, _)| *quantity as u16 == number).map_or("unknown", |(_, name)| name)
+}

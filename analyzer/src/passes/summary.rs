@@ -1,0 +1,365 @@
+//! Everything that a report says about one trace, as values. The names of the fields are those of the JSON.
+
+use gpuoom_trace::metadata::DeviceFacts;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::NO_DEVICE;
+use serde::Serialize;
+
+use crate::passes::distribution::{self, Distribution};
+use crate::passes::fragmentation::{self, Fragmentation, Observed, saturate};
+use crate::passes::ledger::{self, DeviceLedger};
+use crate::passes::oom::{self, OomReport};
+use crate::passes::time::rfc3339;
+use crate::replay::account::{Account, Calls, Peak};
+use crate::replay::{End, Replay};
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceSummary {
+    /// As it was given.
+    pub path: String,
+    /// `major.minor`.
+    pub format_version: String,
+    /// Whether the recorder closed the file itself.
+    pub clean_close: bool,
+    /// Records.
+    pub events: u64,
+    /// Records that did not get in.
+    pub events_lost: u64,
+    /// Records that were claimed and never finished.
+    pub torn_events: u64,
+    /// From the beginning of the trace to the last record.
+    pub duration_ns: u64,
+    /// When the trace began.
+    pub started_at: String,
+    /// Whether the clock's rate was measured over the run (else it is the estimate of the start).
+    pub clock_measured: bool,
+    /// Why chunks could not be written, where that happened.
+    pub trouble: Option<&'static str>,
+}
+
+/// The recorded process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessSummary {
+    /// Process id.
+    pub pid: u32,
+    /// Path of the executable.
+    pub executable: String,
+    /// Arguments.
+    pub command_line: Vec<String>,
+    /// Host name.
+    pub hostname: String,
+    /// `exited`, `signaled`, `unknown`.
+    pub end: &'static str,
+    /// Exit status.
+    pub exit_code: Option<i32>,
+    /// Signal number.
+    pub signal: Option<i32>,
+    /// Kernel release.
+    pub kernel: String,
+    /// Version of the recorder.
+    pub recorder_version: String,
+    /// What the recorder noted about its set-up.
+    pub notes: Vec<String>,
+}
+
+/// The moment when most was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PeakSummary {
+    /// When.
+    pub at_ns: u64,
+    /// Bytes asked for and held.
+    pub requested_bytes: u64,
+    /// The same, each block padded.
+    pub padded_bytes: u64,
+    /// Blocks that lived.
+    pub live_allocations: u64,
+}
+
+/// What was left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EndSummary {
+    /// Blocks that were not given back.
+    pub live_allocations: u64,
+    /// Their bytes.
+    pub requested_bytes: u64,
+    /// The same, each block padded.
+    pub padded_bytes: u64,
+}
+
+/// Counts, peak and end of one account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AccountSummary {
+    /// Calls that gave memory.
+    pub allocations: u64,
+    /// Calls that gave memory back.
+    pub frees: u64,
+    /// Calls that were refused.
+    pub failures: u64,
+    /// Calls that succeeded and gave nothing, because nothing was asked.
+    pub empty_allocations: u64,
+    /// Blocks whose address was given out again although no free was seen.
+    pub replaced: u64,
+    /// Blocks that a device reset took away.
+    pub reset: u64,
+    /// The moment when most was asked for.
+    pub peak: PeakSummary,
+    /// What was left.
+    pub end: EndSummary,
+}
+
+/// One device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceSummary {
+    /// Index as the program's runtime counts; `None` for memory whose device is not known.
+    pub index: Option<u8>,
+    /// Name, where the runtime tells it.
+    pub name: Option<String>,
+    /// `hip` or `cuda`.
+    pub runtime: Option<String>,
+    /// Version of the runtime as it encodes it.
+    pub runtime_version: Option<i32>,
+    /// PCI bus id.
+    pub pci_bus_id: Option<String>,
+    /// Total memory as the runtime reports it.
+    pub total_bytes: Option<u64>,
+    /// Granule of the model.
+    pub granularity_bytes: u64,
+    /// Granularity that the addresses show.
+    pub granularity_observed_bytes: Option<u64>,
+    /// Counts, peak and end.
+    #[serde(flatten)]
+    pub account: AccountSummary,
+    /// Fragmentation of the model at the peak.
+    pub fragmentation: Fragmentation,
+    /// The same blocks with the observed granularity.
+    pub observed: Option<Observed>,
+    /// Lowest free memory that the runtime reported, with its moment.
+    pub least_free: Option<LeastFree>,
+}
+
+/// The lowest free memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeastFree {
+    /// When it was read.
+    pub at_ns: u64,
+    /// What the runtime reported.
+    pub bytes: u64,
+}
+
+/// A part of the file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamageSummary {
+    /// Offset in the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// A call that had not returned when the trace ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnderWay {
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Function.
+    pub api: String,
+    /// When it began.
+    pub at_ns: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Device index, where it is known.
+    pub device: Option<u8>,
+}
+
+/// Everything about one trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The file.
+    pub trace: TraceSummary,
+    /// The process.
+    pub process: ProcessSummary,
+    /// The devices that the program used.
+    pub devices: Vec<DeviceSummary>,
+    /// Pinned and registered host memory.
+    pub host: AccountSummary,
+    /// Out-of-memory returns, in order.
+    pub ooms: Vec<OomReport>,
+    /// Out-of-memory returns, listed or not.
+    pub oom_count: u64,
+    /// Who holds the memory.
+    pub ledger: Vec<DeviceLedger>,
+    /// Diagnoses, for a later version.
+    pub diagnoses: Vec<String>,
+    /// What could not be read.
+    pub damages: Vec<DamageSummary>,
+    /// Calls that had not returned when the trace ends.
+    pub calls_under_way: Vec<UnderWay>,
+    /// Durations of the program's allocation calls.
+    pub allocation_latency_ns: Distribution,
+    /// Sizes that the program asked for.
+    pub allocation_size_bytes: Distribution,
+    /// Frees of addresses that the trace does not know.
+    pub unmatched_frees: u64,
+    /// Frees that returned an error.
+    pub failed_frees: u64,
+}
+
+/// Sums up a trace that was replayed to its end.
+pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
+    let clock = &replay.clock;
+    let used = |(device, account): &(u8, &Account)| *device != NO_DEVICE || account.calls != Calls::default();
+    let accounts: Vec<_> = replay.accounts.devices().filter(used).collect();
+    let at_peak: Vec<_> =
+        accounts.iter().map(|(device, account)| account.blocks_at_peak(replay.blocks(*device))).collect();
+    let each = || accounts.iter().zip(&at_peak);
+    let mut devices: Vec<_> =
+        each().map(|((device, account), blocks)| describe_device(trace, replay, *device, account, blocks)).collect();
+    devices.extend(unused_devices(trace, replay));
+    devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
+    Summary {
+        trace: describe_trace(trace, replay),
+        process: describe_process(trace, replay.end),
+        devices,
+        host: describe_account(replay, &replay.accounts.host),
+        ooms: oom::describe_all(replay),
+        oom_count: replay.failures.count,
+        ledger: each().map(|((device, account), blocks)| ledger::of_device(replay, *device, account, blocks)).collect(),
+        diagnoses: Vec::new(),
+        damages: describe_damages(trace),
+        calls_under_way: describe_calls_under_way(trace, replay),
+        allocation_latency_ns: distribution::describe(&replay.latency_ticks, |ticks| clock.duration_ns(ticks)),
+        allocation_size_bytes: distribution::describe(&replay.sizes_bytes, |bytes| bytes),
+        unmatched_frees: replay.unmatched_frees,
+        failed_frees: replay.failed_frees,
+    }
+}
+
+fn describe_trace(trace: &TraceFile, replay: &Replay) -> TraceSummary {
+    let header = &trace.header;
+    TraceSummary {
+        path: trace.path().display().to_string(),
+        format_version: format!("{}.{}", header.major, header.minor),
+        clean_close: header.closed == 1,
+        events: replay.events,
+        events_lost: header.events_lost,
+        torn_events: header.torn,
+        duration_ns: replay.clock.at_ns(replay.last_at),
+        started_at: rfc3339(replay.clock.started_at_ns()),
+        clock_measured: replay.clock.measured,
+        trouble: match header.trouble {
+            0 => None,
+            1 => Some("the disk was full"),
+            2 => Some("the limit for the size of files was reached"),
+            3 => Some("the program closed the recorder's file descriptor"),
+            _ => Some("the trace file could not be written"),
+        },
+    }
+}
+
+fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
+    let facts = &trace.metadata.process;
+    let (end, exit_code, signal) = match end {
+        End::Unknown => ("unknown", None, None),
+        End::Exited(status) => ("exited", Some(status), None),
+        End::Signaled(signal) => ("signaled", None, Some(signal)),
+    };
+    ProcessSummary {
+        pid: trace.header.pid,
+        executable: facts.executable.clone(),
+        command_line: facts.command_line.clone(),
+        hostname: facts.hostname.clone(),
+        end,
+        exit_code,
+        signal,
+        kernel: facts.kernel.clone(),
+        recorder_version: facts.recorder_version.clone(),
+        notes: facts.notes.clone(),
+    }
+}
+
+fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
+    let padded = |granules: u64| granules.saturating_mul(replay.granularity_bytes);
+    let Peak { at, held, .. } = &account.peak;
+    let Calls { allocations, frees, failures, empty_allocations, replaced, reset } = account.calls;
+    AccountSummary {
+        allocations,
+        frees,
+        failures,
+        empty_allocations,
+        replaced,
+        reset,
+        peak: PeakSummary {
+            at_ns: if held.blocks > 0 { replay.clock.at_ns(*at) } else { 0 },
+            requested_bytes: saturate(held.requested_bytes),
+            padded_bytes: padded(held.granules),
+            live_allocations: held.blocks,
+        },
+        end: EndSummary {
+            live_allocations: account.held.blocks,
+            requested_bytes: saturate(account.held.requested_bytes),
+            padded_bytes: padded(account.held.granules),
+        },
+    }
+}
+
+fn describe_device(
+    trace: &TraceFile,
+    replay: &Replay,
+    device: u8,
+    account: &Account,
+    at_peak: &[crate::replay::block::Block],
+) -> DeviceSummary {
+    let facts = trace.metadata.devices.iter().find(|facts| facts.index == device);
+    DeviceSummary {
+        account: describe_account(replay, account),
+        granularity_observed_bytes: account.spacing.granularity_bytes(),
+        fragmentation: fragmentation::at_peak(replay, account, at_peak),
+        observed: fragmentation::observed(account, at_peak),
+        ..facts_of_device(replay, device, facts)
+    }
+}
+
+fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> DeviceSummary {
+    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let least = ledger::least_free(replay, device);
+    DeviceSummary {
+        index: (device != NO_DEVICE).then_some(device),
+        name: facts.and_then(|facts| known(&facts.name)),
+        runtime: facts.and_then(|facts| known(&facts.runtime)),
+        runtime_version: facts.map(|facts| facts.runtime_version).filter(|version| *version != 0),
+        pci_bus_id: facts.and_then(|facts| known(&facts.pci_bus_id)),
+        total_bytes: replay.accounts.total_bytes(device),
+        granularity_bytes: replay.granularity_bytes,
+        granularity_observed_bytes: None,
+        account: AccountSummary::default(),
+        fragmentation: Fragmentation { modelled: true, ..Fragmentation::default() },
+        observed: None,
+        least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
+    }
+}
+
+/// Devices that the trace has facts about and on which nothing was allocated.
+fn unused_devices(trace: &TraceFile, replay: &Replay) -> Vec<DeviceSummary> {
+    let unused = |facts: &&DeviceFacts| replay.accounts.devices().all(|(device, _)| device != facts.index);
+    let facts = trace.metadata.devices.iter().filter(unused);
+    facts.map(|facts| facts_of_device(replay, facts.index, Some(facts))).collect()
+}
+
+fn describe_damages(trace: &TraceFile) -> Vec<DamageSummary> {
+    let damages = trace.damages().iter();
+    damages.map(|damage| DamageSummary { offset: damage.offset, reason: damage.reason.clone() }).collect()
+}
+
+fn describe_calls_under_way(trace: &TraceFile, replay: &Replay) -> Vec<UnderWay> {
+    // After a clean end these are calls of threads that the exit cut off: of no interest.
+    let calls = trace.calls_under_way().into_iter();
+    calls
+        .map(|call| UnderWay {
+            thread: call.thread,
+            api: replay.apis.get(call.api).name.clone(),
+            at_ns: replay.clock.at_ns(call.at),
+            requested_bytes: call.requested_bytes,
+            device: (call.device != NO_DEVICE).then_some(call.device),
+        })
+        .collect()
+}

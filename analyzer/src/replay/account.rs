@@ -1,0 +1,207 @@
+//! The account of one device, or of the host: counts, bytes, the peak and what lived then.
+
+use gpuoom_trace::record::{Kind, Layer};
+
+use super::arena::Arena;
+use super::block::{Block, Mapping};
+use super::spacing::AddressSpacing;
+
+/// Layers that can be asked for memory; the last stands for "not known".
+const LAYERS: usize = Layer::ALL.len();
+/// Kinds of memory that count as device memory.
+const KINDS: [Kind; 5] = [Kind::Device, Kind::Managed, Kind::Array, Kind::Physical, Kind::Pool];
+
+/// Blocks and bytes of one sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Sum of the bytes asked for. Wide enough that no file can make it overflow.
+    pub requested_bytes: u128,
+    /// Sum of the granules.
+    pub granules: u64,
+}
+
+impl Held {
+    #[inline]
+    fn add(&mut self, block: &Block) {
+        self.blocks += 1;
+        self.requested_bytes += u128::from(block.requested_bytes);
+        self.granules += u64::from(block.granules);
+    }
+
+    #[inline]
+    fn remove(&mut self, block: &Block) {
+        self.blocks -= 1;
+        self.requested_bytes -= u128::from(block.requested_bytes);
+        self.granules -= u64::from(block.granules);
+    }
+}
+
+/// What a device's account holds, by the layer that was asked and the kind of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    rows: [[Held; KINDS.len()]; LAYERS],
+}
+
+impl Holdings {
+    #[inline]
+    fn cell(&mut self, layer: Layer, kind: Kind) -> Option<&mut Held> {
+        let column = match kind {
+            Kind::Device => 0,
+            Kind::Managed => 1,
+            Kind::Array => 2,
+            Kind::Physical => 3,
+            Kind::Pool => 4,
+            _ => return None,
+        };
+        self.rows.get_mut(layer as usize)?.get_mut(column)
+    }
+
+    /// What a list of blocks holds.
+    pub fn of(blocks: &[Block]) -> Self {
+        let mut holdings = Holdings::default();
+        for block in blocks {
+            if let Some(cell) = holdings.cell(block.layer, block.kind) {
+                cell.add(block);
+            }
+        }
+        holdings
+    }
+
+    /// The rows that hold something.
+    pub fn rows(&self) -> impl Iterator<Item = (Layer, Kind, Held)> {
+        let layers = Layer::ALL.iter().zip(&self.rows);
+        let all = layers.flat_map(|(layer, row)| KINDS.iter().zip(row).map(move |(kind, held)| (*layer, *kind, *held)));
+        all.filter(|(_, _, held)| held.blocks > 0)
+    }
+}
+
+/// The moment when most was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Ordinal of the record that reached it.
+    pub position: u64,
+    /// Its ticks.
+    pub at: u64,
+    /// What was held then.
+    pub held: Held,
+}
+
+/// Counts of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls that gave memory.
+    pub allocations: u64,
+    /// Calls that gave memory back.
+    pub frees: u64,
+    /// Calls that were refused memory.
+    pub failures: u64,
+    /// Calls that succeeded and gave nothing (zero bytes asked).
+    pub empty_allocations: u64,
+    /// Blocks whose address was given out again although no free was seen.
+    pub replaced: u64,
+    /// Blocks that a device reset took away.
+    pub reset: u64,
+}
+
+/// One account.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Counts of calls.
+    pub calls: Calls,
+    /// What is held now.
+    pub held: Held,
+    /// What is held now by layer and kind.
+    pub holdings: Holdings,
+    /// The moment when most was asked for; the first of several.
+    pub peak: Peak,
+    /// The model of the card; `None` while its size is not known, and for the host.
+    pub arena: Option<Arena>,
+    /// What the addresses tell about the granularity of the driver.
+    pub spacing: AddressSpacing,
+    /// Bytes of reserved address ranges.
+    pub reserved_bytes: u128,
+    /// Memory of other processes that is open now, in bytes.
+    pub imported_bytes: u128,
+    /// From which record on the model has seen every block.
+    pub arena_since: u64,
+    /// Blocks that lived at the peak and are gone. Never more than lived at the peak.
+    gone: Vec<Block>,
+    /// Mappings that existed at the peak and are gone.
+    unmapped: Vec<Mapping>,
+    keeps_peak: bool,
+}
+
+impl Account {
+    /// An account that can tell which blocks lived at its peak.
+    pub fn with_blocks_at_peak() -> Self {
+        Account { keeps_peak: true, ..Account::default() }
+    }
+
+    /// Takes a block in, places it in the arena and notices a new peak.
+    #[inline]
+    pub fn take_in(&mut self, block: &mut Block, at: u64) {
+        if let Some(arena) = &mut self.arena {
+            block.place = arena.place(block.granules);
+        }
+        self.held.add(block);
+        if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
+            cell.add(block);
+        }
+        if self.held.requested_bytes > self.peak.held.requested_bytes {
+            self.peak = Peak { position: block.entered, at, held: self.held };
+            self.gone.clear();
+            self.unmapped.clear();
+        }
+    }
+
+    /// Lets a block go.
+    #[inline]
+    pub fn let_go(&mut self, block: &Block) {
+        if let Some(arena) = &mut self.arena {
+            arena.release(block.place, block.granules);
+        }
+        self.held.remove(block);
+        if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
+            cell.remove(block);
+        }
+        if self.keeps_peak && block.entered <= self.peak.position {
+            self.gone.push(*block);
+        }
+    }
+
+    /// Notes that a mapping is gone.
+    pub fn unmapped(&mut self, mapping: &Mapping) {
+        if self.keeps_peak && mapping.entered <= self.peak.position {
+            self.unmapped.push(*mapping);
+        }
+    }
+
+    /// The blocks at the peak, given those that live now.
+    pub fn blocks_at_peak<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> Vec<Block> {
+        let position = self.peak.position;
+        let still = live.filter(|block| block.entered <= position);
+        if self.peak.held.blocks == 0 {
+            return Vec::new();
+        }
+        self.gone.iter().chain(still).copied().collect()
+    }
+
+    /// The mappings at the peak, given those that exist now.
+    pub fn mappings_at_peak<'a>(&'a self, live: impl Iterator<Item = &'a Mapping>) -> Vec<Mapping> {
+        let position = self.peak.position;
+        let still = live.filter(|mapping| mapping.entered <= position);
+        self.unmapped.iter().chain(still).copied().collect()
+    }
+
+    /// Starts the model of the card at a record, with the blocks that live placed in the order in which they came.
+    pub fn start_arena(&mut self, mut arena: Arena, position: u64, live: &mut [&mut Block]) {
+        live.sort_by_key(|block| block.entered);
+        for block in live {
+            block.place = arena.place(block.granules);
+        }
+        self.arena = Some(arena);
+        self.arena_since = position;
+    }
+}

@@ -1,0 +1,102 @@
+//! The accounts of all devices and of the host.
+
+use gpuoom_trace::metadata::DeviceFacts;
+
+use super::account::Account;
+use super::arena::Arena;
+use super::block::{Block, Side};
+
+/// Numbers that a device can have in a record; the last stands for "not known".
+const DEVICES: usize = 256;
+
+/// One account per device, made when it is first needed, and the host's.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// The host's account.
+    pub host: Account,
+    devices: Vec<Option<Box<Account>>>,
+    /// Total memory of each device, 0 where it is not known.
+    totals: Vec<u64>,
+    granularity_bytes: u64,
+}
+
+impl Accounts {
+    /// Empty accounts. What is known about the devices gives the sizes of the cards.
+    pub fn new(facts: &[DeviceFacts], granularity_bytes: u64) -> Self {
+        let mut totals = vec![0; DEVICES];
+        for device in facts {
+            totals[usize::from(device.index)] = device.total_bytes;
+        }
+        Accounts { host: Account::default(), devices: vec![None; DEVICES], totals, granularity_bytes }
+    }
+
+    /// The account of a device.
+    #[inline]
+    pub fn device_mut(&mut self, device: u8) -> &mut Account {
+        let granules = self.totals[usize::from(device)] / self.granularity_bytes;
+        self.devices[usize::from(device)].get_or_insert_with(|| {
+            let mut account = Account::with_blocks_at_peak();
+            account.arena = Arena::new(granules);
+            Box::new(account)
+        })
+    }
+
+    /// The account of a side; `None` for memory that is on no account.
+    #[inline]
+    pub fn side_mut(&mut self, side: Side, device: u8) -> Option<&mut Account> {
+        match side {
+            Side::Device => Some(self.device_mut(device)),
+            Side::Host => Some(&mut self.host),
+            Side::Neither => None,
+        }
+    }
+
+    /// The account that a block is on.
+    #[inline]
+    pub fn of_mut(&mut self, block: &Block) -> Option<&mut Account> {
+        self.side_mut(Side::of(block.kind), block.device)
+    }
+
+    /// Takes a block off its account.
+    #[inline]
+    pub fn let_go(&mut self, block: &Block) {
+        if let Some(account) = self.of_mut(block) {
+            account.let_go(block);
+        }
+    }
+
+    /// The accounts of the devices that the program used, by number.
+    pub fn devices(&self) -> impl Iterator<Item = (u8, &Account)> {
+        (0..=u8::MAX).zip(&self.devices).filter_map(|(device, account)| Some((device, account.as_deref()?)))
+    }
+
+    /// The account of a device, if it has one.
+    pub fn device(&self, device: u8) -> Option<&Account> {
+        self.devices[usize::from(device)].as_deref()
+    }
+
+    /// Total memory of a device, where it is known.
+    pub fn total_bytes(&self, device: u8) -> Option<u64> {
+        Some(self.totals[usize::from(device)]).filter(|total| *total > 0)
+    }
+
+    /// The size of a card became known while the trace ran: its model starts with what `live` yields.
+    pub fn total_known<'a>(
+        &mut self,
+        device: u8,
+        total_bytes: u64,
+        position: u64,
+        live: impl Iterator<Item = &'a mut Block>,
+    ) {
+        let known = &mut self.totals[usize::from(device)];
+        if *known != 0 || total_bytes == 0 {
+            return;
+        }
+        *known = total_bytes;
+        let Some(arena) = Arena::new(total_bytes / self.granularity_bytes) else { return };
+        if let Some(account) = &mut self.devices[usize::from(device)] {
+            let of_device = |block: &&mut Block| block.device == device && Side::of(block.kind) == Side::Device;
+            account.start_arena(arena, position, &mut live.filter(of_device).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The functions of a trace by number: name, layer, and what their status codes mean.
+
+use gpuoom_trace::metadata::ApiTable;
+use gpuoom_trace::record::Layer;
+
+/// Status that HIP, the CUDA runtime and the CUDA driver return when memory ran out.
+const RUNTIME_OUT_OF_MEMORY: i32 = 2;
+/// `HSA_STATUS_ERROR_OUT_OF_RESOURCES`.
+const HSA_OUT_OF_RESOURCES: i32 = 0x1008;
+/// `ENOMEM`; ioctl wrappers return it negated.
+const OUT_OF_MEMORY_ERRNO: i32 = 12;
+
+/// Whose status codes a function returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codes {
+    Hip,
+    CudaRuntime,
+    CudaDriver,
+    Hsa,
+    Errno,
+    Unknown,
+}
+
+/// One function.
+#[derive(Clone, Debug)]
+pub struct Api {
+    /// Exported name.
+    pub name: String,
+    /// Its interface; `None` where the file does not say.
+    pub layer: Option<Layer>,
+    /// Whether it resets a device (and does not choose one).
+    pub resets_device: bool,
+    codes: Codes,
+}
+
+impl Api {
+    fn new(name: &str, layer: Option<Layer>) -> Self {
+        let codes = match layer {
+            Some(Layer::Hsa) => Codes::Hsa,
+            Some(Layer::Kernel) => Codes::Errno,
+            _ if name.starts_with("hip") => Codes::Hip,
+            _ if name.starts_with("cuda") => Codes::CudaRuntime,
+            _ if name.starts_with("cu") => Codes::CudaDriver,
+            _ => Codes::Unknown,
+        };
+        Api { resets_device: name.ends_with("Reset"), name: name.to_owned(), layer, codes }
+    }
+
+    /// Whether a failing call with this status means that memory ran out.
+    pub fn is_out_of_memory(&self, status: i32) -> bool {
+        match self.layer {
+            Some(Layer::Hsa) => status == HSA_OUT_OF_RESOURCES,
+            Some(Layer::Kernel) => status == OUT_OF_MEMORY_ERRNO || status == -OUT_OF_MEMORY_ERRNO,
+            Some(Layer::Process) => false,
+            _ => status == RUNTIME_OUT_OF_MEMORY,
+        }
+    }
+
+    /// The vendor's name of a status code, where this version knows it.
+    pub fn status_name(&self, status: i32) -> Option<&'static str> {
+        let table: &[(i32, &'static str)] = match self.codes {
+            Codes::Hip => HIP,
+            Codes::CudaRuntime => CUDA_RUNTIME,
+            Codes::CudaDriver => CUDA_DRIVER,
+            Codes::Hsa => HSA,
+            Codes::Errno => return errno_name(status),
+            Codes::Unknown => &[],
+        };
+        table.iter().find(|(code, _)| *code == status).map(|(_, name)| *name)
+    }
+}
+
+fn errno_name(status: i32) -> Option<&'static str> {
+    let table =
+        [(0, "success"), (1, "EPERM"), (4, "EINTR"), (11, "EAGAIN"), (12, "ENOMEM"), (14, "EFAULT"), (22, "EINVAL")];
+    let code = status.checked_abs()?;
+    table.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
+const HIP: &[(i32, &str)] = &[
+    (0, "hipSuccess"),
+    (1, "hipErrorInvalidValue"),
+    (2, "hipErrorOutOfMemory"),
+    (3, "hipErrorNotInitialized"),
+    (4, "hipErrorDeinitialized"),
+    (17, "hipErrorInvalidDevicePointer"),
+    (98, "hipErrorInvalidDeviceFunction"),
+    (100, "hipErrorNoDevice"),
+    (101, "hipErrorInvalidDevice"),
+    (200, "hipErrorInvalidImage"),
+    (201, "hipErrorInvalidContext"),
+    (209, "hipErrorNoBinaryForGpu"),
+    (400, "hipErrorInvalidHandle"),
+    (600, "hipErrorNotReady"),
+    (700, "hipErrorIllegalAddress"),
+    (701, "hipErrorLaunchOutOfResources"),
+    (709, "hipErrorContextIsDestroyed"),
+    (712, "hipErrorHostMemoryAlreadyRegistered"),
+    (713, "hipErrorHostMemoryNotRegistered"),
+    (719, "hipErrorLaunchFailure"),
+    (801, "hipErrorNotSupported"),
+    (900, "hipErrorStreamCaptureUnsupported"),
+    (999, "hipErrorUnknown"),
+    (1052, "hipErrorRuntimeMemory"),
+];
+
+const CUDA_RUNTIME: &[(i32, &str)] = &[
+    (0, "cudaSuccess"),
+    (1, "cudaErrorInvalidValue"),
+    (2, "cudaErrorMemoryAllocation"),
+    (3, "cudaErrorInitializationError"),
+    (4, "cudaErrorCudartUnloading"),
+    (17, "cudaErrorInvalidDevicePointer"),
+    (98, "cudaErrorInvalidDeviceFunction"),
+    (100, "cudaErrorNoDevice"),
+    (101, "cudaErrorInvalidDevice"),
+    (209, "cudaErrorNoKernelImageForDevice"),
+    (400, "cudaErrorInvalidResourceHandle"),
+    (600, "cudaErrorNotReady"),
+    (700, "cudaErrorIllegalAddress"),
+    (701, "cudaErrorLaunchOutOfResources"),
+    (712, "cudaErrorHostMemoryAlreadyRegistered"),
+    (713, "cudaErrorHostMemoryNotRegistered"),
+    (719, "cudaErrorLaunchFailure"),
+    (801, "cudaErrorNotSupported"),
+    (900, "cudaErrorStreamCaptureUnsupported"),
+    (999, "cudaErrorUnknown"),
+];
+
+const CUDA_DRIVER: &[(i32, &str)] = &[
+    (0, "CUDA_SUCCESS"),
+    (1, "CUDA_ERROR_INVALID_VALUE"),
+    (2, "CUDA_ERROR_OUT_OF_MEMORY"),
+    (3, "CUDA_ERROR_NOT_INITIALIZED"),
+    (100, "CUDA_ERROR_NO_DEVICE"),
+    (101, "CUDA_ERROR_INVALID_DEVICE"),
+    (700, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    (999, "CUDA_ERROR_UNKNOWN"),
+];
+
+const HSA: &[(i32, &str)] = &[
+    (0, "HSA_STATUS_SUCCESS"),
+    (0x1000, "HSA_STATUS_ERROR"),
+    (0x1001, "HSA_STATUS_ERROR_INVALID_ARGUMENT"),
+    (0x1003, "HSA_STATUS_ERROR_INVALID_ALLOCATION"),
+    (0x1008, "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+    (0x100B, "HSA_STATUS_ERROR_NOT_INITIALIZED"),
+];
+
+/// All functions of a trace.
+#[derive(Clone, Debug)]
+pub struct Apis {
+    rows: Vec<Api>,
+    unknown: Api,
+}
+
+impl Apis {
+    /// The table of a trace.
+    pub fn new(table: &ApiTable) -> Self {
+        let rows = table.rows.iter().map(|row| Api::new(&row.name, Layer::from_number(row.layer))).collect();
+        Apis { rows, unknown: Api::new("(unnamed function)", None) }
+    }
+
+    /// The function with this number; a nameless one where the file has no such row.
+    #[inline]
+    pub fn get(&self, api: u16) -> &Api {
+        self.rows.get(usize::from(api)).unwrap_or(&self.unknown)
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether the file has no table of functions.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_layer_has_its_own_code_for_no_memory() {
+        for (name, layer, status, name_of_status) in [
+            ("hipMalloc", Layer::Runtime, 2, "hipErrorOutOfMemory"),
+            ("cudaMalloc", Layer::Runtime, 2, "cudaErrorMemoryAllocation"),
+            ("cuMemAlloc_v2", Layer::Driver, 2, "CUDA_ERROR_OUT_OF_MEMORY"),
+            ("hsa_amd_memory_lock", Layer::Hsa, 0x1008, "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+            ("ioctl", Layer::Kernel, -12, "ENOMEM"),
+            ("ioctl", Layer::Kernel, 12, "ENOMEM"),
+        ] {
+            let api = Api::new(name, Some(layer));
+            assert!(api.is_out_of_memory(status), "{name}");
+            assert!(!api.is_out_of_memory(1), "{name}");
+            assert_eq!(api.status_name(status), Some(name_of_status));
+            assert_eq!(api.status_name(i32::MIN), None);
+        }
+    }
+
+    #[test]
+    fn a_number_without_a_row_has_a_name_too() {
+        let apis = Apis::new(&ApiTable::default());
+        assert_eq!(apis.get(9).layer, None);
+        assert!(apis.get(9).is_out_of_memory(2));
+    }
+}

@@ -1,0 +1,77 @@
+//! The blocks that live, by address.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::block::{Block, Space};
+
+/// One table for each [`Space`].
+#[derive(Clone, Debug, Default)]
+pub struct LiveSet {
+    memory: FxHashMap<u64, Block>,
+    arrays: FxHashMap<u64, Block>,
+    registered: FxHashMap<u64, Block>,
+    reserved: FxHashMap<u64, Block>,
+    imported: FxHashMap<u64, Block>,
+}
+
+impl LiveSet {
+    #[inline]
+    fn table(&mut self, space: Space) -> &mut FxHashMap<u64, Block> {
+        match space {
+            Space::Memory => &mut self.memory,
+            Space::Array => &mut self.arrays,
+            Space::Registered => &mut self.registered,
+            Space::Reserved => &mut self.reserved,
+            Space::Imported => &mut self.imported,
+        }
+    }
+
+    /// Takes a block in; returns where it lies now and the block that had its address.
+    #[inline]
+    pub fn insert(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
+        match self.table(Space::of(block.kind)).entry(block.address) {
+            Entry::Occupied(entry) => {
+                let slot = entry.into_mut();
+                let old = std::mem::replace(slot, block);
+                (Some(slot), Some(old))
+            }
+            Entry::Vacant(entry) => (Some(entry.insert(block)), None),
+        }
+    }
+
+    /// Lets the block at an address go.
+    #[inline]
+    pub fn remove(&mut self, space: Space, address: u64) -> Option<Block> {
+        self.table(space).remove(&address)
+    }
+
+    /// Takes all device memory of a device out.
+    pub fn remove_device(&mut self, device: u8) -> Vec<Block> {
+        let of_device =
+            |block: &Block| block.device == device && super::block::Side::of(block.kind) == super::block::Side::Device;
+        let mut gone: Vec<Block> = Vec::new();
+        for table in [&mut self.memory, &mut self.arrays] {
+            gone.extend(table.extract_if(|_, block| of_device(block)).map(|(_, block)| block));
+        }
+        // The order of a hash table is not the order of anything.
+        gone.sort_by_key(|block| block.entered);
+        gone
+    }
+
+    /// Blocks of device, managed, pool, pinned memory and arrays.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.memory.values().chain(self.arrays.values())
+    }
+
+    /// The same, to place them.
+    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.memory.values_mut().chain(self.arrays.values_mut())
+    }
+
+    /// Reserved address ranges.
+    pub fn reserved(&self) -> impl Iterator<Item = &Block> {
+        self.reserved.values()
+    }
+}

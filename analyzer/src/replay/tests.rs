@@ -1,0 +1,330 @@
+//! What records mean, seen from the outside: counts, peaks, failures, and a replay that is judged by a naive one.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, process};
+use proptest::prelude::*;
+
+use super::account::Account;
+use super::failures::RefusedBy;
+use super::{End, Options, Replay};
+use crate::testing::{GIB, MIB, TraceBuilder, replay};
+
+fn builder() -> TraceBuilder {
+    TraceBuilder::default().device(0, "card", 16 * GIB)
+}
+
+fn run(builder: &TraceBuilder) -> Replay {
+    replay(builder, Options::default())
+}
+
+fn device(replay: &Replay) -> &Account {
+    replay.accounts.devices().find(|(device, _)| *device == 0).unwrap().1
+}
+
+fn held(replay: &Replay) -> (u64, u128) {
+    (device(replay).held.blocks, device(replay).held.requested_bytes)
+}
+
+#[test]
+fn calls_count_once_whatever_they_called_below() {
+    let mut trace = builder();
+    let outer = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let inner = trace.record(Event::Alloc, Kind::Device, "hsa_amd_memory_pool_allocate");
+    trace.push(Record { parent_distance: 1, address: 0x1000, requested: GIB, ..inner }, &[]);
+    trace.push(Record { address: 0x1000, requested: GIB, padded_granules: 4, ..outer }, &[]);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (1, u128::from(GIB)));
+    assert_eq!(device(&replay).calls.allocations, 1);
+    assert!(replay.internals.of_device(0).is_empty());
+}
+
+#[test]
+fn a_free_that_failed_is_undone() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.free(0x1000);
+    trace.last_call_failed(1);
+    trace.free(0x9999);
+    trace.last_call_failed(1);
+    trace.free(0x9998);
+    trace.free(0);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (1, u128::from(GIB)));
+    assert_eq!((device(&replay).calls.frees, replay.failed_frees, replay.unmatched_frees), (0, 2, 1));
+}
+
+#[test]
+fn physical_memory_counts_until_it_is_released_and_unmapped() {
+    let mut trace = builder();
+    trace.create_and_map(7, 0x10_0000, GIB);
+    trace.map(7, 0x8000_0000, GIB);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    assert_eq!(held(&run(&trace)).0, 1);
+    // The number of the handle is given out again while the old memory is still mapped.
+    trace.create_and_map(7, 0x2_0000_0000, 2 * GIB);
+    assert_eq!(held(&run(&trace)), (2, 3 * u128::from(GIB)));
+    trace.unmap(0x10_0000, u64::MAX);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (1, 2 * u128::from(GIB)));
+    assert_eq!(device(&replay).calls.frees, 1);
+    trace.last_call_failed(1);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (2, 3 * u128::from(GIB)));
+    assert_eq!(replay.mappings(0).count(), 3);
+}
+
+#[test]
+fn kinds_go_to_their_accounts() {
+    let mut trace = builder();
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000, MIB);
+    trace.alloc_kind(Kind::Array, "hipMallocArray", 0x1000, MIB);
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x2000, MIB);
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x3000, MIB);
+    let pin = trace.record(Event::Pin, Kind::Registered, "hipHostRegister");
+    trace.push(Record { address: 0x3000, requested: MIB, ..pin }, &[]);
+    let reserve = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 0x7000, requested: 32 * GIB, ..reserve }, &[]);
+    let import = trace.record(Event::Import, Kind::Imported, "hipIpcOpenMemHandle");
+    trace.push(Record { address: 0x8000, requested: GIB, ..import }, &[]);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (3, 3 * u128::from(MIB)));
+    assert_eq!(replay.accounts.host.held.blocks, 2);
+    assert_eq!(device(&replay).reserved_bytes, 32 * u128::from(GIB));
+    assert_eq!(device(&replay).imported_bytes, u128::from(GIB));
+}
+
+#[test]
+fn a_pool_knows_its_device() {
+    let mut trace = builder();
+    let pool = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
+    trace.push(Record { address: 0x55, device: 1, ..pool }, &[]);
+    let alloc = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+    trace.with_numbers(Record { address: 0x1000, requested: MIB, ..alloc }, &[0x55]);
+    let replay = run(&trace);
+    let devices: Vec<_> =
+        replay.accounts.devices().filter(|(_, account)| account.held.blocks == 1).map(|(device, _)| device).collect();
+    assert_eq!(devices, [1]);
+}
+
+#[test]
+fn a_reset_takes_everything_of_its_device() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.create_and_map(7, 0x10_0000, GIB);
+    let other = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { device: 1, address: 0x2000, requested: GIB, ..other }, &[]);
+    trace.after(Event::Device, "hipSetDevice", 0, 0);
+    assert_eq!(held(&run(&trace)).0, 2);
+    trace.after(Event::Device, "hipDeviceReset", 0, 0);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (0, 0));
+    assert_eq!(device(&replay).calls.reset, 2);
+    assert_eq!(device(&replay).blocks_at_peak(replay.blocks(0)).len(), 2);
+    assert_eq!(replay.blocks(1).count(), 1);
+}
+
+#[test]
+fn the_lowest_failing_layer_refused() {
+    let mut trace = builder();
+    let outer = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let hsa = trace.record(Event::Alloc, Kind::Device, "hsa_amd_memory_pool_allocate");
+    let kernel = trace.record(Event::Alloc, Kind::Device, "ioctl");
+    trace.push(Record { parent_distance: 1, status: -12, ..kernel }, &[]);
+    trace.push(Record { parent_distance: 1, status: 0x1008, ..hsa }, &[]);
+    trace.push(Record { status: 2, requested: GIB, ..outer }, &[]);
+    trace.refuse(GIB);
+    let injected = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { status: 2, kind_flags: Kind::Device as u8 | flag::INJECTED, ..injected }, &[]);
+    let by: Vec<_> = run(&trace).failures.listed.iter().map(|oom| oom.refused_by).collect();
+    let layer = |layer| RefusedBy::Layer(Some(layer));
+    assert_eq!(by, [layer(Layer::Kernel), layer(Layer::Runtime), RefusedBy::Injected]);
+}
+
+#[test]
+fn each_thread_answers_for_its_own_failures() {
+    let mut trace = builder();
+    let first = trace.refuse_on(1, GIB);
+    trace.refuse_on(2, GIB);
+    trace.refuse_on(3, GIB);
+    let query = trace.record_on(1, Event::ErrorQuery, Kind::None, "hipGetErrorString");
+    trace.push(Record { status: 2, kind_flags: flag::ERROR_TEXT, ..query }, &[]);
+    let work = trace.record_on(2, Event::GpuWork, Kind::None, "hipLaunchKernel");
+    trace.push(work, &[]);
+    trace.read_at_failure(first, &[(Quantity::RuntimeFree as u16, 5 * GIB)]);
+    trace.end(process::EXITS, 1);
+    let replay = run(&trace);
+    let outcomes: Vec<_> =
+        replay.failures.listed.iter().map(|oom| (oom.outcome, oom.because, oom.evidence.len())).collect();
+    assert_eq!(
+        outcomes,
+        [
+            (Outcome::Propagated, Because::ErrorReported, 2),
+            (Outcome::Dropped, Because::GpuWorkContinued, 1),
+            (Outcome::Propagated, Because::ProcessExited, 1),
+        ]
+    );
+    assert_eq!(replay.failures.listed[0].read.runtime_free_bytes, Some(5 * GIB));
+    assert_eq!(replay.end, End::Exited(1));
+}
+
+#[test]
+fn the_header_knows_an_end_that_nobody_recorded() {
+    for (kind, code, because) in [
+        (gpuoom_trace::header::end::SIGNALED, libc::SIGABRT, Because::ProcessExited),
+        (gpuoom_trace::header::end::SIGNALED, libc::SIGKILL, Because::TraceEnded),
+        (gpuoom_trace::header::end::EXITED, 0, Because::TraceEnded),
+        (gpuoom_trace::header::end::UNKNOWN, 9, Because::TraceEnded),
+    ] {
+        let mut trace = builder();
+        trace.header.end_kind = kind;
+        trace.header.end_code = code;
+        trace.refuse(GIB);
+        assert_eq!(run(&trace).failures.listed[0].because, because, "{kind} {code}");
+    }
+}
+
+#[test]
+fn many_failures_in_a_row_all_get_their_outcome() {
+    let mut trace = builder();
+    for _ in 0..3000 {
+        trace.refuse(GIB);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 2, 0);
+        trace.after(Event::ErrorQuery, "hipGetErrorString", 2, flag::ERROR_TEXT);
+    }
+    trace.refuse(GIB);
+    trace.after(Event::GpuWork, "hipMemcpy", 0, 0);
+    let replay = run(&trace);
+    let dropped = replay.failures.listed.iter().filter(|oom| oom.outcome == Outcome::Dropped).count();
+    assert_eq!((replay.failures.listed.len(), dropped), (3001, 1));
+}
+
+#[test]
+fn a_card_whose_size_comes_late_is_modelled_from_then_on() {
+    let mut trace = TraceBuilder::default();
+    for number in 0..4 {
+        trace.alloc(0x1000_0000 * (number + 1), 256 * MIB);
+    }
+    assert!(device(&run(&trace)).arena.is_none());
+    let start = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let total = gpuoom_trace::metadata::Reading { quantity: Quantity::RuntimeTotal as u16, device: 0, value: GIB };
+    trace.reading(start, &[total]);
+    trace.free(0x2000_0000);
+    trace.alloc(0x9000_0000, 512 * MIB);
+    let replay = run(&trace);
+    assert_eq!(device(&replay).arena.as_ref().unwrap().free_space().total_granules, 1);
+    assert_eq!(replay.blocks(0).filter(|block| block.place == super::arena::NO_PLACE).count(), 1);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Alloc { slot: u8, size_bytes: u64 },
+    Free { slot: u8 },
+    FailedFree { slot: u8 },
+    Refuse { size_bytes: u64 },
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let size = prop_oneof![4 => 1..2 * GIB, 1 => Just(256 * MIB), 1 => Just(u64::MAX)];
+    prop_oneof![
+        6 => (any::<u8>(), size).prop_map(|(slot, size_bytes)| Action::Alloc { slot, size_bytes }),
+        4 => any::<u8>().prop_map(|slot| Action::Free { slot }),
+        1 => any::<u8>().prop_map(|slot| Action::FailedFree { slot }),
+        1 => any::<u64>().prop_map(|size_bytes| Action::Refuse { size_bytes }),
+    ]
+}
+
+/// The live set after each action, recomputed the slow way.
+struct Naive {
+    live: BTreeMap<u64, u64>,
+    peak: (u128, BTreeMap<u64, u64>),
+}
+
+impl Naive {
+    fn sum(&self) -> u128 {
+        self.live.values().map(|size| u128::from(*size)).sum()
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Alloc { slot, size_bytes } => drop(self.live.insert(address(slot), size_bytes)),
+            Action::Free { slot } => drop(self.live.remove(&address(slot))),
+            Action::FailedFree { .. } | Action::Refuse { .. } => {}
+        }
+        if self.sum() > self.peak.0 {
+            self.peak = (self.sum(), self.live.clone());
+        }
+    }
+}
+
+fn address(slot: u8) -> u64 {
+    0x7f00_0000_0000 + (u64::from(slot) << 32)
+}
+
+fn build(actions: &[Action]) -> TraceBuilder {
+    let mut trace = builder();
+    trace.slots_per_chunk = 64;
+    for action in actions {
+        match *action {
+            Action::Alloc { slot, size_bytes } => drop(trace.alloc(address(slot), size_bytes)),
+            Action::Free { slot } => drop(trace.free(address(slot))),
+            Action::FailedFree { slot } => {
+                trace.free(address(slot));
+                trace.last_call_failed(1);
+            }
+            Action::Refuse { size_bytes } => drop(trace.refuse(size_bytes)),
+        }
+    }
+    trace
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_replay_agrees_with_a_naive_one(actions in prop::collection::vec(action(), 1..200)) {
+        let mut naive = Naive { live: BTreeMap::new(), peak: (0, BTreeMap::new()) };
+        actions.iter().for_each(|action| naive.act(*action));
+        let replay = run(&build(&actions));
+        let Some((_, account)) = replay.accounts.devices().next() else { return Ok(()) };
+        prop_assert_eq!(account.held.requested_bytes, naive.sum());
+        prop_assert_eq!(account.held.blocks, naive.live.len() as u64);
+        prop_assert_eq!(account.peak.held.requested_bytes, naive.peak.0);
+        let blocks = account.blocks_at_peak(replay.blocks(0));
+        let at_peak: BTreeMap<u64, u64> = blocks.iter().map(|block| (block.address, block.requested_bytes)).collect();
+        prop_assert_eq!(blocks.len(), at_peak.len());
+        prop_assert_eq!(at_peak, naive.peak.1);
+        let calls = account.calls;
+        prop_assert_eq!(calls.allocations, calls.frees + calls.replaced + account.held.blocks);
+    }
+
+    #[test]
+    fn live_blocks_never_overlap_in_the_model(actions in prop::collection::vec(action(), 1..200)) {
+        let replay = run(&build(&actions));
+        let Some((_, account)) = replay.accounts.devices().next() else { return Ok(()) };
+        for blocks in [replay.blocks(0).copied().collect(), account.blocks_at_peak(replay.blocks(0))] {
+            let mut places: Vec<(u32, u32)> = blocks
+                .iter()
+                .filter(|block| block.place != super::arena::NO_PLACE)
+                .map(|block| (block.place, block.granules))
+                .collect();
+            places.sort_unstable();
+            prop_assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        }
+        let arena = account.arena.as_ref().unwrap();
+        let placed: u64 = replay.blocks(0).filter(|block| block.place != super::arena::NO_PLACE).map(|block| u64::from(block.granules)).sum();
+        prop_assert_eq!(arena.free_space().total_granules + placed, arena.granules());
+    }
+
+    #[test]
+    fn how_records_are_cut_into_chunks_changes_nothing(actions in prop::collection::vec(action(), 1..60), slots in 33usize..200) {
+        let mut trace = build(&actions);
+        let whole = crate::testing::summary(&trace);
+        trace.slots_per_chunk = slots;
+        prop_assert_eq!(&crate::testing::summary(&trace), &whole);
+        trace.in_ring = true;
+        prop_assert_eq!(&crate::testing::summary(&trace), &whole);
+    }
+}

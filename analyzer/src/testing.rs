@@ -1,0 +1,369 @@
+//! Traces for tests and benchmarks, made with the writer side of the trace crate.
+
+use std::path::Path;
+
+use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
+use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
+use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight, clock_source};
+use gpuoom_trace::metadata::{ApiRow, ApiTable, DeviceFacts, ProcessFacts, Reading, encode_readings, trigger};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{
+    EXTENSION_BYTES, Event, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag, padded_granules,
+};
+use gpuoom_trace::ring::{EXTENSION, SlotWords, Taken};
+use rustc_hash::FxHashMap;
+
+/// One gibibyte.
+pub const GIB: u64 = 1 << 30;
+/// One mebibyte.
+pub const MIB: u64 = 1 << 20;
+/// The thread that test programs run on where it does not matter.
+pub const THREAD: u32 = 4711;
+
+/// A part of a gibibyte, as people write it.
+pub fn gib(amount: f64) -> u64 {
+    (amount * GIB as f64) as u64
+}
+
+/// Builds a trace record by record. The clock counts nanoseconds; each call takes 1 µs and begins 1 ms after the last.
+#[derive(Clone)]
+pub struct TraceBuilder {
+    /// The header, to be changed at will.
+    pub header: Header,
+    /// Facts about the process.
+    pub process: ProcessFacts,
+    /// The next record begins at this moment, in nanoseconds.
+    pub now_ns: u64,
+    /// Slots of one chunk of events.
+    pub slots_per_chunk: usize,
+    /// Whether the records stay in the ring (as after a kill) and are not in chunks.
+    pub in_ring: bool,
+    devices: Vec<DeviceFacts>,
+    apis: Vec<ApiRow>,
+    records: Vec<(Record, Vec<u8>)>,
+    calls: FxHashMap<u32, u32>,
+    in_flight: Vec<InFlight>,
+    seq: u64,
+}
+
+impl Default for TraceBuilder {
+    fn default() -> Self {
+        TraceBuilder::new(256 * MIB)
+    }
+}
+
+impl TraceBuilder {
+    /// An empty trace with a granule.
+    pub fn new(granularity_bytes: u64) -> Self {
+        let mut header = Header::new(1 << 10, granularity_bytes, 4711);
+        header.clock_source = clock_source::MONOTONIC;
+        // 2026-11-20T14:03:11Z
+        header.clock_first = ClockPoint { ticks: 0, monotonic_ns: 0, wall_ns: 1_795_183_391_000_000_000 };
+        header.closed = 1;
+        let process = ProcessFacts {
+            pid: 4711,
+            executable: "/usr/bin/llama-cli".into(),
+            command_line: ["llama-cli", "-m", "model.gguf", "-ngl", "999"].map(Into::into).into(),
+            hostname: "atlas".into(),
+            kernel: "6.12.0".into(),
+            recorder_version: "0.1.0".into(),
+            ..ProcessFacts::default()
+        };
+        TraceBuilder {
+            header,
+            process,
+            now_ns: 0,
+            slots_per_chunk: MAX_CHUNK_SLOTS,
+            in_ring: false,
+            devices: Vec::new(),
+            apis: Vec::new(),
+            records: Vec::new(),
+            calls: FxHashMap::default(),
+            in_flight: Vec::new(),
+            seq: 0,
+        }
+    }
+
+    /// Adds a HIP device.
+    pub fn device(mut self, index: u8, name: &str, total_bytes: u64) -> Self {
+        self.devices.push(DeviceFacts {
+            index,
+            name: name.into(),
+            runtime: "hip".into(),
+            runtime_version: 60_443_483,
+            total_bytes,
+            pci_bus_id: "0000:03:00.0".into(),
+            ..DeviceFacts::default()
+        });
+        self
+    }
+
+    /// The number of a function, which is added where it is new. Its layer follows from its name.
+    pub fn api(&mut self, name: &str) -> u16 {
+        if let Some(row) = self.apis.iter().position(|row| row.name == name) {
+            return row as u16;
+        }
+        let layer = match name {
+            _ if name.starts_with("hsa") => Layer::Hsa,
+            _ if name.starts_with("hip") || name.starts_with("cuda") => Layer::Runtime,
+            _ if name.starts_with("cu") => Layer::Driver,
+            _ if name.starts_with("__cxa") => Layer::Process,
+            _ => Layer::Kernel,
+        };
+        self.apis.push(ApiRow { name: name.into(), layer: layer as u8 });
+        (self.apis.len() - 1) as u16
+    }
+
+    /// Ordinal of a new call of a thread.
+    pub fn call(&mut self, thread: u32) -> u32 {
+        let call = self.calls.entry(thread).or_default();
+        *call += 1;
+        *call
+    }
+
+    /// Adds a record with a payload as it stands; sequence number and slots are filled in. Returns its number.
+    pub fn push(&mut self, record: Record, payload: &[u8]) -> u64 {
+        let slots = 1 + payload.len().div_ceil(EXTENSION_BYTES) as u64;
+        let seq = self.seq;
+        self.seq += slots;
+        self.records.push((Record { commit: seq + 1, slots: slots as u8, ..record }, payload.to_vec()));
+        seq
+    }
+
+    /// A record of the test thread on device 0 with the usual times, for [`TraceBuilder::push`].
+    pub fn record(&mut self, event: Event, kind: Kind, api: &str) -> Record {
+        self.record_on(THREAD, event, kind, api)
+    }
+
+    /// The same on another thread.
+    pub fn record_on(&mut self, thread: u32, event: Event, kind: Kind, api: &str) -> Record {
+        self.now_ns += 1_000_000;
+        let (at, api, call) = (self.now_ns, self.api(api), self.call(thread));
+        Record { at, duration: 1000, thread, api, call, device: 0, ..Record::new(event, kind) }
+    }
+
+    fn sized(&self, record: Record, address: u64, requested: u64) -> Record {
+        let granules = padded_granules(requested, self.header.granularity_bytes.trailing_zeros());
+        Record { address, requested, padded_granules: granules, ..record }
+    }
+
+    /// `hipMalloc` that succeeds.
+    pub fn alloc(&mut self, address: u64, requested_bytes: u64) -> u64 {
+        self.alloc_kind(Kind::Device, "hipMalloc", address, requested_bytes)
+    }
+
+    /// An allocation of any kind that succeeds.
+    pub fn alloc_kind(&mut self, kind: Kind, api: &str, address: u64, requested_bytes: u64) -> u64 {
+        let record = self.record(Event::Alloc, kind, api);
+        let record = self.sized(record, address, requested_bytes);
+        self.push(record, &[])
+    }
+
+    /// `hipMalloc` that runs out of memory.
+    pub fn refuse(&mut self, requested_bytes: u64) -> u64 {
+        self.refuse_on(THREAD, requested_bytes)
+    }
+
+    /// The same on another thread.
+    pub fn refuse_on(&mut self, thread: u32, requested_bytes: u64) -> u64 {
+        let record = self.record_on(thread, Event::Alloc, Kind::Device, "hipMalloc");
+        let record = Record { status: 2, ..self.sized(record, 0, requested_bytes) };
+        self.push(record, &[])
+    }
+
+    /// `hipFree`.
+    pub fn free(&mut self, address: u64) -> u64 {
+        self.free_kind(Kind::Device, "hipFree", address)
+    }
+
+    /// A free of any kind.
+    pub fn free_kind(&mut self, kind: Kind, api: &str, address: u64) -> u64 {
+        let record = self.record(Event::Free, kind, api);
+        self.push(Record { address, duration: 0, ..record }, &[])
+    }
+
+    /// The correction that says that the last call failed.
+    pub fn last_call_failed(&mut self, status: i32) -> u64 {
+        let Some((last, _)) = self.records.last() else { return 0 };
+        let record = Record { status, kind_flags: last.kind_flags | flag::CORRECTION, ..*last };
+        self.push(record, &[])
+    }
+
+    /// A record with further numbers, such as the handle of a mapping.
+    pub fn with_numbers(&mut self, record: Record, numbers: &[u64]) -> u64 {
+        let mut room = [0; MAX_PAYLOAD_BYTES];
+        let payload = payload::numbers(numbers, &mut room).to_vec();
+        self.push(record, &payload)
+    }
+
+    /// A record with a text.
+    pub fn with_text(&mut self, record: Record, text: &str) -> u64 {
+        let mut room = [0; MAX_PAYLOAD_BYTES];
+        let payload = payload::pack(text.as_bytes(), &mut room).to_vec();
+        self.push(record, &payload)
+    }
+
+    /// Physical memory, its mapping, in that order.
+    pub fn create_and_map(&mut self, handle: u64, address: u64, size_bytes: u64) {
+        self.alloc_kind(Kind::Physical, "hipMemCreate", handle, size_bytes);
+        self.map(handle, address, size_bytes);
+    }
+
+    /// A mapping of physical memory.
+    pub fn map(&mut self, handle: u64, address: u64, size_bytes: u64) {
+        let record = self.record(Event::Map, Kind::Physical, "hipMemMap");
+        self.with_numbers(Record { address, requested: size_bytes, ..record }, &[handle, 0]);
+    }
+
+    /// An unmapping.
+    pub fn unmap(&mut self, address: u64, size_bytes: u64) {
+        let record = self.record(Event::Unmap, Kind::Physical, "hipMemUnmap");
+        self.push(Record { address, requested: size_bytes, duration: 0, ..record }, &[]);
+    }
+
+    /// A call that matters after a failure: an error query, GPU work, a synchronisation.
+    pub fn after(&mut self, event: Event, api: &str, status: i32, flags: u8) -> u64 {
+        let record = self.record(event, Kind::None, api);
+        self.push(Record { status, kind_flags: flags, ..record }, &[])
+    }
+
+    /// Readings because of a failure.
+    pub fn read_at_failure(&mut self, seq: u64, readings: &[(u16, u64)]) -> u64 {
+        let readings: Vec<Reading> = readings
+            .iter()
+            .map(|(quantity, value)| Reading { quantity: *quantity, device: 0, value: *value })
+            .collect();
+        let record = self.record(Event::Reading, Kind::None, "gpuoom_reading");
+        let record = Record { address: seq, status: trigger::FAILURE, device: NO_DEVICE, ..record };
+        self.reading(record, &readings)
+    }
+
+    /// A record of readings.
+    pub fn reading(&mut self, record: Record, readings: &[Reading]) -> u64 {
+        let mut bytes = [0; MAX_PAYLOAD_BYTES];
+        let used = encode_readings(readings, &mut bytes);
+        let mut room = [0; MAX_PAYLOAD_BYTES];
+        let payload = payload::pack(&bytes[..used], &mut room).to_vec();
+        self.push(record, &payload)
+    }
+
+    /// The process ends in a way that [`gpuoom_trace::record::process`] numbers.
+    pub fn end(&mut self, how: u64, status: i32) -> u64 {
+        let record = self.record(Event::Process, Kind::None, "gpuoom_process");
+        self.push(Record { address: how, status, device: NO_DEVICE, duration: 0, ..record }, &[])
+    }
+
+    /// A call that does not return before the trace ends.
+    pub fn under_way(&mut self, api: &str, requested: u64) {
+        let api = u64::from(self.api(api));
+        let state = IN_FLIGHT | u64::from(THREAD) | api << 32;
+        self.in_flight.push(InFlight { state, at: self.now_ns, requested, device: 0 });
+    }
+
+    /// The records so far.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().map(|(record, _)| record)
+    }
+
+    /// The file.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut header = self.header;
+        header.head = self.seq;
+        header.tail = if self.in_ring { 0 } else { self.seq };
+        let mut maker = ChunkMaker::default();
+        let mut chunks = maker.metadata(chunk_kind::PROCESS, &self.process).to_vec();
+        chunks.extend_from_slice(maker.metadata(chunk_kind::APIS, &ApiTable { rows: self.apis.clone() }));
+        for device in &self.devices {
+            chunks.extend_from_slice(maker.metadata(chunk_kind::DEVICE, device));
+        }
+        if !self.in_ring {
+            self.chunk_events(&mut maker, &mut chunks);
+        }
+        header.chunks_end = header.chunks_offset + chunks.len() as u64;
+        let mut file = bytemuck::bytes_of(&header).to_vec();
+        self.in_flight.iter().for_each(|entry| file.extend_from_slice(bytemuck::bytes_of(entry)));
+        file.resize(header.chunks_offset as usize, 0);
+        if self.in_ring {
+            let slots: Vec<SlotWords> =
+                self.records.iter().flat_map(|(record, payload)| slots_of(record, payload)).collect();
+            let ring = &mut file[HEADER_BYTES.max(header.ring_offset as usize)..];
+            for (to, from) in ring.chunks_exact_mut(SLOT_BYTES).zip(&slots) {
+                to.copy_from_slice(bytemuck::bytes_of(from));
+            }
+        }
+        file.extend_from_slice(&chunks);
+        file
+    }
+
+    fn chunk_events(&self, maker: &mut ChunkMaker, chunks: &mut Vec<u8>) {
+        let shift = self.header.granularity_bytes.trailing_zeros();
+        let mut slots = Vec::new();
+        let mut first = 0;
+        for (number, (record, payload)) in self.records.iter().enumerate() {
+            slots.extend(slots_of(record, payload));
+            let last = number + 1 == self.records.len();
+            if last || slots.len() + 32 > self.slots_per_chunk {
+                chunks.extend_from_slice(event_chunk(maker, &slots, first, shift));
+                first += slots.len() as u64;
+                slots.clear();
+            }
+        }
+    }
+
+    /// Writes the file.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, self.bytes())
+    }
+}
+
+/// A chunk of slots that begin at a sequence number.
+pub fn event_chunk<'a>(maker: &'a mut ChunkMaker, slots: &[SlotWords], first_seq: u64, shift: u32) -> &'a [u8] {
+    let mut taken = Taken::default();
+    taken.slots = slots.len();
+    taken.from = first_seq;
+    taken.until = first_seq + slots.len() as u64;
+    maker.events(slots, &taken, shift)
+}
+
+/// The slots of a record, as the ring holds them.
+pub fn slots_of(record: &Record, payload: &[u8]) -> Vec<SlotWords> {
+    let mut slots: Vec<SlotWords> = vec![bytemuck::cast(*record)];
+    for (number, bytes) in payload.chunks(EXTENSION_BYTES).enumerate() {
+        let mut words: SlotWords = [0; SLOT_BYTES / 8];
+        bytemuck::bytes_of_mut(&mut words)[8..8 + bytes.len()].copy_from_slice(bytes);
+        words[0] = (record.commit + 1 + number as u64) | EXTENSION;
+        slots.push(words);
+    }
+    slots
+}
+
+/// Opens a trace that was built, through a file that is gone when this returns.
+#[cfg(test)]
+pub(crate) fn open(builder: &TraceBuilder) -> gpuoom_trace::reader::TraceFile {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.bin");
+    builder.write(&path).unwrap();
+    gpuoom_trace::reader::TraceFile::open(&path).unwrap()
+}
+
+/// Replays a trace that was built.
+#[cfg(test)]
+pub(crate) fn replay(builder: &TraceBuilder, options: crate::replay::Options) -> crate::replay::Replay {
+    let mut trace = open(builder);
+    let mut replay = crate::replay::Replay::new(&trace, options);
+    crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    replay
+}
+
+/// Sums a trace that was built up.
+#[cfg(test)]
+pub(crate) fn summary(builder: &TraceBuilder) -> crate::passes::summary::Summary {
+    let mut trace = open(builder);
+    let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
+    crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let mut summary = crate::passes::summary::sum_up(&trace, &replay);
+    summary.trace.path = "trace.bin".into();
+    summary
+}
