@@ -15,6 +15,8 @@ pub mod payload;
 pub mod reader;
 pub mod record;
 pub mod ring;
+#[cfg(all(test, loom))]
+mod ring_models;
 mod sync;
 mod varint;
 
