@@ -85,7 +85,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 fn serve(recorder: &'static Recorder, requests: &Receiver<Request>) {
     let period = config::get().sample;
     let mut readings = readings::Readings::new(recorder);
-    let mut next_sample = Instant::now();
+    let mut next_sample = Instant::now() + period.unwrap_or(IDLE);
     readings.take(trigger::START, None);
     loop {
         let wait = period.map_or(IDLE, |_| next_sample.saturating_duration_since(Instant::now()));
