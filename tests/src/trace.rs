@@ -146,14 +146,12 @@ impl Event {
         allocates && !self.failed() && self.parent().is_none() && self.address().is_some()
     }
 
-    /// Whether this is a call of the program that gave memory back.
+    /// Whether this is a call of the program that gave memory back. Address ranges and pools are objects, not memory.
     pub fn is_free(&self) -> bool {
-        let frees = matches!(self.event(), "free" | "unpin") && self.kind() != "reserved";
-        frees
-            && self.api() != "hipMemAddressFree"
-            && !self.failed()
-            && self.parent().is_none()
-            && self.address().is_some()
+        let of_object =
+            self.kind() == "reserved" || ["AddressFree", "PoolDestroy"].iter().any(|end| self.api().ends_with(end));
+        let frees = matches!(self.event(), "free" | "unpin") && !of_object;
+        frees && !self.failed() && self.parent().is_none() && self.address().is_some()
     }
 }
 
