@@ -35,6 +35,21 @@ pub(crate) fn quiet_panics() {
     }));
 }
 
+/// Runs something with all signals of this thread held back, so that no handler of the program can call a hook in the
+/// middle of it. Signals arrive right after.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: all zero is a valid set; both calls get valid sets and can't fail.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
 /// Sleeps without leaving a trace in `errno`. May return early.
 pub(crate) fn sleep_micros(micros: i64) {
     let errno = errno();

@@ -108,7 +108,7 @@ fn start() -> Option<&'static Recorder> {
     let page = unsafe { &*page };
     let claimed = page.phase.compare_exchange(phase::UNUSED, phase::STARTING, Ordering::AcqRel, Ordering::Acquire);
     match claimed {
-        Ok(_) => guard::cold(None, || begin(page)),
+        Ok(_) => guard::cold(None, || guard::without_signals(|| begin(page))),
         Err(phase::STARTING) => wait_for_start(page),
         Err(_) => None,
     }
@@ -128,8 +128,8 @@ fn begin(page: &Page) -> Option<&'static Recorder> {
     Some(recorder)
 }
 
-/// Another thread is making the file: its first calls must not be lost, so wait, but never without a bound: the starting
-/// thread may be the one below us, interrupted by a signal whose handler called here.
+/// Another thread is making the file: its first calls must not be lost, so wait, but never without a bound. (It can't be
+/// this very thread, interrupted by a handler: signals are held back while the file is made.)
 fn wait_for_start(page: &Page) -> Option<&'static Recorder> {
     for _ in 0..2000 {
         if page.phase.load(Ordering::Acquire) != phase::STARTING {

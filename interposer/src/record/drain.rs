@@ -59,6 +59,11 @@ impl Drainer {
         Drainer { owner: AtomicU32::new(0), memory: UnsafeCell::new(memory), file }
     }
 
+    /// Gives the file its name.
+    pub(super) fn publish(&mut self, pid: u32) -> Result<(), std::io::Error> {
+        self.file.publish(pid)
+    }
+
     pub(super) fn path(&self) -> &Path {
         self.file.path()
     }
@@ -122,7 +127,8 @@ impl Recorder {
                 self.ask(Request::Drain);
                 return;
             }
-            self.drain(1, 5_000);
+            // A handler that interrupted the draining and found the ring full could not wait for the thread below it.
+            guard::without_signals(|| self.drain(1, 5_000));
             self.choked.store(self.quarters() >= CHOKE_QUARTERS, Ordering::Relaxed);
         });
     }

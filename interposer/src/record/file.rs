@@ -1,4 +1,4 @@
-//! The trace file: made once, never overwritten, appended to only while its descriptor is provably ours.
+//! The trace file: made once, named only when its header is whole, never overwritten, appended to only while its descriptor is provably ours.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,25 @@ pub(crate) struct File {
     descriptor: AtomicI32,
     path: PathBuf,
     identity: (u64, u64),
+    named: bool,
+}
+
+/// Tries `path`, `path.PID`, `path.PID.1`, ... until `make` does not find the name taken.
+fn first_free(path: &str, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(i32, PathBuf), std::io::Error> {
+    let mut candidate = PathBuf::from(path);
+    for attempt in 0..1000 {
+        let name = c_path(&candidate).ok_or(std::io::ErrorKind::InvalidInput)?;
+        let made = make(&name);
+        if made >= 0 {
+            return Ok((made, candidate));
+        }
+        match last_errno() {
+            libc::EEXIST if attempt == 0 => candidate = PathBuf::from(format!("{path}.{pid}")),
+            libc::EEXIST => candidate = PathBuf::from(format!("{path}.{pid}.{attempt}")),
+            error => return Err(std::io::Error::from_raw_os_error(error)),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
 fn last_errno() -> i32 {
@@ -63,26 +82,52 @@ fn high(descriptor: i32) -> i32 {
 }
 
 impl File {
-    /// Makes a new file at `path`; where that is taken, at `path.PID`, `path.PID.1` and so on.
+    /// Makes a new file for `path`. It has no name until [`File::publish`], so nobody ever finds half a header; on file
+    /// systems that can't do that it is named at once.
     pub(crate) fn create(path: &str, pid: u32) -> Result<Self, std::io::Error> {
-        let mut candidate = PathBuf::from(path);
-        for attempt in 0..1000 {
-            let name = c_path(&candidate).ok_or(std::io::ErrorKind::InvalidInput)?;
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-            // SAFETY: a terminated path. 0600: a trace holds a command line and an environment.
-            let descriptor = unsafe { libc::open(name.as_ptr(), flags, 0o600) };
-            if descriptor >= 0 {
-                let descriptor = high(descriptor);
-                let identity = identity_of(descriptor).unwrap_or_default();
-                return Ok(File { descriptor: AtomicI32::new(descriptor), path: candidate, identity });
-            }
-            match last_errno() {
-                libc::EEXIST if attempt == 0 => candidate = PathBuf::from(format!("{path}.{pid}")),
-                libc::EEXIST => candidate = PathBuf::from(format!("{path}.{pid}.{attempt}")),
-                error => return Err(std::io::Error::from_raw_os_error(error)),
-            }
+        let wanted = PathBuf::from(path);
+        let directory = wanted.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = c_path(directory).ok_or(std::io::ErrorKind::InvalidInput)?;
+        // SAFETY: a terminated path. 0600: a trace holds a command line and an environment.
+        let unnamed =
+            unsafe { libc::open(directory.as_ptr(), libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC, 0o600) };
+        // SAFETY: a terminated path.
+        let can_be_named = unsafe { libc::access(c"/proc/self/fd".as_ptr(), libc::X_OK) } == 0;
+        if unnamed >= 0 && can_be_named {
+            return Ok(File::open(unnamed, wanted, false));
         }
-        Err(std::io::ErrorKind::AlreadyExists.into())
+        if unnamed >= 0 {
+            // SAFETY: opened above and not handed out.
+            unsafe { libc::close(unnamed) };
+        }
+        let (descriptor, path) = first_free(path, pid, |name| {
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+            // SAFETY: a terminated path.
+            unsafe { libc::open(name.as_ptr(), flags, 0o600) }
+        })?;
+        Ok(File::open(descriptor, path, true))
+    }
+
+    fn open(descriptor: i32, path: PathBuf, named: bool) -> Self {
+        let descriptor = high(descriptor);
+        let identity = identity_of(descriptor).unwrap_or_default();
+        File { descriptor: AtomicI32::new(descriptor), path, identity, named }
+    }
+
+    /// Gives the file its name: `path`; where that is taken, `path.PID`, then `path.PID.1` and so on.
+    pub(crate) fn publish(&mut self, pid: u32) -> Result<(), std::io::Error> {
+        if self.named {
+            return Ok(());
+        }
+        let ours = format!("/proc/self/fd/{}\0", self.descriptor.load(Ordering::Relaxed));
+        let (_, path) = first_free(&self.path.to_string_lossy(), pid, |name| {
+            let here = libc::AT_FDCWD;
+            // SAFETY: two terminated paths. The link in /proc must be followed to the file.
+            unsafe { libc::linkat(here, ours.as_ptr().cast(), here, name.as_ptr(), libc::AT_SYMLINK_FOLLOW) }
+        })?;
+        self.path = path;
+        self.named = true;
+        Ok(())
     }
 
     /// Where the file is.
@@ -172,7 +217,9 @@ impl File {
         if let (Ok(descriptor), Some(name)) = (self.descriptor(), c_path(&self.path)) {
             // SAFETY: a terminated path, and a descriptor that was just shown to be ours.
             unsafe {
-                libc::unlink(name.as_ptr());
+                if self.named {
+                    libc::unlink(name.as_ptr());
+                }
                 libc::close(descriptor);
             }
         }
@@ -209,9 +256,11 @@ mod tests {
     fn a_taken_path_is_never_overwritten() {
         let path = temporary("taken");
         std::fs::write(&path, "mine").unwrap();
-        let file = File::create(&path, 42).unwrap();
+        let mut file = File::create(&path, 42).unwrap();
+        file.publish(42).unwrap();
         assert_eq!(file.path().to_string_lossy(), format!("{path}.42"));
-        let again = File::create(&path, 42).unwrap();
+        let mut again = File::create(&path, 42).unwrap();
+        again.publish(42).unwrap();
         assert_eq!(again.path().to_string_lossy(), format!("{path}.42.1"));
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     }
@@ -219,7 +268,8 @@ mod tests {
     #[test]
     fn a_reused_descriptor_is_not_written_to() {
         let path = temporary("reused");
-        let file = File::create(&path, 1).unwrap();
+        let mut file = File::create(&path, 1).unwrap();
+        file.publish(1).unwrap();
         let other = std::fs::File::create(format!("{path}.other")).unwrap();
         let ours = file.descriptor.load(Ordering::Relaxed);
         // The program closes everything and gets our number for its own file.

@@ -46,7 +46,7 @@ impl Recorder {
         };
         let ring = Ring::new(slots, live.head(), live.tail())?;
         ring.initialise();
-        let recorder = Recorder {
+        let mut recorder = Recorder {
             pid,
             clock,
             live,
@@ -62,6 +62,10 @@ impl Recorder {
         };
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
+        if let Err(error) = recorder.drainer.publish(pid) {
+            log::error(format_args!("can't name {path}: {error}; nothing is recorded"));
+            return None;
+        }
         Some(Box::new(recorder))
     }
 

@@ -48,13 +48,10 @@ struct Start {
 
 fn create_thread(start: Box<Start>) -> bool {
     let argument = Box::into_raw(start);
-    // SAFETY: plain pthread calls on valid memory. All signals are blocked around the creation, so that the new thread
-    // inherits a full mask: it must never run the program's handlers, and SIGXFSZ or SIGPIPE must never reach it.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    // SAFETY: plain pthread calls on valid memory; the argument goes to the thread if there is one. All signals are held
+    // back, so that the new thread inherits a full mask: it must never run the program's handlers, and SIGXFSZ or SIGPIPE
+    // must never reach it.
+    guard::without_signals(|| unsafe {
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -62,12 +59,11 @@ fn create_thread(start: Box<Start>) -> bool {
         let mut thread = std::mem::zeroed();
         let created = libc::pthread_create(&mut thread, &attributes, run, argument.cast()) == 0;
         libc::pthread_attr_destroy(&mut attributes);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         if !created {
             drop(Box::from_raw(argument));
         }
         created
-    }
+    })
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {

@@ -40,6 +40,12 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is empty, or its header was not written yet.
+    #[error("{path}: offset 0: the file is still empty: the process ended while it was making the trace")]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file ends inside its header.
     #[error(
         "{path}: offset {length}: the file ends inside the header ({HEADER_BYTES} bytes); nothing was recorded yet"
@@ -133,6 +139,9 @@ impl TraceFile {
         let length = file.metadata().map_err(io)?.len();
         let mut page = [0u8; HEADER_BYTES];
         let got = read_at_most(&file, &mut page, 0).map_err(io)?;
+        if page[..got].iter().all(|byte| *byte == 0) {
+            return Err(ReadError::Unfinished { path: path.into() });
+        }
         if got < MAGIC.len() || page[..MAGIC.len()] != MAGIC {
             return Err(ReadError::NotATrace { path: path.into() });
         }

@@ -31,7 +31,13 @@ impl Memory {
 /// A record whose fields all follow from its call number, so that a torn one shows.
 fn record(call: u32) -> Record {
     let number = u64::from(call);
-    Record { call, at: number, address: number << 8, requested: number << 16, ..Record::new(Event::Alloc, Kind::Device) }
+    Record {
+        call,
+        at: number,
+        address: number << 8,
+        requested: number << 16,
+        ..Record::new(Event::Alloc, Kind::Device)
+    }
 }
 
 fn drain(ring: &Ring<'_>, skip_pending: bool, seen: &mut Vec<u32>) {
