@@ -1,4 +1,5 @@
-// A signal handler calls exit while its thread is inside a slow hipMalloc. Run with SIM_SLOW_AT=2 and a long SIM_SLOW_US.
+// A signal handler calls exit while its thread is inside a slow hipMalloc. Run with SIM_SLOW_AT=2 and a long
+// SIM_SLOW_US.
 // The trace must be readable, hold the first allocation, and say exit status 3. Nothing may hang.
 #include <signal.h>
 #include <sys/time.h>

@@ -31,7 +31,8 @@ int sim_Malloc3D(sim_pitched *pitched, sim_extent extent) {
 
 // The handle is the address: nobody but this library looks behind it.
 static int create_array(void **array, size_t element, sim_extent extent) {
-    size_t texels = product(at_least_one(extent.width), product(at_least_one(extent.height), at_least_one(extent.depth)));
+    size_t plane = product(at_least_one(extent.width), at_least_one(extent.height));
+    size_t texels = product(plane, at_least_one(extent.depth));
     return sim_allocate(array, SIM_KIND_ARRAY, product(element, texels));
 }
 

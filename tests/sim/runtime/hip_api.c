@@ -88,8 +88,8 @@ EXPORTED(hipMemsetD32Async, MemsetPattern, (void *to, int v, size_t n, void *s),
 
 // Launches, modules, graphs
 EXPORTED(hipModuleLaunchKernel, Launch,
-         (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
-          void **args, void **extra),
+         (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+          void *s, void **args, void **extra),
          (f))
 EXPORTED(hipModuleLoad, handle_create, (void **m, const char *path), (m))
 EXPORTED(hipModuleLoadData, handle_create, (void **m, const void *image), (m))

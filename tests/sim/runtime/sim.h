@@ -31,7 +31,12 @@ typedef struct {
     int kind;
 } sim_copy3d;
 typedef struct { int type, id; } sim_location;
-typedef struct { int type, handle_type; sim_location location; void *security; uint64_t flags; } sim_allocation_properties;
+typedef struct {
+    int type, handle_type;
+    sim_location location;
+    void *security;
+    uint64_t flags;
+} sim_allocation_properties;
 typedef struct {
     int type, handle_type;
     sim_location location;
