@@ -13,14 +13,18 @@
 mod artefacts;
 mod compile;
 mod report;
+mod real;
 mod run;
+mod thunk;
 mod trace;
 mod truth;
 
 pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
+pub use real::{real_clients_dir, rocm_client};
 pub use report::Report;
 pub use run::{Client, Finished};
+pub use thunk::{ThunkLine, assert_thunk_agrees};
 pub use trace::{Event, Trace, assert_addresses_alternate};
 pub use truth::TruthLine;
 

@@ -1,0 +1,60 @@
+//! Real llama.cpp on Debian's real HIP runtime, all layers offloaded: a run that fits and four that fail, each in its own
+//! place.
+
+use gpuoom_tests::{Finished, MIB, ThunkLine, assert_thunk_agrees, real_clients_dir, rocm_client};
+
+fn decode(capacity: &str) -> Option<Finished> {
+    let model = real_clients_dir().join("llama.gguf");
+    let client = rocm_client("llama_decode")?.arg("--model").arg(model);
+    let run = client.env("SIMTHUNK_CAPACITY", capacity).env("GPUOOM_PROBE", "off").run_both();
+    let events = run.only_trace().events();
+    assert_thunk_agrees(&ThunkLine::read_all(&run.cwd().join("thunk.log")), &events);
+    run.only_trace().report().assert_nothing_lost();
+    Some(run)
+}
+
+fn assert_fails(capacity: &str, requested: std::ops::RangeInclusive<u64>, refusals: usize) {
+    let Some(run) = decode(capacity) else { return };
+    let report = run.only_trace().report();
+    report.assert_only_oom("propagated", "error_reported");
+    report.assert_exited(1);
+    assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
+    let size = report.number("/ooms/0/requested_bytes");
+    assert!(requested.contains(&size), "{size}");
+    let thunk = ThunkLine::read_all(&run.cwd().join("thunk.log"));
+    assert_eq!(thunk.iter().filter(|line| line.status == "no_memory").count(), refusals);
+    assert!(run.stderr.contains("hipErrorOutOfMemory"), "llama.cpp says it itself: {}", run.stderr);
+}
+
+#[test]
+fn a_model_that_fits_has_no_failure() {
+    let Some(run) = decode("512M") else { return };
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!(report.count("/ooms"), 0);
+    assert_eq!(report.number("/devices/0/failures"), 0);
+    let events = run.only_trace().events();
+    let blocks = events.iter().filter(|event| event.api() == "hipMalloc" && event.parent().is_none()).count();
+    assert_eq!(blocks, 65, "56 tensors, two halves of the KV cache, one scratch buffer, six blocks of ggml's pool");
+    assert!(run.recorder_lines().is_empty(), "a healthy run prints nothing: {:?}", run.recorder_lines());
+}
+
+#[test]
+fn weights_that_do_not_fit() {
+    assert_fails("8M", 1..=MIB * 8, 2);
+}
+
+#[test]
+fn a_kv_cache_that_does_not_fit() {
+    assert_fails("34M", 25_165_824..=25_165_824, 2);
+}
+
+#[test]
+fn a_compute_buffer_that_the_driver_refuses() {
+    assert_fails("190M", 152_571_968..=152_571_968, 2);
+}
+
+#[test]
+fn a_compute_buffer_larger_than_the_card_never_reaches_the_driver() {
+    assert_fails("120M", 152_571_968..=152_571_968, 0);
+}
