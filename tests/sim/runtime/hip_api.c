@@ -24,12 +24,14 @@ EXPORT int hipDrvGetErrorString(int status, const char **text) {
 // The real library asks itself for the free memory after each failure, to log it.
 void sim_report_failure(void) {
     size_t free, total;
+    sim_thread()->self_call = true;
     (void)hipMemGetInfo(&free, &total);
 }
 
 static int sim_MemAllocPitch(void **pointer, size_t *pitch, size_t width, size_t height) {
-    return sim_config()->self_call ? hipMallocPitch(pointer, pitch, width, height)
-                                   : sim_MallocPitch(pointer, pitch, width, height);
+    if (!sim_config()->self_call) return sim_MallocPitch(pointer, pitch, width, height);
+    sim_thread()->self_call = true;
+    return hipMallocPitch(pointer, pitch, width, height);
 }
 
 // Offsets of totalGlobalMem in the property structure before and since HIP 6.0

@@ -13,12 +13,8 @@ void sim_pause(void) {
     long this_pause = atomic_fetch_add(&pauses, 1) + 1;
     if (sim_config()->slow_at && this_pause != sim_config()->slow_at) return;
     int kept_errno = errno;
-    struct sim_thread *thread = sim_thread();
-    const char *api = thread->api;
-    thread->api = NULL;  // a jump out of here must not leave this call's name behind
     struct timespec left = {slow_us / 1000000, slow_us % 1000000 * 1000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
-    thread->api = api;
     errno = kept_errno;
 }
 

@@ -11,7 +11,8 @@ struct sim_thread *sim_thread(void) { return &thread; }
 
 const char *sim_enter(const char *api) {
     const char *enclosing = thread.api;
-    if (!enclosing) thread.api = api;
+    if (!thread.self_call) thread.api = api;
+    thread.self_call = false;
     return enclosing;
 }
 

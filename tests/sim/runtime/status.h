@@ -23,13 +23,15 @@ struct sim_thread {
     int device;       // set by hipSetDevice
     int last_error;   // what hipGetLastError answers
     int last_status;  // status of the last call, for hipExtGetLastError
-    const char *api;  // the outermost exported function under way, null outside
+    const char *api;  // the function under way that the program called
+    bool self_call;   // the next exported function is called by the library itself, not by the program
     int capture;      // capture mode + 1 while a stream capture forbids allocation on this thread
 };
 
 struct sim_thread *sim_thread(void);
 
-// Bracket of every exported function. `sim_enter` answers the enclosing call's name, `sim_leave` takes it back.
+// Bracket of every exported function. `sim_enter` answers the enclosing call's name, `sim_leave` takes it back. A call
+// from a signal handler that interrupted another one is the program's own; one announced by `self_call` is not.
 const char *sim_enter(const char *api);
 int sim_leave(const char *enclosing, int status);
 
