@@ -2,7 +2,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-static uintptr_t next_address = 0x700000000000;
+/* Per thread: threads that share a counter here would be measured instead of the hook. */
+static __thread uintptr_t next_address = 0x700000000000;
 
 int hipMalloc(void **out, size_t size_bytes) {
     next_address += (size_bytes + 0x1fffff) & ~(size_t)0x1fffff;
