@@ -85,8 +85,7 @@ pub(super) fn read(config: &Config, cards: &[Card], readings: &mut Vec<Reading>)
 mod tests {
     use super::*;
 
-    fn tree() -> Config {
-        let root = std::env::temp_dir().join(format!("gpuoom-sysfs-{}", std::process::id()));
+    fn tree(root: &Path) -> Config {
         for (card, slot, total) in [(0, "0000:03:00.0", "25753026560"), (1, "0000:0A:00.0", "17163091968")] {
             let device = root.join(format!("sys/class/drm/card{card}/device"));
             fs::create_dir_all(&device).unwrap();
@@ -94,12 +93,13 @@ mod tests {
             fs::write(device.join("uevent"), format!("DRIVER=amdgpu\nPCI_SLOT_NAME={slot}\n")).unwrap();
         }
         fs::create_dir_all(root.join("sys/class/drm/card0-DP-1")).unwrap();
-        Config { sysroot: root, ..Config::default() }
+        Config { sysroot: root.into(), ..Config::default() }
     }
 
     #[test]
     fn cards_are_found_and_assigned_by_bus_id() {
-        let config = tree();
+        let directory = tempfile::tempdir().unwrap();
+        let config = tree(directory.path());
         let mut cards = cards(&config);
         assert_eq!(cards.len(), 2);
         assign(&mut cards, 0, "0000:0a:00.0");

@@ -63,11 +63,14 @@ impl Frame {
         }
         forget_abandoned_calls(state);
         let call = state.call.wrapping_add(1);
+        // Inside another call only what the runtime itself calls is part of it: a signal handler that interrupted the
+        // runtime makes calls of its own.
+        let by_runtime = link::is_runtime_code(state.caller);
         let parent_distance = match state.depth {
-            0 => 0,
-            _ => u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1),
+            1.. if by_runtime => u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1),
+            _ => 0,
         };
-        let from_runtime = state.depth == 0 && link::is_runtime_code(state.caller);
+        let from_runtime = by_runtime && parent_distance == 0;
         let frame = Frame {
             recorder,
             thread,

@@ -246,15 +246,14 @@ fn size_limit() -> u64 {
 mod tests {
     use super::*;
 
-    fn temporary(name: &str) -> String {
-        let directory = std::env::temp_dir().join(format!("gpuoom-file-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        directory.join("t.bin").to_string_lossy().into_owned()
+    fn path_in(directory: &tempfile::TempDir) -> String {
+        directory.path().join("t.bin").to_string_lossy().into_owned()
     }
 
     #[test]
     fn a_taken_path_is_never_overwritten() {
-        let path = temporary("taken");
+        let directory = tempfile::tempdir().unwrap();
+        let path = path_in(&directory);
         std::fs::write(&path, "mine").unwrap();
         let mut file = File::create(&path, 42).unwrap();
         file.publish(42).unwrap();
@@ -267,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_reused_descriptor_is_not_written_to() {
-        let path = temporary("reused");
+        let directory = tempfile::tempdir().unwrap();
+        let path = path_in(&directory);
         let mut file = File::create(&path, 1).unwrap();
         file.publish(1).unwrap();
         let other = std::fs::File::create(format!("{path}.other")).unwrap();
