@@ -1,16 +1,21 @@
 //! `events`.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use gpuoom_trace::reader::TraceFile;
 
 use super::TraceArg;
 use super::output::Output;
+use super::units::parse_oom;
 use crate::intake::read_through;
+use crate::passes::around::Around;
 use crate::passes::rows::{EventRow, Rows};
 use crate::report::events;
+use crate::report::page::Look;
 
 #[derive(Debug, Args)]
 pub(super) struct EventsArgs {
@@ -19,6 +24,12 @@ pub(super) struct EventsArgs {
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Only the events around an out-of-memory return: oom:N, counted from 1
+    #[arg(long, value_name = "oom:N", value_parser = parse_oom)]
+    around: Option<u64>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,20 +44,60 @@ enum Format {
 
 pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
     let mut trace = TraceFile::open(&args.trace.trace)?;
-    let mut rows = Rows::new(&trace);
-    let output = Output::open(None)?;
-    output.write(|out| {
-        let mut written = Ok(());
-        let mut sink = |row: EventRow| write_row(&mut written, events::write_json(out, &row));
-        read_through(&mut trace, |_| {}, |batch| rows.batch(batch, &mut sink));
+    let output = Output::open(args.output.as_deref())?;
+    // A list that goes to a file or a pipe is not cut: other programs read it.
+    let look = output.is_terminal().then(|| output.look());
+    let mut around = args.around.map(Around::new);
+    output.write(|out| write_rows(out, &mut trace, args.format, look, around.as_mut()))?;
+    match around {
+        Some(around) if !around.found() => {
+            bail!("oom:{}: the trace holds only {} out-of-memory returns", args.around.unwrap_or(0), around.seen)
+        }
+        _ => Ok(super::status_of(&trace)),
+    }
+}
+
+fn write_rows(
+    out: &mut dyn Write,
+    trace: &mut TraceFile,
+    format: Format,
+    look: Option<Look>,
+    mut around: Option<&mut Around>,
+) -> io::Result<()> {
+    if format == Format::Csv {
+        events::write_csv_head(out)?;
+    }
+    let mut rows = Rows::new(trace);
+    let mut written = Ok(());
+    let mut write = |row: EventRow| {
+        let one = match format {
+            Format::Text => events::write_text(out, &row, look),
+            Format::Json => events::write_json(out, &row),
+            Format::Csv => events::write_csv(out, &row),
+        };
+        stop_at_error(&mut written, one)
+    };
+    let mut sink = |row: EventRow| match &mut around {
+        Some(around) => around.take(row, &mut write),
+        None => write(row),
+    };
+    let mut flow = ControlFlow::Continue(());
+    read_through(
+        trace,
+        |_| {},
+        |batch| {
+            flow = rows.batch(batch, &mut sink);
+            flow
+        },
+    );
+    if flow.is_continue() {
         let _ = rows.finish(&mut sink);
-        written
-    })?;
-    Ok(0)
+    }
+    written
 }
 
 /// Stops at the first row that can't be written.
-fn write_row(all: &mut io::Result<()>, one: io::Result<()>) -> ControlFlow<()> {
+fn stop_at_error(all: &mut io::Result<()>, one: io::Result<()>) -> ControlFlow<()> {
     match one {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {

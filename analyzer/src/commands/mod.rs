@@ -1,23 +1,32 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
 mod events;
+mod map;
 mod output;
 mod progress;
+mod record;
 mod report;
+mod traces;
+mod units;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use gpuoom_trace::reader::{ReadError, TraceFile};
 
 /// Wrong usage.
 const USAGE: u8 = 2;
 /// A trace could not be read.
 const UNREADABLE: u8 = 3;
 
+/// Commands that a later version brings, so that nobody takes their names for traces.
+const LATER: [&str; 8] = ["whatif", "diff", "check", "export", "bundle", "doctor", "explain", "live"];
+
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
 #[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done, 2 wrong usage, 3 a trace could not be read.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -29,8 +38,12 @@ struct Cli {
 enum Command {
     /// The verdict, out-of-memory returns, peaks and fragmentation (also without the word `report`)
     Report(report::ReportArgs),
+    /// The fragmentation map at one moment
+    Map(map::MapArgs),
     /// Every event, in order, one line each
     Events(events::EventsArgs),
+    /// Run a command with the recorder loaded; its exit status is passed through
+    Record(record::RecordArgs),
 }
 
 /// One trace.
@@ -44,16 +57,31 @@ struct TraceArg {
 /// Runs the tool.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match cli.command {
+    let done = match &cli.command {
         None => report::run(&cli.report),
-        Some(Command::Report(args)) => report::run(&args),
-        Some(Command::Events(args)) => events::run(&args),
+        Some(Command::Report(args)) => report::run(args),
+        Some(Command::Map(args)) => map::run(args),
+        Some(Command::Events(args)) => events::run(args),
+        Some(Command::Record(args)) => record::run(args),
     };
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             output::complain(&format!("{error:#}"));
-            ExitCode::from(if error.is::<gpuoom_trace::reader::ReadError>() { UNREADABLE } else { USAGE })
+            ExitCode::from(if error.is::<ReadError>() { UNREADABLE } else { USAGE })
         }
     }
+}
+
+/// Says what could not be read of a trace whose readable part was used. The exit status for it is 0: the work was done.
+fn status_of(trace: &TraceFile) -> u8 {
+    for damage in trace.damages() {
+        output::complain(&format!("{}: offset {}: {}", trace.path().display(), damage.offset, damage.reason));
+    }
+    0
+}
+
+/// Whether a path that does not exist is the name of a command that this version does not have.
+fn is_later_command(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| LATER.contains(&name)) && !path.exists()
 }

@@ -4,7 +4,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::Context;
+
+use crate::report::page::Look;
+
+/// Width of a page where no terminal says one.
+const UNKNOWN_WIDTH: usize = 110;
 
 /// Says something about the work itself.
 pub(super) fn complain(message: &str) {
@@ -28,9 +34,19 @@ impl Output {
         Ok(Output::File { writer: BufWriter::new(file), temporary, path: path.to_owned() })
     }
 
-    /// Whether a person watches the output.
+    /// Whether a person watches.
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Output::Standard(_)) && io::stdout().is_terminal()
+    }
+
+    /// How text looks there: as wide as the terminal, and coloured if it is one that shows colours.
+    pub(super) fn look(&self) -> Look {
+        if !self.is_terminal() {
+            return Look::new(UNKNOWN_WIDTH, false);
+        }
+        // comfy-table asks the terminal for its width.
+        let width = comfy_table::Table::new().width().map_or(UNKNOWN_WIDTH, usize::from);
+        Look::new(width, AutoStream::choice(&io::stdout()) != ColorChoice::Never)
     }
 
     /// Writes with `write` and finishes. A reader that went away is no error.

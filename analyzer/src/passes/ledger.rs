@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::layer_name;
+use crate::passes::verdict::deciding;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Holdings};
 use crate::replay::block::Block;
@@ -93,14 +94,13 @@ pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Bloc
     }
 }
 
-/// The last failure that was not recovered, else the last one.
+/// The failure of a device that decides the verdict, as far as its holdings were kept.
 fn telling_failure(replay: &Replay, device: u8) -> Option<(u64, &Oom)> {
-    use gpuoom_trace::outcome::Outcome;
-    let of_device = || {
-        let listed = (1..).zip(&replay.failures.listed);
-        listed.filter(move |(_, oom)| oom.device == Some(device) && oom.holdings.is_some())
-    };
-    of_device().filter(|(_, oom)| oom.outcome != Outcome::Recovered).last().or_else(|| of_device().last())
+    let listed = (1..).zip(&replay.failures.listed);
+    let of_device: Vec<(u64, &Oom)> =
+        listed.filter(|(_, oom)| oom.device == Some(device) && oom.holdings.is_some()).collect();
+    let index = deciding(of_device.iter().map(|(_, oom)| oom.outcome))?;
+    of_device.get(index).copied()
 }
 
 /// Lowest free memory that the runtime reported for a device, with its moment in ticks.

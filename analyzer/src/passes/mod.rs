@@ -1,9 +1,13 @@
 //! From state to values: each pass is a function, and none prints.
 
+pub mod advice;
+pub mod around;
 pub mod distribution;
 pub mod fragmentation;
 pub mod ledger;
+pub mod map;
 pub mod oom;
 pub mod rows;
 pub mod summary;
 pub mod time;
+pub mod verdict;

@@ -6,8 +6,8 @@ use gpuoom_trace::record::{Event, Layer};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
-use crate::replay::Replay;
 use crate::replay::failures::{self, Oom, RefusedBy};
+use crate::replay::{End, Replay};
 
 /// A status code and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +33,8 @@ pub struct Evidence {
     pub status: i32,
     /// A name or text was asked for.
     pub asks_text: bool,
+    /// The process ended by the signal in `status`.
+    pub by_signal: bool,
 }
 
 /// The model's view of the moment of a failure.
@@ -91,6 +93,8 @@ pub struct OomReport {
     pub not_probed_because: Option<&'static str>,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
+    /// In how many blocks.
+    pub held_blocks: u64,
     /// The model's view.
     pub model: Option<Model>,
     /// Diagnosis, for a later version.
@@ -147,6 +151,7 @@ fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
         largest_allocatable_bytes: read.largest_allocatable_bytes,
         not_probed_because: not_probed(read),
         held_bytes: saturate(oom.held.requested_bytes),
+        held_blocks: oom.held.blocks,
         model: oom.model.map(|free| Model {
             free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
             largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
@@ -166,6 +171,7 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
         api: evidence.api.filter(|_| has_api).map(|api| replay.apis.get(api).name.clone()),
         status: evidence.status,
         asks_text: evidence.asks_text,
+        by_signal: !has_api && matches!(replay.end, End::Signaled(_)),
     }
 }
 

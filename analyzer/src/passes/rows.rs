@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::passes::oom::{Status, layer_name};
-use crate::replay::apis::Apis;
+use crate::replay::apis::{Api, Apis};
 
 /// Rows that may wait for the record of their enclosing call.
 const MAX_WAITING: usize = 1 << 16;
@@ -60,6 +60,9 @@ pub struct EventRow {
     pub status: Option<Status>,
     /// Sequence number of the enclosing call.
     pub parent: Option<u64>,
+    /// Number of the out-of-memory return, counted from 1: what `oom:N` means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom: Option<u64>,
     /// Handle and offset of a mapping, pool of an allocation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
@@ -98,6 +101,7 @@ pub struct Rows {
     unresolved: FxHashMap<u32, Vec<(u32, u64)>>,
     /// Calls of each thread that were recorded and may enclose later ones.
     open: FxHashMap<u32, Vec<(u32, u64)>>,
+    ooms: u64,
 }
 
 impl Rows {
@@ -111,6 +115,7 @@ impl Rows {
             left: 0,
             unresolved: FxHashMap::default(),
             open: FxHashMap::default(),
+            ooms: 0,
         }
     }
 
@@ -148,6 +153,10 @@ impl Rows {
 
     fn take(&mut self, record: &Record, payload: &[u8]) {
         let mut row = self.row(record, payload);
+        if is_own_oom(record, self.apis.get(record.api)) {
+            self.ooms += 1;
+            row.oom = Some(self.ooms);
+        }
         let number = self.left + self.waiting.len() as u64;
         self.resolve(record);
         let open = self.open.entry(record.thread).or_default();
@@ -229,6 +238,12 @@ impl Rows {
         add_payload(&mut row, record, payload);
         row
     }
+}
+
+/// Whether a record is one of the failures that a report counts.
+fn is_own_oom(record: &Record, api: &Api) -> bool {
+    let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
+    asks && record.is_programs_own() && record.status != 0 && api.is_out_of_memory(record.status)
 }
 
 fn marks(record: &Record) -> Vec<&'static str> {

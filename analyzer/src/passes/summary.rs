@@ -1,5 +1,7 @@
 //! Everything that a report says about one trace, as values. The names of the fields are those of the JSON.
 
+use std::collections::BTreeMap;
+
 use gpuoom_trace::metadata::DeviceFacts;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
@@ -11,7 +13,11 @@ use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::oom::{self, OomReport};
 use crate::passes::time::rfc3339;
 use crate::replay::account::{Account, Calls, Peak};
+use crate::replay::block::Block;
 use crate::replay::{End, Replay};
+
+/// Blocks of the peak that are named.
+const LARGEST_BLOCKS: usize = 5;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,6 +67,10 @@ pub struct ProcessSummary {
     pub recorder_version: String,
     /// What the recorder noted about its set-up.
     pub notes: Vec<String>,
+    /// Variables of the environment that matter here.
+    pub environment: BTreeMap<String, String>,
+    /// Loaded GPU libraries of vendors.
+    pub libraries: Vec<String>,
 }
 
 /// The moment when most was asked for.
@@ -136,6 +146,19 @@ pub struct DeviceSummary {
     pub observed: Option<Observed>,
     /// Lowest free memory that the runtime reported, with its moment.
     pub least_free: Option<LeastFree>,
+    /// The largest blocks that lived at the peak.
+    pub largest_at_peak: Vec<LargeBlock>,
+}
+
+/// A block that lived at the peak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LargeBlock {
+    /// Function that gave it.
+    pub api: String,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// When it was given.
+    pub at_ns: u64,
 }
 
 /// The lowest free memory.
@@ -258,6 +281,7 @@ fn describe_trace(trace: &TraceFile, replay: &Replay) -> TraceSummary {
 
 fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     let facts = &trace.metadata.process;
+    let modules = trace.metadata.modules.modules.iter();
     let (end, exit_code, signal) = match end {
         End::Unknown => ("unknown", None, None),
         End::Exited(status) => ("exited", Some(status), None),
@@ -274,6 +298,8 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
         kernel: facts.kernel.clone(),
         recorder_version: facts.recorder_version.clone(),
         notes: facts.notes.clone(),
+        environment: facts.environment.iter().cloned().collect(),
+        libraries: modules.filter(|module| module.vendor).map(|module| module.path.clone()).collect(),
     }
 }
 
@@ -307,7 +333,7 @@ fn describe_device(
     replay: &Replay,
     device: u8,
     account: &Account,
-    at_peak: &[crate::replay::block::Block],
+    at_peak: &[Block],
 ) -> DeviceSummary {
     let facts = trace.metadata.devices.iter().find(|facts| facts.index == device);
     DeviceSummary {
@@ -315,8 +341,23 @@ fn describe_device(
         granularity_observed_bytes: account.spacing.granularity_bytes(),
         fragmentation: fragmentation::at_peak(replay, account, at_peak),
         observed: fragmentation::observed(account, at_peak),
+        largest_at_peak: largest(replay, at_peak),
         ..facts_of_device(replay, device, facts)
     }
+}
+
+/// The largest blocks; of equal ones the oldest.
+fn largest(replay: &Replay, blocks: &[Block]) -> Vec<LargeBlock> {
+    let mut blocks: Vec<&Block> = blocks.iter().collect();
+    blocks.sort_unstable_by_key(|block| (std::cmp::Reverse(block.requested_bytes), block.entered));
+    let first = blocks.into_iter().take(LARGEST_BLOCKS);
+    first
+        .map(|block| LargeBlock {
+            api: replay.apis.get(block.api).name.clone(),
+            requested_bytes: block.requested_bytes,
+            at_ns: replay.clock.at_ns(block.at),
+        })
+        .collect()
 }
 
 fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> DeviceSummary {
@@ -334,6 +375,7 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
         account: AccountSummary::default(),
         fragmentation: Fragmentation { modelled: true, ..Fragmentation::default() },
         observed: None,
+        largest_at_peak: Vec::new(),
         least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
     }
 }

@@ -7,6 +7,7 @@ use super::Replay;
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
 use super::undo::Undo;
+use super::vmm::Unmapped;
 
 impl Replay {
     #[inline]
@@ -171,7 +172,7 @@ impl Replay {
         };
         self.let_go_unmapped(&unmapped.mappings, &unmapped.gone);
         if !is_map {
-            let undo = Undo::Unmap(Box::new((unmapped.mappings, unmapped.gone)));
+            let undo = Undo::Unmap(Box::new(unmapped));
             self.last_frees.remember(record.thread, record.call, undo);
         }
     }
@@ -254,7 +255,7 @@ impl Replay {
                 self.vmm.unrelease(&released, back);
             }
             Undo::Unmap(undo) => {
-                let (mut mappings, gone) = *undo;
+                let Unmapped { mut mappings, gone } = *undo;
                 let back: Vec<(u64, Block)> =
                     gone.into_iter().map(|(number, block)| (number, self.enter_again(block, record.at))).collect();
                 mappings.iter_mut().for_each(|mapping| mapping.entered = self.events);

@@ -1,7 +1,7 @@
 //! Frees are recorded before their calls; this remembers how to undo the last of each thread, should its call fail.
 
-use super::block::{Block, Mapping};
-use super::vmm::Released;
+use super::block::Block;
+use super::vmm::{Released, Unmapped};
 
 /// Threads that are remembered at once. Two threads in the same slot displace each other, which matters only between a
 /// free and the return of its call.
@@ -22,7 +22,7 @@ pub(super) enum Undo {
     /// A released handle.
     Release(Released),
     /// Mappings and the memory that was gone with them.
-    Unmap(Box<(Vec<Mapping>, Vec<(u64, Block)>)>),
+    Unmap(Box<Unmapped>),
 }
 
 #[derive(Clone, Debug, Default)]

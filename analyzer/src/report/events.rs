@@ -3,9 +3,126 @@
 use std::io::{self, Write};
 
 use crate::passes::rows::EventRow;
+use crate::report::page::Look;
+use crate::report::words::{clean, gpu, shorten, size, span};
+
+/// Columns of the CSV.
+const COLUMNS: [&str; 17] = [
+    "seq",
+    "at_ns",
+    "duration_ns",
+    "thread",
+    "event",
+    "api",
+    "layer",
+    "device",
+    "kind",
+    "address",
+    "requested_bytes",
+    "padded_bytes",
+    "status_code",
+    "status_name",
+    "parent",
+    "oom",
+    "text",
+];
 
 /// One JSON object on a line.
 pub fn write_json(out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
     serde_json::to_writer(&mut *out, row)?;
     writeln!(out)
+}
+
+/// The first line of the CSV.
+pub fn write_csv_head(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", COLUMNS.join(","))
+}
+
+/// One line of the CSV.
+pub fn write_csv(out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
+    let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let status = row.status.as_ref();
+    let fields: [String; COLUMNS.len()] = [
+        row.seq.to_string(),
+        row.at_ns.to_string(),
+        number(row.duration_ns),
+        row.thread.to_string(),
+        row.event.to_owned(),
+        quoted(row.api.as_deref().unwrap_or_default()),
+        row.layer.unwrap_or_default().to_owned(),
+        number(row.device.map(u64::from)),
+        row.kind.unwrap_or_default().to_owned(),
+        row.address.clone().unwrap_or_default(),
+        number(row.requested_bytes),
+        number(row.padded_bytes),
+        status.map(|status| status.code.to_string()).unwrap_or_default(),
+        status.and_then(|status| status.name).unwrap_or_default().to_owned(),
+        number(row.parent),
+        number(row.oom),
+        quoted(row.text.as_deref().unwrap_or_default()),
+    ];
+    writeln!(out, "{}", fields.join(","))
+}
+
+fn quoted(text: &str) -> String {
+    let text = clean(text);
+    match text.contains(['"', ',']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+/// One line for people, as long as `look` allows (`None`: as long as it gets).
+pub fn write_text(out: &mut dyn Write, row: &EventRow, look: Option<Look>) -> io::Result<()> {
+    let line = line(row);
+    match look {
+        Some(look) => writeln!(out, "{}", shorten_end(&line, look.width)),
+        None => writeln!(out, "{line}"),
+    }
+}
+
+fn line(row: &EventRow) -> String {
+    let at = format!("{:.6} s", row.at_ns as f64 / 1e9);
+    let name = match row.parent {
+        Some(_) => format!("└ {}", clean(row.api.as_deref().unwrap_or(row.event))),
+        None => clean(row.api.as_deref().unwrap_or(row.event)),
+    };
+    format!("{:>8} {at:>14} {:>7}  {:<11} {name:<26} {}", row.seq, row.thread, row.event, details(row))
+        .trim_end()
+        .to_owned()
+}
+
+fn details(row: &EventRow) -> String {
+    let mut parts = Vec::new();
+    parts.extend(row.requested_bytes.map(size));
+    parts.extend(
+        row.padded_bytes
+            .filter(|padded| Some(*padded) != row.requested_bytes)
+            .map(|padded| format!("(padded {})", size(padded))),
+    );
+    parts.extend(row.device.map(|device| gpu(Some(device))));
+    parts.extend(row.kind.filter(|kind| *kind != "device").map(str::to_owned));
+    parts.extend(row.address.clone());
+    parts.extend(row.status.as_ref().map(|status| match status.name {
+        Some(name) => format!("{name} ({})", status.code),
+        None => format!("status {}", status.code),
+    }));
+    parts.extend(row.duration_ns.filter(|ns| *ns > 0).map(span));
+    parts.extend(row.text.as_deref().map(|text| shorten(&clean(text), 60)));
+    parts.extend(row.readings.iter().map(|reading| {
+        let device = reading.device.map(|device| format!("[{device}]")).unwrap_or_default();
+        format!("{}{device}={}", reading.quantity, reading.value)
+    }));
+    parts.extend((!row.marks.is_empty()).then(|| row.marks.join(" ")));
+    parts.extend(row.parent.map(|parent| format!("inside {parent}")));
+    parts.extend(row.oom.map(|number| format!("<- oom:{number}")));
+    parts.join(" ")
+}
+
+fn shorten_end(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
 }

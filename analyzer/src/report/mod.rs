@@ -2,3 +2,8 @@
 
 pub mod events;
 pub mod json;
+pub mod map;
+pub mod page;
+pub mod shade;
+pub mod text;
+pub mod words;

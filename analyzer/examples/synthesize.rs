@@ -1,0 +1,123 @@
+//! Writes a large trace to measure the analyzer with: `synthesize FILE [EVENTS [LIVE]]`.
+//!
+//! Two threads allocate and free blocks of mixed sizes on one card; addresses are reused as an allocator would.
+
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+
+use gpuoom_analyze::testing::{GIB, TraceBuilder, event_chunk};
+use gpuoom_trace::chunk::ChunkMaker;
+use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
+use gpuoom_trace::record::{Event, Kind, Record, padded_granules};
+use gpuoom_trace::ring::SlotWords;
+
+/// Sizes that a framework asks for, in bytes: small tensors, activations, weights.
+const SIZES: [u64; 8] = [512, 4096, 20_480, 262_144, 2 << 20, 2 << 20, 8 << 20, 20 << 20];
+/// Threads of the program.
+const THREADS: [u32; 2] = [4711, 4712];
+
+/// xorshift64*: repeatable, and good enough to choose blocks.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+    }
+}
+
+/// The program that is imitated.
+struct Program {
+    random: Random,
+    live: Vec<u64>,
+    free_addresses: Vec<u64>,
+    next_address: u64,
+    wanted: usize,
+    calls: [u32; 2],
+    at_ns: u64,
+    malloc: u16,
+    free: u16,
+}
+
+impl Program {
+    fn next(&mut self, seq: u64) -> Record {
+        let fills = self.random.below(2 * self.wanted as u64) >= self.live.len() as u64;
+        let thread = self.random.below(2) as usize;
+        self.calls[thread] += 1;
+        self.at_ns += 800 + self.random.below(4000);
+        let event = if fills { Event::Alloc } else { Event::Free };
+        let common = Record {
+            commit: seq + 1,
+            at: self.at_ns,
+            thread: THREADS[thread],
+            call: self.calls[thread],
+            device: 0,
+            ..Record::new(event, Kind::Device)
+        };
+        if fills { self.allocation(common) } else { self.release(common) }
+    }
+
+    fn allocation(&mut self, common: Record) -> Record {
+        let class = self.random.below(SIZES.len() as u64) as usize;
+        let requested = SIZES[class] + 256 * self.random.below(64);
+        let address = self.free_addresses.pop().unwrap_or_else(|| {
+            self.next_address += 32 << 20;
+            self.next_address
+        });
+        self.live.push(address);
+        let duration = 600 + self.random.below(2000) as u32;
+        Record {
+            api: self.malloc,
+            address,
+            requested,
+            duration,
+            padded_granules: padded_granules(requested, 28),
+            ..common
+        }
+    }
+
+    fn release(&mut self, common: Record) -> Record {
+        let which = self.random.below(self.live.len() as u64) as usize;
+        let address = self.live.swap_remove(which);
+        self.free_addresses.push(address);
+        Record { api: self.free, address, ..common }
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let path = arguments.get(1).map_or("synthetic.trace.bin", String::as_str);
+    let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (events, live) = (number(2, 10_000_000), number(3, 20_000) as usize);
+    let mut builder = TraceBuilder::default().device(0, "AMD Instinct MI300X", 192 * GIB);
+    let (malloc, free) = (builder.api("hipMalloc"), builder.api("hipFree"));
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(&builder.bytes())?;
+    let mut program = Program {
+        random: Random(0x9E37_79B9_7F4A_7C15),
+        live: Vec::new(),
+        free_addresses: Vec::new(),
+        next_address: 0x7f00_0000_0000,
+        wanted: live,
+        calls: [0; 2],
+        at_ns: 1000,
+        malloc,
+        free,
+    };
+    let mut maker = ChunkMaker::default();
+    let mut seq = 0;
+    while seq < events {
+        let until = events.min(seq + MAX_CHUNK_SLOTS as u64);
+        let slots: Vec<SlotWords> = (seq..until).map(|seq| bytemuck::cast(program.next(seq))).collect();
+        file.write_all(event_chunk(&mut maker, &slots, seq, 28))?;
+        seq = until;
+    }
+    let end = file.stream_position()?;
+    let mut header = builder.header;
+    (header.head, header.tail, header.chunks_end) = (seq, seq, end);
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(bytemuck::bytes_of(&header))?;
+    file.flush()
+}

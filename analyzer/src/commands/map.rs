@@ -1,0 +1,92 @@
+//! `map`.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use gpuoom_trace::reader::TraceFile;
+
+use super::TraceArg;
+use super::output::Output;
+use super::progress::Progress;
+use super::units::{At, parse_at, parse_size};
+use crate::intake::read_through;
+use crate::passes::map::{DeviceMap, Moment, draw};
+use crate::replay::{Options, Replay, Until};
+use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
+use crate::report::page::Page;
+
+#[derive(Debug, Args)]
+pub(super) struct MapArgs {
+    #[command(flatten)]
+    trace: TraceArg,
+    /// Moment: peak, end, oom:N, or a time such as 1.5s
+    #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = parse_at)]
+    at: At,
+    /// Bytes of a cell and granule of the model, such as 2M (default: as recorded)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    granularity: Option<u64>,
+    /// Only this device
+    #[arg(long, value_name = "INDEX")]
+    device: Option<u8>,
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
+    let mut trace = TraceFile::open(&args.trace.trace)?;
+    let devices = replay(&mut trace, args)?;
+    let document = Document {
+        schema: SCHEMA,
+        trace: args.trace.trace.display().to_string(),
+        moment: match args.at {
+            At::Peak => "peak".to_owned(),
+            At::Stop(Until::End) => "end".to_owned(),
+            At::Stop(Until::Oom(number)) => format!("oom:{number}"),
+            At::Stop(Until::Time(at_ns)) => format!("{} s", at_ns as f64 / 1e9),
+        },
+        address_space_is: ADDRESS_LEGEND,
+        model_is: MODEL_LEGEND,
+        devices: &devices,
+    };
+    let output = Output::open(args.output.as_deref())?;
+    let mut page = Page::new(output.look());
+    output.write(|out| match args.format {
+        Format::Json => write_json(out, &document),
+        Format::Text => {
+            write_text(&mut page, &document);
+            out.write_all(page.into_text().as_bytes())
+        }
+    })?;
+    Ok(super::status_of(&trace))
+}
+
+fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<Vec<DeviceMap>> {
+    let (until, moment) = match args.at {
+        At::Peak => (Until::End, Moment::Peak),
+        At::Stop(until) => (until, Moment::Now),
+    };
+    let mut replay = Replay::new(trace, Options { granularity_bytes: args.granularity, until });
+    let mut progress = Progress::new(trace.records_in_chunks());
+    read_through(trace, |records| progress.advance(records), |batch| replay.batch(batch));
+    drop(progress);
+    match until {
+        Until::Oom(number) if replay.failures.count < number => {
+            bail!("oom:{number}: the trace holds only {} out-of-memory returns", replay.failures.count)
+        }
+        _ => {}
+    }
+    Ok(draw(&replay, moment, args.device))
+}

@@ -1,0 +1,96 @@
+//! Sizes, times and moments on the command line.
+
+use crate::replay::Until;
+
+/// A size in bytes: `256M`, `16G`, `4096`, also `256MiB`. Units count by 1024.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is no size: write bytes, or a number with K, M, G or T, such as 256M");
+    let upper = text.trim().to_ascii_uppercase();
+    let digits = upper.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &upper[digits.len()..] {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err(bad()),
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is more than 16 EiB"))?;
+    if bytes == 0 { Err(format!("'{text}': a size of nothing makes no sense here")) } else { Ok(bytes) }
+}
+
+/// A time in nanoseconds: `1.5s`, `250ms`, `10us`, `500ns`.
+pub(super) fn parse_time(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is no time: write a number with s, ms, us or ns, such as 1.5s");
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[number.len()..] {
+        "s" => 1e9,
+        "ms" => 1e6,
+        "us" => 1e3,
+        "ns" => 1.0,
+        _ => return Err(bad()),
+    };
+    let value: f64 = number.parse().map_err(|_| bad())?;
+    if !value.is_finite() || value < 0.0 {
+        return Err(bad());
+    }
+    // Saturates far behind the end of any trace.
+    Ok((value * scale) as u64)
+}
+
+/// `oom:N`, counted from 1.
+pub(super) fn parse_oom(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("oom:").and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| format!("'{text}' is no failure: write oom:1 for the first out-of-memory return"))
+}
+
+/// A moment of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// Each device at its peak.
+    Peak,
+    /// Where a replay stops.
+    Stop(Until),
+}
+
+/// `peak`, `end`, `oom:N` or a time.
+pub(super) fn parse_at(text: &str) -> Result<At, String> {
+    match text {
+        "peak" => Ok(At::Peak),
+        "end" => Ok(At::Stop(Until::End)),
+        _ if text.starts_with("oom:") => parse_oom(text).map(|number| At::Stop(Until::Oom(number))),
+        _ => match parse_time(text) {
+            Ok(ns) => Ok(At::Stop(Until::Time(ns))),
+            Err(_) => Err(format!("'{text}' is no moment: write peak, end, oom:1 or a time such as 1.5s")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in
+            [("4096", 4096), ("256M", 256 << 20), ("16g", 16 << 30), ("2MiB", 2 << 20), ("1T", 1 << 40)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "M", "-1", "1.5G", "12X", "0", "99999999999T", "1é"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_and_moments() {
+        assert_eq!(parse_time("1.5s"), Ok(1_500_000_000));
+        assert_eq!(parse_time("250ms"), Ok(250_000_000));
+        assert_eq!(parse_at("oom:2"), Ok(At::Stop(Until::Oom(2))));
+        assert_eq!(parse_at("peak"), Ok(At::Peak));
+        for text in ["", "s", "-1s", "NaNs", "infs", "oom:0", "oom:x", "12", "später"] {
+            assert!(parse_at(text).is_err(), "{text}");
+        }
+    }
+}

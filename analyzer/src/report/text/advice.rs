@@ -1,0 +1,73 @@
+//! What to do next.
+
+use crate::passes::advice::{Advice, advise, warn};
+use crate::passes::summary::Summary;
+use crate::passes::verdict::Verdict;
+use crate::report::page::{Page, Paint};
+use crate::report::words::{clean, moment, size};
+
+pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
+    let advice = advise(summary, verdict);
+    let warnings = warn(&summary.process.environment);
+    if advice.is_empty() && warnings.is_empty() {
+        return;
+    }
+    page.headed("WHAT TO DO", Paint::Bold, "cheapest first");
+    for (number, advice) in (1..).zip(&advice) {
+        page.indented(&format!("  {number}  "), "     ", &describe(advice));
+    }
+    for warning in &warnings {
+        page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), warning.why));
+    }
+    page.gap();
+}
+
+fn describe(advice: &Advice) -> String {
+    match advice {
+        Advice::CheckResult { api } => {
+            format!(
+                "check the result of {} where it is called: the program used the GPU further after it had failed",
+                clean(api)
+            )
+        }
+        Advice::AskForLess { too_much_bytes } => format!(
+            "ask for at least {} less in one piece (a smaller batch, context or model part): freeing memory can't help, the \
+             request is larger than the card",
+            size(*too_much_bytes)
+        ),
+        Advice::FreeSome { missing_bytes, largest } => {
+            let mut text =
+                format!("{} more must be free: hold less at that moment, or ask for less", size(*missing_bytes));
+            if !largest.is_empty() {
+                let blocks: Vec<String> = largest
+                    .iter()
+                    .take(3)
+                    .map(|block| {
+                        format!("{} {} at {}", clean(&block.api), size(block.requested_bytes), moment(block.at_ns))
+                    })
+                    .collect();
+                text.push_str(&format!("; the largest blocks at the peak are {}", blocks.join(", ")));
+            }
+            text
+        }
+        Advice::FindOthers { others_bytes, runtime } => {
+            let tool = match runtime.as_deref() {
+                Some("hip") => "amd-smi process, or fuser -v /dev/kfd /dev/dri/renderD*",
+                Some("cuda") => "nvidia-smi",
+                _ => "the vendor's process list",
+            };
+            format!("see who else uses the card ({tool}): {} is not held by this program's blocks", size(*others_bytes))
+        }
+        Advice::Measure { setting, tells } => format!("record again with {setting}, which {tells}"),
+        Advice::PinLess => {
+            "pin less host memory, or in smaller pieces: the machine's limits for locked memory apply, not the GPU's"
+                .to_owned()
+        }
+        Advice::StopInjecting => {
+            "unset GPUOOM_INJECT and GPUOOM_CAPACITY to see how the program fares without them".to_owned()
+        }
+        Advice::RecordAgain => {
+            "record again: parts of this trace are missing, and they may change the picture".to_owned()
+        }
+    }
+}

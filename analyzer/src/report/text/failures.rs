@@ -1,0 +1,202 @@
+//! The out-of-memory returns, each with what became of it.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::outcome::{Because, Outcome};
+
+use super::verdict::outcome_paint;
+use crate::passes::oom::{Evidence, OomReport};
+use crate::passes::summary::Summary;
+use crate::passes::verdict::{device_of, fits_as_observed};
+use crate::report::page::{Page, Paint};
+use crate::report::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+
+/// More failures than this are folded by function and outcome.
+const MOST_SHOWN: usize = 10;
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    if summary.oom_count == 0 {
+        return;
+    }
+    let calls = summary.allocation_latency_ns.count;
+    let heading = format!("{} of {}", grouped(summary.oom_count), count(calls, "allocation call", "allocation calls"));
+    page.headed("OUT OF MEMORY", Paint::Bold, &heading);
+    if summary.ooms.len() <= MOST_SHOWN {
+        summary.ooms.iter().for_each(|oom| write_one(page, summary, oom));
+    } else {
+        write_folded(page, summary);
+    }
+    page.gap();
+}
+
+fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
+    let head = format!(
+        "  #{}  {}  {} {} on {}",
+        oom.number,
+        moment(oom.at_ns),
+        clean(&oom.api),
+        size(oom.requested_bytes),
+        if matches!(oom.kind, "host-pinned" | "registered") { "the host".to_owned() } else { gpu(oom.device) }
+    );
+    page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom)));
+    page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
+    page.indented("      ", "      ", &free_then(summary, oom));
+    if let Some(text) = model(summary, oom) {
+        page.indented("      ", "      ", &text);
+    }
+}
+
+fn status(oom: &OomReport) -> String {
+    match oom.status.name {
+        Some(name) => format!("{name} ({})", oom.status.code),
+        None => format!("status {}", oom.status.code),
+    }
+}
+
+fn refused(summary: &Summary, oom: &OomReport) -> String {
+    let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
+    match oom.refused_by {
+        Some("injected") => "refused by the recorder on request".to_owned(),
+        Some("kernel") => "refused by the kernel driver".to_owned(),
+        Some("hsa") => "refused by ROCr (hsa) or below".to_owned(),
+        Some("driver") => "refused by the driver library or below".to_owned(),
+        Some("runtime") => format!("refused by {name} or below (no lower layer was seen to fail)"),
+        _ => "the trace does not say who refused".to_owned(),
+    }
+}
+
+/// What became of a failure, in words.
+fn became(oom: &OomReport) -> String {
+    let mut parts: Vec<String> = oom.evidence.iter().take(4).map(|evidence| describe(oom, evidence)).collect();
+    if parts.is_empty() {
+        parts.push(match oom.because {
+            Because::TraceEnded => "the trace ends before the thread does anything that tells".to_owned(),
+            _ => "nothing that tells was recorded".to_owned(),
+        });
+    } else if oom.evidence.len() > 4 {
+        parts.push(format!("and {} more", oom.evidence.len() - 4));
+    }
+    if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
+        parts.push("nothing before that tells".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn describe(oom: &OomReport, evidence: &Evidence) -> String {
+    let later = match evidence.at_ns.saturating_sub(oom.at_ns) {
+        _ if evidence.seq.is_none() => "in the end".to_owned(),
+        ns => format!("{} later", span(ns)),
+    };
+    let api = evidence.api.as_deref().map(clean).unwrap_or_default();
+    match evidence.event {
+        "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
+        "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
+        "error_query" => format!("the last error was read ({api}) {later}"),
+        "exception" => format!("an exception was thrown {later}"),
+        "gpu_work" if oom.because == Because::FailedPointerUsed => {
+            format!("{api} was given the failed call's pointer {later}")
+        }
+        "gpu_work" => format!("GPU work went on ({api}) {later}"),
+        "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {
+            format!("the process ended with {} {later}", end(evidence))
+        }
+        "process" => format!("the process ended {later}"),
+        other => format!("{other} {later}"),
+    }
+}
+
+fn end(evidence: &Evidence) -> String {
+    match evidence.by_signal {
+        true => signal(evidence.status),
+        false => format!("status {}", evidence.status),
+    }
+}
+
+fn free_then(summary: &Summary, oom: &OomReport) -> String {
+    let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
+    let mut parts =
+        vec![format!("held then: {} asked, in {}", size(oom.held_bytes), count(oom.held_blocks, "block", "blocks"))];
+    let mut free = Vec::new();
+    free.extend(oom.free_reported_bytes.map(|bytes| format!("{} by {name}", size(bytes))));
+    free.extend(oom.free_sysfs_bytes.map(|bytes| format!("{} by sysfs", size(bytes))));
+    match free.is_empty() {
+        true => parts.push("free then: not read".to_owned()),
+        false => parts.push(format!("free then: {}", free.join(", "))),
+    }
+    match (oom.largest_allocatable_bytes, oom.not_probed_because) {
+        (Some(bytes), _) => parts.push(format!("largest block that could be had: {} (measured)", size(bytes))),
+        (None, Some(why)) => parts.push(format!("largest block that could be had: not measured, because {why}")),
+        _ => {}
+    }
+    parts.join("; ")
+}
+
+/// The verdict of the model and the one with the observed granularity, side by side.
+fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
+    let model = oom.model?;
+    let device = device_of(summary, oom)?;
+    let granules = size(device.granularity_bytes);
+    let modelled = match model.fits {
+        true => format!("modelled with {granules} granules it would fit"),
+        false if model.free_bytes >= oom.padded_bytes => format!(
+            "modelled with {granules} granules it would not fit: {} free, but the largest block is {} (external fragmentation)",
+            size(model.free_bytes),
+            size(model.largest_free_block_bytes)
+        ),
+        false => format!("modelled with {granules} granules it would not fit: {} free", size(model.free_bytes)),
+    };
+    let inferred =
+        device.granularity_observed_bytes.map(|bytes| format!("with the {} inferred from the addresses", size(bytes)));
+    let observed = match (inferred, fits_as_observed(device, oom)) {
+        (Some(with), Some(true)) => {
+            format!("{with} the program's own blocks leave room for it: fragmentation does not explain the refusal")
+        }
+        (Some(with), Some(false)) => format!("{with} it would not fit either: the card is too small for both"),
+        (Some(with), None) => format!("{with} rounding alone decides"),
+        (None, _) => "too few addresses to infer the real granularity".to_owned(),
+    };
+    Some(format!("{modelled}; {observed}"))
+}
+
+/// Many failures, by function, device and outcome.
+fn write_folded(page: &mut Page, summary: &Summary) {
+    let mut groups = BTreeMap::<(u8, &str, Option<u8>), Vec<&OomReport>>::new();
+    for oom in &summary.ooms {
+        let severity = match oom.outcome {
+            Outcome::Dropped => 0,
+            Outcome::Unresolved => 1,
+            Outcome::Propagated => 2,
+            Outcome::Recovered => 3,
+        };
+        groups.entry((severity, &oom.api, oom.device)).or_default().push(oom);
+    }
+    for ((_, api, device), group) in groups.iter().take(MOST_SHOWN) {
+        let Some((first, last)) = group.first().zip(group.last()) else { continue };
+        let smallest = group.iter().map(|oom| oom.requested_bytes).min().unwrap_or(0);
+        let largest = group.iter().map(|oom| oom.requested_bytes).max().unwrap_or(0);
+        let sizes =
+            if smallest == largest { size(smallest) } else { format!("{} to {}", size(smallest), size(largest)) };
+        let text = format!(
+            "{} of {} on {}, {sizes}, from {} to {}; the first:",
+            count(group.len() as u64, "return", "returns"),
+            clean(api),
+            gpu(*device),
+            moment(first.at_ns),
+            moment(last.at_ns)
+        );
+        page.painted("  ", &format!("{}:", first.outcome.name()), outcome_paint(first.outcome), &text);
+        write_one(page, summary, first);
+    }
+    let listed = summary.ooms.len() as u64;
+    if summary.oom_count > listed {
+        page.indented(
+            "  ",
+            "  ",
+            &format!(
+                "only the first {} are listed; {} came later",
+                grouped(listed),
+                grouped(summary.oom_count - listed)
+            ),
+        );
+    }
+}

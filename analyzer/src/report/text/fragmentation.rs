@@ -1,0 +1,88 @@
+//! Padding and fragmentation: the model that was asked for, beside what the addresses show.
+
+use crate::passes::map::DeviceMap;
+use crate::passes::summary::{DeviceSummary, Summary};
+use crate::report::map::{draw_addresses, is_drawn};
+use crate::report::page::{Page, Paint};
+use crate::report::shade::LEGEND;
+use crate::report::words::{count, gpu, moment, percent, size};
+
+/// Rows of the small map.
+const FEW_ROWS: usize = 6;
+
+pub(super) fn write(page: &mut Page, summary: &Summary, maps: &[DeviceMap]) {
+    for device in summary.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
+        let when = format!("{} at its peak, {}", gpu(device.index), moment(device.account.peak.at_ns));
+        page.headed("FRAGMENTATION", Paint::Bold, &when);
+        item(page, "modelled", &modelled(device));
+        item(page, "inferred", &inferred(device));
+        if let Some(map) = maps.iter().find(|map| map.device == device.index)
+            && map.address_space.stretches.iter().any(|stretch| is_drawn(&stretch.runs))
+        {
+            let text = format!("address use, {} a cell ({LEGEND}); it never shows physical VRAM", size(map.cell_bytes));
+            item(page, "map", &text);
+            draw_addresses(page, &map.address_space, map.cell_bytes, FEW_ROWS);
+        }
+        page.gap();
+    }
+}
+
+fn item(page: &mut Page, name: &str, text: &str) {
+    page.indented(&format!("  {name:<9} "), "            ", text);
+}
+
+fn modelled(device: &DeviceSummary) -> String {
+    let peak = &device.account.peak;
+    let fragmentation = &device.fragmentation;
+    let mut text = format!(
+        "{} granules: {} asked, {} padded",
+        size(device.granularity_bytes),
+        size(peak.requested_bytes),
+        size(peak.padded_bytes)
+    );
+    if let Some(loss) = fragmentation.effective_loss {
+        text.push_str(&format!(", {} of requested lost", percent(loss)));
+    }
+    let (Some(capacity), Some(free), Some(stranded), Some(largest), Some(external)) = (
+        fragmentation.capacity_bytes,
+        fragmentation.free_bytes,
+        fragmentation.stranded_bytes,
+        fragmentation.largest_free_block_bytes,
+        fragmentation.external,
+    ) else {
+        text.push_str("; the size of the card is not in the trace, so nothing is said about free blocks");
+        return text;
+    };
+    match fragmentation.overflow_blocks {
+        Some(blocks) if blocks > 0 => text.push_str(&format!(
+            "; {} ({} padded) would not fit {}",
+            count(blocks, "block", "blocks"),
+            size(fragmentation.overflow_bytes.unwrap_or(0)),
+            size(capacity)
+        )),
+        _ => text.push_str(&format!("; fits {}", size(capacity))),
+    }
+    if free > 0 {
+        text.push_str(&format!(
+            "; largest free block {}, {} stranded outside it ({} of free)",
+            size(largest),
+            size(stranded),
+            percent(external)
+        ));
+    }
+    text
+}
+
+fn inferred(device: &DeviceSummary) -> String {
+    let Some(observed) = &device.observed else {
+        return "too few addresses (fewer than 8 blocks) to tell the granularity of the driver".to_owned();
+    };
+    let loss = observed.effective_loss.map_or(String::new(), |loss| format!(", {} of requested lost", percent(loss)));
+    format!(
+        "at most {} granules, from the addresses: {} asked, at most {} held{loss}; drivers scatter a block over physical \
+         memory, so free memory is not stranded there",
+        size(observed.granularity_bytes),
+        size(observed.requested_bytes),
+        size(observed.held_bytes)
+    )
+}

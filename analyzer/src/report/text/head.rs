@@ -1,0 +1,62 @@
+//! The first lines: which program, which machine.
+
+use crate::passes::summary::{DeviceSummary, ProcessSummary, Summary};
+use crate::report::page::Page;
+use crate::report::words::{clean, gib, moment, runtime, runtime_version, signal};
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let process = &summary.process;
+    let program = match process.command_line.is_empty() {
+        false => process.command_line.join(" "),
+        true if process.executable.is_empty() => "(a program whose name was not recorded)".to_owned(),
+        true => process.executable.clone(),
+    };
+    page.two_sides(&clean(&program), &format!("{}, {}", place(process), end(summary)));
+    page.line(&format!("{}, {}", clean(&summary.trace.path), started(summary)));
+    for device in &summary.devices {
+        page.line(&describe(device, process));
+    }
+    page.gap();
+}
+
+fn place(process: &ProcessSummary) -> String {
+    match process.hostname.is_empty() {
+        true => format!("pid {}", process.pid),
+        false => format!("pid {} on {}", process.pid, clean(&process.hostname)),
+    }
+}
+
+fn started(summary: &Summary) -> String {
+    let started = summary.trace.started_at.replace('T', " ");
+    format!("started {} UTC", started.split('.').next().unwrap_or(&started))
+}
+
+fn end(summary: &Summary) -> String {
+    let ran = format!("ran {}", moment(summary.trace.duration_ns));
+    match (summary.process.exit_code, summary.process.signal) {
+        (Some(code), _) => format!("{ran}, exit {code}"),
+        (_, Some(number)) => format!("{ran}, ended by {}", signal(number)),
+        _ => format!("{ran}, end not seen"),
+    }
+}
+
+fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
+    let Some(index) = device.index else { return "memory of a device that the trace does not name".to_owned() };
+    let mut parts = vec![match &device.name {
+        Some(name) => format!("GPU {index}  {}", clean(name)),
+        None => format!("GPU {index}  name not known"),
+    }];
+    parts.push(device.total_bytes.map_or("size not known".to_owned(), gib));
+    let name = device.runtime.as_deref();
+    if let Some(version) = device.runtime_version {
+        parts.push(format!("{} {}", runtime(name), runtime_version(name, version)));
+    }
+    let mut libraries = process.libraries.iter().filter_map(|path| path.rsplit('/').next());
+    let of_runtime = |file: &&str| match name {
+        Some("hip") => file.contains("amdhip"),
+        Some("cuda") => file.contains("cudart") || file.starts_with("libcuda.so"),
+        _ => false,
+    };
+    parts.extend(libraries.find(of_runtime).map(clean));
+    parts.join(", ")
+}

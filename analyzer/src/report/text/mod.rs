@@ -1,0 +1,31 @@
+//! `report --format text`: the verdict first, the evidence below.
+
+mod advice;
+mod coverage;
+mod failures;
+mod fragmentation;
+mod head;
+mod memory;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use crate::passes::map::DeviceMap;
+use crate::passes::summary::Summary;
+use crate::passes::verdict::judge;
+use crate::report::page::{Look, Page};
+
+/// The report on one trace, with the maps of its devices at their peaks.
+pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
+    let mut page = Page::new(look);
+    let verdict = judge(summary);
+    head::write(&mut page, summary);
+    verdict::write(&mut page, summary, verdict);
+    failures::write(&mut page, summary);
+    memory::write_accounts(&mut page, summary);
+    memory::write_ledger(&mut page, summary);
+    fragmentation::write(&mut page, summary, maps);
+    advice::write(&mut page, summary, verdict);
+    coverage::write(&mut page, summary);
+    page.into_text()
+}

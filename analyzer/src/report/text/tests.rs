@@ -1,0 +1,170 @@
+//! The whole page for the stories that users meet.
+
+use gpuoom_trace::metadata::{Quantity, probe_skipped};
+use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+
+use crate::passes::map::{Moment, draw};
+use crate::replay::Options;
+use crate::report::page::Look;
+use crate::testing::{GIB, MIB, TraceBuilder, gib, replay, summary};
+
+fn page(trace: &TraceBuilder) -> String {
+    page_of(trace, 100)
+}
+
+fn page_of(trace: &TraceBuilder, width: usize) -> String {
+    let maps = draw(&replay(trace, Options::default()), Moment::Peak, None);
+    let text = super::write(&summary(trace), &maps, Look::new(width, false));
+    assert!(text.lines().all(|line| line.chars().count() <= width.max(80)), "a line is too long:\n{text}");
+    text
+}
+
+fn card() -> TraceBuilder {
+    TraceBuilder::default().device(0, "AMD Radeon RX 7900 XTX", gib(23.98))
+}
+
+fn read(trace: &mut TraceBuilder, seq: u64, free: u64) {
+    trace.read_at_failure(
+        seq,
+        &[
+            (Quantity::RuntimeTotal as u16, gib(23.98)),
+            (Quantity::RuntimeFree as u16, free),
+            (Quantity::VramTotal as u16, gib(23.98)),
+            (Quantity::VramUsed as u16, gib(23.98) - free + 40 * MIB),
+            (Quantity::LargestAllocatable as u16, free - 4 * MIB),
+        ],
+    );
+}
+
+#[test]
+fn a_full_card() {
+    let mut trace = card();
+    for number in 0..40u64 {
+        trace.alloc(0x7f2a_0000_0000 + number * 600 * MIB, 560 * MIB);
+    }
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x5500_0000_0000, 64 * MIB);
+    let seq = trace.refuse(gib(1.41));
+    trace.after(Event::ErrorQuery, "hipGetErrorString", 2, flag::ERROR_TEXT);
+    read(&mut trace, seq, gib(0.62));
+    trace.end(process::EXITS, 1);
+    insta::assert_snapshot!(page(&trace));
+}
+
+#[test]
+fn a_failure_that_was_ignored() {
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, GIB);
+    let seq = trace.refuse(512 * MIB);
+    read(&mut trace, seq, 12 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    trace.end(process::EXITS, 0);
+    insta::assert_snapshot!(page(&trace));
+}
+
+#[test]
+fn a_healthy_run() {
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, gib(14.1));
+    trace.free(0x7f2a_0000_0000);
+    trace.end(process::EXITS, 0);
+    insta::assert_snapshot!(page(&trace));
+}
+
+#[test]
+fn a_killed_process() {
+    let mut trace = card();
+    trace.header.closed = 0;
+    trace.in_ring = true;
+    trace.alloc(0x7f2a_0000_0000, GIB);
+    trace.under_way("hipMalloc", 2 * GIB);
+    insta::assert_snapshot!(page(&trace));
+}
+
+#[test]
+fn more_than_the_card_on_a_narrow_terminal() {
+    let mut trace = card();
+    trace.process.command_line = vec!["python".into(), format!("/home/{}/train.py", "deep/".repeat(40))];
+    let seq = trace.refuse(40 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::ProbeSkipped as u16, probe_skipped::RUNTIME_UNVERIFIED)]);
+    let record = trace.record(Event::Exception, Kind::None, "__cxa_throw");
+    trace.with_text(record, "St9bad_alloc");
+    trace.end(process::SIGNALS, libc::SIGABRT);
+    insta::assert_snapshot!(page_of(&trace, 40));
+}
+
+#[test]
+fn many_failures_are_folded() {
+    let mut trace = card();
+    for number in 0..30 {
+        trace.refuse(GIB + number * MIB);
+        match number % 3 {
+            0 => trace.after(Event::GpuWork, "hipMemcpy", 0, 0),
+            1 => trace.after(Event::GpuWork, "hipMemcpy", 0, flag::FAILED_POINTER),
+            _ => trace.alloc(0x7f2a_0000_0000 + (number << 32), 2 * GIB),
+        };
+    }
+    insta::assert_snapshot!(page(&trace));
+}
+
+/// A checkerboard that the model refuses, on a card that scatters: both sentences must be there.
+#[test]
+fn the_model_and_the_addresses_disagree() {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    for number in 0..64u64 {
+        trace.alloc(0x7f00_0000_0000 + number * 258 * MIB, 256 * MIB);
+    }
+    for number in (0..63).step_by(7) {
+        trace.free(0x7f00_0000_0000 + number * 258 * MIB);
+    }
+    let seq = trace.refuse(512 * MIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeFree as u16, 2 * GIB)]);
+    let text = page(&trace);
+    assert!(text.contains("external fragmentation"), "{text}");
+    assert!(text.contains("2 MiB inferred from the addresses"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+/// The rounding vectors, by count and size of the buffers, with the percentage that must be printed.
+#[test]
+fn the_rounding_vectors() {
+    for (buffers, padded, lost) in [
+        (&[(1, 4_509_715_661u64), (1, 2_254_857_830)][..], "6.50 GiB padded", "3.2 % of requested"),
+        (&[(1, 10_415_295_693), (1, 4_080_218_931)], "13.75 GiB padded", "1.9 % of requested"),
+        (&[(1, 14_495_514_624)], "13.50 GiB padded", "0.0 % of requested"),
+        (&[(75, 201_863_463)], "18.75 GiB padded", "33.0 % of requested"),
+        (&[(76, 199_207_365)], "19.00 GiB padded", "34.8 % of requested"),
+        (&[(37, 402_653_184), (1, 134_217_728)], "18.75 GiB padded", "33.9 % of requested"),
+        (&[(30, 402_653_184)], "15.00 GiB padded", "33.3 % of requested"),
+    ] {
+        let mut trace = card();
+        let mut address = 0x7f00_0000_0000;
+        for (count, size) in buffers {
+            for _ in 0..*count {
+                trace.alloc(address, *size);
+                address += size.next_multiple_of(2 * MIB);
+            }
+        }
+        let text = page(&trace);
+        assert!(text.contains(padded) && text.contains(lost), "{padded}, {lost}:\n{text}");
+        assert!(!text.contains("18.9"), "{text}");
+    }
+}
+
+#[test]
+fn names_in_a_file_cannot_move_the_cursor() {
+    let mut trace = card();
+    trace.process.command_line = vec!["evil\x1b[2J".into()];
+    let record = trace.record(Event::Alloc, Kind::Device, "hip\x1b[31mMalloc");
+    trace.push(Record { status: 2, requested: GIB, ..record }, &[]);
+    assert!(!page(&trace).contains('\x1b'));
+}
+
+#[test]
+fn a_damaged_file_says_so() {
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, GIB);
+    trace.header.events_lost = 12;
+    let mut summary = summary(&trace);
+    summary.damages.push(crate::passes::summary::DamageSummary { offset: 4096, reason: "the chunk is cut off".into() });
+    insta::assert_snapshot!(super::write(&summary, &[], Look::new(100, false)));
+}

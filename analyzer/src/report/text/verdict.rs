@@ -1,0 +1,173 @@
+//! The verdict, in a sentence that needs no other knowledge.
+
+use gpuoom_trace::outcome::Outcome;
+
+use crate::passes::oom::OomReport;
+use crate::passes::summary::Summary;
+use crate::passes::verdict::{Outcomes, Verdict, Why, count_outcomes};
+use crate::report::page::{Page, Paint};
+use crate::report::words::{count, gpu, moment, signal, size};
+
+pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
+    let outcomes = count_outcomes(&summary.ooms);
+    let paint = match verdict {
+        Verdict::OutOfMemory { .. } if outcomes.dropped > 0 => Paint::Dropped,
+        Verdict::OutOfMemory { .. } => Paint::Failure,
+        _ => Paint::Bold,
+    };
+    let ending = ending(summary);
+    let mut sentences = match verdict {
+        Verdict::OutOfMemory { oom, why } => vec![out_of_memory(&summary.ooms[oom], why), reaction(outcomes)],
+        Verdict::Healthy { fullest } => vec![healthy(summary, fullest)],
+        Verdict::NothingAllocated => vec![nothing(summary)],
+    };
+    // A failure explains an end; where there is none, the end itself is the news.
+    let place = if matches!(verdict, Verdict::OutOfMemory { .. }) { sentences.len() } else { 0 };
+    sentences.splice(place..place, ending);
+    sentences.extend(damage(summary));
+    page.headed("VERDICT", paint, &sentences.join(" "));
+    page.gap();
+}
+
+fn out_of_memory(oom: &OomReport, why: Why) -> String {
+    let device = gpu(oom.device);
+    let asked = size(oom.requested_bytes);
+    match why {
+        Why::Injected => format!(
+            "{} of {asked} was refused by the recorder itself, because it was told to (GPUOOM_INJECT or GPUOOM_CAPACITY).",
+            oom.api
+        ),
+        Why::Host => {
+            format!("The system refused {asked} of pinned host memory. This is memory of the machine, not of a GPU.")
+        }
+        Why::LargerThanCard { total_bytes } => {
+            format!("One request asks for more than the whole of {device}: {asked} of {}.", size(total_bytes))
+        }
+        Why::FreeWasReported { free_bytes } => {
+            format!(
+                "{device} refused {asked} although the runtime reported {} free (measured right after).",
+                size(free_bytes)
+            )
+        }
+        Why::FullOfOwn { left_bytes, reported } => {
+            let left = if reported { "free by the runtime" } else { "left by what the program itself holds" };
+            format!(
+                "{device} is full of this program's own memory: it holds {}, asked for {asked} more, and {} is {left}.",
+                size(oom.held_bytes),
+                size(left_bytes)
+            )
+        }
+        Why::FullOfOthers { left_bytes, others_bytes } => format!(
+            "{device} is full, and mostly not by this program's allocations: it asked for {asked}, {} is free, and {} is used \
+             by others (other programs, or the runtime itself); the program's own blocks hold {}.",
+            size(left_bytes),
+            size(others_bytes),
+            size(oom.held_bytes)
+        ),
+        Why::NotMeasured => format!(
+            "{device} refused {asked} while the program held {}. How much was free was not measured, so the trace does not \
+             say who used the rest.",
+            size(oom.held_bytes)
+        ),
+    }
+}
+
+fn reaction(outcomes: Outcomes) -> String {
+    let Outcomes { recovered, propagated, dropped, unresolved } = outcomes;
+    let total = recovered + propagated + dropped + unresolved;
+    match (total, dropped) {
+        (_, 1..) => {
+            let how_many = if total == 1 { "the failure".to_owned() } else { format!("{dropped} of {total} failures") };
+            format!("The program ignored {how_many} and went on with GPU work: its results can't be trusted.")
+        }
+        (_, 0) if recovered == total => "Each time the program tried again and succeeded.".to_owned(),
+        (1, 0) if propagated == 1 => "The program noticed the failure; nothing was dropped.".to_owned(),
+        (1, 0) => "The trace ends before the program reacts.".to_owned(),
+        _ => {
+            let parts = [
+                (propagated, "noticed"),
+                (recovered, "tried again with success"),
+                (unresolved, "still open at the end"),
+            ];
+            let parts: Vec<String> = parts
+                .iter()
+                .filter(|(number, _)| *number > 0)
+                .map(|(number, what)| format!("{number} {what}"))
+                .collect();
+            format!("Of {total} failures: {}. Nothing was dropped.", parts.join(", "))
+        }
+    }
+}
+
+fn healthy(summary: &Summary, fullest: usize) -> String {
+    let device = &summary.devices[fullest];
+    let peak = &device.account.peak;
+    let of_total = device.total_bytes.map_or(String::new(), |total| format!(" of {}", size(total)));
+    let failed: u64 = summary.devices.iter().map(|device| device.account.failures).sum();
+    let opening = match failed {
+        0 => "No allocation failed.".to_owned(),
+        failed => format!("No allocation ran out of memory ({failed} failed for other reasons)."),
+    };
+    let left = &device.account.end;
+    let left = match left.live_allocations {
+        0 => "0 bytes left at the end".to_owned(),
+        blocks => {
+            format!("{} in {} not given back at the end", size(left.requested_bytes), count(blocks, "block", "blocks"))
+        }
+    };
+    let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
+    format!("{opening} Peak {}{of_total} {where_at}; {left}.", size(peak.requested_bytes))
+}
+
+fn nothing(summary: &Summary) -> String {
+    match summary.trace.events {
+        0 => "The trace holds no events.".to_owned(),
+        _ => "The program allocated no GPU memory through the functions that are recorded.".to_owned(),
+    }
+}
+
+/// How the process ended, where that is part of the story.
+fn ending(summary: &Summary) -> Option<String> {
+    let at = moment(summary.trace.duration_ns);
+    let how = match (summary.process.end, summary.process.signal) {
+        ("exited", _) => return None,
+        ("signaled", Some(number)) => format!("The process was ended by {}.", signal(number)),
+        _ if summary.trace.clean_close => return None,
+        _ => "The process was killed, or still runs (no end mark).".to_owned(),
+    };
+    let lost = summary.trace.events_lost;
+    let under_way = match &summary.calls_under_way[..] {
+        [] => "no allocation call was under way".to_owned(),
+        calls => format!(
+            "{}: {}",
+            count(calls.len() as u64, "call was under way", "calls were under way"),
+            list_calls(summary)
+        ),
+    };
+    Some(format!("{how} Everything up to {at} is here; {} lost, {under_way}.", count(lost, "event", "events")))
+}
+
+fn list_calls(summary: &Summary) -> String {
+    let shown = summary.calls_under_way.iter().take(3);
+    let calls: Vec<String> =
+        shown.map(|call| format!("{} {} on thread {}", call.api, size(call.requested_bytes), call.thread)).collect();
+    calls.join(", ")
+}
+
+fn damage(summary: &Summary) -> Option<String> {
+    let first = summary.damages.first()?;
+    let places = count(summary.damages.len() as u64, "place", "places");
+    Some(format!(
+        "The file is damaged in {places} (offset {}: {}): what lies there is missing from this report.",
+        first.offset, first.reason
+    ))
+}
+
+/// The word for an outcome and how it is painted.
+pub(super) fn outcome_paint(outcome: Outcome) -> Paint {
+    match outcome {
+        Outcome::Dropped => Paint::Dropped,
+        Outcome::Propagated | Outcome::Unresolved => Paint::Failure,
+        Outcome::Recovered => Paint::Plain,
+    }
+}
