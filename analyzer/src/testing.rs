@@ -257,7 +257,9 @@ impl TraceBuilder {
     pub fn under_way(&mut self, api: &str, requested: u64) {
         let api = u64::from(self.api(api));
         let state = IN_FLIGHT | u64::from(THREAD) | api << 32;
-        self.in_flight.push(InFlight { state, at: self.now_ns, requested, device: 0 });
+        let mut entry = InFlight::default();
+        (entry.state, entry.at, entry.requested) = (state, self.now_ns, requested);
+        self.in_flight.push(entry);
     }
 
     /// The records so far.
