@@ -22,7 +22,6 @@ pub use process::marks::{gpuoom_flush, gpuoom_mark};
 /// Runs before the program: reads the settings while the environment is still the user's.
 extern "C" fn load() {
     guard::cold((), || {
-        process::exit::remember_process();
         log::remember_stderr();
         guard::quiet_panics();
         config::get();

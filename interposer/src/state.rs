@@ -106,6 +106,9 @@ fn start() -> Option<&'static Recorder> {
     }
     // SAFETY: as in `recorder`.
     let page = unsafe { &*page };
+    if page.phase.load(Ordering::Acquire) == phase::OFF {
+        return None;
+    }
     let claimed = page.phase.compare_exchange(phase::UNUSED, phase::STARTING, Ordering::AcqRel, Ordering::Acquire);
     match claimed {
         Ok(_) => guard::cold(None, || guard::without_signals(|| begin(page))),

@@ -4,7 +4,7 @@
 //! Anything else (`SIGKILL`, a crash, `abort` inside the C library) leaves no mark: the trace is complete all the same.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpuoom_trace::header::end;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
@@ -12,20 +12,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 use crate::record::Recorder;
 use crate::{apis, guard, readings, state, thread, watch};
 
-/// Process in which the library was loaded; another one is a forked child.
-static LOADED_IN: AtomicU32 = AtomicU32::new(0);
 static ARMED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
-
-/// Remembers the process before the program runs.
-pub(crate) fn remember_process() {
-    LOADED_IN.store(std::process::id(), Ordering::Relaxed);
-}
-
-/// Whether this process was forked from the one in which the library was loaded.
-pub(crate) fn is_forked_child() -> bool {
-    let loaded_in = LOADED_IN.load(Ordering::Relaxed);
-    loaded_in != 0 && loaded_in != std::process::id()
-}
 
 /// Registers the exit handler: when the recording starts, and again once the runtime is up, because handlers run in the
 /// reverse order and ours must stop our own calls before the runtime's handlers take it down. The second run of the

@@ -8,7 +8,7 @@ use gpuoom_trace::metadata::trigger;
 
 use super::Recorder;
 use crate::link::Library;
-use crate::{config, guard, log, process, readings, thread};
+use crate::{config, guard, log, readings, thread};
 
 /// Requests that may wait; a full queue only means that the thread is behind, and it drains anyway.
 const QUEUE: usize = 64;
@@ -26,12 +26,8 @@ pub(crate) enum Request {
     Failure(readings::Failure),
 }
 
-/// Starts the thread; without it (no resources, or a forked child, where the program does not expect threads) the
-/// recording threads drain.
+/// Starts the thread; without it (no resources) the recording threads drain, and no runtime is asked.
 pub(super) fn spawn(recorder: &'static Recorder) {
-    if process::exit::is_forked_child() {
-        return;
-    }
     let (sender, receiver) = bounded(QUEUE);
     let start = Box::new(Start { recorder, receiver });
     if !create_thread(start) {

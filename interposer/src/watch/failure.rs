@@ -1,5 +1,6 @@
 //! Failed allocations whose outcome is open, per thread, and the short account of them for stderr.
 
+use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
@@ -208,43 +209,78 @@ fn safe_read(address: u64, out: &mut [u8]) -> usize {
     usize::try_from(got).unwrap_or(0)
 }
 
-/// The process is about to end: says on stderr what failed, once, and only if something did.
+/// The process is about to end: says on stderr what failed, once, and only if something did. No heap: a crash handler may
+/// end the process in the middle of `malloc`.
 pub(crate) fn process_ends(failure: bool) {
     if is_watched() {
         step(Step::Ended { failure });
     }
-    let failures = FAILURES.load(Ordering::Relaxed);
-    if failures == 0 || SUMMARY_PRINTED.swap(true, Ordering::Relaxed) {
+    let account = Account::now();
+    if account.failures == 0 || SUMMARY_PRINTED.swap(true, Ordering::Relaxed) {
         return;
     }
     let Some(recorder) = state::running() else { return };
-    let outcome = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
-    let (dropped, propagated, recovered) = (outcome(&DROPPED), outcome(&PROPAGATED), outcome(&RECOVERED));
-    let verdict = match (dropped, propagated, recovered) {
-        (1.., ..) if dropped == failures => "DROPPED by the program".into(),
-        (1.., ..) => format!("{dropped} of them DROPPED by the program"),
-        (0, _, recovered) if recovered == failures => "recovered by the program".into(),
-        (0, propagated, _) if propagated == failures => "propagated by the program".into(),
-        _ => format!("{recovered} recovered, {propagated} propagated"),
-    };
-    let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
-    let returns = if failures == 1 { "return" } else { "returns" };
-    let place = if device == u64::from(NO_DEVICE) { "host".into() } else { format!("GPU {device}") };
     let path = recorder.path().display();
-    log::warn(format_args!(
-        "{failures} out-of-memory {returns}, {verdict} ({place}, {} {}). Trace: {path}",
-        apis::row(api as u16).name,
-        readable(size),
-    ));
+    log::warn(format_args!("{account}. Trace: {path}"));
     log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
 }
 
-fn readable(bytes: u64) -> String {
-    const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
-    let (unit, shift) = UNITS.into_iter().find(|(_, shift)| bytes >> shift != 0).unwrap_or(("bytes", 0));
-    let whole = bytes & ((1 << shift) - 1) == 0;
-    let value = bytes as f64 / (1u64 << shift) as f64;
-    if whole { format!("{value:.0} {unit}") } else { format!("{value:.2} {unit}") }
+/// The failures of this process, counted.
+struct Account {
+    failures: u32,
+    dropped: u32,
+    propagated: u32,
+    recovered: u32,
+    api: u16,
+    device: u8,
+    requested: Size,
+}
+
+impl Account {
+    fn now() -> Self {
+        let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
+        Account {
+            failures: count(&FAILURES),
+            dropped: count(&DROPPED),
+            propagated: count(&PROPAGATED),
+            recovered: count(&RECOVERED),
+            api: api as u16,
+            device: device as u8,
+            requested: Size(size),
+        }
+    }
+}
+
+impl Display for Account {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let Account { failures, dropped, propagated, recovered, .. } = *self;
+        write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
+        match dropped {
+            0 if recovered == failures => write!(out, "recovered by the program")?,
+            0 if propagated == failures => write!(out, "propagated by the program")?,
+            0 => write!(out, "{recovered} recovered, {propagated} propagated")?,
+            _ if dropped == failures => write!(out, "DROPPED by the program")?,
+            _ => write!(out, "{dropped} of them DROPPED by the program")?,
+        }
+        match self.device {
+            NO_DEVICE => write!(out, " (host, ")?,
+            device => write!(out, " (GPU {device}, ")?,
+        }
+        write!(out, "{} {})", apis::row(self.api).name, self.requested)
+    }
+}
+
+/// Bytes as people read them.
+struct Size(u64);
+
+impl Display for Size {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
+        let (unit, shift) = UNITS.into_iter().find(|(_, shift)| self.0 >> shift != 0).unwrap_or(("bytes", 0));
+        let decimals = if self.0 & ((1 << shift) - 1) == 0 { 0 } else { 2 };
+        write!(out, "{:.decimals$} {unit}", self.0 as f64 / (1u64 << shift) as f64)
+    }
 }
 
 #[cfg(test)]
@@ -263,9 +299,21 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!(readable(512 << 20), "512 MiB");
-        assert_eq!(readable(1_514_000_000), "1.41 GiB");
-        assert_eq!(readable(7), "7 bytes");
-        assert_eq!(readable(0), "0 bytes");
+        assert_eq!(Size(512 << 20).to_string(), "512 MiB");
+        assert_eq!(Size(1_514_000_000).to_string(), "1.41 GiB");
+        assert_eq!(Size(7).to_string(), "7 bytes");
+        assert_eq!(Size(0).to_string(), "0 bytes");
+    }
+
+    #[test]
+    fn the_account_reads_well() {
+        let account = |failures, dropped, propagated, recovered| {
+            let (device, requested) = (0, Size(512 << 20));
+            Account { failures, dropped, propagated, recovered, api: 0, device, requested }.to_string()
+        };
+        assert_eq!(account(1, 1, 0, 0), "1 out-of-memory return, DROPPED by the program (GPU 0, hipMalloc 512 MiB)");
+        assert!(account(3, 1, 1, 1).starts_with("3 out-of-memory returns, 1 of them DROPPED by the program"));
+        assert!(account(2, 0, 2, 0).contains("propagated by the program"));
+        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated"));
     }
 }

@@ -299,30 +299,42 @@ impl<'a> Ring<'a> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::record::{Event, Kind};
 
-    struct Memory {
-        slots: Vec<Slot>,
-        head: AtomicU64,
-        tail: AtomicU64,
+    /// A ring on the heap.
+    pub(crate) struct Memory {
+        pub(crate) slots: Vec<Slot>,
+        pub(crate) head: AtomicU64,
+        pub(crate) tail: AtomicU64,
     }
 
     impl Memory {
-        fn new(count: usize) -> Self {
+        pub(crate) fn new(count: usize) -> Self {
             let slots = (0..count).map(|_| Slot { words: Default::default() }).collect();
             let memory = Memory { slots, head: AtomicU64::new(0), tail: AtomicU64::new(0) };
             memory.ring().initialise();
             memory
         }
 
-        fn ring(&self) -> Ring<'_> {
+        pub(crate) fn ring(&self) -> Ring<'_> {
             Ring::new(&self.slots, &self.head, &self.tail).unwrap()
+        }
+
+        /// What a file would hold of it.
+        pub(crate) fn bytes(&self) -> Vec<u8> {
+            let words = self.slots.iter().flat_map(|slot| slot.copy());
+            words.flat_map(u64::to_le_bytes).collect()
+        }
+
+        /// Commits a number late, as a thread would that was stopped inside its claim.
+        pub(crate) fn commit(&self, seq: u64, record: &Record) {
+            self.ring().slot(seq).fill(bytemuck::cast_ref(record), seq + 1);
         }
     }
 
-    fn record(call: u32) -> Record {
+    pub(crate) fn record(call: u32) -> Record {
         Record { call, ..Record::new(Event::Alloc, Kind::Device) }
     }
 
@@ -392,7 +404,7 @@ mod tests {
         }
         assert!(!memory.slots[0].is_free(memory.head.load(Ordering::Relaxed)));
         // It wakes up and commits; the record comes out once, with its own number, and the slot works again.
-        memory.slots[0].fill(bytemuck::cast_ref(&record(0)), stopped + 1);
+        memory.commit(stopped, &record(0));
         let mut seen = Vec::new();
         for call in 18..40 {
             ring.publish(&record(call)).unwrap();
