@@ -230,10 +230,13 @@ fn step_of(record: &Record) -> Option<Step> {
 }
 
 fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, from: usize, evidence: Evidence) {
-    let mut all_told = true;
-    let mut index = from.min(watch.open.len());
-    while index < watch.open.len() {
-        let (number, watched) = &mut watch.open[index];
+    let (mut all_told, mut index) = (true, 0);
+    let (mut checked, mut told) = (watch.checked, watch.told);
+    watch.open.retain_mut(|(number, watched)| {
+        index += 1;
+        if index <= from {
+            return true;
+        }
         let oom = &mut listed[*number];
         let before = *watched;
         let answer = watched.step(step);
@@ -241,19 +244,16 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, from: usize, e
             oom.evidence.push(evidence);
         }
         all_told &= !matches!(step, Step::ErrorText { status } if status != oom.status);
-        match answer {
-            Some((outcome, because)) => {
-                (oom.outcome, oom.because) = (outcome, because);
-                watch.open.remove(index);
-                watch.checked -= usize::from(index < watch.checked);
-                watch.told -= usize::from(index < watch.told);
-            }
-            None => index += 1,
+        if let Some((outcome, because)) = answer {
+            (oom.outcome, oom.because) = (outcome, because);
+            checked -= usize::from(index <= watch.checked);
+            told -= usize::from(index <= watch.told);
         }
-    }
-    match step {
-        Step::LastErrorRead => watch.checked = watch.open.len(),
-        Step::ErrorText { .. } if all_told => watch.told = watch.open.len(),
-        _ => {}
-    }
+        answer.is_none()
+    });
+    (watch.checked, watch.told) = match step {
+        Step::LastErrorRead => (watch.open.len(), told),
+        Step::ErrorText { .. } if all_told => (checked, watch.open.len()),
+        _ => (checked, told),
+    };
 }

@@ -1,0 +1,215 @@
+//! Files that lie: whatever the bytes, the tool reports or refuses, and neither panics nor eats the machine.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use gpuoom_analyze::intake::read_through;
+use gpuoom_analyze::passes::map::{Moment, draw};
+use gpuoom_analyze::passes::rows::Rows;
+use gpuoom_analyze::passes::summary::{Summary, sum_up};
+use gpuoom_analyze::replay::{Options, Replay, Until};
+use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
+use gpuoom_analyze::report::page::{Look, Page};
+use gpuoom_analyze::report::{events, json, text};
+use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::reader::{ReadError, TraceFile};
+use gpuoom_trace::record::{Event, Kind, Record, process};
+use proptest::prelude::*;
+
+/// Does everything that the commands do with a file. `None` where the file was refused.
+fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
+    let mut trace = match TraceFile::open(path) {
+        Ok(trace) => trace,
+        Err(ReadError::Io { source, .. }) => panic!("the test's own file can't be read: {source}"),
+        Err(_) => return None,
+    };
+    let mut replay = Replay::new(&trace, Options { granularity_bytes, until: Until::End });
+    read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let summary = sum_up(&trace, &replay);
+    let maps = draw(&replay, Moment::Peak, None);
+    let now = draw(&replay, Moment::Now, None);
+    let look = Look::new(80, true);
+    json::write(&mut std::io::sink(), std::slice::from_ref(&summary), 1).unwrap();
+    text::write(&summary, &maps, look);
+    for maps in [&maps, &now] {
+        let mut page = Page::new(look);
+        let document = Document {
+            schema: SCHEMA,
+            trace: String::new(),
+            moment: "peak".into(),
+            address_space_is: ADDRESS_LEGEND,
+            model_is: MODEL_LEGEND,
+            devices: maps,
+        };
+        write_text(&mut page, &document);
+        serde_json::to_string(&document).unwrap();
+    }
+    list_events(path);
+    Some(summary)
+}
+
+fn list_events(path: &Path) {
+    let Ok(mut trace) = TraceFile::open(path) else { return };
+    let mut rows = Rows::new(&trace);
+    let mut sink = |row| {
+        let out = &mut std::io::sink();
+        events::write_json(out, &row).unwrap();
+        events::write_csv(out, &row).unwrap();
+        events::write_text(out, &row, Some(Look::new(80, false))).unwrap();
+        ControlFlow::Continue(())
+    };
+    read_through(&mut trace, |_| {}, |batch| rows.batch(batch, &mut sink));
+    let _ = rows.finish(&mut sink);
+}
+
+/// A trace with something of everything.
+fn rich(in_ring: bool) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.in_ring = in_ring;
+    for number in 0..20u64 {
+        trace.alloc(0x7f00_0000_0000 + number * GIB, 300 * MIB + number);
+    }
+    trace.free(0x7f00_0000_0000);
+    trace.free(0x7f00_4000_0000);
+    trace.last_call_failed(1);
+    trace.create_and_map(9, 0x7e00_0000_0000, 64 * MIB);
+    trace.unmap(0x7e00_0000_0000, 64 * MIB);
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x5000, MIB);
+    let seq = trace.refuse(20 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeFree as u16, 3 * GIB), (Quantity::RuntimeTotal as u16, 16 * GIB)]);
+    let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+    trace.with_text(mark, "epoch 1");
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    trace.under_way("hipMalloc", GIB);
+    trace.end(process::EXITS, 1);
+    trace
+}
+
+#[test]
+fn one_wrong_byte_anywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.bin");
+    for in_ring in [false, true] {
+        let good = rich(in_ring).bytes();
+        let chunks = good.len() - 4096;
+        // Every byte of the header's fields, and a sample of the rest that falls into all parts of a chunk.
+        let offsets = (0..560).chain((600..chunks).step_by(1777)).chain((chunks..good.len()).step_by(7));
+        for offset in offsets.filter(|offset| *offset < good.len()) {
+            let mut bytes = good.clone();
+            bytes[offset] ^= [0x01, 0x80, 0xFF][offset % 3];
+            std::fs::write(&path, &bytes).unwrap();
+            use_it(&path, None);
+        }
+    }
+}
+
+#[test]
+fn cut_anywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.bin");
+    for in_ring in [false, true] {
+        let good = rich(in_ring).bytes();
+        for length in (0..good.len()).step_by(1777).chain((good.len() - 300..good.len()).step_by(3)) {
+            std::fs::write(&path, &good[..length]).unwrap();
+            let summary = use_it(&path, None);
+            assert!(summary.is_none() || length >= 4096);
+            if let Some(summary) = summary {
+                assert!(!summary.damages.is_empty(), "cut at {length} of {} and nothing was noticed", good.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn other_files_are_refused_by_name_and_offset() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.bin");
+    for bytes in [&b""[..], b"\x7fELF", b"gpuoom", b"gpuoom\x1A\n", &[0; 8192]] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = TraceFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("trace.bin: offset"), "{error}");
+    }
+}
+
+fn any_event() -> impl Strategy<Value = u8> {
+    prop_oneof![8 => 1u8..=17, 1 => any::<u8>()]
+}
+
+/// Numbers that sit on edges more often than chance has it.
+fn edgy() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0u64..8,
+        2 => any::<u64>(),
+        1 => Just(u64::MAX),
+        1 => Just(u64::MAX - 4095),
+        2 => (0u64..64).prop_map(|shift| 1 << shift),
+    ]
+}
+
+prop_compose! {
+    fn any_record()(
+        (event, kind_flags, device, thread) in (any_event(), any::<u8>(), prop_oneof![0u8..2, any::<u8>()], 0u32..3),
+        (api, call, parent_distance, status) in (0u16..6, 0u32..40, prop_oneof![3 => Just(0u16), 1 => 0u16..5, 1 => any::<u16>()], prop_oneof![3 => Just(0), 2 => Just(2), 1 => any::<i32>()]),
+        (address, requested, padded_granules) in (edgy(), edgy(), prop_oneof![0u32..9, any::<u32>()]),
+        (at, duration) in (edgy(), any::<u32>()),
+    ) -> Record {
+        Record { event, kind_flags, device, thread, api, call, parent_distance, status, address, requested, padded_granules, at, duration, ..Record::default() }
+    }
+}
+
+prop_compose! {
+    fn any_payload()(kind in 0u8..4, bytes in prop::collection::vec(any::<u8>(), 0..150), numbers in prop::collection::vec(edgy(), 0..4)) -> Vec<u8> {
+        match kind {
+            0 => Vec::new(),
+            1 => bytes,
+            2 => {
+                let mut room = [0; gpuoom_trace::record::MAX_PAYLOAD_BYTES];
+                gpuoom_trace::payload::numbers(&numbers, &mut room).to_vec()
+            }
+            _ => {
+                let readings: Vec<Reading> = numbers.iter().map(|value| Reading { quantity: *value as u16 % 24, device: 0, value: *value }).collect();
+                let mut encoded = [0; 600];
+                let used = gpuoom_trace::metadata::encode_readings(&readings, &mut encoded);
+                let mut room = [0; gpuoom_trace::record::MAX_PAYLOAD_BYTES];
+                gpuoom_trace::payload::pack(&encoded[..used], &mut room).to_vec()
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Well-formed chunks of absurd records: sums saturate, nothing overflows, the model stays small.
+    #[test]
+    fn absurd_records(
+        records in prop::collection::vec((any_record(), any_payload()), 0..120),
+        granularity_shift in 0u32..64,
+        total in edgy(),
+        (ticks, monotonic_ns, rate, in_ring, source) in (edgy(), edgy(), edgy(), any::<bool>(), 0u32..4),
+        granularity in prop_oneof![Just(None), edgy().prop_map(|bytes| Some(bytes.max(1)))],
+    ) {
+        let mut trace = TraceBuilder::new(1 << granularity_shift).device(0, "card", total).device(200, "", total);
+        for name in ["hipMalloc", "hipDeviceReset", "hsa_amd_memory_lock", "ioctl", "cuMemAlloc_v2"] {
+            trace.api(name);
+        }
+        for (record, payload) in records {
+            trace.push(record, &payload);
+        }
+        trace.in_ring = in_ring && trace.records().count() < 200;
+        trace.header.clock_source = source;
+        trace.header.clock_last[0] = gpuoom_trace::header::ClockPoint { ticks, monotonic_ns, wall_ns: 0 };
+        trace.header.ticks_per_second = rate;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.bin");
+        trace.write(&path).unwrap();
+        let summary = use_it(&path, granularity);
+        prop_assert!(summary.is_some());
+        let summary = summary.unwrap();
+        for device in &summary.devices {
+            prop_assert!(device.account.peak.requested_bytes >= device.account.end.requested_bytes);
+        }
+    }
+}
