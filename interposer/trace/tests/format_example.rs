@@ -128,9 +128,26 @@ fn numbers_are_those_of_the_code() {
     assert_constants!(trigger { START, PERIOD, FAILURE, END, PROGRAM });
     assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
     assert_constants!(Quantity {
-        RuntimeTotal, RuntimeFree, VramTotal, VramUsed, VisibleVramTotal, VisibleVramUsed, GttTotal, GttUsed,
-        KfdProcessVram, ResidentMemory, CgroupUsed, CgroupLimit, OpenDescriptors, DescriptorLimit, MemoryMaps,
-        MemoryMapLimit, LargestAllocatable, ProbeSkipped, HostTotal, HostAvailable,
+        RuntimeTotal,
+        RuntimeFree,
+        VramTotal,
+        VramUsed,
+        VisibleVramTotal,
+        VisibleVramUsed,
+        GttTotal,
+        GttUsed,
+        KfdProcessVram,
+        ResidentMemory,
+        CgroupUsed,
+        CgroupLimit,
+        OpenDescriptors,
+        DescriptorLimit,
+        MemoryMaps,
+        MemoryMapLimit,
+        LargestAllocatable,
+        ProbeSkipped,
+        HostTotal,
+        HostAvailable,
     });
 }
 
@@ -256,8 +273,7 @@ fn metadata_fields_lie_in_the_documented_order() {
     let row = encode_as_documented("ApiRow", vec![("name", Value::Text("hipMalloc")), ("layer", Value::U8(2))]);
     assert_eq!(metadata::encode(&ApiRow { name: "hipMalloc".into(), layer: 2 }), row);
 
-    let module =
-        Module { path: "/lib".into(), build_id: "ab".into(), start: 0x1000, end: 0x2000, vendor: true };
+    let module = Module { path: "/lib".into(), build_id: "ab".into(), start: 0x1000, end: 0x2000, vendor: true };
     let documented = encode_as_documented(
         "Module",
         vec![
@@ -383,7 +399,7 @@ fn build() -> Example {
         state: u64::from(THREAD) | u64::from(MALLOC) << 32 | IN_FLIGHT,
         at: 3_001_800_000,
         requested: 32 << 30,
-        device: 0,
+        ..InFlight::default()
     };
     // SAFETY: the first entry of the table in the pages above; nothing reads or writes them any more after this.
     let mut file = unsafe {
@@ -425,9 +441,11 @@ fn documented_bytes(name: &str) -> (usize, Vec<u8>) {
     (first.unwrap_or(0), bytes)
 }
 
+/// Sixteen bytes a line, without the lines that are all zero.
 fn hex(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x} ")).collect::<String>());
-    lines.collect::<Vec<_>>().join("\n")
+    let lines = bytes.chunks(16).zip((0..).step_by(16)).filter(|(line, _)| line.iter().any(|byte| *byte != 0));
+    let show = |line: &[u8]| line.iter().map(|byte| format!(" {byte:02x}")).collect::<String>();
+    lines.map(|(line, at)| format!("+{at:#06x} {}", show(line))).collect::<Vec<_>>().join("\n")
 }
 
 fn assert_shown(name: &str, at: usize, bytes: &[u8]) {
@@ -441,8 +459,8 @@ fn assert_shown(name: &str, at: usize, bytes: &[u8]) {
 fn the_example_is_what_the_code_writes() {
     let Example { file, apis_at, events_at } = build();
     assert_shown("header", 0, &file[..HEADER_BYTES]);
-    assert_shown("call under way", 4096, &file[4096..4096 + size_of::<InFlight>()]);
-    let ring_at = 12288;
+    assert_shown("call under way", HEADER_BYTES, &file[HEADER_BYTES..][..size_of::<InFlight>()]);
+    let ring_at = Header::new(RING_SLOTS, GRANULARITY_BYTES, THREAD).ring_offset as usize;
     let words: Vec<u8> = (0..8).flat_map(|slot| file[ring_at + slot * SLOT_BYTES..][..8].to_vec()).collect();
     assert_shown("commit words", 0, &words);
     let slot_at = ring_at + 2 * SLOT_BYTES;
@@ -472,7 +490,8 @@ fn the_example_is_read_back() {
     assert_eq!(read.records, expected.collect::<Vec<_>>());
     assert_eq!(trace.damages(), []);
     assert_eq!(trace.metadata.apis.rows[usize::from(FREE)].name, "hipFree");
-    let under_way = CallUnderWay { thread: THREAD, api: MALLOC, at: 3_001_800_000, requested_bytes: 32 << 30, device: 0 };
+    let under_way =
+        CallUnderWay { thread: THREAD, api: MALLOC, at: 3_001_800_000, requested_bytes: 32 << 30, device: 0 };
     assert_eq!(trace.calls_under_way(), [under_way]);
     assert_eq!(trace.clock().at_ns(3_000_090_000), 30_000);
 }
