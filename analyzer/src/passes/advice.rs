@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::passes::summary::{LargeBlock, Summary};
+use crate::passes::device::LargeBlock;
+use crate::passes::summary::Summary;
 use crate::passes::verdict::{Verdict, Why, count_outcomes, device_of};
 
 /// One thing to do.

@@ -2,6 +2,7 @@
 
 pub mod advice;
 pub mod around;
+pub mod device;
 pub mod distribution;
 pub mod fragmentation;
 pub mod ledger;

@@ -2,22 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use gpuoom_trace::metadata::DeviceFacts;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
-use crate::passes::fragmentation::{self, Fragmentation, Observed, saturate};
+use crate::passes::fragmentation::saturate;
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::oom::{self, OomReport};
 use crate::passes::time::rfc3339;
 use crate::replay::account::{Account, Calls, Peak};
-use crate::replay::block::Block;
 use crate::replay::{End, Replay};
-
-/// Blocks of the peak that are named.
-const LARGEST_BLOCKS: usize = 5;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,58 +114,6 @@ pub struct AccountSummary {
     pub end: EndSummary,
 }
 
-/// One device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceSummary {
-    /// Index as the program's runtime counts; `None` for memory whose device is not known.
-    pub index: Option<u8>,
-    /// Name, where the runtime tells it.
-    pub name: Option<String>,
-    /// `hip` or `cuda`.
-    pub runtime: Option<String>,
-    /// Version of the runtime as it encodes it.
-    pub runtime_version: Option<i32>,
-    /// PCI bus id.
-    pub pci_bus_id: Option<String>,
-    /// Total memory as the runtime reports it.
-    pub total_bytes: Option<u64>,
-    /// Granule of the model.
-    pub granularity_bytes: u64,
-    /// Granularity that the addresses show.
-    pub granularity_observed_bytes: Option<u64>,
-    /// Counts, peak and end.
-    #[serde(flatten)]
-    pub account: AccountSummary,
-    /// Fragmentation of the model at the peak.
-    pub fragmentation: Fragmentation,
-    /// The same blocks with the observed granularity.
-    pub observed: Option<Observed>,
-    /// Lowest free memory that the runtime reported, with its moment.
-    pub least_free: Option<LeastFree>,
-    /// The largest blocks that lived at the peak.
-    pub largest_at_peak: Vec<LargeBlock>,
-}
-
-/// A block that lived at the peak.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LargeBlock {
-    /// Function that gave it.
-    pub api: String,
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-    /// When it was given.
-    pub at_ns: u64,
-}
-
-/// The lowest free memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct LeastFree {
-    /// When it was read.
-    pub at_ns: u64,
-    /// What the runtime reported.
-    pub bytes: u64,
-}
-
 /// A part of the file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DamageSummary {
@@ -236,8 +180,8 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         accounts.iter().map(|(device, account)| account.blocks_at_peak(replay.blocks(*device))).collect();
     let each = || accounts.iter().zip(&at_peak);
     let mut devices: Vec<_> =
-        each().map(|((device, account), blocks)| describe_device(trace, replay, *device, account, blocks)).collect();
-    devices.extend(unused_devices(trace, replay));
+        each().map(|((device, account), blocks)| device::describe(trace, replay, *device, account, blocks)).collect();
+    devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
     Summary {
         trace: describe_trace(trace, replay),
@@ -303,7 +247,8 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     }
 }
 
-fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
+/// One account as values.
+pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
     let padded = |granules: u64| granules.saturating_mul(replay.granularity_bytes);
     let Peak { at, held, .. } = &account.peak;
     let Calls { allocations, frees, failures, empty_allocations, replaced, reset } = account.calls;
@@ -326,65 +271,6 @@ fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
             padded_bytes: padded(account.held.granules),
         },
     }
-}
-
-fn describe_device(
-    trace: &TraceFile,
-    replay: &Replay,
-    device: u8,
-    account: &Account,
-    at_peak: &[Block],
-) -> DeviceSummary {
-    let facts = trace.metadata.devices.iter().find(|facts| facts.index == device);
-    DeviceSummary {
-        account: describe_account(replay, account),
-        granularity_observed_bytes: account.spacing.granularity_bytes(),
-        fragmentation: fragmentation::at_peak(replay, account, at_peak),
-        observed: fragmentation::observed(account, at_peak),
-        largest_at_peak: largest(replay, at_peak),
-        ..facts_of_device(replay, device, facts)
-    }
-}
-
-/// The largest blocks; of equal ones the oldest.
-fn largest(replay: &Replay, blocks: &[Block]) -> Vec<LargeBlock> {
-    let mut blocks: Vec<&Block> = blocks.iter().collect();
-    blocks.sort_unstable_by_key(|block| (std::cmp::Reverse(block.requested_bytes), block.entered));
-    let first = blocks.into_iter().take(LARGEST_BLOCKS);
-    first
-        .map(|block| LargeBlock {
-            api: replay.apis.get(block.api).name.clone(),
-            requested_bytes: block.requested_bytes,
-            at_ns: replay.clock.at_ns(block.at),
-        })
-        .collect()
-}
-
-fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> DeviceSummary {
-    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let least = ledger::least_free(replay, device);
-    DeviceSummary {
-        index: (device != NO_DEVICE).then_some(device),
-        name: facts.and_then(|facts| known(&facts.name)),
-        runtime: facts.and_then(|facts| known(&facts.runtime)),
-        runtime_version: facts.map(|facts| facts.runtime_version).filter(|version| *version != 0),
-        pci_bus_id: facts.and_then(|facts| known(&facts.pci_bus_id)),
-        total_bytes: replay.accounts.total_bytes(device),
-        granularity_bytes: replay.granularity_bytes,
-        granularity_observed_bytes: None,
-        account: AccountSummary::default(),
-        fragmentation: Fragmentation { modelled: true, ..Fragmentation::default() },
-        observed: None,
-        largest_at_peak: Vec::new(),
-        least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
-    }
-}
-
-/// Devices that the trace has facts about and on which nothing was allocated.
-fn unused_devices(trace: &TraceFile, replay: &Replay) -> Vec<DeviceSummary> {
-    let unused = |facts: &&DeviceFacts| replay.accounts.devices().all(|(device, _)| device != facts.index);
-    let facts = trace.metadata.devices.iter().filter(unused);
-    facts.map(|facts| facts_of_device(replay, facts.index, Some(facts))).collect()
 }
 
 fn describe_damages(trace: &TraceFile) -> Vec<DamageSummary> {

@@ -2,8 +2,9 @@
 
 use gpuoom_trace::outcome::Outcome;
 
+use crate::passes::device::DeviceSummary;
 use crate::passes::oom::OomReport;
-use crate::passes::summary::{DeviceSummary, Summary};
+use crate::passes::summary::Summary;
 
 /// What happened, in the order in which it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

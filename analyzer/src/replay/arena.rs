@@ -8,6 +8,10 @@ pub const NO_PLACE: u32 = u32::MAX;
 pub const MAX_GRANULES: u64 = 1 << 26;
 
 const BITS: u64 = 64;
+/// Classes of stretches by length; the last one holds all that are longer.
+const CLASSES: usize = 13;
+/// Neighbours of a freed stretch are looked at this far: more changes no class.
+const LONG: u64 = 1 << (CLASSES - 1);
 
 /// A card of equal granules; a set bit is a granule in use.
 #[derive(Clone, Debug)]
@@ -17,8 +21,8 @@ pub struct Arena {
     full: Vec<u64>,
     granules: u64,
     free: u64,
-    /// No word before this one has a free granule.
-    first_free_word: usize,
+    /// For each class `c`: no free stretch of `2^c` granules or more begins before this granule.
+    first: [u64; CLASSES],
 }
 
 /// What is free in an arena.
@@ -42,7 +46,7 @@ impl Arena {
             full: vec![0; words.div_ceil(BITS as usize)],
             granules,
             free: granules,
-            first_free_word: 0,
+            first: [0; CLASSES],
         };
         // Granules behind the end of the card and words behind the last one are never free.
         for granule in granules..words as u64 * BITS {
@@ -90,11 +94,14 @@ impl Arena {
     }
 
     fn first_fit(&mut self, wanted: u64) -> Option<u64> {
-        let mut word = self.next_open_word(self.first_free_word);
-        self.first_free_word = word;
-        let (mut start, mut run) = (0, 0);
-        while word < self.used.len() {
-            let used = self.used[word];
+        let class = class_of(wanted);
+        let from = self.first[class];
+        let mut word = (from / BITS) as usize;
+        // What lies before `from` in its word is passed over as if it were in use.
+        let mut hidden = (1u64 << (from % BITS)) - 1;
+        let (mut start, mut run, mut first) = (0, 0, None);
+        while let Some(used) = self.used.get(word).map(|used| used | hidden) {
+            hidden = 0;
             if used == u64::MAX {
                 run = 0;
                 word = self.next_open_word(word + 1);
@@ -103,14 +110,16 @@ impl Arena {
             let mut bit = 0u32;
             while bit < 64 {
                 let free = (used >> bit).trailing_zeros().min(64 - bit);
-                if free > 0 {
-                    if run == 0 {
-                        start = word as u64 * BITS + u64::from(bit);
-                    }
-                    run += u64::from(free);
-                    bit += free;
+                if free > 0 && run == 0 {
+                    start = word as u64 * BITS + u64::from(bit);
+                }
+                run += u64::from(free);
+                bit += free;
+                if run >= 1 << class {
+                    first.get_or_insert(start);
                 }
                 if run >= wanted {
+                    self.first[class] = first.filter(|first| *first != start).unwrap_or(start + wanted);
                     return Some(start);
                 }
                 if bit < 64 {
@@ -120,7 +129,47 @@ impl Arena {
             }
             word += 1;
         }
+        self.first[class] = first.unwrap_or(self.granules);
         None
+    }
+
+    /// Lets searches begin at a stretch that was freed, as far as it is long enough for them with its neighbours.
+    fn note_freed(&mut self, start: u64, end: u64) {
+        let begin = start - self.free_before(start);
+        let length = end - begin + self.free_after(end);
+        for (class, first) in self.first.iter_mut().enumerate() {
+            if length >= 1 << class {
+                *first = begin.min(*first);
+            }
+        }
+    }
+
+    /// Free granules right before one, at most about [`LONG`]. A longer stretch was long before: every class knows it.
+    fn free_before(&self, granule: u64) -> u64 {
+        let mut at = granule;
+        while at > 0 && granule - at < LONG {
+            let bit = ((at - 1) % BITS) as u32;
+            let free = (self.used[((at - 1) / BITS) as usize] << (63 - bit)).leading_zeros().min(bit + 1);
+            at -= u64::from(free);
+            if free <= bit {
+                break;
+            }
+        }
+        granule - at
+    }
+
+    /// Free granules from one on, at most about [`LONG`].
+    fn free_after(&self, granule: u64) -> u64 {
+        let mut at = granule;
+        while at < self.granules && at - granule < LONG {
+            let bit = (at % BITS) as u32;
+            let free = (self.used[(at / BITS) as usize] >> bit).trailing_zeros().min(64 - bit);
+            at += u64::from(free);
+            if free < 64 - bit {
+                break;
+            }
+        }
+        at - granule
     }
 
     /// The first word at or after `word` that is not full.
@@ -158,7 +207,7 @@ impl Arena {
             at = until;
         }
         if !used && start < end {
-            self.first_free_word = self.first_free_word.min((start / BITS) as usize);
+            self.note_freed(start, end);
         }
     }
 
@@ -184,6 +233,11 @@ impl Arena {
         }
         FreeSpace { total_granules: self.free, largest_granules: largest }
     }
+}
+
+/// The class of a length of at least one granule.
+fn class_of(granules: u64) -> usize {
+    (granules.ilog2() as usize).min(CLASSES - 1)
 }
 
 /// `count` (1..=64) bits from `from` on.
@@ -223,11 +277,17 @@ mod tests {
         }
     }
 
+    fn size() -> impl Strategy<Value = u32> {
+        prop_oneof![4 => 0u32..5, 4 => 0u32..200, 2 => 2000u32..9000]
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
         #[test]
         fn first_fit_agrees_with_a_plain_list(
-            granules in 1usize..9000,
-            steps in prop::collection::vec((any::<bool>(), 0u32..200, any::<prop::sample::Index>()), 0..200),
+            granules in 1usize..30_000,
+            steps in prop::collection::vec((any::<bool>(), size(), any::<prop::sample::Index>()), 0..200),
         ) {
             let mut arena = Arena::new(granules as u64).unwrap();
             let mut naive = Naive(vec![false; granules]);

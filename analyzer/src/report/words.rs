@@ -3,9 +3,9 @@
 /// One gibibyte.
 const GIB: f64 = (1u64 << 30) as f64;
 /// Sizes from here on are given in GiB.
-const SMALLEST_IN_GIB: u64 = 100 << 20;
+const SMALLEST_IN_GIB: u64 = 512 << 20;
 
-/// A size: `512 MiB`, `1.41 GiB`, `20.00 KiB`. Whole MiB below a GiB stay what the program's author wrote.
+/// A size: `512 MiB`, `1.41 GiB`, `20.5 KiB`. Whole MiB below a GiB stay what the program's author wrote.
 pub fn size(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -13,9 +13,9 @@ pub fn size(bytes: u64) -> String {
         0 => "0 bytes".to_owned(),
         MIB..1_073_741_824 if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
         SMALLEST_IN_GIB.. => gib(bytes),
-        MIB.. => format!("{:.2} MiB", bytes as f64 / MIB as f64),
+        MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
         KIB.. if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
-        KIB.. => format!("{:.2} KiB", bytes as f64 / KIB as f64),
+        KIB.. => format!("{:.1} KiB", bytes as f64 / KIB as f64),
         _ => format!("{bytes} bytes"),
     }
 }
@@ -147,10 +147,10 @@ mod tests {
             (0, "0 bytes"),
             (513, "513 bytes"),
             (4096, "4 KiB"),
-            (5000, "4.88 KiB"),
+            (5000, "4.9 KiB"),
             (512 << 20, "512 MiB"),
             ((512 << 20) + 1, "0.50 GiB"),
-            ((3 << 20) + 5, "3.00 MiB"),
+            ((3 << 20) + 5, "3.0 MiB"),
             (1 << 30, "1.00 GiB"),
             (u64::MAX, "17179869184.00 GiB"),
         ] {

@@ -1,7 +1,8 @@
 //! Padding and fragmentation: the model that was asked for, beside what the addresses show.
 
+use crate::passes::device::DeviceSummary;
 use crate::passes::map::DeviceMap;
-use crate::passes::summary::{DeviceSummary, Summary};
+use crate::passes::summary::Summary;
 use crate::report::map::{draw_addresses, is_drawn};
 use crate::report::page::{Page, Paint};
 use crate::report::shade::LEGEND;

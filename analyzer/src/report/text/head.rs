@@ -1,6 +1,7 @@
 //! The first lines: which program, which machine.
 
-use crate::passes::summary::{DeviceSummary, ProcessSummary, Summary};
+use crate::passes::device::DeviceSummary;
+use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
 use crate::report::words::{clean, gib, moment, runtime, runtime_version, signal};
 

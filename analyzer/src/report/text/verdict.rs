@@ -4,9 +4,9 @@ use gpuoom_trace::outcome::Outcome;
 
 use crate::passes::oom::OomReport;
 use crate::passes::summary::Summary;
-use crate::passes::verdict::{Outcomes, Verdict, Why, count_outcomes};
+use crate::passes::verdict::{Outcomes, Verdict, Why, count_outcomes, device_of};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{count, gpu, moment, signal, size};
+use crate::report::words::{count, gpu, moment, runtime, signal, size};
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let outcomes = count_outcomes(&summary.ooms);
@@ -17,7 +17,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     };
     let ending = ending(summary);
     let mut sentences = match verdict {
-        Verdict::OutOfMemory { oom, why } => vec![out_of_memory(&summary.ooms[oom], why), reaction(outcomes)],
+        Verdict::OutOfMemory { oom, why } => vec![out_of_memory(summary, &summary.ooms[oom], why), reaction(outcomes)],
         Verdict::Healthy { fullest } => vec![healthy(summary, fullest)],
         Verdict::NothingAllocated => vec![nothing(summary)],
     };
@@ -29,7 +29,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     page.gap();
 }
 
-fn out_of_memory(oom: &OomReport, why: Why) -> String {
+fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {
+    let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     let device = gpu(oom.device);
     let asked = size(oom.requested_bytes);
     match why {
@@ -50,15 +51,17 @@ fn out_of_memory(oom: &OomReport, why: Why) -> String {
             )
         }
         Why::FullOfOwn { left_bytes, reported } => {
-            let left = if reported { "free by the runtime" } else { "left by what the program itself holds" };
+            let (held, left) = (size(oom.held_bytes), size(left_bytes));
+            let left = match reported {
+                true => format!("{name} reports {left} free"),
+                false => format!("the card has room for {left} beside that"),
+            };
             format!(
-                "{device} is full of this program's own memory: it holds {}, asked for {asked} more, and {} is {left}.",
-                size(oom.held_bytes),
-                size(left_bytes)
+                "{device} is full of this program's own memory: it holds {held}, asked for {asked} more, and {left}."
             )
         }
         Why::FullOfOthers { left_bytes, others_bytes } => format!(
-            "{device} is full, and mostly not by this program's allocations: it asked for {asked}, {} is free, and {} is used \
+            "{device} is full, and mostly not by this program's allocations: it asked for {asked}, {name} reports {} free, and {} is used \
              by others (other programs, or the runtime itself); the program's own blocks hold {}.",
             size(left_bytes),
             size(others_bytes),

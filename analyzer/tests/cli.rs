@@ -1,0 +1,320 @@
+//! The tool as scripts and people call it: formats, exit statuses, messages.
+
+use std::io::{Read, Write};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_trace::header::{Header, end};
+use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+use serde_json::Value;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn trace(&self, name: &str, trace: &TraceBuilder) -> PathBuf {
+        let path = self.path(name);
+        trace.write(&path).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"));
+        command.args(arguments).current_dir(self.0.path()).env_remove("GPUOOM_TRACE").output().unwrap()
+    }
+
+    fn stdout(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.stdout(arguments)).unwrap()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Two blocks, one freed, one failure that the program reports, nested calls below the first.
+fn small() -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    let outer = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let inner = trace.record(Event::Alloc, Kind::Device, "hsa_amd_memory_pool_allocate");
+    trace.push(Record { parent_distance: 1, address: 0x1000, requested: GIB, padded_granules: 4, ..inner }, &[]);
+    trace.push(Record { address: 0x1000, requested: GIB, padded_granules: 4, ..outer }, &[]);
+    trace.alloc(0x1_0000_0000, 300 * MIB);
+    trace.free(0x1_0000_0000);
+    trace.refuse(17 * GIB);
+    trace.after(Event::ErrorQuery, "hipGetErrorString", 2, flag::ERROR_TEXT);
+    let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+    trace.with_text(mark, "epoch \"1\", begin");
+    trace.end(process::EXITS, 3);
+    trace
+}
+
+#[test]
+fn the_json_report_has_the_fields_of_the_contract() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    let report = place.json(&["report", "--format", "json", "t.bin"]);
+    for (pointer, expected) in [
+        ("/schema", Value::from("gpuoom.report/1")),
+        ("/trace/path", "t.bin".into()),
+        ("/trace/format_version", "1.0".into()),
+        ("/trace/clean_close", true.into()),
+        ("/trace/events", 8.into()),
+        ("/trace/events_lost", 0.into()),
+        ("/trace/torn_events", 0.into()),
+        ("/trace/started_at", "2026-11-20T14:03:11.000Z".into()),
+        ("/process/pid", 4711.into()),
+        ("/process/end", "exited".into()),
+        ("/process/exit_code", 3.into()),
+        ("/process/signal", Value::Null),
+        ("/devices/0/index", 0.into()),
+        ("/devices/0/total_bytes", (16 * GIB).into()),
+        ("/devices/0/granularity_bytes", (256 * MIB).into()),
+        ("/devices/0/granularity_observed_bytes", Value::Null),
+        ("/devices/0/allocations", 2.into()),
+        ("/devices/0/frees", 1.into()),
+        ("/devices/0/failures", 1.into()),
+        ("/devices/0/peak/requested_bytes", (GIB + 300 * MIB).into()),
+        ("/devices/0/peak/padded_bytes", (GIB + 512 * MIB).into()),
+        ("/devices/0/end/live_allocations", 1.into()),
+        ("/devices/0/fragmentation/stranded_bytes", 0.into()),
+        ("/devices/0/fragmentation/external", 0.0.into()),
+        ("/host/allocations", 0.into()),
+        ("/ooms/0/api", "hipMalloc".into()),
+        ("/ooms/0/layer", "runtime".into()),
+        ("/ooms/0/requested_bytes", (17 * GIB).into()),
+        ("/ooms/0/status/code", 2.into()),
+        ("/ooms/0/status/name", "hipErrorOutOfMemory".into()),
+        ("/ooms/0/outcome", "propagated".into()),
+        ("/ooms/0/because", "error_reported".into()),
+        ("/ooms/0/refused_by", "runtime".into()),
+        ("/ooms/0/evidence/0/event", "error_query".into()),
+        ("/ooms/0/free_reported_bytes", Value::Null),
+        ("/ooms/0/largest_allocatable_bytes", Value::Null),
+        ("/ooms/0/cause", Value::Null),
+        ("/ooms/0/stack", Value::Array(Vec::new())),
+        ("/ledger/0/unattributed_bytes", Value::Null),
+        ("/diagnoses", Value::Array(Vec::new())),
+        ("/damages", Value::Array(Vec::new())),
+        ("/calls_under_way", Value::Array(Vec::new())),
+    ] {
+        assert_eq!(report.pointer(pointer), Some(&expected), "{pointer} in {report:#}");
+    }
+}
+
+#[test]
+fn events_come_in_order_with_their_enclosing_calls() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    let text = place.stdout(&["events", "--format", "json", "t.bin"]);
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 8);
+    assert_eq!(events[0]["parent"], events[1]["seq"]);
+    assert_eq!((&events[1]["parent"], &events[1]["address"]), (&Value::Null, &"0x1000".into()));
+    assert_eq!(events[3]["event"], "free");
+    assert!(events[3].get("status").is_none() && events[3].get("requested_bytes").is_none());
+    assert_eq!((&events[4]["oom"], &events[4]["padded_bytes"]), (&1.into(), &(17 * GIB).into()));
+    assert_eq!(events[6]["text"], "epoch \"1\", begin");
+    insta::assert_snapshot!("events_csv", place.stdout(&["events", "--format", "csv", "t.bin"]));
+    insta::assert_snapshot!("events_text", place.stdout(&["events", "t.bin"]));
+}
+
+#[test]
+fn events_around_a_failure() {
+    let place = Place::new();
+    let mut trace = small();
+    for number in 0..200 {
+        trace.alloc(0x2_0000_0000 + (number << 30), MIB);
+        if number == 100 {
+            trace.refuse(2 * GIB);
+        }
+    }
+    place.trace("t.bin", &trace);
+    let text = place.stdout(&["events", "--around", "oom:2", "t.bin"]);
+    assert_eq!(text.lines().count(), 51);
+    assert!(text.lines().nth(25).unwrap().contains("oom:2"), "{text}");
+    let output = place.run(&["events", "--around", "oom:3", "t.bin"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("only 2 out-of-memory returns"), "{}", stderr(&output));
+}
+
+#[test]
+fn maps_of_any_moment_and_granularity() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    let blocks = |arguments: &[&str]| {
+        let all = [&["map", "--format", "json", "t.bin"], arguments].concat();
+        place.json(&all).pointer("/devices/0/live_allocations").and_then(Value::as_u64)
+    };
+    assert_eq!(blocks(&["--at", "peak"]), Some(2));
+    assert_eq!(blocks(&["--at", "end"]), Some(1));
+    assert_eq!(blocks(&["--at", "oom:1"]), Some(1));
+    assert_eq!(blocks(&["--at", "2.5ms"]), Some(1));
+    assert_eq!(blocks(&["--device", "1"]), None);
+    let fine = place.json(&["map", "--format", "json", "--granularity", "2M", "t.bin"]);
+    assert_eq!(fine.pointer("/devices/0/padded_bytes"), Some(&(GIB + 300 * MIB).into()));
+    insta::assert_snapshot!("map_text", place.stdout(&["map", "t.bin"]));
+    let output = place.run(&["map", "--at", "oom:2", "t.bin"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn wrong_usage_is_2_and_what_is_not_there_is_not_offered() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    for arguments in [
+        &["report"][..],
+        &["report", "--format", "markdown", "t.bin"],
+        &["map", "--format", "png", "t.bin"],
+        &["map", "--granularity", "0", "t.bin"],
+        &["map", "--at", "yesterday", "t.bin"],
+        &["events", "--around", "2", "t.bin"],
+        &["doctor"],
+        &["whatif", "t.bin"],
+        &["record"],
+    ] {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn several_traces_are_reported_even_if_one_is_not_readable() {
+    let place = Place::new();
+    place.trace("a.bin", &small());
+    place.trace("b.bin", &small());
+    std::fs::write(place.path("bad.bin"), "something else").unwrap();
+    let output = place.run(&["--format", "json", "a.bin", "bad.bin", "b.bin", "missing.bin"]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = stderr(&output);
+    assert!(message.contains("bad.bin: offset 0: not a gpuoom trace") && message.contains("missing.bin"), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths: Vec<&Value> = report["traces"].as_array().unwrap().iter().map(|trace| &trace["trace"]["path"]).collect();
+    assert_eq!(paths, ["a.bin", "b.bin"]);
+    for arguments in [&["map", "bad.bin"], &["events", "bad.bin"], &["report", "missing.bin"]] {
+        assert_eq!(place.run(arguments).status.code(), Some(3), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_cut_trace_is_read_up_to_the_cut() {
+    let place = Place::new();
+    let mut trace = small();
+    trace.slots_per_chunk = 40;
+    for number in 0..200 {
+        trace.alloc(0x2_0000_0000 + (number << 30), MIB);
+    }
+    let bytes = trace.bytes();
+    std::fs::write(place.path("t.bin"), &bytes[..bytes.len() - 200]).unwrap();
+    let report = place.json(&["report", "--format", "json", "t.bin"]);
+    assert!(!report["damages"].as_array().unwrap().is_empty());
+    assert!(report["trace"]["events"].as_u64().unwrap() > 100);
+    assert!(place.stdout(&["t.bin"]).contains("The file is damaged in 1 place"));
+}
+
+#[test]
+fn a_file_appears_whole_or_not_at_all() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    place.stdout(&["report", "-o", "report.txt", "t.bin"]);
+    assert!(std::fs::read_to_string(place.path("report.txt")).unwrap().contains("VERDICT"));
+    let names: Vec<_> = std::fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_ne!(place.run(&["report", "-o", "no/such/place.txt", "t.bin"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::new();
+    let mut trace = small();
+    for number in 0..20_000 {
+        trace.alloc(0x2_0000_0000 + (number << 30), MIB);
+    }
+    place.trace("t.bin", &trace);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"))
+        .args(["events", "t.bin"])
+        .current_dir(place.0.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+/// The tool in a directory of its own with a recorder beside it (an empty one: the loader says so and goes on).
+fn with_recorder(place: &Place) -> PathBuf {
+    let tool = place.path("gpuoom-analyze");
+    std::fs::copy(env!("CARGO_BIN_EXE_gpuoom-analyze"), &tool).unwrap();
+    std::fs::write(place.path("libgpuoom.so"), "").unwrap();
+    tool
+}
+
+fn record(tool: &Path, place: &Place, arguments: &[&str]) -> Output {
+    let all = [&["record"], arguments].concat();
+    Command::new(tool).args(all).current_dir(place.0.path()).env_remove("GPUOOM_TRACE").output().unwrap()
+}
+
+#[test]
+fn record_passes_the_exit_status_on() {
+    let place = Place::new();
+    let tool = with_recorder(&place);
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        let output = record(&tool, &place, &["--", "sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(status), "{script}");
+        assert!(!stderr(&output).contains("gpuoom: trace"), "{}", stderr(&output));
+    }
+    assert_eq!(record(&tool, &place, &["--", "/no/such/program"]).status.code(), Some(127));
+    let preload = record(&tool, &place, &["-o", "x.bin", "--", "sh", "-c", "echo $LD_PRELOAD $GPUOOM_TRACE"]);
+    let said = String::from_utf8(preload.stdout).unwrap();
+    assert!(said.contains("libgpuoom.so /") && said.contains("/x.bin"), "{said}");
+}
+
+#[test]
+fn record_names_the_trace_and_notes_how_the_process_ended() {
+    let place = Place::new();
+    let tool = with_recorder(&place);
+    let mut trace = small();
+    // Made while the command ran, as far as the clock in the file goes.
+    trace.header.clock_first.wall_ns = u64::MAX / 2;
+    place.trace("made.bin", &trace);
+    let offset = offset_of!(Header, pid);
+    let script = format!(
+        "cp made.bin run.bin; p=$$; for i in 0 1 2 3; do printf \"\\\\$(printf %03o $((p % 256)))\" | \
+         dd of=run.bin bs=1 seek=$(({offset} + i)) conv=notrunc 2>/dev/null; p=$((p / 256)); done; kill -9 $$"
+    );
+    let output = record(&tool, &place, &["-o", "run.bin", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(137));
+    let said = stderr(&output);
+    assert!(said.contains("gpuoom: trace: ") && said.contains("gpuoom-analyze "), "{said}");
+    let header: Header =
+        bytemuck::pod_read_unaligned(&std::fs::read(place.path("run.bin")).unwrap()[..size_of::<Header>()]);
+    assert_eq!((header.end_kind, header.end_code), (end::SIGNALED, 9), "{said}");
+}
+
+#[test]
+fn a_pipe_gets_no_colours() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    let text = place.stdout(&["t.bin"]);
+    assert!(!text.contains('\x1b'));
+    std::io::sink().write_all(text.as_bytes()).unwrap();
+}
