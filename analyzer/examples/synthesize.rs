@@ -8,7 +8,7 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use gpuoom_analyze::testing::{GIB, TraceBuilder, event_chunk};
 use gpuoom_trace::chunk::ChunkMaker;
 use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
-use gpuoom_trace::record::{Event, Kind, Record, padded_granules};
+use gpuoom_trace::record::{Event, Granule, Kind, Record};
 use gpuoom_trace::ring::SlotWords;
 
 /// Sizes that a framework asks for, in bytes: small tensors, activations, weights.
@@ -73,7 +73,7 @@ impl Program {
             address,
             requested,
             duration,
-            padded_granules: padded_granules(requested, 28),
+            padded_granules: Granule::new(256 << 20).count(requested),
             ..common
         }
     }
@@ -111,7 +111,7 @@ fn main() -> std::io::Result<()> {
     while seq < events {
         let until = events.min(seq + MAX_CHUNK_SLOTS as u64);
         let slots: Vec<SlotWords> = (seq..until).map(|seq| bytemuck::cast(program.next(seq))).collect();
-        file.write_all(event_chunk(&mut maker, &slots, seq, 28))?;
+        file.write_all(event_chunk(&mut maker, &slots, seq, Granule::new(256 << 20)))?;
         seq = until;
     }
     let end = file.stream_position()?;

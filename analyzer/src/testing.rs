@@ -8,7 +8,7 @@ use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight
 use gpuoom_trace::metadata::{ApiRow, ApiTable, DeviceFacts, ProcessFacts, Reading, encode_readings, trigger};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{
-    EXTENSION_BYTES, Event, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag, padded_granules,
+    EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag,
 };
 use gpuoom_trace::ring::{EXTENSION, SlotWords, Taken};
 use rustc_hash::FxHashMap;
@@ -143,7 +143,7 @@ impl TraceBuilder {
     }
 
     fn sized(&self, record: Record, address: u64, requested: u64) -> Record {
-        let granules = padded_granules(requested, self.header.granularity_bytes.trailing_zeros());
+        let granules = Granule::new(self.header.granularity_bytes).count(requested);
         Record { address, requested, padded_granules: granules, ..record }
     }
 
@@ -298,14 +298,14 @@ impl TraceBuilder {
     }
 
     fn chunk_events(&self, maker: &mut ChunkMaker, chunks: &mut Vec<u8>) {
-        let shift = self.header.granularity_bytes.trailing_zeros();
+        let granule = Granule::new(self.header.granularity_bytes);
         let mut slots = Vec::new();
         let mut first = 0;
         for (number, (record, payload)) in self.records.iter().enumerate() {
             slots.extend(slots_of(record, payload));
             let last = number + 1 == self.records.len();
             if last || slots.len() + 32 > self.slots_per_chunk {
-                chunks.extend_from_slice(event_chunk(maker, &slots, first, shift));
+                chunks.extend_from_slice(event_chunk(maker, &slots, first, granule));
                 first += slots.len() as u64;
                 slots.clear();
             }
@@ -319,12 +319,12 @@ impl TraceBuilder {
 }
 
 /// A chunk of slots that begin at a sequence number.
-pub fn event_chunk<'a>(maker: &'a mut ChunkMaker, slots: &[SlotWords], first_seq: u64, shift: u32) -> &'a [u8] {
+pub fn event_chunk<'a>(maker: &'a mut ChunkMaker, slots: &[SlotWords], first_seq: u64, granule: Granule) -> &'a [u8] {
     let mut taken = Taken::default();
     taken.slots = slots.len();
     taken.from = first_seq;
     taken.until = first_seq + slots.len() as u64;
-    maker.events(slots, &taken, shift)
+    maker.events(slots, &taken, granule)
 }
 
 /// The slots of a record, as the ring holds them.

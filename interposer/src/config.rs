@@ -28,7 +28,7 @@ pub(crate) enum Probe {
 pub(crate) struct Config {
     /// `GPUOOM_TRACE`, made absolute: the program may change its directory before the first GPU call.
     pub(crate) trace: String,
-    /// `GPUOOM_GRANULARITY`, a power of two.
+    /// `GPUOOM_GRANULARITY`.
     pub(crate) granularity_bytes: u64,
     /// `GPUOOM_SAMPLE`, `None`: off.
     pub(crate) sample: Option<Duration>,
@@ -89,7 +89,7 @@ impl Config {
             config.trace = v.into();
             Some(())
         });
-        set("GPUOOM_GRANULARITY", "a power of two from 4K to 1T, e.g. 256M or 2M", &mut |v| {
+        set("GPUOOM_GRANULARITY", "a size from 512 to 1T, e.g. 256M or 2M", &mut |v| {
             config.granularity_bytes = granularity(v)?;
             Some(())
         });
@@ -162,9 +162,9 @@ fn size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A power of two: the hot path shifts where it would have to divide.
+/// From 512 bytes on, so that the count of granules of any real request fits its 32 bits.
 fn granularity(text: &str) -> Option<u64> {
-    size(text).filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 40).contains(bytes))
+    size(text).filter(|bytes| (512..=1 << 40).contains(bytes))
 }
 
 #[allow(clippy::option_option)]
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn bad_values_are_named_and_the_default_stays() {
         let config = read(&[
-            ("GPUOOM_GRANULARITY", "3M"),
+            ("GPUOOM_GRANULARITY", "3X"),
             ("GPUOOM_SAMPLE", "soon"),
             ("GPUOOM_PROBE", "maybe"),
             ("GPUOOM_LOG", "loud"),

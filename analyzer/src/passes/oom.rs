@@ -134,7 +134,7 @@ fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
         device: oom.device,
         kind: oom.kind.name(),
         requested_bytes: oom.requested_bytes,
-        padded_bytes: u64::from(oom.granules).saturating_mul(replay.granularity_bytes),
+        padded_bytes: replay.padded_bytes(oom.granules),
         status: Status { code: oom.status, name: api.status_name(oom.status) },
         outcome: oom.outcome,
         because: oom.because,

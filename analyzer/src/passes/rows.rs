@@ -8,7 +8,7 @@ use gpuoom_trace::columns::Batch;
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+use gpuoom_trace::record::{Event, Granule, Kind, Record, flag, process};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -93,7 +93,7 @@ pub struct ReadingRow {
 pub struct Rows {
     apis: Apis,
     clock: Clock,
-    granularity_bytes: u64,
+    granule: Granule,
     waiting: VecDeque<(EventRow, Option<(u32, u32)>)>,
     /// Rows that have left `waiting` at its front.
     left: u64,
@@ -110,7 +110,7 @@ impl Rows {
         Rows {
             apis: Apis::new(&trace.metadata.apis),
             clock: trace.clock(),
-            granularity_bytes: trace.header.granularity_bytes,
+            granule: trace.granule(),
             waiting: VecDeque::new(),
             left: 0,
             unresolved: FxHashMap::default(),
@@ -230,7 +230,7 @@ impl Rows {
             kind: (about_memory && record.kind() != Kind::None).then(|| record.kind().name()),
             address: (about_memory && (record.address != 0 || gives_back)).then(|| format!("{:#x}", record.address)),
             requested_bytes: has_size.then_some(record.requested),
-            padded_bytes: matches!(event, Some(Alloc | Pin)).then(|| record.padded_bytes(self.granularity_bytes)),
+            padded_bytes: matches!(event, Some(Alloc | Pin)).then(|| record.padded_bytes(self.granule)),
             status: has_status.then(|| Status { code: record.status, name: api.status_name(record.status) }),
             marks: marks(record),
             ..EventRow::default()

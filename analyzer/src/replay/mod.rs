@@ -25,7 +25,7 @@ use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag, process};
+use gpuoom_trace::record::{Event, GRANULES_SATURATED, Kind, NO_DEVICE, Record, flag, process};
 use hdrhistogram::Histogram;
 
 use accounts::Accounts;
@@ -306,11 +306,19 @@ impl Replay {
         self.vmm.mappings().filter(move |mapping| mapping.device == device)
     }
 
+    /// Padded bytes of one request, saturated.
+    pub fn padded_bytes(&self, granules: u32) -> u64 {
+        match granules {
+            GRANULES_SATURATED => u64::MAX,
+            granules => u64::from(granules).saturating_mul(self.granularity_bytes),
+        }
+    }
+
     fn granules(&self, record: &Record) -> u32 {
         if self.recorded_granularity {
             return record.padded_granules;
         }
-        u32::try_from(record.requested.div_ceil(self.granularity_bytes)).unwrap_or(u32::MAX)
+        u32::try_from(record.requested.div_ceil(self.granularity_bytes)).unwrap_or(GRANULES_SATURATED)
     }
 
     fn pool_device(&self, record: &Record, payload: &[u8]) -> u8 {

@@ -161,7 +161,7 @@ impl Recorder {
             };
         }
         memory.blocked_looks = 0;
-        let chunk = memory.maker.events(&memory.slots[..taken.slots], &taken, self.granularity_shift);
+        let chunk = memory.maker.events(&memory.slots[..taken.slots], &taken, self.granule);
         if let Err(trouble) = self.append(chunk) {
             if self.quarters() < CHOKE_QUARTERS {
                 return Round::Stuck;

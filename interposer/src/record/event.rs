@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuoom_trace::header::{IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR, Record, flag, padded_granules};
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR, Record, flag};
 
 use super::Recorder;
 use crate::thread::{self, ThreadState};
@@ -175,7 +175,7 @@ impl Frame {
             parent_distance: self.parent_distance,
             status,
             call: self.call,
-            padded_granules: padded_granules(what.requested, self.recorder.granularity_shift),
+            padded_granules: self.recorder.granule.count(what.requested),
             site: 0,
             address: what.address,
             requested: what.requested,

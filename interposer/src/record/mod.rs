@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use gpuoom_trace::header::Live;
-use gpuoom_trace::record::Record;
+use gpuoom_trace::record::{Granule, Record};
 use gpuoom_trace::ring::Ring;
 use once_cell::sync::OnceCell;
 
@@ -28,7 +28,7 @@ pub(crate) struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) live: Live,
     ring: Ring<'static>,
-    granularity_shift: u32,
+    granule: Granule,
     drainer: Drainer,
     /// Set while the ring is nearly full and nobody can drain: new events are counted as lost without claiming a number.
     choked: AtomicBool,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::header::{DEFAULT_RING_SLOTS, Header, Live};
 use gpuoom_trace::metadata::{ApiRow, ApiTable};
+use gpuoom_trace::record::Granule;
 use gpuoom_trace::ring::{Ring, Slot};
 use once_cell::sync::OnceCell;
 
@@ -51,7 +52,7 @@ impl Recorder {
             clock,
             live,
             ring,
-            granularity_shift: config.granularity_bytes.trailing_zeros(),
+            granule: Granule::new(config.granularity_bytes),
             drainer: Drainer::new(file),
             choked: AtomicBool::new(false),
             quarter: header.ring_slots / 4,

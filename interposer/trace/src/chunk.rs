@@ -6,6 +6,7 @@ use zstd_safe::zstd_sys;
 
 use crate::columns::{Batch, Encoder, MAX_ENCODED_BYTES, decode};
 use crate::metadata;
+use crate::record::Granule;
 use crate::ring::{SlotWords, Taken};
 
 /// First bytes of every chunk.
@@ -82,8 +83,8 @@ impl ChunkHeader {
     }
 
     /// Appends the records of an event chunk; `None` when they can't be read.
-    pub fn events(&self, stored: &[u8], granularity_shift: u32, batch: &mut Batch) -> Option<()> {
-        decode(&self.payload(stored)?, self.records, self.first_seq, granularity_shift, batch)
+    pub fn events(&self, stored: &[u8], granule: Granule, batch: &mut Batch) -> Option<()> {
+        decode(&self.payload(stored)?, self.records, self.first_seq, granule, batch)
     }
 }
 
@@ -110,8 +111,8 @@ impl Default for ChunkMaker {
 
 impl ChunkMaker {
     /// A chunk of the records that [`crate::ring::Ring::take`] copied out. Allocates nothing. Empty when it failed.
-    pub fn events(&mut self, slots: &[SlotWords], taken: &Taken, granularity_shift: u32) -> &[u8] {
-        let (length, records) = self.encoder.encode(slots, taken.from, granularity_shift, &mut self.encoded);
+    pub fn events(&mut self, slots: &[SlotWords], taken: &Taken, granule: Granule) -> &[u8] {
+        let (length, records) = self.encoder.encode(slots, taken.from, granule, &mut self.encoded);
         let header =
             ChunkHeader { kind: kind::EVENTS, records, first_seq: taken.from, next_seq: taken.until, ..blank() };
         self.finish(header, length)
@@ -165,6 +166,7 @@ mod tests {
     #[test]
     fn a_chunk_of_events_returns_and_one_wrong_bit_is_noticed() {
         let mut maker = ChunkMaker::default();
+        let granule = Granule::new(256 << 20);
         let records: Vec<Record> = (0..1000u64)
             .map(|n| Record {
                 commit: n + 1,
@@ -178,16 +180,16 @@ mod tests {
             .collect();
         let slots: Vec<SlotWords> = records.iter().map(|record| bytemuck::cast(*record)).collect();
         let taken = Taken { slots: slots.len(), from: 0, until: 1000, ..Taken::default() };
-        let mut chunk = maker.events(&slots, &taken, 28).to_vec();
+        let mut chunk = maker.events(&slots, &taken, granule).to_vec();
         let (header, stored) = chunk.split_at(CHUNK_HEADER_BYTES);
         let header: ChunkHeader = bytemuck::pod_read_unaligned(header);
         let mut batch = Batch::default();
-        header.events(stored, 28, &mut batch).unwrap();
+        header.events(stored, granule, &mut batch).unwrap();
         assert_eq!(batch.records, records);
         assert!(stored.len() < 4 * records.len(), "{} bytes for {} records", stored.len(), records.len());
         let last = chunk.len() - 1;
         chunk[last] ^= 1;
-        assert_eq!(header.events(&chunk[CHUNK_HEADER_BYTES..], 28, &mut batch), None);
+        assert_eq!(header.events(&chunk[CHUNK_HEADER_BYTES..], granule, &mut batch), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! [`Model`]. Fields that repeat together (function, event, kind, device, thread, status, nesting) form a *shape*, kept
 //! once per chunk. See `FORMAT.md`, "Event chunks".
 
-use crate::record::{EXTENSION_BYTES, MAX_SLOTS, Record, SLOT_BYTES, padded_granules};
+use crate::record::{EXTENSION_BYTES, Granule, MAX_SLOTS, Record, SLOT_BYTES};
 use crate::ring::{EXTENSION, SlotWords};
 use crate::varint::{get, put, unzigzag, zigzag};
 
@@ -147,7 +147,7 @@ impl Encoder {
         &mut self,
         slots: &[SlotWords],
         first_seq: u64,
-        granularity_shift: u32,
+        granule: Granule,
         out: &mut [u8],
     ) -> (usize, u32) {
         self.lengths = [0; COLUMNS];
@@ -160,13 +160,13 @@ impl Encoder {
                 self.put_bytes(Column::Extension, &bytemuck::bytes_of(words)[8..]);
                 continue;
             }
-            self.record(&mut model, bytemuck::cast_ref(words), granularity_shift);
+            self.record(&mut model, bytemuck::cast_ref(words), granule);
             records += 1;
         }
         (self.join(out), records)
     }
 
-    fn record(&mut self, model: &mut Model, record: &Record, granularity_shift: u32) {
+    fn record(&mut self, model: &mut Model, record: &Record, granule: Granule) {
         let shape = self.shape(Shape::of(record));
         self.put(Column::Shape, shape);
         self.put(Column::Seq, zigzag(record.seq().wrapping_sub(model.seq) as i64));
@@ -177,7 +177,7 @@ impl Encoder {
         let call = model.call(record.thread);
         self.put(Column::Call, zigzag(i64::from(record.call.wrapping_sub(*call).wrapping_sub(1) as i32)));
         *call = record.call;
-        let predicted = padded_granules(record.requested, granularity_shift);
+        let predicted = granule.count(record.requested);
         self.put(Column::Padded, zigzag(i64::from(record.padded_granules) - i64::from(predicted)));
         let class = usize::from(record.event & 31);
         self.put(Column::Address, zigzag(record.address.wrapping_sub(model.addresses[class]) as i64));
@@ -242,7 +242,7 @@ impl Batch {
 }
 
 /// Decodes what [`Encoder::encode`] made and appends it; `None` when the bytes are not such an encoding.
-pub fn decode(encoded: &[u8], records: u32, first_seq: u64, granularity_shift: u32, batch: &mut Batch) -> Option<()> {
+pub fn decode(encoded: &[u8], records: u32, first_seq: u64, granule: Granule, batch: &mut Batch) -> Option<()> {
     if records as usize > MAX_CHUNK_SLOTS {
         return None;
     }
@@ -253,7 +253,7 @@ pub fn decode(encoded: &[u8], records: u32, first_seq: u64, granularity_shift: u
     let mut further_slots = 0usize;
     batch.records.reserve(records as usize);
     for _ in 0..records {
-        let record = decode_record(&mut columns, &shapes, &mut model, granularity_shift)?;
+        let record = decode_record(&mut columns, &shapes, &mut model, granule)?;
         further_slots += usize::from(record.slots).checked_sub(1).filter(|further| *further < MAX_SLOTS)?;
         batch.records.push(record);
     }
@@ -281,7 +281,7 @@ fn next(columns: &mut [&[u8]; COLUMNS], column: Column) -> Option<u64> {
 }
 
 #[inline]
-fn decode_record(columns: &mut [&[u8]; COLUMNS], shapes: &[Shape], model: &mut Model, shift: u32) -> Option<Record> {
+fn decode_record(columns: &mut [&[u8]; COLUMNS], shapes: &[Shape], model: &mut Model, granule: Granule) -> Option<Record> {
     let mut record = Record::default();
     shapes.get(usize::try_from(next(columns, Column::Shape)?).ok()?)?.apply(&mut record);
     let seq = model.seq.wrapping_add(unzigzag(next(columns, Column::Seq)?) as u64);
@@ -298,7 +298,7 @@ fn decode_record(columns: &mut [&[u8]; COLUMNS], shapes: &[Shape], model: &mut M
     record.address = model.addresses[class];
     model.requested[class] = model.requested[class].wrapping_add(unzigzag(next(columns, Column::Requested)?) as u64);
     record.requested = model.requested[class];
-    let predicted = i64::from(padded_granules(record.requested, shift));
+    let predicted = i64::from(granule.count(record.requested));
     record.padded_granules = u32::try_from(predicted.checked_add(unzigzag(next(columns, Column::Padded)?))?).ok()?;
     Some(record)
 }
@@ -356,18 +356,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn any_stretch_returns(records in prop::collection::vec(any_record(), 0..200), first_seq in 0..u64::MAX / 4) {
+        fn any_stretch_returns(records in prop::collection::vec(any_record(), 0..200), first_seq in 0..u64::MAX / 4, granule_bytes in 1..1u64 << 40) {
             let (slots, expected) = stretch(&records, first_seq);
             let mut out = vec![0; MAX_ENCODED_BYTES];
-            let (length, count) = Encoder::default().encode(&slots, first_seq, 28, &mut out);
+            let (length, count) = Encoder::default().encode(&slots, first_seq, Granule::new(granule_bytes), &mut out);
             let mut batch = Batch::default();
-            prop_assert!(decode(&out[..length], count, first_seq, 28, &mut batch).is_some());
+            prop_assert!(decode(&out[..length], count, first_seq, Granule::new(granule_bytes), &mut batch).is_some());
             prop_assert_eq!(batch, expected);
         }
 
         #[test]
         fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..400), records in 0..100u32) {
-            let _ = decode(&bytes, records, 0, 28, &mut Batch::default());
+            let _ = decode(&bytes, records, 0, Granule::new(1 << 28), &mut Batch::default());
         }
     }
 }

@@ -83,7 +83,7 @@ pub struct Header {
     pub ring_slots: u64,
     /// Offset of the first chunk.
     pub chunks_offset: u64,
-    /// Granule that requests are padded to, a power of two.
+    /// Granule that requests are padded to.
     pub granularity_bytes: u64,
     /// Process that recorded.
     pub pid: u32,

@@ -12,12 +12,14 @@ use crate::clock::Clock;
 use crate::columns::Batch;
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
 use crate::metadata::{self, ApiTable, DeviceFacts, Modules, ProcessFacts};
-use crate::record::{EXTENSION_BYTES, MAX_SLOTS, Record, SLOT_BYTES};
+use crate::record::{EXTENSION_BYTES, Granule, MAX_SLOTS, Record, SLOT_BYTES};
 use crate::ring::{EXTENSION, Found, SlotWords, judge};
 use crate::{FORMAT_MAJOR, FORMAT_MINOR};
 
 /// Largest ring that a reader accepts: 1 GiB.
 const MAX_RING_SLOTS: u64 = 1 << 24;
+/// Largest granule that a reader accepts: 1 PiB.
+const MAX_GRANULARITY_BYTES: u64 = 1 << 50;
 /// Damages that are listed; more are counted in the last one.
 const MAX_DAMAGES: usize = 100;
 
@@ -182,9 +184,9 @@ impl TraceFile {
         Clock::new(&self.header)
     }
 
-    /// Base-2 logarithm of the granule.
-    pub fn granularity_shift(&self) -> u32 {
-        self.header.granularity_bytes.trailing_zeros()
+    /// The granule that requests are padded to.
+    pub fn granule(&self) -> Granule {
+        Granule::new(self.header.granularity_bytes)
     }
 
     /// Records in the chunks, as their headers say (the ring may hold more).
@@ -277,12 +279,12 @@ impl TraceFile {
     /// Reads all records in order, one batch after the other, and hands each to `sink` (which may keep it and leave
     /// another in its place). Damaged chunks are passed over and listed in [`TraceFile::damages`].
     pub fn for_each_batch<E>(&mut self, mut sink: impl FnMut(&mut Batch) -> Result<(), E>) -> Result<(), E> {
-        let shift = self.granularity_shift();
+        let granule = self.granule();
         let mut batch = Batch::default();
         let mut next_seq = 0;
         for (offset, chunk) in self.chunks.clone() {
             batch.clear();
-            let read = self.stored(offset, &chunk).and_then(|stored| chunk.events(&stored, shift, &mut batch));
+            let read = self.stored(offset, &chunk).and_then(|stored| chunk.events(&stored, granule, &mut batch));
             if read.is_none() || chunk.version != 1 {
                 self.damaged(offset, format!("a chunk of {} events is damaged", chunk.records));
                 continue;
@@ -398,7 +400,7 @@ fn check_header(header: &Header, path: &Path) -> Result<(), ReadError> {
     {
         return bad(16, "ring and chunks are not where they must be");
     }
-    if !granularity_bytes.is_power_of_two() {
+    if granularity_bytes == 0 || granularity_bytes > MAX_GRANULARITY_BYTES {
         return bad(40, &format!("a granularity of {granularity_bytes} bytes is impossible"));
     }
     Ok(())

@@ -241,11 +241,11 @@ impl Record {
         (self.device != NO_DEVICE).then_some(self.device)
     }
 
-    /// Requested bytes rounded up to the granule that the file was recorded with, saturated.
-    pub fn padded_bytes(&self, granularity_bytes: u64) -> u64 {
+    /// Requested bytes rounded up to the granule that the file was recorded with, saturated; never below the request.
+    pub fn padded_bytes(&self, granule: Granule) -> u64 {
         match self.padded_granules {
-            GRANULES_SATURATED => u64::MAX,
-            granules => u64::from(granules).saturating_mul(granularity_bytes),
+            GRANULES_SATURATED => granule.pad(self.requested),
+            granules => u64::from(granules).saturating_mul(granule.bytes()),
         }
     }
 
@@ -268,14 +268,38 @@ impl Record {
     }
 }
 
-/// How many granules a request occupies when it is padded, saturated at [`GRANULES_SATURATED`].
-///
-/// `granularity_shift` is the base-2 logarithm of a power-of-two granule, so that the hot path divides by shifting.
-#[inline]
-pub fn padded_granules(requested_bytes: u64, granularity_shift: u32) -> u32 {
-    let whole = requested_bytes >> granularity_shift;
-    let rest = u64::from(requested_bytes & ((1u64 << granularity_shift) - 1) != 0);
-    u32::try_from(whole + rest).unwrap_or(GRANULES_SATURATED)
+/// The granule that requests are padded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granule {
+    bytes: u64,
+    /// Base-2 logarithm, 64 where the granule is no power of two: the hot path shifts where it can.
+    shift: u32,
+}
+
+impl Granule {
+    /// A granule of this size; 0 counts as 1.
+    pub fn new(bytes: u64) -> Self {
+        let bytes = bytes.max(1);
+        Granule { bytes, shift: if bytes.is_power_of_two() { bytes.trailing_zeros() } else { 64 } }
+    }
+
+    /// Its size.
+    pub fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// How many granules a request occupies when it is padded, saturated at [`GRANULES_SATURATED`].
+    #[inline]
+    pub fn count(self, requested_bytes: u64) -> u32 {
+        let whole = if self.shift < 64 { requested_bytes >> self.shift } else { requested_bytes / self.bytes };
+        let rest = u64::from(whole.wrapping_mul(self.bytes) != requested_bytes);
+        u32::try_from(whole.saturating_add(rest)).unwrap_or(GRANULES_SATURATED)
+    }
+
+    /// A request rounded up to whole granules, saturated.
+    pub fn pad(self, requested_bytes: u64) -> u64 {
+        requested_bytes.div_ceil(self.bytes).saturating_mul(self.bytes)
+    }
 }
 
 #[cfg(test)]
@@ -303,13 +327,26 @@ mod tests {
 
     #[test]
     fn padding_rounds_each_request_up_and_saturates() {
-        let padded = |gib: f64| padded_granules((gib * GIB) as u64, 28);
+        let granule = Granule::new(256 << 20);
+        let padded = |gib: f64| granule.count((gib * GIB) as u64);
         assert_eq!(padded(4.2) + padded(2.1), 26);
         assert_eq!(padded(9.7) + padded(3.8), 55);
-        assert_eq!(padded_granules(0, 28), 0);
-        assert_eq!(padded_granules(1, 28), 1);
-        assert_eq!(padded_granules(1 << 28, 28), 1);
-        assert_eq!(padded_granules(u64::MAX, 12), GRANULES_SATURATED);
-        assert_eq!(padded_granules(u64::MAX, 0), GRANULES_SATURATED);
+        assert_eq!((granule.count(0), granule.count(1), granule.count(1 << 28)), (0, 1, 1));
+        assert_eq!(Granule::new(4096).count(u64::MAX), GRANULES_SATURATED);
+        assert_eq!(Granule::new(1).count(u64::MAX), GRANULES_SATURATED);
+        let odd = Granule::new(3 << 20);
+        assert_eq!((odd.count(3 << 20), odd.count((3 << 20) + 1), odd.pad(1)), (1, 2, 3 << 20));
+        assert_eq!(Granule::new(0).count(5), 5);
+    }
+
+    #[test]
+    fn a_saturated_count_still_pads_upwards() {
+        for granule in [1, 4096, 3 << 20, 256 << 20].map(Granule::new) {
+            for requested in [0, 1, 5 << 30, 1 << 62, u64::MAX] {
+                let record = Record { requested, padded_granules: granule.count(requested), ..Record::default() };
+                assert_eq!(record.padded_bytes(granule), granule.pad(requested), "{granule:?} {requested}");
+                assert!(record.padded_bytes(granule) >= requested);
+            }
+        }
     }
 }

@@ -19,8 +19,8 @@ use gpuoom_trace::metadata::{
 use gpuoom_trace::payload::MAX_TEXT_BYTES;
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
 use gpuoom_trace::record::{
-    EXTENSION_BYTES, Event, GRANULES_SATURATED, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE, PARENT_FAR,
-    Record, SLOT_BYTES, flag, padded_granules, process,
+    EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE, PARENT_FAR,
+    Record, SLOT_BYTES, flag, process,
 };
 use gpuoom_trace::ring::{Ring, Slot, SlotWords};
 
@@ -341,7 +341,7 @@ fn calls() -> [Record; 3] {
     let allocation = |requested| Record {
         api: MALLOC,
         requested,
-        padded_granules: padded_granules(requested, GRANULARITY_BYTES.trailing_zeros()),
+        padded_granules: Granule::new(GRANULARITY_BYTES).count(requested),
         ..common
     };
     [
@@ -387,7 +387,7 @@ fn build() -> Example {
     ring.publish(&second).expect("room");
     let mut out = [SlotWords::default(); 8];
     let taken = ring.take(&mut out, false);
-    let events_at = append(maker.events(&out[..taken.slots], &taken, GRANULARITY_BYTES.trailing_zeros()));
+    let events_at = append(maker.events(&out[..taken.slots], &taken, Granule::new(GRANULARITY_BYTES)));
     live.set_clock(ClockPoint {
         ticks: 3_030_000_000,
         monotonic_ns: 1_010_000_000,
