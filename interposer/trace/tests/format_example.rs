@@ -19,8 +19,8 @@ use gpuoom_trace::metadata::{
 use gpuoom_trace::payload::MAX_TEXT_BYTES;
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
 use gpuoom_trace::record::{
-    EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE, PARENT_FAR,
-    Record, SLOT_BYTES, flag, process,
+    EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE,
+    PARENT_FAR, Record, SLOT_BYTES, flag, process,
 };
 use gpuoom_trace::ring::{Ring, Slot, SlotWords};
 
