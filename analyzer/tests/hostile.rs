@@ -186,7 +186,7 @@ proptest! {
     #[test]
     fn absurd_records(
         records in prop::collection::vec((any_record(), any_payload()), 0..120),
-        granularity_shift in 0u32..64,
+        granularity_shift in 0u32..=50,
         total in edgy(),
         (ticks, monotonic_ns, rate, in_ring, source) in (edgy(), edgy(), edgy(), any::<bool>(), 0u32..4),
         granularity in prop_oneof![Just(None), edgy().prop_map(|bytes| Some(bytes.max(1)))],
