@@ -44,7 +44,7 @@ impl Drop for Progress {
 
 fn bar(total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} events, {eta} left");
+    let style = ProgressStyle::with_template("{bar:30} {percent} % of {human_len} events");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }

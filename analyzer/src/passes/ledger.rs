@@ -24,6 +24,8 @@ pub struct Row {
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
+    /// Whether this is of the end of the trace, because it is not known for the moment of the ledger.
+    pub of_the_end: bool,
 }
 
 /// The memory of one device at one moment.
@@ -66,14 +68,20 @@ pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Bloc
             kind: kind.name(),
             bytes: saturate(held.requested_bytes),
             blocks: held.blocks,
+            of_the_end: false,
         })
         .collect();
-    rows.extend(replay.internals.of_device(device).into_iter().map(|(layer, kind, blocks, bytes)| Row {
+    let internals = match failure {
+        Some((_, oom)) => oom.internals.clone(),
+        None => replay.internals.of_device(device),
+    };
+    rows.extend(internals.into_iter().map(|(layer, kind, sum)| Row {
         layer: layer_name(Some(layer)),
-        owner: "runtime",
+        owner: "vendor libraries",
         kind: kind.name(),
-        bytes,
-        blocks,
+        bytes: saturate(sum.requested_bytes),
+        blocks: sum.pieces,
+        of_the_end: failure.is_none(),
     }));
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     let free_bytes = failure.and_then(|(_, oom)| oom.read.runtime_free_bytes);

@@ -153,6 +153,8 @@ pub struct Summary {
     pub ooms: Vec<OomReport>,
     /// Out-of-memory returns, listed or not.
     pub oom_count: u64,
+    /// Out-of-memory returns of calls that vendor libraries made for themselves; they are not among `ooms`.
+    pub vendor_ooms: u64,
     /// Who holds the memory.
     pub ledger: Vec<DeviceLedger>,
     /// Diagnoses, for a later version.
@@ -190,6 +192,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         host: describe_account(replay, &replay.accounts.host),
         ooms: oom::describe_all(replay),
         oom_count: replay.failures.count,
+        vendor_ooms: replay.internals.failures,
         ledger: each().map(|((device, account), blocks)| ledger::of_device(replay, *device, account, blocks)).collect(),
         diagnoses: Vec::new(),
         damages: describe_damages(trace),

@@ -166,16 +166,6 @@ impl Apis {
     pub fn get(&self, api: u16) -> &Api {
         self.rows.get(usize::from(api)).unwrap_or(&self.unknown)
     }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether the file has no table of functions.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
 }
 
 #[cfg(test)]

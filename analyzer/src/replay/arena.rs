@@ -286,7 +286,7 @@ mod tests {
 
         #[test]
         fn first_fit_agrees_with_a_plain_list(
-            granules in 1usize..30_000,
+            granules in 1usize..12_000,
             steps in prop::collection::vec((any::<bool>(), size(), any::<prop::sample::Index>()), 0..200),
         ) {
             let mut arena = Arena::new(granules as u64).unwrap();

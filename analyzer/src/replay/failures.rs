@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::account::{Held, Holdings};
 use super::arena::FreeSpace;
+use super::internals::Sum;
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;
@@ -98,6 +99,8 @@ pub struct Oom {
     pub held: Held,
     /// The same by layer and kind.
     pub holdings: Option<Box<Holdings>>,
+    /// What vendor libraries held there for themselves.
+    pub internals: Vec<(Layer, Kind, Sum)>,
     /// Free space of the model arena.
     pub model: Option<FreeSpace>,
 }
@@ -158,6 +161,7 @@ impl Failures {
         }
         if self.listed.len() >= MAX_WITH_HOLDINGS {
             oom.holdings = None;
+            oom.internals = Vec::new();
         }
         let watched = Watched::new(oom.device, oom.requested_bytes, oom.status);
         self.watches.entry(oom.thread).or_default().open.push((self.listed.len(), watched));

@@ -69,9 +69,4 @@ impl LiveSet {
     pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         self.memory.values_mut().chain(self.arrays.values_mut())
     }
-
-    /// Reserved address ranges.
-    pub fn reserved(&self) -> impl Iterator<Item = &Block> {
-        self.reserved.values()
-    }
 }

@@ -81,8 +81,9 @@ impl Replay {
     fn allocation_of_others(&mut self, record: &Record) {
         let layer = self.apis.get(record.api).layer;
         if record.status != 0 {
-            if !record.is_outermost() {
-                self.failures.note_nested(record, layer);
+            match record.is_outermost() {
+                true => self.internals.failures += u64::from(self.apis.get(record.api).is_out_of_memory(record.status)),
+                false => self.failures.note_nested(record, layer),
             }
             return;
         }

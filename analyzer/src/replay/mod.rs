@@ -245,6 +245,7 @@ impl Replay {
             read: failures::ReadAtFailure::default(),
             held,
             holdings,
+            internals: self.internals.of_device(device),
             model,
         });
     }

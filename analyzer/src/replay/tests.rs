@@ -42,6 +42,24 @@ fn calls_count_once_whatever_they_called_below() {
 }
 
 #[test]
+fn what_vendor_libraries_do_for_themselves_is_counted_apart() {
+    let mut trace = builder();
+    let from_runtime = |record: Record| Record { kind_flags: Kind::Device as u8 | flag::FROM_RUNTIME, ..record };
+    let got = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { address: 0x1000, requested: GIB, ..from_runtime(got) }, &[]);
+    let refused = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { status: 2, requested: GIB, ..from_runtime(refused) }, &[]);
+    trace.alloc(0x9000_0000, MIB);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (1, u128::from(MIB)));
+    assert_eq!((replay.internals.failures, replay.failures.count), (1, 0));
+    assert_eq!(replay.internals.of_device(0).len(), 1);
+    let free = trace.record(Event::Free, Kind::Device, "hipFree");
+    trace.push(Record { address: 0x1000, ..from_runtime(free) }, &[]);
+    assert!(run(&trace).internals.of_device(0).is_empty());
+}
+
+#[test]
 fn a_free_that_failed_is_undone() {
     let mut trace = builder();
     trace.alloc(0x1000, GIB);

@@ -112,7 +112,8 @@ fn describe(row: &Row) -> String {
         "pool" => "stream-ordered pools",
         other => other,
     };
-    format!("{:<9} {kind}, {}", row.owner, count(row.blocks, "block", "blocks"))
+    let when = if row.of_the_end { " (at the end of the trace)" } else { "" };
+    format!("{:<16} {kind}, {}{when}", row.owner, count(row.blocks, "block", "blocks"))
 }
 
 fn row(page: &mut Page, text: &str, bytes: &str, share: &str) {

@@ -168,3 +168,69 @@ fn a_damaged_file_says_so() {
     summary.damages.push(crate::passes::summary::DamageSummary { offset: 4096, reason: "the chunk is cut off".into() });
     insta::assert_snapshot!(super::write(&summary, &[], Look::new(100, false)));
 }
+
+/// The first sentence for each thing that the numbers can say.
+#[test]
+fn the_verdict_says_why() {
+    let first = |build: fn(&mut TraceBuilder)| {
+        let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+        build(&mut trace);
+        let text = page(&trace).replace("\n         ", " ");
+        let verdict = text.lines().find(|line| line.starts_with("VERDICT")).map(str::to_owned);
+        verdict.unwrap_or_default().split(". ").next().unwrap_or_default().to_owned()
+    };
+    let stories: [fn(&mut TraceBuilder); 7] = [
+        |trace| {
+            trace.alloc(0x7f00_0000_0000, GIB);
+            let seq = trace.refuse(2 * GIB);
+            trace.read_at_failure(seq, &[(Quantity::RuntimeFree as u16, GIB)]);
+        },
+        |trace| {
+            trace.alloc(0x7f00_0000_0000, 15 * GIB);
+            trace.refuse(2 * GIB);
+        },
+        |trace| {
+            trace.alloc(0x7f00_0000_0000, 3 * GIB);
+            trace.refuse(2 * GIB);
+        },
+        |trace| {
+            let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+            trace.push(Record { status: 2, requested: 64 * GIB, ..record }, &[]);
+        },
+        |trace| {
+            let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+            let kind_flags = Kind::Device as u8 | flag::INJECTED;
+            trace.push(Record { status: 2, requested: GIB, kind_flags, ..record }, &[]);
+        },
+        |trace| {
+            let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+            let kind_flags = Kind::Device as u8 | flag::FROM_RUNTIME;
+            trace.push(Record { status: 2, requested: GIB, kind_flags, ..record }, &[]);
+        },
+        |trace| {
+            trace.refuse(GIB);
+            trace.alloc(0x7f00_0000_0000, GIB);
+        },
+    ];
+    insta::assert_snapshot!(stories.map(first).join("\n"));
+}
+
+#[test]
+fn all_kinds_of_memory_have_their_rows() {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.create_and_map(7, 0x7f00_0000_0000, 2 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x7e00_0000_0000, GIB);
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x7d00_0000_0000, 600 * MIB);
+    trace.alloc_kind(Kind::Array, "hipMallocArray", 0x5555, 0);
+    let reserve = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 0x7f00_0000_0000, requested: 32 * GIB, ..reserve }, &[]);
+    let import = trace.record(Event::Import, Kind::Imported, "hipIpcOpenMemHandle");
+    trace.push(Record { address: 0x7c00_0000_0000, requested: GIB, ..import }, &[]);
+    let internal = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let kind_flags = Kind::Device as u8 | flag::FROM_RUNTIME;
+    trace.push(Record { address: 0x7b00_0000_0000, requested: 700 * MIB, kind_flags, ..internal }, &[]);
+    let text = page(&trace);
+    let start = text.find("WHO HOLDS").unwrap();
+    let end = text.find("FRAGMENTATION").unwrap();
+    insta::assert_snapshot!(&text[start..end]);
+}

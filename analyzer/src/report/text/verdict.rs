@@ -24,6 +24,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     // A failure explains an end; where there is none, the end itself is the news.
     let place = if matches!(verdict, Verdict::OutOfMemory { .. }) { sentences.len() } else { 0 };
     sentences.splice(place..place, ending);
+    sentences.extend(vendor(summary));
     sentences.extend(damage(summary));
     page.headed("VERDICT", paint, &sentences.join(" "));
     page.gap();
@@ -155,6 +156,13 @@ fn list_calls(summary: &Summary) -> String {
     let calls: Vec<String> =
         shown.map(|call| format!("{} {} on thread {}", call.api, size(call.requested_bytes), call.thread)).collect();
     calls.join(", ")
+}
+
+/// Failures inside vendor libraries, which the program may never have heard of.
+fn vendor(summary: &Summary) -> Option<String> {
+    let number = summary.vendor_ooms;
+    let calls = count(number, "allocation", "allocations");
+    (number > 0).then(|| format!("{calls} that GPU libraries made for themselves ran out of memory."))
 }
 
 fn damage(summary: &Summary) -> Option<String> {
