@@ -1,6 +1,7 @@
 //! Who holds the memory of each device, as far as the trace proves it.
 
 use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
@@ -10,6 +11,11 @@ use crate::replay::Replay;
 use crate::replay::account::{Account, Holdings};
 use crate::replay::block::Block;
 use crate::replay::failures::Oom;
+
+/// Owner of what the program's own calls hold.
+const PROGRAM: &str = "program";
+/// Owner of what GPU libraries took for themselves.
+const VENDOR: &str = "vendor libraries";
 
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,36 +62,10 @@ pub struct DeviceLedger {
 /// The ledger of a device at its most telling failure, else at its peak.
 pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Block]) -> DeviceLedger {
     let failure = telling_failure(replay, device);
-    let holdings = match failure {
-        Some((_, oom)) => oom.holdings.as_deref().copied().unwrap_or_default(),
-        None => Holdings::of(at_peak),
-    };
-    let mut rows: Vec<Row> = holdings
-        .rows()
-        .map(|(layer, kind, held)| Row {
-            layer: layer_name(Some(layer)),
-            owner: "program",
-            kind: kind.name(),
-            bytes: saturate(held.requested_bytes),
-            blocks: held.blocks,
-            of_the_end: false,
-        })
-        .collect();
-    let internals = match failure {
-        Some((_, oom)) => oom.internals.clone(),
-        None => replay.internals.of_device(device),
-    };
-    rows.extend(internals.into_iter().map(|(layer, kind, sum)| Row {
-        layer: layer_name(Some(layer)),
-        owner: "vendor libraries",
-        kind: kind.name(),
-        bytes: saturate(sum.requested_bytes),
-        blocks: sum.pieces,
-        of_the_end: failure.is_none(),
-    }));
-    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    let rows = rows(replay, device, failure.map(|(_, oom)| oom), at_peak);
     let free_bytes = failure.and_then(|(_, oom)| oom.read.runtime_free_bytes);
-    let total_bytes = failure.and_then(|(_, oom)| oom.read.runtime_total_bytes).or(replay.accounts.total_bytes(device));
+    let total_bytes = failure.and_then(|(_, oom)| oom.read.runtime_total_bytes);
+    let total_bytes = total_bytes.or(replay.accounts.total_bytes(device));
     let held = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
     let missing = total_bytes.zip(free_bytes).map(|(total, free)| total.saturating_sub(free));
     DeviceLedger {
@@ -100,6 +80,23 @@ pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Bloc
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),
     }
+}
+
+fn rows(replay: &Replay, device: u8, failure: Option<&Oom>, at_peak: &[Block]) -> Vec<Row> {
+    let (holdings, internals) = match failure {
+        Some(oom) => (oom.holdings.as_deref().copied().unwrap_or_default(), oom.internals.clone()),
+        None => (Holdings::of(at_peak), replay.internals.of_device(device)),
+    };
+    let row = |owner, layer, kind: Kind, bytes, blocks| {
+        let of_the_end = owner != PROGRAM && failure.is_none();
+        Row { layer: layer_name(Some(layer)), owner, kind: kind.name(), bytes: saturate(bytes), blocks, of_the_end }
+    };
+    let own = holdings.rows().map(|(layer, kind, held)| row(PROGRAM, layer, kind, held.requested_bytes, held.blocks));
+    let vendor =
+        internals.into_iter().map(|(layer, kind, sum)| row(VENDOR, layer, kind, sum.requested_bytes, sum.pieces));
+    let mut rows: Vec<Row> = own.chain(vendor).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    rows
 }
 
 /// The failure of a device that decides the verdict, as far as its holdings were kept.

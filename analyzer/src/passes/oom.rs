@@ -185,7 +185,7 @@ fn not_probed(read: &failures::ReadAtFailure) -> Option<&'static str> {
         }
         probe_skipped::CAPTURE => "a stream was being captured",
         probe_skipped::TIMEOUT => "it took too long",
-        probe_skipped::NO_THREAD => "the recorder has no thread of its own in a forked child",
+        probe_skipped::NO_THREAD => "the recorder has no thread of its own in this process",
         probe_skipped::NOT_ASKED => "it was turned off, or measured before on this device",
         _ => "the recorder gives a reason that this version does not know",
     })

@@ -291,7 +291,6 @@ fn trigger_name(number: i32) -> &'static str {
         trigger::START => "start",
         trigger::PERIOD => "period",
         trigger::FAILURE => "failure",
-        trigger::END => "end",
         trigger::PROGRAM => "program",
         _ => "unknown",
     }

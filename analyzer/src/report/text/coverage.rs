@@ -32,6 +32,6 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     );
     page.headed("Coverage:", Paint::Plain, &parts.join(" "));
     for note in &summary.process.notes {
-        page.indented("           ", "           ", &clean(note));
+        page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
     }
 }
