@@ -177,7 +177,7 @@ fn period(text: &str) -> Option<Option<Duration>> {
         None => (text.strip_suffix('s').unwrap_or(text), 1000.0),
     };
     let ms: f64 = number.parse::<f64>().ok()? * unit_ms;
-    (ms.is_finite() && (10.0..=86_400_000.0).contains(&ms)).then(|| Some(Duration::from_millis(ms as u64)))
+    (ms.is_finite() && (1.0..=86_400_000.0).contains(&ms)).then(|| Some(Duration::from_millis(ms as u64)))
 }
 
 #[cfg(test)]

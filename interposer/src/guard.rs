@@ -7,12 +7,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[inline(never)]
 pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
     let errno = errno();
+    let cancellable = set_cancellable(false);
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         crate::state::turn_off();
         default
     });
+    set_cancellable(cancellable);
     set_errno(errno);
     result
+}
+
+/// Lets `pthread_cancel` end this thread, or holds it back: the recorder waits and writes where the vendor's function would
+/// not have, and a cancellation there would take the call's result from the program. Returns what it was.
+fn set_cancellable(cancellable: bool) -> bool {
+    const ENABLE: libc::c_int = 0;
+    const DISABLE: libc::c_int = 1;
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+    }
+    let mut before = ENABLE;
+    // SAFETY: one of the two states, and a place for the old one.
+    unsafe { pthread_setcancelstate(if cancellable { ENABLE } else { DISABLE }, &mut before) };
+    before == ENABLE
 }
 
 /// The calling thread's `errno`.

@@ -35,8 +35,8 @@ pub(crate) struct ThreadState {
     pub(crate) device: u8,
     /// Set on the recorder's own thread: its calls are forwarded and not recorded.
     pub(crate) is_recorders: bool,
-    /// A place in the file's table of calls under way was sought (and is in `in_flight` if there was one).
-    pub(crate) in_flight_sought: bool,
+    /// Set on a thread of the recorder that has a table of descriptors of its own.
+    pub(crate) has_own_descriptors: bool,
     /// Entries of `failures` in use.
     pub(crate) open_failures: u8,
     /// Stack address of the outermost call under way.
@@ -61,8 +61,8 @@ global_asm!(
     ".popsection",
 );
 
-/// The calling thread's state. Raw, because a signal handler may run a hook on the same thread at any moment: no
-/// reference may be held across anything.
+/// The calling thread's state. Raw, because a signal handler may run a hook on the same thread at any moment: a reference
+/// is made only for a stretch that calls nothing outside.
 #[inline(always)]
 pub(crate) fn current() -> *mut ThreadState {
     let state: *mut ThreadState;

@@ -1,6 +1,7 @@
-//! Free and used memory as everybody reports it. Runtime numbers are read on the recorder's own thread only: on ROCm up to
+//! Free and used memory as everybody reports it. Runtime numbers are read on a thread of the recorder only ([`asker`]): on ROCm up to
 //! 6 the last error is the status of the last call *of a thread*, so a call from a hook would change what the program sees.
 
+mod asker;
 mod host;
 mod probe;
 mod runtime;
@@ -20,9 +21,10 @@ use crate::link::{self, Library};
 use crate::record::{Frame, Recorder, Request};
 use crate::{guard, process, thread};
 
-use runtime::Runtime;
+use asker::{Answer, Device, Question};
+pub(crate) use asker::{Asker, asker, close_runtime};
 
-/// Readings of one moment that fit into a record (14 bytes each).
+/// Readings of one moment; each takes 11 bytes, so they fit into a record.
 const MAX_READINGS: usize = 96;
 /// How long a failing call waits for the readings of its moment.
 const FAILURE_PATIENCE_MICROS: i64 = 3_000_000;
@@ -31,16 +33,12 @@ const FAILURE_PATIENCE_MICROS: i64 = 3_000_000;
 static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
 /// Streams being captured.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
-/// Raised while a probe holds memory, and counts the probes.
+/// Raised while a probe may hold memory.
 static PROBING: AtomicBool = AtomicBool::new(false);
-static PROBES: AtomicU64 = AtomicU64::new(0);
+/// Ticks when the latest probe ended.
+static PROBE_ENDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Number of the latest failure.
 static FAILURES_ASKED: AtomicU64 = AtomicU64::new(0);
-/// Set at the end of the process: no vendor call may begin any more.
-static RUNTIME_CLOSED: AtomicBool = AtomicBool::new(false);
-/// The recorder's thread is inside a vendor call.
-static IN_RUNTIME: AtomicBool = AtomicBool::new(false);
-
 /// A failed allocation, as the recorder's thread gets it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
@@ -76,6 +74,15 @@ pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: us
     }
 }
 
+/// A forked child begins without its parent's devices, captures and probes.
+pub(crate) fn forget_parent() {
+    KNOWN_DEVICES.store(0, Ordering::Relaxed);
+    CAPTURES.store(0, Ordering::Relaxed);
+    PROBING.store(false, Ordering::Release);
+    FAILURES_ASKED.store(0, Ordering::Relaxed);
+    asker::forget_parent();
+}
+
 /// The program began or ended the capture of a stream.
 pub(crate) fn capture_changed(begun: bool) {
     if begun {
@@ -85,13 +92,13 @@ pub(crate) fn capture_changed(begun: bool) {
     }
 }
 
-/// A call that failed while the probe held memory may have failed because of it: waits for the probe and asks again.
+/// A call that began at `at` and failed while the probe held memory may have failed because of it: waits for the probe and
+/// asks again.
 #[cold]
 #[inline(never)]
-pub(crate) fn again_if_probed(_recorder: &Recorder, status: i32, real: &dyn Fn() -> i32) -> i32 {
-    // SAFETY: this thread's own state.
-    if !PROBING.load(Ordering::Acquire) || unsafe { (*thread::current()).is_recorders } {
-        return status;
+pub(crate) fn again_if_probed(at: u64, status: i32, real: &dyn Fn() -> i32) -> i32 {
+    if !PROBING.load(Ordering::Acquire) {
+        return if PROBE_ENDED_AT.load(Ordering::Acquire) > at { real() } else { status };
     }
     for _ in 0..FAILURE_PATIENCE_MICROS / 200 {
         if !PROBING.load(Ordering::Acquire) {
@@ -118,7 +125,7 @@ pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Opti
         wants_probe: Kind::from_number(record.kind_flags & 0x0F) == Some(Kind::Device),
     };
     if !recorder.has_thread() || !recorder.ask(Request::Failure(failure)) {
-        return Readings::new(recorder).without_runtime(&failure);
+        return Readings::new(recorder, None).without_runtime(&failure);
     }
     for _ in 0..FAILURE_PATIENCE_MICROS / 50 {
         if recorder.failures_handled.load(Ordering::Acquire) >= failure.number {
@@ -128,62 +135,54 @@ pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Opti
     }
 }
 
-/// Called at the end of the process: waits, with a bound, until the recorder's thread is out of the vendor's code.
-pub(crate) fn close_runtime() {
-    RUNTIME_CLOSED.store(true, Ordering::SeqCst);
-    for _ in 0..2000 {
-        if !IN_RUNTIME.load(Ordering::SeqCst) {
-            return;
-        }
-        guard::sleep_micros(100);
-    }
-}
-
-/// Runs a vendor call on the recorder's thread, unless the process is ending.
-fn in_runtime<T>(call: impl FnOnce() -> T) -> Option<T> {
-    // SeqCst on both flags: either `close_runtime` sees that we are inside, or we see that it is closed.
-    IN_RUNTIME.store(true, Ordering::SeqCst);
-    let result = (!RUNTIME_CLOSED.load(Ordering::SeqCst)).then(call);
-    IN_RUNTIME.store(false, Ordering::SeqCst);
-    result
-}
-
 /// The readings of one process and what they are read from.
 pub(crate) struct Readings {
     recorder: &'static Recorder,
+    asker: Option<Asker>,
     cards: Vec<sysfs::Card>,
-    used: Vec<(u8, Runtime)>,
+    used: Vec<Device>,
     probed: Vec<u8>,
     started: Instant,
     loads: u64,
 }
 
 impl Readings {
-    /// Looks for the cards of this machine.
-    pub(crate) fn new(recorder: &'static Recorder) -> Self {
+    /// Looks for the cards of this machine. Without an asker no runtime is asked.
+    pub(crate) fn new(recorder: &'static Recorder, asker: Option<Asker>) -> Self {
         let cards = sysfs::cards(config::get());
         let loads = link::load_count();
-        Readings { recorder, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now(), loads }
+        Readings { recorder, asker, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now(), loads }
+    }
+
+    fn ask(&mut self, device: Device, question: Question) -> Answer {
+        self.asker.as_mut().map_or(Answer::Nothing, |asker| asker.ask(device, question))
     }
 
     /// The program uses a device: notes what the runtime says of it, and reads for the first time.
     pub(crate) fn device_used(&mut self, library: Library, device: u8, caller: usize) {
-        let Some(runtime) = Runtime::of(library, caller) else { return };
-        if let Some(facts) = in_runtime(|| runtime.facts(device)) {
-            sysfs::assign(&mut self.cards, device, &facts.pci_bus_id);
+        let device = Device { library, index: device, caller };
+        if let Answer::Facts(facts) = self.ask(device, Question::Facts) {
+            sysfs::assign(&mut self.cards, device.index, &facts.pci_bus_id);
             self.recorder.append_metadata(|maker| maker.metadata(kind::DEVICE, &facts));
         }
-        self.used.push((device, runtime));
+        self.used.push(device);
         self.take(trigger::START, None);
     }
 
     /// Reads everything and records it.
-    pub(crate) fn take(&self, reason: i32, failure: Option<&Failure>) {
+    pub(crate) fn take(&mut self, reason: i32, failure: Option<&Failure>) {
         let mut readings = Vec::with_capacity(MAX_READINGS);
-        for (device, runtime) in &self.used {
-            in_runtime(|| runtime.memory(*device, &mut readings));
+        for device in self.used.clone() {
+            readings.extend(self.memory(device));
         }
         self.finish(readings, reason, failure);
+    }
+
+    fn memory(&mut self, device: Device) -> Vec<Reading> {
+        match self.ask(device, Question::Memory) {
+            Answer::Memory(readings) => readings,
+            _ => Vec::new(),
+        }
     }
 
     fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>) {
@@ -207,12 +206,12 @@ impl Readings {
 
     /// Reads at a failure, and measures the largest block that can still be had.
     pub(crate) fn failure(&mut self, failure: &Failure) {
-        let mut readings = Vec::with_capacity(MAX_READINGS);
-        let runtime = Runtime::of(failure.library, failure.caller);
-        if let Some(runtime) = &runtime {
-            in_runtime(|| runtime.memory(failure.device, &mut readings));
-        }
-        let (quantity, value) = self.probe(failure, runtime.as_ref());
+        let device = Device { library: failure.library, index: failure.device, caller: failure.caller };
+        let mut readings = self.memory(device);
+        let (quantity, value) = match self.probe(device, failure) {
+            Ok(largest) => (Quantity::LargestAllocatable, largest),
+            Err(why) => (Quantity::ProbeSkipped, why),
+        };
         readings.push(Reading { quantity: quantity as u16, device: failure.device, value });
         self.finish(readings, trigger::FAILURE, Some(failure));
         self.recorder.failures_handled.fetch_max(failure.number, Ordering::Release);
@@ -224,28 +223,29 @@ impl Readings {
         self.finish(vec![reading], trigger::FAILURE, Some(failure));
     }
 
-    fn probe(&mut self, failure: &Failure, runtime: Option<&Runtime>) -> (Quantity, u64) {
-        let skipped = |why| (Quantity::ProbeSkipped, why);
+    /// The largest block that can be had, or one of [`probe_skipped`].
+    fn probe(&mut self, device: Device, failure: &Failure) -> Result<u64, u64> {
         let asked = match config::get().probe {
             Probe::Off => false,
             Probe::First => !self.probed.contains(&failure.device),
             Probe::All => true,
         };
-        let Some(runtime) = runtime.filter(|_| asked && failure.wants_probe) else {
-            return skipped(probe_skipped::NOT_ASKED);
-        };
-        if !runtime.last_error_is_per_thread() {
-            return skipped(probe_skipped::RUNTIME_UNVERIFIED);
+        if !asked || !failure.wants_probe {
+            return Err(probe_skipped::NOT_ASKED);
         }
         if CAPTURES.load(Ordering::Relaxed) != 0 {
-            return skipped(probe_skipped::CAPTURE);
+            return Err(probe_skipped::CAPTURE);
         }
         self.probed.push(failure.device);
-        PROBES.fetch_add(1, Ordering::Relaxed);
         PROBING.store(true, Ordering::Release);
-        let largest = in_runtime(|| probe::largest(runtime, failure.device, failure.requested_bytes)).flatten();
+        let answer = self.ask(device, Question::Largest { refused_bytes: failure.requested_bytes });
+        // The end first: whoever sees no probe any more sees when it ended.
+        PROBE_ENDED_AT.store(self.recorder.clock.now(), Ordering::Release);
         PROBING.store(false, Ordering::Release);
-        largest.map_or(skipped(probe_skipped::TIMEOUT), |bytes| (Quantity::LargestAllocatable, bytes))
+        match answer {
+            Answer::Largest(result) => result,
+            _ => Err(probe_skipped::TIMEOUT),
+        }
     }
 
     /// Writes the list of libraries again when some were loaded since.

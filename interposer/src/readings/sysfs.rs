@@ -70,15 +70,24 @@ pub(super) fn read(config: &Config, cards: &[Card], readings: &mut Vec<Reading>)
             }
         }
     }
-    let directory = config.system_path(&format!("/sys/class/kfd/kfd/proc/{}", std::process::id()));
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    let files =
-        entries.filter_map(Result::ok).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"vram_"));
-    for (position, entry) in files.enumerate() {
-        if let Some(value) = number(&entry.path()) {
+    let process = config.system_path(&format!("/sys/class/kfd/kfd/proc/{}", std::process::id()));
+    for (position, gpu_id) in gpu_ids(config).iter().enumerate() {
+        if let Some(value) = number(&process.join(format!("vram_{gpu_id}"))) {
             readings.push(Reading { quantity: Quantity::KfdProcessVram as u16, device: position as u8, value });
         }
     }
+}
+
+/// KFD's numbers of the GPUs, in the order of its topology, which is the order in which ROCr counts them (unless the
+/// program's environment selects some).
+fn gpu_ids(config: &Config) -> Vec<u64> {
+    let nodes = config.system_path("/sys/class/kfd/kfd/topology/nodes");
+    let Ok(entries) = fs::read_dir(&nodes) else { return Vec::new() };
+    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    let ids = numbers.iter().filter_map(|node| number(&nodes.join(format!("{node}/gpu_id"))));
+    // The processors are nodes too, with the number 0.
+    ids.filter(|gpu_id| *gpu_id != 0).collect()
 }
 
 #[cfg(test)]
@@ -93,6 +102,14 @@ mod tests {
             fs::write(device.join("uevent"), format!("DRIVER=amdgpu\nPCI_SLOT_NAME={slot}\n")).unwrap();
         }
         fs::create_dir_all(root.join("sys/class/drm/card0-DP-1")).unwrap();
+        for (node, gpu_id) in [(0, 0), (2, 9999), (10, 17)] {
+            let node = root.join(format!("sys/class/kfd/kfd/topology/nodes/{node}"));
+            fs::create_dir_all(&node).unwrap();
+            fs::write(node.join("gpu_id"), format!("{gpu_id}\n")).unwrap();
+        }
+        let process = root.join(format!("sys/class/kfd/kfd/proc/{}", std::process::id()));
+        fs::create_dir_all(&process).unwrap();
+        fs::write(process.join("vram_17"), "4096\n").unwrap();
         Config { sysroot: root.into(), ..Config::default() }
     }
 
@@ -107,5 +124,7 @@ mod tests {
         let mut readings = Vec::new();
         read(&config, &cards, &mut readings);
         assert_eq!(readings[0], Reading { quantity: Quantity::VramTotal as u16, device: 1, value: 25_753_026_560 });
+        let last = *readings.last().unwrap();
+        assert_eq!(last, Reading { quantity: Quantity::KfdProcessVram as u16, device: 1, value: 4096 });
     }
 }

@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR
 
 use super::Recorder;
 use crate::thread::{self, ThreadState};
-use crate::{link, state};
+use crate::{guard, link, state};
 
 /// What a call is about, read from its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +52,16 @@ impl Frame {
     #[inline(always)]
     pub(crate) fn enter(api: u16) -> Option<Frame> {
         let thread = thread::current();
-        // SAFETY: the block belongs to this thread, and no reference to it is held.
-        let state = unsafe { &mut *thread };
-        if state.is_recorders {
+        // SAFETY: the block belongs to this thread.
+        if unsafe { (*thread).is_recorders } {
             return None;
         }
         let recorder = state::recorder()?;
+        // SAFETY: as above. Nothing below calls out before the reference's last use, except `adopt`, which ends with it; a
+        // signal handler in between leaves depth and enclosing call as it found them.
+        let state = unsafe { &mut *thread };
         if state.pid != recorder.pid {
-            adopt(state, recorder);
+            guard::cold((), || adopt(state, recorder));
         }
         forget_abandoned_calls(state);
         let call = state.call.wrapping_add(1);
@@ -100,6 +102,11 @@ impl Frame {
     /// The recorder that this call belongs to.
     pub(crate) fn recorder(&self) -> &'static Recorder {
         self.recorder
+    }
+
+    /// Ticks when the call began.
+    pub(crate) fn began_at(&self) -> u64 {
+        self.at
     }
 
     /// Whether the program itself makes this call.
@@ -206,11 +213,11 @@ fn adopt(state: &mut ThreadState, recorder: &Recorder) {
     state.depth = 0;
     state.open_failures = 0;
     state.in_flight = recorder.place_in_flight(state.thread);
-    state.in_flight_sought = true;
 }
 
 /// A `longjmp` or an exception may have left calls without ending them. They are gone when the stack has shrunk above the
-/// outermost one; a call of a signal handler on another stack then counts as an outermost one too, which it is.
+/// outermost one. A signal handler on another stack may look the same; its calls are outermost ones anyway, and the call
+/// that it interrupted restores its own depth when it ends.
 #[inline(always)]
 fn forget_abandoned_calls(state: &mut ThreadState) {
     let here = 0u8;

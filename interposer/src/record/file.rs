@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::thread;
+
 /// Descriptors below this are left to the program, which may count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 400;
 
@@ -25,7 +27,8 @@ pub(crate) enum Trouble {
 /// An open trace file.
 #[derive(Debug)]
 pub(crate) struct File {
-    descriptor: AtomicI32,
+    /// Its number in the program's table, and in the table of the recorder's own thread.
+    descriptors: [AtomicI32; 2],
     path: PathBuf,
     identity: (u64, u64),
     named: bool,
@@ -111,7 +114,7 @@ impl File {
     fn open(descriptor: i32, path: PathBuf, named: bool) -> Self {
         let descriptor = high(descriptor);
         let identity = identity_of(descriptor).unwrap_or_default();
-        File { descriptor: AtomicI32::new(descriptor), path, identity, named }
+        File { descriptors: [AtomicI32::new(descriptor), AtomicI32::new(descriptor)], path, identity, named }
     }
 
     /// Gives the file its name: `path`; where that is taken, `path.PID`, then `path.PID.1` and so on.
@@ -119,7 +122,7 @@ impl File {
         if self.named {
             return Ok(());
         }
-        let ours = format!("/proc/self/fd/{}\0", self.descriptor.load(Ordering::Relaxed));
+        let ours = format!("/proc/self/fd/{}\0", self.number());
         let (_, path) = first_free(&self.path.to_string_lossy(), pid, |name| {
             let here = libc::AT_FDCWD;
             // SAFETY: two terminated paths. The link in /proc must be followed to the file.
@@ -135,9 +138,19 @@ impl File {
         &self.path
     }
 
+    /// Its number in the table of the calling thread.
+    pub(crate) fn number(&self) -> i32 {
+        self.slot().load(Ordering::Relaxed)
+    }
+
+    fn slot(&self) -> &AtomicI32 {
+        // SAFETY: this thread's own state.
+        &self.descriptors[usize::from(unsafe { (*thread::current()).has_own_descriptors })]
+    }
+
     /// The descriptor, if it still is our file; opened anew where the program closed it.
     fn descriptor(&self) -> Result<i32, Trouble> {
-        let descriptor = self.descriptor.load(Ordering::Relaxed);
+        let descriptor = self.number();
         if identity_of(descriptor) == Some(self.identity) {
             return Ok(descriptor);
         }
@@ -153,7 +166,7 @@ impl File {
             return Err(Trouble::DescriptorLost);
         }
         let opened = high(opened);
-        self.descriptor.store(opened, Ordering::Relaxed);
+        self.slot().store(opened, Ordering::Relaxed);
         Ok(opened)
     }
 
@@ -271,7 +284,7 @@ mod tests {
         let mut file = File::create(&path, 1).unwrap();
         file.publish(1).unwrap();
         let other = std::fs::File::create(format!("{path}.other")).unwrap();
-        let ours = file.descriptor.load(Ordering::Relaxed);
+        let ours = file.number();
         // The program closes everything and gets our number for its own file.
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&other), ours) };
         file.write_at(b"trace", 0).unwrap();

@@ -5,6 +5,7 @@ mod drain;
 mod event;
 mod file;
 mod start;
+mod threads;
 mod writer;
 
 use std::path::Path;
@@ -15,6 +16,8 @@ use gpuoom_trace::header::Live;
 use gpuoom_trace::record::{Granule, Record};
 use gpuoom_trace::ring::Ring;
 use once_cell::sync::OnceCell;
+
+use crate::guard;
 
 pub(crate) use clock::Clock;
 pub(crate) use event::{Described, Frame};
@@ -63,7 +66,10 @@ impl Recorder {
 
     /// Hands a request to the recorder's thread; `false` when there is none or it is far behind.
     pub(crate) fn ask(&self, request: Request) -> bool {
-        self.requests.get().is_some_and(|requests| requests.try_send(request).is_ok())
+        // The channel takes a lock to wake the thread: a handler of the program that interrupted us there and came to the
+        // same place would wait for good.
+        let send = |requests: &Sender<Request>| guard::without_signals(|| requests.try_send(request).is_ok());
+        self.requests.get().is_some_and(send)
     }
 
     /// Publishes a record and returns its sequence number; `None` when it was lost (and counted).
@@ -103,7 +109,7 @@ impl Recorder {
         if self.choked.load(Ordering::Relaxed) {
             return self.lose();
         }
-        self.ring.publish(record).ok()
+        self.ring.publish(record).ok().or_else(|| self.lose())
     }
 
     #[cold]

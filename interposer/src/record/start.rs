@@ -73,8 +73,10 @@ impl Recorder {
     /// What is left to do once other threads may see the recorder.
     pub(crate) fn started(&'static self) {
         crate::watch::forget_all();
+        crate::readings::forget_parent();
         writer::spawn(self);
         process::exit::record_begin(self);
+        process::marks::publish_early(self);
         for complaint in &config::get().complaints {
             log::warn(format_args!("{complaint}"));
         }

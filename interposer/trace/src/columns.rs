@@ -143,13 +143,7 @@ impl Encoder {
 
     /// Encodes up to [`MAX_CHUNK_SLOTS`] slots, as [`crate::ring::Ring::take`] gives them, into `out` (at least
     /// [`MAX_ENCODED_BYTES`] long). Returns the bytes used and the number of records.
-    pub fn encode(
-        &mut self,
-        slots: &[SlotWords],
-        first_seq: u64,
-        granule: Granule,
-        out: &mut [u8],
-    ) -> (usize, u32) {
+    pub fn encode(&mut self, slots: &[SlotWords], first_seq: u64, granule: Granule, out: &mut [u8]) -> (usize, u32) {
         self.lengths = [0; COLUMNS];
         self.shapes.clear();
         self.index.fill(u16::MAX);
@@ -281,7 +275,12 @@ fn next(columns: &mut [&[u8]; COLUMNS], column: Column) -> Option<u64> {
 }
 
 #[inline]
-fn decode_record(columns: &mut [&[u8]; COLUMNS], shapes: &[Shape], model: &mut Model, granule: Granule) -> Option<Record> {
+fn decode_record(
+    columns: &mut [&[u8]; COLUMNS],
+    shapes: &[Shape],
+    model: &mut Model,
+    granule: Granule,
+) -> Option<Record> {
     let mut record = Record::default();
     shapes.get(usize::try_from(next(columns, Column::Shape)?).ok()?)?.apply(&mut record);
     let seq = model.seq.wrapping_add(unzigzag(next(columns, Column::Seq)?) as u64);

@@ -29,7 +29,7 @@ pub struct ProcessFacts {
     pub kernel: String,
     /// Version of the recorder.
     pub recorder_version: String,
-    /// Settings of the recorder that differ from the defaults, and what could not be set up.
+    /// Settings of the recorder that could not be understood.
     pub notes: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ pub mod probe_skipped {
     pub const CAPTURE: u64 = 2;
     /// The measurement took too long.
     pub const TIMEOUT: u64 = 3;
-    /// The recorder has no thread of its own in this process (a forked child).
+    /// The recorder has no thread of its own in this process.
     pub const NO_THREAD: u64 = 4;
     /// Turned off, or measured before on this device.
     pub const NOT_ASKED: u64 = 5;
@@ -163,14 +163,12 @@ pub struct Reading {
 
 /// What made the recorder read: the `status` of a reading record.
 pub mod trigger {
-    /// The first GPU call.
+    /// The first GPU call, and the first successful allocation on a device.
     pub const START: i32 = 0;
     /// The sampling period.
     pub const PERIOD: i32 = 1;
     /// A failed allocation; the record's `address` is that record's sequence number.
     pub const FAILURE: i32 = 2;
-    /// The end of the process.
-    pub const END: i32 = 3;
     /// The program's own query of free memory, seen after a failure.
     pub const PROGRAM: i32 = 4;
 }

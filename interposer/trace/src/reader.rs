@@ -18,6 +18,10 @@ use crate::{FORMAT_MAJOR, FORMAT_MINOR};
 
 /// Largest ring that a reader accepts: 1 GiB.
 const MAX_RING_SLOTS: u64 = 1 << 24;
+/// Encodings that this reader knows. A field that is added to a block makes a new version of it, and the old one is decoded
+/// for good.
+const EVENTS_VERSION: u16 = 1;
+const METADATA_VERSION: u16 = 1;
 /// Largest granule that a reader accepts: 1 PiB.
 const MAX_GRANULARITY_BYTES: u64 = 1 << 50;
 /// Damages that are listed; more are counted in the last one.
@@ -247,6 +251,10 @@ impl TraceFile {
                 self.chunks.push((offset, chunk));
                 continue;
             }
+            if chunk.version > METADATA_VERSION {
+                self.damaged(offset, "metadata in a later encoding; use a newer gpuoom-analyze");
+                continue;
+            }
             let payload = self.stored(offset, &chunk).and_then(|stored| chunk.payload(&stored));
             if payload.is_none_or(|payload| !self.take_metadata(chunk.kind, &payload)) {
                 self.damaged(offset, "a metadata chunk is damaged");
@@ -284,8 +292,13 @@ impl TraceFile {
         let mut next_seq = 0;
         for (offset, chunk) in self.chunks.clone() {
             batch.clear();
+            if chunk.version > EVENTS_VERSION {
+                let reason = format!("{} events are in a later encoding; use a newer gpuoom-analyze", chunk.records);
+                self.damaged(offset, reason);
+                continue;
+            }
             let read = self.stored(offset, &chunk).and_then(|stored| chunk.events(&stored, granule, &mut batch));
-            if read.is_none() || chunk.version != 1 {
+            if read.is_none() {
                 self.damaged(offset, format!("a chunk of {} events is damaged", chunk.records));
                 continue;
             }

@@ -277,6 +277,12 @@ impl<'a> Ring<'a> {
             taken.slots += 1;
             taken.until += 1;
         }
+        if late {
+            // What came behind its first slot was passed over.
+            let words = &mut out[taken.slots - 1];
+            let record: &mut Record = bytemuck::cast_mut(words);
+            record.slots = 1;
+        }
     }
 
     /// Gives the slots of a stretch back for the next lap and moves the tail. Only after the stretch is safe elsewhere.
@@ -286,7 +292,10 @@ impl<'a> Ring<'a> {
             let slot = self.slot(seq);
             // Relaxed: this thread loaded the same word in `take`, and a committed word changes only here.
             let word = slot.words[0].load(Ordering::Relaxed);
-            if word & !EXTENSION == seq + 1 || late.contains(&seq) {
+            // A committed further slot that is older than this lap belongs to a record that was passed over: nobody will
+            // touch it again.
+            let is_left_over = word & EXTENSION != 0 && word & !EXTENSION <= seq;
+            if word & !EXTENSION == seq + 1 || is_left_over || late.contains(&seq) {
                 // The first number of this slot that nobody has claimed and given up, as far as the stretch tells.
                 let laps = (taken.until - seq).div_ceil(self.capacity()).max(1);
                 // Release: pairs with `is_free`.
@@ -384,6 +393,26 @@ pub(crate) mod tests {
         assert_eq!(taken.slots, MAX_SLOTS);
         let bytes: Vec<u8> = out[1..MAX_SLOTS].iter().flat_map(|w| bytemuck::bytes_of(w)[8..].to_vec()).collect();
         assert_eq!(bytes, payload[..bytes.len()]);
+    }
+
+    /// A long record that is committed late comes out without its payload, and all its slots work again.
+    #[test]
+    fn a_long_record_that_comes_late_leaves_no_dead_slots() {
+        let memory = Memory::new(8);
+        let ring = memory.ring();
+        let stopped = memory.head.fetch_add(3, Ordering::Relaxed);
+        let (taken, _) = drain(&ring, true);
+        assert_eq!(taken.torn, 3);
+        ring.fill_all(stopped, &Record { slots: 3, ..record(0) }, &[1; 100]);
+        let mut seen = Vec::new();
+        for call in 1..60 {
+            ring.publish(&record(call)).unwrap();
+            seen.extend(drain(&ring, false).1);
+        }
+        let late: Vec<_> = seen.iter().filter(|record| record.call == 0).collect();
+        assert_eq!((late.len(), late[0].slots, seen.len()), (1, 1, 60));
+        let head = memory.head.load(Ordering::Relaxed);
+        assert!((head..head + 8).all(|seq| ring.slot(seq).is_free(seq)), "all eight slots are free");
     }
 
     /// A thread stopped between claim and commit neither blocks for good nor tears a later record.

@@ -125,7 +125,7 @@ fn numbers_are_those_of_the_code() {
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });
     assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE });
-    assert_constants!(trigger { START, PERIOD, FAILURE, END, PROGRAM });
+    assert_constants!(trigger { START, PERIOD, FAILURE, PROGRAM });
     assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
     assert_constants!(Quantity {
         RuntimeTotal,

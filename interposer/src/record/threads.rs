@@ -1,0 +1,75 @@
+//! The recorder's own threads: deaf to signals, with a name, keeping nothing of the program alive.
+
+use std::ffi::CStr;
+
+use crate::{guard, thread};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Starts a thread; `false` when the system refuses. The caller must be a thread of the program, or the new thread would
+/// share the descriptors of [`forget_descriptors`].
+pub(super) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
+    let work: Work = Box::new(move || {
+        // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
+        unsafe {
+            (*thread::current()).is_recorders = true;
+            libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+        }
+        guard::cold((), work);
+    });
+    let argument = Box::into_raw(Box::new(work));
+    // SAFETY: plain pthread calls on valid memory; the argument goes to the thread if there is one. All signals are held
+    // back, so that the new thread inherits a full mask: it must never run the program's handlers, and SIGXFSZ or SIGPIPE
+    // must never reach it.
+    guard::without_signals(|| unsafe {
+        let mut attributes = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
+        let mut id = std::mem::zeroed();
+        let created = libc::pthread_create(&mut id, &attributes, run, argument.cast()) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        if !created {
+            drop(Box::from_raw(argument));
+        }
+        created
+    })
+}
+
+extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: made by `start` for this thread alone.
+    let work = unsafe { Box::from_raw(argument.cast::<Work>()) };
+    work();
+    std::ptr::null_mut()
+}
+
+/// Gives the calling thread a table of descriptors of its own with nothing in it but `kept`.
+///
+/// A program may close descriptors wholesale and open files of its own under the same numbers; a file that this thread has
+/// open for a moment in the shared table would be closed under it, and then this thread would close the program's. The
+/// copies are closed at once, so that no pipe of the program stays open for our sake.
+pub(super) fn forget_descriptors(kept: i32) {
+    // SAFETY: numbers only. After the first call the table is this thread's own, so nothing below touches the program's.
+    unsafe {
+        if kept < 0 || libc::unshare(libc::CLONE_FILES) != 0 {
+            return;
+        }
+        (*thread::current()).has_own_descriptors = true;
+        let kept = kept as libc::c_uint;
+        let below = kept == 0 || libc::syscall(libc::SYS_close_range, 0, kept - 1, 0) == 0;
+        let above = libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0) == 0;
+        if !(below && above) {
+            close_one_by_one(kept as i32);
+        }
+    }
+}
+
+/// For kernels before 5.9.
+fn close_one_by_one(kept: i32) {
+    let Ok(entries) = std::fs::read_dir("/proc/thread-self/fd") else { return };
+    let numbers: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number != kept) {
+        // SAFETY: this thread's own table; the directory's descriptor is closed already and fails harmlessly.
+        unsafe { libc::close(number) };
+    }
+}
