@@ -12,8 +12,8 @@
 
 mod artefacts;
 mod compile;
-mod report;
 mod real;
+mod report;
 mod run;
 mod thunk;
 mod trace;

@@ -78,7 +78,10 @@ impl Bench {
             figure("free_to_floor"),
         );
         println!("| the same over a floor with the cycle counter | | alloc {:.2} |", figure("malloc_to_floor_cycles"));
-        println!("| watched call over the direct one, nothing watched | 2 ns | {:.2} ns |", figure("watched_over_direct_ns"));
+        println!(
+            "| watched call over the direct one, nothing watched | 2 ns | {:.2} ns |",
+            figure("watched_over_direct_ns")
+        );
         Ok(())
     }
 
