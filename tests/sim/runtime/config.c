@@ -1,13 +1,11 @@
 #include "config.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct sim_config config;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static size_t size_setting(const char *name, size_t otherwise) {
     const char *text = getenv(name);
@@ -33,7 +31,8 @@ static void text_setting(const char *name, const char *otherwise, char *into, si
     snprintf(into, size, "%s", text && *text ? text : otherwise);
 }
 
-static void read_environment(void) {
+// When the library is loaded: at the first call, a signal handler that came in between would wait for itself.
+__attribute__((constructor)) static void read_environment(void) {
     char last_error[16];
     text_setting("SIM_LAST_ERROR", "rocm6", last_error, sizeof last_error);
     // Copied, not pointed to: the program may change its environment later.
@@ -53,7 +52,4 @@ static void read_environment(void) {
     config.copy_bytes = size_setting("SIM_COPY_BYTES", SIZE_MAX);
 }
 
-const struct sim_config *sim_config(void) {
-    pthread_once(&once, read_environment);
-    return &config;
-}
+const struct sim_config *sim_config(void) { return &config; }
