@@ -286,6 +286,7 @@ mod tests {
         let other = std::fs::File::create(format!("{path}.other")).unwrap();
         let ours = file.number();
         // The program closes everything and gets our number for its own file.
+        // SAFETY: two numbers, both open.
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&other), ours) };
         file.write_at(b"trace", 0).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"trace");

@@ -1,7 +1,7 @@
 //! A stretch of records as columns of small differences, which compress to a few bytes per event.
 //!
 //! Each field is predicted from the records before it and only the difference is kept; both sides run the same
-//! [`Model`]. Fields that repeat together (function, event, kind, device, thread, status, nesting) form a *shape*, kept
+//! model. Fields that repeat together (function, event, kind, device, thread, status, nesting) form a *shape*, kept
 //! once per chunk. See `FORMAT.md`, "Event chunks".
 
 use crate::record::{EXTENSION_BYTES, Granule, MAX_SLOTS, Record, SLOT_BYTES};
