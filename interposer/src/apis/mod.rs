@@ -5,7 +5,7 @@
 //! * **recorded** rows (`allocations`, `frees`, ...) have a signature, because the record is made from arguments and results;
 //! * **watched** rows (launches, copies, error queries, ...) have none: their stub tests one flag and jumps to the real
 //!   function with all arguments where they were, whatever they are. Only while some thread has an undecided failure does
-//!   the stub call [`crate::watch::seen`] first.
+//!   the stub call `seen` of [`crate::watch`] first.
 
 mod cuda_runtime;
 mod cxx;

@@ -1,5 +1,6 @@
-//! Free and used memory as everybody reports it. Runtime numbers are read on a thread of the recorder only ([`asker`]): on ROCm up to
-//! 6 the last error is the status of the last call *of a thread*, so a call from a hook would change what the program sees.
+//! Free and used memory as everybody reports it. Runtime numbers are read on a thread of the recorder only (`asker.rs`): on
+//! ROCm up to 6 the last error is the status of the last call *of a thread*, so a call from a hook would change what the
+//! program sees.
 
 mod asker;
 mod host;
