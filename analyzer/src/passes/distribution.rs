@@ -1,9 +1,10 @@
 //! Distributions of durations and sizes.
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The shape of a distribution: each number is exact to two significant digits.
+use crate::replay::spread::Spread;
+
+/// The shape of a distribution: its ends are exact, what lies between to two significant digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Distribution {
     /// Number of values.
@@ -22,16 +23,16 @@ pub struct Distribution {
     pub max: u64,
 }
 
-/// The shape of a histogram, its values converted by `convert`.
-pub fn describe(histogram: &Histogram<u64>, convert: impl Fn(u64) -> u64) -> Distribution {
-    let at = |quantile| convert(histogram.value_at_quantile(quantile));
+/// The shape of a spread, its values converted by `convert`.
+pub fn describe(spread: &Spread, convert: impl Fn(u64) -> u64) -> Distribution {
+    let at = |quantile| convert(spread.at_quantile(quantile));
     Distribution {
-        count: histogram.len(),
-        min: convert(histogram.min()),
+        count: spread.count(),
+        min: convert(spread.min()),
         p50: at(0.5),
         p90: at(0.9),
         p99: at(0.99),
         p999: at(0.999),
-        max: convert(histogram.max()),
+        max: convert(spread.max()),
     }
 }

@@ -18,8 +18,8 @@ impl Replay {
         let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
         let device = self.pool_device(record, payload);
         let granules = self.granules(record);
-        self.latency_ticks.saturating_record(u64::from(record.duration));
-        self.sizes_bytes.saturating_record(record.requested);
+        self.latency_ticks.record(u64::from(record.duration));
+        self.sizes_bytes.record(record.requested);
         if record.status != 0 {
             return self.refused(record, device, granules, lowest);
         }

@@ -11,6 +11,7 @@ pub mod live;
 mod memory;
 pub mod readings;
 pub mod spacing;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 mod undo;
@@ -26,7 +27,6 @@ use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Event, GRANULES_SATURATED, Kind, NO_DEVICE, Record, flag, process};
-use hdrhistogram::Histogram;
 
 use accounts::Accounts;
 use apis::Apis;
@@ -36,6 +36,7 @@ use failures::{Evidence, Failures, Oom, RefusedBy};
 use internals::Internals;
 use live::LiveSet;
 use readings::Readings;
+use spread::Spread;
 use vmm::Vmm;
 
 /// Where a replay stops.
@@ -121,9 +122,9 @@ pub struct Replay {
     /// How the process ended.
     pub end: End,
     /// Durations of the program's allocation calls, in ticks.
-    pub latency_ticks: Histogram<u64>,
+    pub latency_ticks: Spread,
     /// Sizes that the program asked for, in bytes.
-    pub sizes_bytes: Histogram<u64>,
+    pub sizes_bytes: Spread,
     /// Frees of addresses that are not known.
     pub unmatched_frees: u64,
     /// Frees whose call failed.
@@ -153,8 +154,8 @@ impl Replay {
             failures: Failures::default(),
             readings: Readings::default(),
             end: End::of_header(&trace.header),
-            latency_ticks: distribution(),
-            sizes_bytes: distribution(),
+            latency_ticks: Spread::default(),
+            sizes_bytes: Spread::default(),
             unmatched_frees: 0,
             failed_frees: 0,
             pools: rustc_hash::FxHashMap::default(),
@@ -329,9 +330,4 @@ impl Replay {
         let pool = payload::unpack_numbers(payload).next();
         pool.and_then(|pool| self.pools.get(&pool).copied()).unwrap_or(record.device)
     }
-}
-
-/// Two significant digits are what a report prints, and a table of this size stays in the cache.
-fn distribution() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 1 << 50, 2).expect("hdrhistogram accepts these constants")
 }

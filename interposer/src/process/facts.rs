@@ -7,10 +7,11 @@ use gpuoom_trace::metadata::ProcessFacts;
 use crate::config;
 
 /// Variables whose values are kept. Everything else stays out of the trace.
-const ENVIRONMENT_PREFIXES: [&str; 22] = [
+const ENVIRONMENT_PREFIXES: [&str; 25] = [
     "AMD_",
     "CUDA_",
-    "DEBUG_",
+    "DEBUG_CLR_",
+    "DEBUG_HIP_",
     "GGML_",
     "GPUOOM_",
     "GPU_",
@@ -27,7 +28,9 @@ const ENVIRONMENT_PREFIXES: [&str; 22] = [
     "RCCL_",
     "ROCM",
     "ROCR_",
-    "TF_",
+    "TF_FORCE_",
+    "TF_GPU_",
+    "TF_XLA_",
     "TORCH_",
     "XLA_",
 ];

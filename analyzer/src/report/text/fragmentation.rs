@@ -51,7 +51,10 @@ fn modelled(device: &DeviceSummary) -> String {
         fragmentation.largest_free_block_bytes,
         fragmentation.external,
     ) else {
-        text.push_str("; the size of the card is not in the trace, so nothing is said about free blocks");
+        text.push_str(match device.total_bytes {
+            Some(_) => "; no granule of this size fits the card, so nothing is said about free blocks",
+            None => "; the size of the card is not in the trace, so nothing is said about free blocks",
+        });
         return text;
     };
     match fragmentation.overflow_blocks {

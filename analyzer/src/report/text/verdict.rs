@@ -57,9 +57,16 @@ fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {
                 true => format!("{name} reports {left} free"),
                 false => format!("the card has room for {left} beside that"),
             };
-            format!(
-                "{device} is full of this program's own memory: it holds {held}, asked for {asked} more, and {left}."
-            )
+            match oom.held_bytes >= oom.requested_bytes {
+                true => format!(
+                    "{device} is full of this program's own memory: it holds {held}, asked for {asked} more, and {left}."
+                ),
+                // The card is not full of it: the one request is what is large.
+                false => format!(
+                    "One request does not fit into what is left of {device}: it asks for {asked}, {left}, and the program \
+                     itself holds {held}."
+                ),
+            }
         }
         Why::FullOfOthers { left_bytes, others_bytes } => format!(
             "{device} is full, and mostly not by this program's allocations: it asked for {asked}, {name} reports {} free, and {} is used \
