@@ -4,7 +4,8 @@
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, array, block, device_number, from_pool, given, of_device, pitched, pool, volume,
+    Extent, IpcHandle, Out, Pointer, array, block, device_number, external, external_buffer, from_pool, given,
+    of_device, pitched, pool, pool_at, pool_of, volume,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -37,6 +38,10 @@ functions! {
         cudaIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
         cudaMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
             |done| block(done, out, 0);
+        cudaImportExternalMemory(out: Out, descriptor: *const u8) => allocation, Import, Imported,
+            |done| external(done, out, descriptor);
+        cudaMemPoolImportFromShareableHandle(out: Out, handle: Pointer, kind: u32, flags: u32) => allocation, Import, Imported,
+            |done| block(done, out, 0);
 
         cudaFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         cudaFreeHost(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
@@ -45,6 +50,7 @@ functions! {
         cudaFreeMipmappedArray(array: Pointer) => release, Free, Array, |_done| given(array);
         cudaFreeAsync(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
         cudaFreeAsync_ptsz(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        cudaDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
         cudaIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
         cudaMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         cudaDeviceReset() => release, Device, None, |_done| given(0);
@@ -52,6 +58,13 @@ functions! {
         cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
         cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
         cudaDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        cudaDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+        cudaExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+            |done| external_buffer(done, out, memory, descriptor);
+        cudaMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
+            |done| pool_at(done, out, location);
+        cudaMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
+            |done| pool_at(done, out, location);
 
         cudaSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };

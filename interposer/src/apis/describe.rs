@@ -279,6 +279,43 @@ pub(super) unsafe fn of_device(done: bool, out: Out, device: i32) -> Described {
     unsafe { Described { device: Some(device_number(device)), ..block(done, out, 0) } }
 }
 
+/// A pool of the device in a `cudaMemLocation` {type, id}.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn pool_at(done: bool, out: Out, location: *const u8) -> Described {
+    // SAFETY: promised by the caller: 8 bytes. Type 1 is a device.
+    let (kind, id) = unsafe { (field::<i32>(location, 0), field::<i32>(location, 4)) };
+    let device = if kind == 1 { device_number(id) } else { NO_DEVICE };
+    // SAFETY: as above.
+    unsafe { Described { device: Some(device), ..block(done, out, 0) } }
+}
+
+/// A pool that becomes the device's.
+pub(super) fn pool_of(device: i32, pool: Pointer) -> Described {
+    Described { device: Some(device_number(device)), ..given(pool) }
+}
+
+/// External memory, its size at 24 of `hipExternalMemoryHandleDesc` / `cudaExternalMemoryHandleDesc`.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn external(done: bool, out: Out, descriptor: *const u8) -> Described {
+    // SAFETY: promised by the caller: 104 bytes.
+    unsafe { block(done, out, field::<usize>(descriptor, 24)) }
+}
+
+/// A buffer mapped from external memory: {offset, size} at the start of its description.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn external_buffer(done: bool, out: Out, memory: u64, descriptor: *const u8) -> Described {
+    // SAFETY: promised by the caller: 88 bytes.
+    let (offset, size) = unsafe { (field::<u64>(descriptor, 0), field::<usize>(descriptor, 8)) };
+    // SAFETY: as above.
+    unsafe { Described { numbers: [memory, offset], number_count: 2, ..block(done, out, size) } }
+}
+
 /// A block from a pool; the pool travels along, because it decides the device.
 ///
 /// # Safety

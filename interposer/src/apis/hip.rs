@@ -4,8 +4,8 @@
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, array, block, device_number, driver_array, from_pool, given, mapping, of_device,
-    physical, pitched, pool, volume,
+    Extent, IpcHandle, Out, Pointer, array, block, device_number, driver_array, external, external_buffer, from_pool,
+    given, mapping, of_device, physical, pitched, pool, pool_of, volume,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -51,6 +51,10 @@ functions! {
             |done| block(done, out, 0);
         hipMemImportFromShareableHandle(out: Out, handle: Pointer, kind: u32) => allocation, Import, Imported,
             |done| block(done, out, 0);
+        hipImportExternalMemory(out: Out, descriptor: *const u8) => allocation, Import, Imported,
+            |done| external(done, out, descriptor);
+        hipMemPoolImportFromShareableHandle(out: Out, handle: Pointer, kind: u32, flags: u32) => allocation, Import, Imported,
+            |done| block(done, out, 0);
 
         hipFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         hipHostFree(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
@@ -65,6 +69,7 @@ functions! {
         hipMemUnmap(pointer: Pointer, size: usize) => release, Unmap, Physical, |_done| Described::new(pointer, size as u64);
         hipMemAddressFree(pointer: Pointer, size: usize) => release, Free, Reserved,
             |_done| Described::new(pointer, size as u64);
+        hipDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
         hipIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
         hipMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         hipDeviceReset() => release, Device, None, |_done| given(0);
@@ -78,6 +83,9 @@ functions! {
         hipMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
         hipDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
         hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+        hipExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+            |done| external_buffer(done, out, memory, descriptor);
 
         hipSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
