@@ -5,9 +5,9 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::fragmentation::{self, Fragmentation, Observed};
 use crate::passes::ledger;
-use crate::passes::summary::{AccountSummary, describe_account};
 use crate::replay::Replay;
 use crate::replay::account::Account;
 use crate::replay::block::Block;

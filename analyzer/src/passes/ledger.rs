@@ -5,8 +5,8 @@ use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
+use crate::passes::oom::deciding;
 use crate::passes::oom::layer_name;
-use crate::passes::verdict::deciding;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Holdings};
 use crate::replay::block::Block;

@@ -1,5 +1,6 @@
 //! From state to values: each pass is a function, and none prints.
 
+pub mod account;
 pub mod advice;
 pub mod around;
 pub mod device;

@@ -190,3 +190,10 @@ fn not_probed(read: &failures::ReadAtFailure) -> Option<&'static str> {
         _ => "the recorder gives a reason that this version does not know",
     })
 }
+
+/// The failure that decides: the first that was dropped, else the last that was not recovered, else the last.
+pub fn deciding(outcomes: impl DoubleEndedIterator<Item = Outcome> + ExactSizeIterator + Clone) -> Option<usize> {
+    let first_dropped = outcomes.clone().position(|outcome| outcome == Outcome::Dropped);
+    let last_open = || outcomes.clone().rposition(|outcome| outcome != Outcome::Recovered);
+    first_dropped.or_else(last_open).or_else(|| outcomes.len().checked_sub(1))
+}

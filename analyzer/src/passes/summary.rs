@@ -6,13 +6,14 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
-use crate::passes::fragmentation::saturate;
+
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::oom::{self, OomReport};
 use crate::passes::time::rfc3339;
-use crate::replay::account::{Account, Calls, Peak};
+use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
 
 /// The file.
@@ -67,51 +68,6 @@ pub struct ProcessSummary {
     pub environment: BTreeMap<String, String>,
     /// Loaded GPU libraries of vendors.
     pub libraries: Vec<String>,
-}
-
-/// The moment when most was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PeakSummary {
-    /// When.
-    pub at_ns: u64,
-    /// Bytes asked for and held.
-    pub requested_bytes: u64,
-    /// The same, each block padded.
-    pub padded_bytes: u64,
-    /// Blocks that lived.
-    pub live_allocations: u64,
-}
-
-/// What was left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct EndSummary {
-    /// Blocks that were not given back.
-    pub live_allocations: u64,
-    /// Their bytes.
-    pub requested_bytes: u64,
-    /// The same, each block padded.
-    pub padded_bytes: u64,
-}
-
-/// Counts, peak and end of one account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct AccountSummary {
-    /// Calls that gave memory.
-    pub allocations: u64,
-    /// Calls that gave memory back.
-    pub frees: u64,
-    /// Calls that were refused.
-    pub failures: u64,
-    /// Calls that succeeded and gave nothing, because nothing was asked.
-    pub empty_allocations: u64,
-    /// Blocks whose address was given out again although no free was seen.
-    pub replaced: u64,
-    /// Blocks that a device reset took away.
-    pub reset: u64,
-    /// The moment when most was asked for.
-    pub peak: PeakSummary,
-    /// What was left.
-    pub end: EndSummary,
 }
 
 /// A part of the file that could not be read.
@@ -247,32 +203,6 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
         notes: facts.notes.clone(),
         environment: facts.environment.iter().cloned().collect(),
         libraries: modules.filter(|module| module.vendor).map(|module| module.path.clone()).collect(),
-    }
-}
-
-/// One account as values.
-pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
-    let padded = |granules: u64| granules.saturating_mul(replay.granularity_bytes);
-    let Peak { at, held, .. } = &account.peak;
-    let Calls { allocations, frees, failures, empty_allocations, replaced, reset } = account.calls;
-    AccountSummary {
-        allocations,
-        frees,
-        failures,
-        empty_allocations,
-        replaced,
-        reset,
-        peak: PeakSummary {
-            at_ns: if held.blocks > 0 { replay.clock.at_ns(*at) } else { 0 },
-            requested_bytes: saturate(held.requested_bytes),
-            padded_bytes: padded(held.granules),
-            live_allocations: held.blocks,
-        },
-        end: EndSummary {
-            live_allocations: account.held.blocks,
-            requested_bytes: saturate(account.held.requested_bytes),
-            padded_bytes: padded(account.held.granules),
-        },
     }
 }
 

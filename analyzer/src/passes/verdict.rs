@@ -3,7 +3,7 @@
 use gpuoom_trace::outcome::Outcome;
 
 use crate::passes::device::DeviceSummary;
-use crate::passes::oom::OomReport;
+use crate::passes::oom::{OomReport, deciding};
 use crate::passes::summary::Summary;
 
 /// What happened, in the order in which it is asked.
@@ -99,13 +99,6 @@ pub fn judge(summary: &Summary) -> Verdict {
         }
         _ => Verdict::NothingAllocated,
     }
-}
-
-/// The failure that decides: the first that was dropped, else the last that was not recovered, else the last.
-pub fn deciding(outcomes: impl DoubleEndedIterator<Item = Outcome> + ExactSizeIterator + Clone) -> Option<usize> {
-    let first_dropped = outcomes.clone().position(|outcome| outcome == Outcome::Dropped);
-    let last_open = || outcomes.clone().rposition(|outcome| outcome != Outcome::Recovered);
-    first_dropped.or_else(last_open).or_else(|| outcomes.len().checked_sub(1))
 }
 
 fn why(summary: &Summary, oom: &OomReport) -> Why {

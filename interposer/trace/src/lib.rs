@@ -15,8 +15,6 @@ pub mod payload;
 pub mod reader;
 pub mod record;
 pub mod ring;
-#[cfg(all(test, loom))]
-mod ring_models;
 mod sync;
 mod varint;
 

@@ -1,7 +1,8 @@
 //! Who holds what: peaks, ends, and the ledger of each device.
 
+use crate::passes::account::AccountSummary;
 use crate::passes::ledger::{DeviceLedger, Row};
-use crate::passes::summary::{AccountSummary, Summary};
+use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::report::words::{count, gib_number, gpu, moment, percent, size, span};
 

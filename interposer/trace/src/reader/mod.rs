@@ -3,18 +3,24 @@
 //! Everything goes through positioned reads with checked ranges: a file that shrinks under the reader gives a short read,
 //! never a `SIGBUS`, and no length in the file makes it allocate more than a chunk can hold.
 
+mod error;
+mod ring;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::FORMAT_MAJOR;
 use crate::chunk::{CHUNK_HEADER_BYTES, ChunkHeader, kind};
 use crate::clock::Clock;
 use crate::columns::Batch;
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
 use crate::metadata::{self, ApiTable, DeviceFacts, Modules, ProcessFacts};
-use crate::record::{EXTENSION_BYTES, Granule, MAX_SLOTS, Record, SLOT_BYTES};
-use crate::ring::{EXTENSION, Found, SlotWords, judge};
-use crate::{FORMAT_MAJOR, FORMAT_MINOR};
+use crate::record::{Granule, SLOT_BYTES};
+
+pub use error::ReadError;
 
 /// Largest ring that a reader accepts: 1 GiB.
 const MAX_RING_SLOTS: u64 = 1 << 24;
@@ -26,65 +32,6 @@ const METADATA_VERSION: u16 = 1;
 const MAX_GRANULARITY_BYTES: u64 = 1 << 50;
 /// Damages that are listed; more are counted in the last one.
 const MAX_DAMAGES: usize = 100;
-
-/// Why a file can't be read at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file can't be opened or read.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file does not begin like a trace.
-    #[error(
-        "{path}: offset 0: not a gpuoom trace (it does not begin with the magic bytes); was it written by another tool?"
-    )]
-    NotATrace {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is empty, or its header was not written yet.
-    #[error("{path}: offset 0: the file is still empty: the process ended while it was making the trace")]
-    Unfinished {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file ends inside its header.
-    #[error(
-        "{path}: offset {length}: the file ends inside the header ({HEADER_BYTES} bytes); nothing was recorded yet"
-    )]
-    TooShort {
-        /// The file.
-        path: PathBuf,
-        /// Its length in bytes.
-        length: u64,
-    },
-    /// The file was written by a later major version.
-    #[error(
-        "{path}: offset 8: the trace has format {major}.{minor}, this version reads up to {FORMAT_MAJOR}.{FORMAT_MINOR}; use a newer gpuoom-analyze"
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        major: u16,
-        /// Its version.
-        minor: u16,
-    },
-    /// The header contradicts itself.
-    #[error("{path}: offset {offset}: the header is damaged: {reason}")]
-    BadHeader {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        offset: u64,
-        /// What is wrong.
-        reason: String,
-    },
-}
 
 /// A part of the file that could not be read; what lies before and behind it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,34 +257,6 @@ impl TraceFile {
         if batch.records.is_empty() { Ok(()) } else { sink(&mut batch) }
     }
 
-    /// The records that were still in the ring.
-    fn read_ring(&mut self, next_seq: u64, batch: &mut Batch) {
-        let Header { ring_slots, ring_offset, head, tail, .. } = self.header;
-        let mut seq = tail.max(next_seq);
-        if head.saturating_sub(seq) > ring_slots {
-            self.damaged(256, format!("{} events lie before what the ring can hold", head - seq - ring_slots));
-            seq = head - ring_slots;
-        }
-        let Some(ring) = self.read(ring_offset, (ring_slots as usize) * SLOT_BYTES) else {
-            return self.damaged(self.length, "the file ends inside the ring");
-        };
-        let start = seq;
-        let slots: &[[u8; SLOT_BYTES]] = ring.as_chunks().0;
-        let slot = |seq: u64| bytemuck::pod_read_unaligned::<SlotWords>(&slots[(seq & (ring_slots - 1)) as usize]);
-        late_records(ring_slots, tail, &slot, batch);
-        while seq < head {
-            match judge(slot(seq)[0], seq, ring_slots - 1, start) {
-                Found::First => seq += ring_record(seq, head, &slot, batch),
-                Found::Pending => {
-                    self.header.torn += 1;
-                    seq += 1;
-                }
-                // Late ones were read above.
-                Found::Late | Found::Void => seq += 1,
-            }
-        }
-    }
-
     /// Calls that were under way when the file was last written.
     pub fn calls_under_way(&self) -> Vec<CallUnderWay> {
         let entries = (self.header.in_flight_entries as usize).min(IN_FLIGHT_ENTRIES);
@@ -355,38 +274,6 @@ impl TraceFile {
             })
             .collect()
     }
-}
-
-/// Appends the records that were committed after the drainer had passed their numbers over: they lie anywhere in the ring.
-fn late_records(ring_slots: u64, tail: u64, slot: &impl Fn(u64) -> SlotWords, batch: &mut Batch) {
-    let mask = ring_slots - 1;
-    let is_late = |index: &u64| {
-        let word = slot(*index)[0];
-        let owner = word.wrapping_sub(1);
-        word & EXTENSION == 0 && owner < tail && owner & mask == *index
-    };
-    let mut late: Vec<Record> =
-        (0..ring_slots).filter(is_late).map(|index| Record { slots: 1, ..bytemuck::cast(slot(index)) }).collect();
-    late.sort_unstable_by_key(|record| record.commit);
-    batch.records.append(&mut late);
-}
-
-/// Appends the record at `seq` and its payload; returns its slots.
-fn ring_record(seq: u64, head: u64, slot: &impl Fn(u64) -> SlotWords, batch: &mut Batch) -> u64 {
-    let mut record: Record = bytemuck::cast(slot(seq));
-    let slots = usize::from(record.slots).clamp(1, MAX_SLOTS) as u64;
-    let whole = (seq + 1..seq + slots).all(|s| s < head && slot(s)[0] == (s + 1) | EXTENSION);
-    if !whole {
-        record.slots = 1;
-        batch.records.push(record);
-        return 1;
-    }
-    record.slots = slots as u8;
-    batch.records.push(record);
-    for further in seq + 1..seq + slots {
-        batch.payloads.extend_from_slice(&bytemuck::bytes_of(&slot(further))[SLOT_BYTES - EXTENSION_BYTES..]);
-    }
-    slots
 }
 
 fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
@@ -417,96 +304,4 @@ fn check_header(header: &Header, path: &Path) -> Result<(), ReadError> {
         return bad(40, &format!("a granularity of {granularity_bytes} bytes is impossible"));
     }
     Ok(())
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-    use crate::ring::tests::{Memory, record};
-
-    const SLOTS: usize = 1024;
-
-    /// Opens a file that holds this ring and no chunks.
-    fn calls_in(memory: &Memory, change: impl FnOnce(&mut Header, &mut Vec<u8>)) -> (Vec<u32>, TraceFile) {
-        let mut header = Header::new(SLOTS as u64, 1 << 28, 1);
-        (header.head, header.tail) = (memory.head.load(Ordering::Relaxed), memory.tail.load(Ordering::Relaxed));
-        let mut bytes = vec![0; header.ring_offset as usize];
-        bytes.extend(memory.bytes());
-        change(&mut header, &mut bytes);
-        bytes[..HEADER_BYTES].copy_from_slice(bytemuck::bytes_of(&header));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), bytes).unwrap();
-        let mut trace = TraceFile::open(file.path()).unwrap();
-        let mut calls = Vec::new();
-        let read: Result<(), ()> = trace.for_each_batch(|batch| {
-            calls.extend(batch.records.iter().map(|record| record.call));
-            Ok(())
-        });
-        read.unwrap();
-        (calls, trace)
-    }
-
-    #[test]
-    fn the_ring_is_read_up_to_what_was_committed() {
-        let memory = Memory::new(SLOTS);
-        memory.ring().publish(&record(1)).unwrap();
-        memory.head.fetch_add(1, Ordering::Relaxed);
-        memory.ring().publish_long(&record(2), &[7; 100]).unwrap();
-        let (calls, trace) = calls_in(&memory, |_, _| ());
-        assert_eq!((calls, trace.header.torn), (vec![1, 2], 1));
-        assert_eq!(trace.damages(), []);
-    }
-
-    /// A thread that was stopped inside its claim committed after the drainer had gone on; then the process was killed.
-    #[test]
-    fn a_record_that_came_late_is_found() {
-        let memory = Memory::new(SLOTS);
-        let stopped = memory.head.fetch_add(1, Ordering::Relaxed);
-        memory.ring().publish(&record(1)).unwrap();
-        let mut out = vec![[0; 8]; 16];
-        let taken = memory.ring().take(&mut out, true);
-        memory.ring().give_back(&taken);
-        memory.commit(stopped, &record(9));
-        memory.ring().publish(&record(2)).unwrap();
-        assert_eq!(calls_in(&memory, |_, _| ()).0, [9, 2]);
-    }
-
-    #[test]
-    fn lies_in_the_header_are_damage_and_not_a_panic() {
-        let memory = Memory::new(SLOTS);
-        memory.ring().publish(&record(1)).unwrap();
-        let lies: [fn(&mut Header); 5] = [
-            |header| header.head = u64::MAX,
-            |header| header.tail = u64::MAX,
-            |header| header.chunks_end = u64::MAX,
-            |header| header.in_flight_offset = u64::MAX,
-            |header| header.in_flight_entries = u32::MAX,
-        ];
-        for lie in lies {
-            calls_in(&memory, |header, _| lie(header)).1.calls_under_way();
-        }
-        let (calls, trace) = calls_in(&memory, |_, bytes| bytes.truncate(50_000));
-        assert!(calls.is_empty() && trace.damages().len() == 1);
-    }
-
-    #[test]
-    fn what_is_no_trace_is_refused_by_name() {
-        let refuse = |bytes: &[u8]| {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), bytes).unwrap();
-            TraceFile::open(file.path()).unwrap_err().to_string()
-        };
-        assert!(refuse(b"").contains("still empty"));
-        assert!(refuse(&[0; 5000]).contains("still empty"));
-        assert!(refuse(b"#!/bin/sh").contains("not a gpuoom trace"));
-        assert!(refuse(&MAGIC).contains("ends inside the header"));
-        let mut newer = Header::new(SLOTS as u64, 1 << 28, 1);
-        newer.major = FORMAT_MAJOR + 1;
-        assert!(refuse(bytemuck::bytes_of(&newer)).contains("use a newer gpuoom-analyze"));
-        let mut odd = Header::new(SLOTS as u64, 1 << 28, 1);
-        odd.ring_slots = 3;
-        assert!(refuse(bytemuck::bytes_of(&odd)).contains("offset 24"));
-    }
 }

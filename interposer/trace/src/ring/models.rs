@@ -1,6 +1,6 @@
 //! Models of the ring: every interleaving of a few threads, by loom.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p gpuoom-trace --lib ring_models`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p gpuoom-trace --lib ring::models`.
 
 use loom::sync::Arc;
 use loom::thread;
