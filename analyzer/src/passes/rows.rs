@@ -223,7 +223,7 @@ impl Rows {
             at_ns: self.clock.at_ns(record.at),
             duration_ns: (is_call && !gives_back).then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
-            event: event.map_or("unknown", Event::name),
+            event: event.map_or("unknown", |event| event_name(event, api.resets_device)),
             api: is_call.then(|| api.name.clone()),
             layer: layer_name(api.layer).filter(|_| is_call),
             device: record.device(),
@@ -237,6 +237,16 @@ impl Rows {
         };
         add_payload(&mut row, record, payload);
         row
+    }
+}
+
+/// The word of the contract. It has none for the choice of a device, which is order and no work, like a wait; a reset gives
+/// back all that the device holds.
+fn event_name(event: Event, resets_device: bool) -> &'static str {
+    match event {
+        Event::Device if resets_device => Event::Free.name(),
+        Event::Device => Event::Sync.name(),
+        event => event.name(),
     }
 }
 
