@@ -122,7 +122,8 @@ pub struct Encoder {
 impl Default for Encoder {
     fn default() -> Self {
         Encoder {
-            columns: vec![vec![0; COLUMN_BYTES]; COLUMNS],
+            // Not `vec![vec![..]; n]`, which copies the first: fresh memory of zeros is taken up only where it is used.
+            columns: (0..COLUMNS).map(|_| vec![0; COLUMN_BYTES]).collect(),
             lengths: [0; COLUMNS],
             shapes: Vec::with_capacity(MAX_CHUNK_SLOTS),
             index: vec![u16::MAX; 1 << HASH_BITS],
