@@ -107,6 +107,10 @@ functions! {
         hipModuleLaunchKernel => GpuWork, [];
         hipExtModuleLaunchKernel => GpuWork, [];
         hipHccModuleLaunchKernel => GpuWork, [];
+        // C++ programs get these two from hip_ext.h, and the third from old headers, under their mangled names.
+        _Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j => GpuWork, [];
+        _Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_ => GpuWork, [];
+        _ZN8hip_impl22hipLaunchKernelGGLImplEmRK4dim3S2_jP12ihipStream_tPPv => GpuWork, [];
         hipLaunchCooperativeKernel => GpuWork, [];
         hipLaunchCooperativeKernel_spt => GpuWork, [];
         hipLaunchCooperativeKernelMultiDevice => GpuWork, [];

@@ -74,9 +74,9 @@ impl Recorder {
     pub(crate) fn started(&'static self) {
         crate::watch::forget_all();
         crate::readings::forget_parent();
-        writer::spawn(self);
         process::exit::record_begin(self);
         process::marks::publish_early(self);
+        writer::spawn(self);
         for complaint in &config::get().complaints {
             log::warn(format_args!("{complaint}"));
         }
