@@ -49,22 +49,25 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 /// open for a moment in the shared table would be closed under it, and then this thread would close the program's. The
 /// copies are closed at once, so that no pipe of the program stays open for our sake.
 pub(super) fn forget_descriptors(kept: i32) {
-    // SAFETY: numbers only. After the first call the table is this thread's own, so nothing below touches the program's.
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+    if kept <= 0 {
+        return;
+    }
+    // SAFETY: numbers only. Nothing of the program is closed: either call first makes a copy of its table, which is this
+    // thread's own. The first is preferred because containers often allow it and not `unshare`.
     unsafe {
-        if kept < 0 || libc::unshare(libc::CLONE_FILES) != 0 {
+        let below = libc::syscall(libc::SYS_close_range, 0, kept - 1, CLOSE_RANGE_UNSHARE) == 0;
+        if !below && libc::unshare(libc::CLONE_FILES) != 0 {
             return;
         }
         (*thread::current()).has_own_descriptors = true;
-        let kept = kept as libc::c_uint;
-        let below = kept == 0 || libc::syscall(libc::SYS_close_range, 0, kept - 1, 0) == 0;
-        let above = libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0) == 0;
-        if !(below && above) {
-            close_one_by_one(kept as i32);
+        if !below || libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0) != 0 {
+            close_one_by_one(kept);
         }
     }
 }
 
-/// For kernels before 5.9.
+/// For kernels before 5.9, which have no `close_range`.
 fn close_one_by_one(kept: i32) {
     let Ok(entries) = std::fs::read_dir("/proc/thread-self/fd") else { return };
     let numbers: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
