@@ -12,6 +12,7 @@
 
 mod artefacts;
 mod compile;
+mod hip_log;
 mod real;
 mod report;
 mod run;
@@ -21,6 +22,7 @@ mod truth;
 
 pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
+pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use real::{real_clients_dir, rocm_client};
 pub use report::Report;
 pub use run::{Client, Finished};

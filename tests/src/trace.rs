@@ -134,6 +134,11 @@ impl Event {
         self.0.pointer("/status/code").and_then(Value::as_u64).unwrap_or(0) != 0
     }
 
+    /// Name of the status, empty where there is none.
+    pub fn status_name(&self) -> &str {
+        self.0.pointer("/status/name").and_then(Value::as_str).unwrap_or("")
+    }
+
     /// `seq` of the call that this one was made by.
     pub fn parent(&self) -> Option<u64> {
         self.optional_number("parent")

@@ -1,7 +1,10 @@
 //! Real llama.cpp on Debian's real HIP runtime, all layers offloaded: a run that fits and four that fail, each in its own
 //! place.
 
-use gpuoom_tests::{Finished, MIB, ThunkLine, assert_thunk_agrees, real_clients_dir, rocm_client};
+use gpuoom_tests::{
+    Finished, MIB, ThunkLine, assert_thunk_agrees, logged_allocations, real_clients_dir, recorded_allocations,
+    rocm_client,
+};
 
 fn decode(capacity: &str) -> Option<Finished> {
     let model = real_clients_dir().join("llama.gguf");
@@ -57,4 +60,17 @@ fn a_compute_buffer_that_the_driver_refuses() {
 #[test]
 fn a_compute_buffer_larger_than_the_card_never_reaches_the_driver() {
     assert_fails("120M", 152_571_968..=152_571_968, 0);
+}
+
+/// HIP's own log names each call, its size, its status and its pointer: the trace has the same, call by call.
+#[test]
+fn every_call_is_as_hip_logs_it() {
+    for capacity in ["8M", "34M", "190M", "512M"] {
+        let Some(client) = rocm_client("llama_decode") else { return };
+        let client = client.arg("--model").arg(real_clients_dir().join("llama.gguf")).env("GPUOOM_PROBE", "off");
+        let run = client.env("SIMTHUNK_CAPACITY", capacity).env("AMD_LOG_LEVEL", "3").run_recorded();
+        let logged = logged_allocations(&run.stderr);
+        assert!(logged.len() > 2, "HIP logged nothing: {}", run.stderr);
+        assert_eq!(recorded_allocations(&run.only_trace().events()), logged, "with {capacity}");
+    }
 }
