@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gpuoom_trace::metadata::Module;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
@@ -67,7 +68,18 @@ pub struct ProcessSummary {
     /// Variables of the environment that matter here.
     pub environment: BTreeMap<String, String>,
     /// Loaded GPU libraries of vendors.
-    pub libraries: Vec<String>,
+    pub libraries: Vec<LibrarySummary>,
+}
+
+/// A loaded GPU library of a vendor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LibrarySummary {
+    /// Path, links resolved.
+    pub path: String,
+    /// What follows `.so.` in the file's name; null where nothing does.
+    pub version: Option<String>,
+    /// GNU build id in hexadecimal; null where the library has none.
+    pub build_id: Option<String>,
 }
 
 /// A part of the file that could not be read.
@@ -202,7 +214,16 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
         recorder_version: facts.recorder_version.clone(),
         notes: facts.notes.clone(),
         environment: facts.environment.iter().cloned().collect(),
-        libraries: modules.filter(|module| module.vendor).map(|module| module.path.clone()).collect(),
+        libraries: modules.filter(|module| module.vendor).map(describe_library).collect(),
+    }
+}
+
+fn describe_library(module: &Module) -> LibrarySummary {
+    let version = module.path.rsplit('/').next().and_then(|name| name.split_once(".so."));
+    LibrarySummary {
+        path: module.path.clone(),
+        version: version.map(|(_, version)| version.to_owned()),
+        build_id: (!module.build_id.is_empty()).then(|| module.build_id.clone()),
     }
 }
 

@@ -52,7 +52,7 @@ fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
     if let Some(version) = device.runtime_version {
         parts.push(format!("{} {}", runtime(name), runtime_version(name, version)));
     }
-    let mut libraries = process.libraries.iter().filter_map(|path| path.rsplit('/').next());
+    let mut libraries = process.libraries.iter().filter_map(|library| library.path.rsplit('/').next());
     let of_runtime = |file: &&str| match name {
         Some("hip") => file.contains("amdhip"),
         Some("cuda") => file.contains("cudart") || file.starts_with("libcuda.so"),
