@@ -71,15 +71,17 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
     status
 }
 
-/// Calls that only name something (a pool, an address range): recorded when they succeed.
+/// Calls that name something and take no memory (a pool, an address range, a mapping).
 #[inline(always)]
 pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
     let status = real();
-    if status == 0 {
-        let what = describe(true);
-        frame.publish(&frame.record(call.event, call.kind, 0, &what, true), &what);
+    let mut what = describe(status == 0);
+    if status != 0 && call.event == Event::Reserve {
+        // Only the place for the answer is known.
+        what.address = 0;
     }
+    frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
     frame.leave();
     status
 }

@@ -80,7 +80,11 @@ fn look_up(api: u16, caller: usize) -> *const () {
         let row = apis::row(api);
         let Some(found) = find(row.library, row.name_c, caller) else {
             log::warn(format_args!("{} was called, but no loaded library has it", row.name));
-            return not_supported as *const ();
+            return match row.library {
+                // `__cxa_throw` must not return.
+                Library::Cxx => libc::abort as *const (),
+                _ => not_supported as *const (),
+            };
         };
         remember(api, row.library, caller, &found);
         found.function
@@ -107,17 +111,19 @@ fn remember(api: u16, library: Library, caller: usize, found: &Found) {
     if another_copy && SEVERAL_COPIES.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
         forget(library);
     }
-    if found.globally && !another_copy || SEVERAL_COPIES.load(Ordering::Acquire) & bit == 0 && api_is_tail_called(api) {
+    if found.globally && !another_copy || SEVERAL_COPIES.load(Ordering::Acquire) & bit == 0 && needs_one_for_all(api) {
         REAL[usize::from(api)].store(found.function.cast_mut(), Ordering::Release);
     } else {
         callers::set(api, caller, found.function);
     }
 }
 
-/// Stubs that only jump need the pointer; hooks that are functions ask per caller while the library is in local scope, so
-/// that a second copy is noticed at the first call from anywhere new.
-fn api_is_tail_called(api: u16) -> bool {
-    apis::row(api).is_tail_called
+/// Stubs that only jump are fast with one pointer for all callers; hooks that are functions ask per caller while the library
+/// is in local scope, so that a second copy is noticed at the first call from anywhere new. Exceptions are slow anyway, and
+/// one that is thrown by another copy of the C++ runtime than it is caught by leaves both with a wrong count.
+fn needs_one_for_all(api: u16) -> bool {
+    let row = apis::row(api);
+    row.is_tail_called && row.library.is_gpu_runtime()
 }
 
 fn forget(library: Library) {
