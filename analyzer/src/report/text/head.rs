@@ -3,7 +3,7 @@
 use crate::passes::device::DeviceSummary;
 use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
-use crate::report::words::{clean, gib, moment, runtime, runtime_version, signal};
+use crate::report::words::{clean, gib, moment, runtime, runtime_version, shorten, signal};
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let process = &summary.process;
@@ -13,7 +13,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         true => process.executable.clone(),
     };
     page.two_sides(&clean(&program), &format!("{}, {}", place(process), end(summary)));
-    page.line(&format!("{}, {}", clean(&summary.trace.path), started(summary)));
+    let started = started(summary);
+    let room = page.look.width.saturating_sub(started.chars().count() + 2);
+    page.line(&format!("{}, {started}", shorten(&clean(&summary.trace.path), room)));
     for device in &summary.devices {
         page.line(&describe(device, process));
     }

@@ -4,7 +4,7 @@ use crate::passes::account::AccountSummary;
 use crate::passes::ledger::{DeviceLedger, Row};
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{count, gib_number, gpu, moment, percent, size, span};
+use crate::report::words::{count, gib_number, gpu, moment, percent, shorten, size, span};
 
 pub(super) fn write_accounts(page: &mut Page, summary: &Summary) {
     let used = |account: &AccountSummary| account.allocations + account.failures + account.empty_allocations > 0;
@@ -80,7 +80,7 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
         row(page, &describe(holder), &gib_number(holder.bytes), &share(holder.bytes).unwrap_or_default());
     }
     if let Some(bytes) = ledger.unattributed_bytes {
-        let text = "unattributed: other programs, rounding, code, queues, scratch";
+        let text = "unattributed (others, rounding, code, scratch)";
         row(page, text, &gib_number(bytes), &share(bytes).unwrap_or_default());
     }
     match ledger.free_bytes {
@@ -119,5 +119,6 @@ fn describe(row: &Row) -> String {
 
 fn row(page: &mut Page, text: &str, bytes: &str, share: &str) {
     let wide = page.look.width.min(100) - 28;
+    let text = shorten(text, wide);
     page.line(&format!("  {text:<wide$}{bytes:>9}  {share:>13}"));
 }
