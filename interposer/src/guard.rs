@@ -66,11 +66,12 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Sleeps without leaving a trace in `errno`. May return early.
+/// Sleeps without leaving a trace in `errno`. May return early. By system call: the C library's function is a place where
+/// `pthread_cancel` ends a thread.
 pub(crate) fn sleep_micros(micros: i64) {
     let errno = errno();
     let time = libc::timespec { tv_sec: micros / 1_000_000, tv_nsec: micros % 1_000_000 * 1000 };
     // SAFETY: points at a valid timespec; the remainder is not asked for.
-    unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>()) };
     set_errno(errno);
 }

@@ -136,3 +136,12 @@ fn marks_survive_a_kill_right_after_the_flush() {
     assert_eq!(report.text("/process/end"), "unknown");
     assert!(!report.flag("/trace/clean_close"));
 }
+
+#[test]
+fn a_storm_of_marks_loses_none() {
+    let run = Client::new(program("mark_storm.c")).run_both();
+    let trace = run.only_trace();
+    let marks = trace.events().iter().filter(|event| event.event() == "mark").count();
+    assert_eq!(marks, 300_000);
+    trace.report().assert_nothing_lost();
+}

@@ -77,8 +77,8 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
     let Some(frame) = call.frame else { return real() };
     let status = real();
     let mut what = describe(status == 0);
-    if status != 0 && call.event == Event::Reserve {
-        // Only the place for the answer is known.
+    if status != 0 && (call.event == Event::Reserve || call.kind == Kind::Imported) {
+        // Only the place for the answer is known; where the program itself gives the address, that stays.
         what.address = 0;
     }
     frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);

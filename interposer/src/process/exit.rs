@@ -64,6 +64,7 @@ fn ends(api: u16, what: u64, status: i32) {
         // Release: the code is there when the kind says so.
         recorder.live.end_kind().store(kind, Ordering::Release);
         watch::process_ends(status != 0 || kind == end::SIGNALED);
+        recorder.say_what_is_missing();
         if api == apis::PROCESS {
             readings::close_runtime();
         } else if kind == end::EXITED {

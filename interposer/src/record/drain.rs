@@ -170,7 +170,7 @@ impl Recorder {
             let firsts =
                 memory.slots[..taken.slots].iter().filter(|words| words[0] & gpuoom_trace::ring::EXTENSION == 0);
             self.live.events_lost().fetch_add(firsts.count() as u64, Ordering::Relaxed);
-            self.complain(trouble);
+            self.live.trouble().store(trouble as u32, Ordering::Relaxed);
         }
         self.live.torn().fetch_add(taken.torn, Ordering::Relaxed);
         self.ring.give_back(&taken);
@@ -192,17 +192,18 @@ impl Recorder {
         Ok(())
     }
 
-    fn complain(&self, trouble: Trouble) {
-        if self.live.trouble().swap(trouble as u32, Ordering::Relaxed) == trouble as u32 {
-            return;
-        }
-        let why = match trouble {
-            Trouble::DiskFull => "no space is left on the device",
-            Trouble::SizeLimit => "the file size limit is reached",
-            Trouble::DescriptorLost => "the program closed the trace's descriptor and its path leads elsewhere now",
-            Trouble::Other => "writing failed",
+    /// Says at the end what is missing from the file: the thread that notices has no stderr of its own.
+    pub(crate) fn say_what_is_missing(&self) {
+        let lost = self.live.events_lost().load(Ordering::Relaxed);
+        let why = match self.live.trouble().load(Ordering::Relaxed) {
+            0 if lost == 0 => return,
+            0 => "the ring was full",
+            1 => "no space was left on the device",
+            2 => "the file size limit was reached",
+            3 => "the program closed the trace's descriptor and its path leads elsewhere now",
+            _ => "writing failed",
         };
-        log::warn(format_args!("{why}: only the newest events are kept in {}", self.path().display()));
+        log::warn(format_args!("{why}: {lost} events are missing from {}", self.path().display()));
     }
 
     /// Appends a chunk of metadata.

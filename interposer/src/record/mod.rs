@@ -75,17 +75,11 @@ impl Recorder {
     /// Publishes a record and returns its sequence number; `None` when it was lost (and counted).
     #[inline(always)]
     pub(crate) fn publish(&self, record: &Record) -> Option<u64> {
-        if self.choked.load(Ordering::Relaxed) {
-            return self.relieve_then_publish(record);
+        if self.is_choked() {
+            return self.lose();
         }
         match self.ring.publish(record) {
-            Ok(seq) => {
-                let ahead = self.ring.ahead(seq);
-                if ahead >= self.quarter && (ahead >= 2 * self.quarter || !self.drain_asked.load(Ordering::Relaxed)) {
-                    self.relieve();
-                }
-                Some(seq)
-            }
+            Ok(seq) => self.keep_up(seq),
             Err(_) => self.lose(),
         }
     }
@@ -93,23 +87,32 @@ impl Recorder {
     /// Publishes a record with a payload.
     #[cold]
     pub(crate) fn publish_long(&self, record: &Record, payload: &[u8]) -> Option<u64> {
-        if self.choked.load(Ordering::Relaxed) {
+        if self.is_choked() {
             return self.lose();
         }
         match self.ring.publish_long(record, payload) {
-            Ok(seq) => Some(seq),
+            Ok(seq) => self.keep_up(seq),
             Err(_) => self.lose(),
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn relieve_then_publish(&self, record: &Record) -> Option<u64> {
-        self.relieve();
-        if self.choked.load(Ordering::Relaxed) {
-            return self.lose();
+    /// Whether nothing can be published, even after an attempt to drain.
+    #[inline(always)]
+    fn is_choked(&self) -> bool {
+        self.choked.load(Ordering::Relaxed) && {
+            self.relieve();
+            self.choked.load(Ordering::Relaxed)
         }
-        self.ring.publish(record).ok().or_else(|| self.lose())
+    }
+
+    /// Whoever publishes sees to it that the ring does not fill up.
+    #[inline(always)]
+    fn keep_up(&self, seq: u64) -> Option<u64> {
+        let ahead = self.ring.ahead(seq);
+        if ahead >= self.quarter && (ahead >= 2 * self.quarter || !self.drain_asked.load(Ordering::Relaxed)) {
+            self.relieve();
+        }
+        Some(seq)
     }
 
     #[cold]
