@@ -29,6 +29,7 @@ extern "C" fn load() {
         guard::quiet_panics();
         config::get();
         state::prepare();
+        link::fork_gate::install();
     });
 }
 

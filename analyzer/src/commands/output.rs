@@ -44,8 +44,7 @@ impl Output {
         if !self.is_terminal() {
             return Look::new(UNKNOWN_WIDTH, false);
         }
-        // comfy-table asks the terminal for its width.
-        let width = comfy_table::Table::new().width().map_or(UNKNOWN_WIDTH, usize::from);
+        let width = terminal_size::terminal_size().map_or(UNKNOWN_WIDTH, |(width, _)| usize::from(width.0));
         Look::new(width, AutoStream::choice(&io::stdout()) != ColorChoice::Never)
     }
 

@@ -34,7 +34,7 @@ pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real:
     let Some(frame) = call.frame else { return real() };
     frame.note_under_way(describe(false).requested);
     let status = real();
-    let status = if status == 0 { 0 } else { readings::again_if_probed(frame.began_at(), status, &real) };
+    let status = if status == 0 { 0 } else { readings::again_if_probed(&frame, status, &real) };
     let mut what = describe(status == 0);
     let out = what.address;
     if status != 0 && call.event != Event::Pin {

@@ -5,6 +5,7 @@
 //! a library calls the one it would have called without us.
 
 mod callers;
+pub(crate) mod fork_gate;
 mod objects;
 
 use std::ffi::CStr;

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::fork_gate::outside_forks;
+
 /// A loaded object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -57,7 +59,7 @@ fn is_ours(address: usize) -> bool {
 pub(crate) fn loaded_objects() -> Vec<Object> {
     let mut objects: Vec<Object> = Vec::new();
     // SAFETY: the callback gets back the vector that is passed here, for the time of this call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) };
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) });
     objects
 }
 
@@ -75,7 +77,7 @@ pub(crate) fn load_count() -> u64 {
     }
     let mut count = 0u64;
     // SAFETY: as in `loaded_objects`.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) });
     count
 }
 

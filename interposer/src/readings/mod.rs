@@ -20,7 +20,7 @@ use crate::apis::{self, Row};
 use crate::config::{self, Probe};
 use crate::link::{self, Library};
 use crate::record::{Frame, Recorder, Request};
-use crate::{guard, process, thread};
+use crate::{guard, process, thread, watch};
 
 use asker::{Answer, Device, Question};
 pub(crate) use asker::{Asker, asker, close_runtime};
@@ -40,6 +40,7 @@ static PROBING: AtomicBool = AtomicBool::new(false);
 static PROBE_ENDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Number of the latest failure.
 static FAILURES_ASKED: AtomicU64 = AtomicU64::new(0);
+
 /// A failed allocation, as the recorder's thread gets it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
@@ -93,13 +94,17 @@ pub(crate) fn capture_changed(begun: bool) {
     }
 }
 
-/// A call that began at `at` and failed while the probe held memory may have failed because of it: waits for the probe and
-/// asks again.
+/// A call that ran out of memory while the probe held some may have failed because of it: waits for the probe and asks
+/// again.
 #[cold]
 #[inline(never)]
-pub(crate) fn again_if_probed(at: u64, status: i32, real: &dyn Fn() -> i32) -> i32 {
+pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32) -> i32 {
+    if !watch::is_out_of_memory(apis::row(frame.api()).library, status) {
+        return status;
+    }
     if !PROBING.load(Ordering::Acquire) {
-        return if PROBE_ENDED_AT.load(Ordering::Acquire) > at { real() } else { status };
+        let overlapped = PROBE_ENDED_AT.load(Ordering::Acquire) > frame.began_at();
+        return if overlapped { real() } else { status };
     }
     for _ in 0..FAILURE_PATIENCE_MICROS / 200 {
         if !PROBING.load(Ordering::Acquire) {

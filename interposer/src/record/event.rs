@@ -104,6 +104,11 @@ impl Frame {
         self.recorder
     }
 
+    /// Row of the function.
+    pub(crate) fn api(&self) -> u16 {
+        self.api
+    }
+
     /// Ticks when the call began.
     pub(crate) fn began_at(&self) -> u64 {
         self.at

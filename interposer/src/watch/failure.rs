@@ -59,14 +59,18 @@ pub(crate) fn forget_all() {
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
 }
 
+/// Whether a status says that there was no memory.
+pub(crate) fn is_out_of_memory(library: Library, status: i32) -> bool {
+    status == if library == Library::Hsa { HSA_OUT_OF_RESOURCES } else { OUT_OF_MEMORY }
+}
+
 /// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
         let row = apis::row(record.api);
-        let out_of_memory = if row.library == Library::Hsa { HSA_OUT_OF_RESOURCES } else { OUT_OF_MEMORY };
-        if record.status != out_of_memory {
+        if !is_out_of_memory(row.library, record.status) {
             return;
         }
         if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
