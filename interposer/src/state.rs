@@ -109,11 +109,18 @@ fn start() -> Option<&'static Recorder> {
     if page.phase.load(Ordering::Acquire) == phase::OFF {
         return None;
     }
-    let claimed = page.phase.compare_exchange(phase::UNUSED, phase::STARTING, Ordering::AcqRel, Ordering::Acquire);
-    match claimed {
-        Ok(_) => guard::cold(None, || guard::without_signals(|| begin(page))),
+    // Signals are held back from before the claim on: a handler between claim and start would wait for its own thread.
+    let begun = guard::without_signals(|| {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let claimed = page.phase.compare_exchange(phase::UNUSED, phase::STARTING, order.0, order.1);
+        claimed.map(|_| guard::cold(None, || begin(page)))
+    });
+    match begun {
+        Ok(recorder) => recorder,
         Err(phase::STARTING) => wait_for_start(page),
-        Err(_) => None,
+        // Somebody was faster: another thread, or a handler that interrupted this one on its way here.
+        // SAFETY: as in `recorder`; null when it is off.
+        Err(_) => unsafe { page.recorder.load(Ordering::Acquire).as_ref() },
     }
 }
 

@@ -77,19 +77,22 @@ fn look_up(api: u16, caller: usize) -> *const () {
     if let Some(known) = callers::get(api, caller) {
         return known;
     }
-    guard::cold(not_supported as *const (), || {
-        let row = apis::row(api);
-        let Some(found) = find(row.library, row.name_c, caller) else {
-            log::warn(format_args!("{} was called, but no loaded library has it", row.name));
-            return match row.library {
-                // `__cxa_throw` must not return.
-                Library::Cxx => libc::abort as *const (),
-                _ => not_supported as *const (),
-            };
+    // The search uses the heap: a handler that interrupted it and came here itself would wait for its own thread.
+    guard::cold(not_supported as *const (), || guard::without_signals(|| search(api, caller)))
+}
+
+fn search(api: u16, caller: usize) -> *const () {
+    let row = apis::row(api);
+    let Some(found) = find(row.library, row.name_c, caller) else {
+        log::warn(format_args!("{} was called, but no loaded library has it", row.name));
+        return match row.library {
+            // `__cxa_throw` must not return.
+            Library::Cxx => libc::abort as *const (),
+            _ => not_supported as *const (),
         };
-        remember(api, row.library, caller, &found);
-        found.function
-    })
+    };
+    remember(api, row.library, caller, &found);
+    found.function
 }
 
 /// A function and how it was found.
