@@ -121,7 +121,8 @@ impl Rows {
 
     /// Takes a batch and hands every row that is whole to `sink`.
     pub fn batch(&mut self, batch: &Batch, mut sink: impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
-        for (record, payload) in batch.iter() {
+        let calls = batch.iter().filter(|(record, _)| record.event() != Some(Event::Site));
+        for (record, payload) in calls {
             self.take(record, payload);
             while let Some((_, None)) = self.waiting.front() {
                 self.leave(&mut sink)?;
@@ -334,6 +335,13 @@ fn quantity_name(number: u16) -> &'static str {
         (ProbeSkipped, "probe_skipped"),
         (HostTotal, "host_total_bytes"),
         (HostAvailable, "host_available_bytes"),
+        (KfdOthersVram, "kfd_others_vram_bytes"),
+        (GraphicsVram, "graphics_vram_bytes"),
+        (NvmlTotal, "nvml_total_bytes"),
+        (NvmlUsed, "nvml_used_bytes"),
+        (NvmlReserved, "nvml_reserved_bytes"),
+        (NvmlProcess, "nvml_process_bytes"),
+        (KfdAvailable, "kfd_available_bytes"),
     ];
     names.iter().find(|(quantity, _)| *quantity as u16 == number).map_or("unknown", |(_, name)| name)
 }

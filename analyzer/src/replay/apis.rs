@@ -2,13 +2,7 @@
 
 use gpuoom_trace::metadata::ApiTable;
 use gpuoom_trace::record::Layer;
-
-/// Status that HIP, the CUDA runtime and the CUDA driver return when memory ran out.
-const RUNTIME_OUT_OF_MEMORY: i32 = 2;
-/// `HSA_STATUS_ERROR_OUT_OF_RESOURCES`.
-const HSA_OUT_OF_RESOURCES: i32 = 0x1008;
-/// `ENOMEM`; ioctl wrappers return it negated.
-const OUT_OF_MEMORY_ERRNO: i32 = 12;
+use gpuoom_trace::status;
 
 /// Whose status codes a function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +15,9 @@ enum Codes {
     Unknown,
 }
 
+/// The mathematical libraries have codes of their own, which this version names only where memory ran out.
+const HANDLES: [&str; 5] = ["hipblas", "rocblas_", "cublas", "cudnn", "miopen"];
+
 /// One function.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -30,12 +27,17 @@ pub struct Api {
     pub layer: Option<Layer>,
     /// Whether it resets a device (and does not choose one).
     pub resets_device: bool,
+    out_of_memory_codes: &'static [i32],
     codes: Codes,
 }
 
 impl Api {
     fn new(name: &str, layer: Option<Layer>) -> Self {
         let codes = match layer {
+            _ if HANDLES.iter().any(|prefix| name.starts_with(prefix)) => Codes::Unknown,
+            Some(Layer::Kernel) if !name.starts_with("AMDKFD") && !name.starts_with("DRM") && name != "ioctl" => {
+                Codes::Unknown
+            }
             Some(Layer::Hsa) => Codes::Hsa,
             Some(Layer::Kernel) => Codes::Errno,
             _ if name.starts_with("hip") => Codes::Hip,
@@ -43,17 +45,13 @@ impl Api {
             _ if name.starts_with("cu") => Codes::CudaDriver,
             _ => Codes::Unknown,
         };
-        Api { resets_device: name.ends_with("Reset"), name: name.to_owned(), layer, codes }
+        let out_of_memory_codes = status::out_of_memory_codes(name, layer);
+        Api { resets_device: name.ends_with("Reset"), name: name.to_owned(), layer, out_of_memory_codes, codes }
     }
 
     /// Whether a failing call with this status means that memory ran out.
     pub fn is_out_of_memory(&self, status: i32) -> bool {
-        match self.layer {
-            Some(Layer::Hsa) => status == HSA_OUT_OF_RESOURCES,
-            Some(Layer::Kernel) => status == OUT_OF_MEMORY_ERRNO || status == -OUT_OF_MEMORY_ERRNO,
-            Some(Layer::Process) => false,
-            _ => status == RUNTIME_OUT_OF_MEMORY,
-        }
+        self.out_of_memory_codes.contains(&status)
     }
 
     /// The vendor's name of a status code, where this version knows it.
@@ -64,6 +62,7 @@ impl Api {
             Codes::CudaDriver => CUDA_DRIVER,
             Codes::Hsa => HSA,
             Codes::Errno => return errno_name(status),
+            Codes::Unknown if self.is_out_of_memory(status) => return Some("out of memory"),
             Codes::Unknown => &[],
         };
         table.iter().find(|(code, _)| *code == status).map(|(_, name)| *name)

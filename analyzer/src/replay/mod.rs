@@ -129,6 +129,8 @@ pub struct Replay {
     pub unmatched_frees: u64,
     /// Frees whose call failed.
     pub failed_frees: u64,
+    /// Return addresses by call site.
+    pub sites: rustc_hash::FxHashMap<u32, u64>,
     pools: rustc_hash::FxHashMap<u64, u8>,
     last_frees: undo::LastFrees,
     recorded_granularity: bool,
@@ -158,6 +160,7 @@ impl Replay {
             sizes_bytes: Spread::default(),
             unmatched_frees: 0,
             failed_frees: 0,
+            sites: rustc_hash::FxHashMap::default(),
             pools: rustc_hash::FxHashMap::default(),
             last_frees: undo::LastFrees::default(),
             recorded_granularity: granularity_bytes == recorded,
@@ -188,6 +191,10 @@ impl Replay {
 
     #[inline]
     fn record(&mut self, record: &Record, payload: &[u8]) {
+        if record.event() == Some(Event::Site) {
+            self.sites.insert(record.site, record.address);
+            return;
+        }
         self.events += 1;
         self.last_at = self.last_at.max(record.at.saturating_add(u64::from(record.duration)));
         let own = record.is_programs_own();

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::failures::ReadAtFailure;
 
 /// Largest number of a quantity that this version knows.
-const LAST_QUANTITY: u16 = Quantity::HostAvailable as u16;
+const LAST_QUANTITY: u16 = Quantity::KfdAvailable as u16;
 
 /// One series of readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

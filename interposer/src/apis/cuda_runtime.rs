@@ -12,7 +12,7 @@ use crate::link::Library;
 use crate::record::Described;
 
 functions! {
-    base: super::CUDA_RUNTIME, library: Library::CudaRuntime, layer: Layer::Runtime;
+    base: crate::apis::CUDA_RUNTIME, library: Library::CudaRuntime, layer: Layer::Runtime;
     recorded {
         cudaMalloc(out: Out, size: usize) => allocation, Alloc, Device, |done| block(done, out, size);
         cudaMallocManaged(out: Out, size: usize, flags: u32) => allocation, Alloc, Managed, |done| block(done, out, size);

@@ -6,7 +6,7 @@ use super::macros::functions;
 use crate::link::Library;
 
 functions! {
-    base: super::CXX, library: Library::Cxx, layer: Layer::Process;
+    base: crate::apis::CXX, library: Library::Cxx, layer: Layer::Process;
     recorded {}
     watched {
         __cxa_throw => Exception, [];

@@ -86,6 +86,33 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
     status
 }
 
+/// Calls that set something up whose memory nobody counts (a library's handle, a context): the status is what matters.
+#[inline(always)]
+pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    frame.note_under_way(0);
+    let status = real();
+    let mut what = describe(status == 0);
+    let out = what.address;
+    if status != 0 {
+        what.address = 0;
+    }
+    let record = frame.record(call.event, call.kind, status, &what, true);
+    let seq = frame.publish(&record, &what);
+    frame.clear_under_way();
+    if frame.is_programs_own() {
+        // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
+        let record = Record { requested: u64::MAX, ..record };
+        if status == 0 {
+            watch::allocated(&frame, &record);
+        } else {
+            watch::failed(&frame, &record, seq, out);
+        }
+    }
+    frame.leave();
+    status
+}
+
 /// The choice of a device for the thread: remembered, and recorded only after a failure.
 #[inline(always)]
 pub(super) fn selection(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {

@@ -12,7 +12,7 @@ use crate::link::Library;
 use crate::record::Described;
 
 functions! {
-    base: super::HIP, library: Library::Hip, layer: Layer::Runtime;
+    base: crate::apis::HIP, library: Library::Hip, layer: Layer::Runtime;
     recorded {
         hipMalloc(out: Out, size: usize) => allocation, Alloc, Device, |done| block(done, out, size);
         hipExtMallocWithFlags(out: Out, size: usize, flags: u32) => allocation, Alloc, Device, |done| block(done, out, size);

@@ -8,7 +8,7 @@ use crate::link::Library;
 use crate::record::Described;
 
 functions! {
-    base: super::HSA, library: Library::Hsa, layer: Layer::Hsa;
+    base: crate::apis::HSA, library: Library::Hsa, layer: Layer::Hsa;
     recorded {
         hsa_amd_memory_lock(host: Pointer, size: usize, agents: Pointer, count: i32, out: Pointer) => allocation, Pin, Registered,
             |_done| Described::new(host, size as u64);

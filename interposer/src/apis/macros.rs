@@ -19,7 +19,7 @@ macro_rules! functions {
         pub(super) const COUNT: usize = Number::End as usize;
 
         /// The table.
-        pub(super) static ROWS: [$crate::apis::Row; COUNT] = [
+        pub(super) const ROWS: [$crate::apis::Row; COUNT] = [
             $($crate::apis::Row {
                 name: stringify!($name),
                 name_c: $crate::apis::macros::terminated!($name),
@@ -28,6 +28,7 @@ macro_rules! functions {
                 event: gpuoom_trace::record::Event::$event,
                 pointers: 0,
                 is_tail_called: false,
+                entry: entries::$name,
             },)*
             $($crate::apis::Row {
                 name: stringify!($watched),
@@ -37,11 +38,18 @@ macro_rules! functions {
                 event: gpuoom_trace::record::Event::$watched_event,
                 pointers: 0 $(| 1 << $pointer)*,
                 is_tail_called: true,
+                entry: entries::$watched,
             },)*
         ];
 
-        $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
-        $($crate::apis::macros::watched!($base, $watched);)*
+        /// The hooks: what is exported under these names.
+        #[allow(non_snake_case)]
+        mod entries {
+            #[allow(unused_imports)]
+            use super::*;
+            $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
+            $($crate::apis::macros::watched!($base, $watched);)*
+        }
     };
 }
 
@@ -58,25 +66,12 @@ macro_rules! terminated {
 /// A hook with a signature: notes the return address, then runs an ordinary function in its place.
 macro_rules! recorded {
     ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr) => {
-        const _: () = {
+        /// # Safety
+        /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
             const API: u16 = ($base + Number::$name as usize) as u16;
-
-            /// # Safety
-            /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
-            #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn entry() {
-                // The return address goes into the thread's block (its first field), all arguments stay where they are,
-                // and the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a
-                // call of a C function.
-                std::arch::naked_asm!(
-                    "mov r11, qword ptr [rsp]",
-                    "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
-                    "mov qword ptr fs:[r10], r11",
-                    "jmp {body}",
-                    body = sym body,
-                )
-            }
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
                 let frame = $crate::record::Frame::enter(API);
@@ -101,44 +96,46 @@ macro_rules! recorded {
                 )
             }
 
-            #[cfg(test)]
-            const _: unsafe extern "C" fn() = entry;
-        };
+            // The return address goes into the thread's block (its first field), all arguments stay where they are, and
+            // the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a call of a
+            // C function.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
     };
 }
 
 /// A hook without a signature: one test, then a jump.
 macro_rules! watched {
     ($base:expr, $name:ident) => {
-        const _: () = {
+        /// # Safety
+        /// Jumps to the vendor's function of this name with all arguments untouched.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
             const API: usize = $base + Number::$name as usize;
-
-            /// # Safety
-            /// Jumps to the vendor's function of this name with all arguments untouched.
-            #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn entry() {
-                std::arch::naked_asm!(
-                    "cmp dword ptr [rip + {watching}], 0",
-                    "jne 2f",
-                    "mov r11, qword ptr [rip + {real} + {offset}]",
-                    "test r11, r11",
-                    "jz 2f",
-                    "jmp r11",
-                    "2:",
-                    "mov r11d, {api}",
-                    "jmp {slow}",
-                    watching = sym $crate::watch::WATCHING,
-                    real = sym $crate::link::REAL,
-                    offset = const API * 8,
-                    api = const API,
-                    slow = sym $crate::watch::slow_path,
-                )
-            }
-
-            #[cfg(test)]
-            const _: unsafe extern "C" fn() = entry;
-        };
+            std::arch::naked_asm!(
+                "cmp dword ptr [rip + {watching}], 0",
+                "jne 2f",
+                "mov r11, qword ptr [rip + {real} + {offset}]",
+                "test r11, r11",
+                "jz 2f",
+                "jmp r11",
+                "2:",
+                "mov r11d, {api}",
+                "jmp {slow}",
+                watching = sym $crate::watch::WATCHING,
+                real = sym $crate::link::REAL,
+                offset = const API * 8,
+                api = const API,
+                slow = sym $crate::watch::slow_path,
+            )
+        }
     };
 }
 

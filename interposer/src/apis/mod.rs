@@ -7,11 +7,14 @@
 //!   function with all arguments where they were, whatever they are. Only while some thread has an undecided failure does
 //!   the stub call `seen` of [`crate::watch`] first.
 
+mod cuda_driver;
 mod cuda_runtime;
 mod cxx;
 mod describe;
+mod handles;
 mod hip;
 mod hsa;
+mod kernel;
 mod macros;
 
 use std::ffi::CStr;
@@ -37,7 +40,12 @@ pub(crate) struct Row {
     pub(crate) pointers: u8,
     /// The stub jumps to the real function through [`crate::link::REAL`].
     pub(crate) is_tail_called: bool,
+    /// The hook; [`no_hook`] where there is no exported function.
+    pub(crate) entry: unsafe extern "C" fn(),
 }
+
+/// Stands for the hook in rows that have none.
+pub(crate) unsafe extern "C" fn no_hook() {}
 
 /// Rows of the recorder itself: readings, marks, the process. They have no real function.
 mod own {
@@ -58,14 +66,18 @@ mod own {
             event: events[index],
             pointers: 0,
             is_tail_called: false,
+            entry: no_hook,
         }
     }
 }
 
 const HIP: usize = 0;
 const CUDA_RUNTIME: usize = HIP + hip::COUNT;
-const HSA: usize = CUDA_RUNTIME + cuda_runtime::COUNT;
-const CXX: usize = HSA + hsa::COUNT;
+const CUDA_DRIVER: usize = CUDA_RUNTIME + cuda_runtime::COUNT;
+const HSA: usize = CUDA_DRIVER + cuda_driver::COUNT;
+const HANDLES: usize = HSA + hsa::COUNT;
+const KERNEL: usize = HANDLES + handles::COUNT;
+const CXX: usize = KERNEL + kernel::COUNT;
 const OWN: usize = CXX + cxx::COUNT;
 /// Rows of all tables.
 pub(crate) const COUNT: usize = OWN + own::NAMES.len();
@@ -88,8 +100,11 @@ pub(crate) fn row(number: u16) -> Row {
     let number = usize::from(number);
     match number {
         _ if number < CUDA_RUNTIME => hip::ROWS[number],
-        _ if number < HSA => cuda_runtime::ROWS[number - CUDA_RUNTIME],
-        _ if number < CXX => hsa::ROWS[number - HSA],
+        _ if number < CUDA_DRIVER => cuda_runtime::ROWS[number - CUDA_RUNTIME],
+        _ if number < HSA => cuda_driver::ROWS[number - CUDA_DRIVER],
+        _ if number < HANDLES => hsa::ROWS[number - HSA],
+        _ if number < KERNEL => handles::ROWS[number - HANDLES],
+        _ if number < CXX => kernel::ROWS[number - KERNEL],
         _ if number < OWN => cxx::ROWS[number - CXX],
         _ => own::row((number - OWN).min(own::NAMES.len() - 1)),
     }
@@ -118,6 +133,8 @@ mod tests {
     fn numbers_lead_to_their_rows() {
         assert_eq!(row(HIP as u16).name, "hipMalloc");
         assert_eq!(row(CUDA_RUNTIME as u16).name, "cudaMalloc");
+        assert_eq!(row(CUDA_DRIVER as u16).name, "cuMemAlloc_v2");
+        assert_eq!(row(KERNEL as u16).name, "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU");
         assert_eq!(row(MARK).name, "gpuoom_mark");
         assert_eq!(row(ABORT).name, "abort");
         assert_eq!(row(u16::MAX).name, "abort");

@@ -19,7 +19,7 @@ pub(crate) use objects::{Object, load_count, loaded_objects, object_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Library {
-    /// libamdhip64
+    /// `libamdhip64`
     Hip = 0,
     /// libcudart
     CudaRuntime = 1,
@@ -27,9 +27,15 @@ pub(crate) enum Library {
     Hsa = 2,
     /// The C++ runtime.
     Cxx = 3,
+    /// libcuda
+    CudaDriver = 4,
+    /// The mathematical libraries: one family, because only the creation of their handles is hooked.
+    Handles = 5,
+    /// No library: the kernel, through `ioctl`.
+    Kernel = 6,
 }
 
-const LIBRARIES: usize = 4;
+const LIBRARIES: usize = 7;
 
 impl Library {
     /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
@@ -39,11 +45,15 @@ impl Library {
             Library::CudaRuntime => &["libcudart"],
             Library::Hsa => &["libhsa-runtime64"],
             Library::Cxx => &["libstdc++", "libc++abi"],
+            Library::CudaDriver => &["libcuda.so"],
+            Library::Handles => &["libhipblas.so", "librocblas", "libcublas.so", "libcudnn", "libMIOpen"],
+            Library::Kernel => &[],
         }
     }
 
+    /// Whether what this library calls, it calls as part of the runtime.
     fn is_gpu_runtime(self) -> bool {
-        self != Library::Cxx
+        matches!(self, Library::Hip | Library::CudaRuntime | Library::CudaDriver | Library::Hsa)
     }
 }
 
@@ -58,7 +68,8 @@ static SEVERAL_COPIES: AtomicU32 = AtomicU32::new(0);
 static SERVING: [std::sync::atomic::AtomicUsize; LIBRARIES] =
     [const { std::sync::atomic::AtomicUsize::new(0) }; LIBRARIES];
 
-/// Answers calls of functions that the loaded library does not have: "not supported" (801 in HIP and CUDA alike).
+/// Answers calls of functions that the loaded library does not have: "not supported" (801 in HIP and CUDA alike; an
+/// error in all others too).
 extern "C" fn not_supported() -> i32 {
     801
 }

@@ -66,7 +66,7 @@ impl Runtime {
         let names = match library {
             Library::Hip => &HIP,
             Library::CudaRuntime => &CUDA,
-            Library::Hsa | Library::Cxx => return None,
+            _ => return None,
         };
         let find = |name| link::find(library, name, caller).map(|found| found.function);
         // SAFETY: functions of these names have these signatures (hip_runtime_api.h, cuda_runtime_api.h).

@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
 use gpuoom_trace::record::{NO_DEVICE, Record};
+use gpuoom_trace::status;
 
 use super::WATCHING;
+use crate::apis::{self, Row};
 use crate::record::Frame;
 use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{apis, guard, link::Library, log, readings, state};
-
-/// Out of memory, as the runtimes spell it (`hipErrorOutOfMemory`, `cudaErrorMemoryAllocation`).
-const OUT_OF_MEMORY: i32 = 2;
-/// `HSA_STATUS_ERROR_OUT_OF_RESOURCES`.
-const HSA_OUT_OF_RESOURCES: i32 = 0x1008;
+use crate::{guard, log, readings, state};
 
 /// One failure that is being watched. All zero is a valid, unused one.
 #[repr(C)]
@@ -59,9 +56,9 @@ pub(crate) fn forget_all() {
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
 }
 
-/// Whether a status says that there was no memory.
-pub(crate) fn is_out_of_memory(library: Library, status: i32) -> bool {
-    status == if library == Library::Hsa { HSA_OUT_OF_RESOURCES } else { OUT_OF_MEMORY }
+/// Whether a status of this function says that there was no memory.
+pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
+    status::is_out_of_memory(row.name, Some(row.layer), status)
 }
 
 /// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory.
@@ -70,7 +67,7 @@ pub(crate) fn is_out_of_memory(library: Library, status: i32) -> bool {
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
         let row = apis::row(record.api);
-        if !is_out_of_memory(row.library, record.status) {
+        if !is_out_of_memory(&row, record.status) {
             return;
         }
         if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {

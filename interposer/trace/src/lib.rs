@@ -3,7 +3,8 @@
 //!
 //! The writer side ([`ring`], [`chunk`], [`columns`]) is used by the recorder inside a stranger's process, so it
 //! allocates nothing after start and never panics on what it is given. The reader side ([`reader`]) trusts nothing in a
-//! file. Neither knows a vendor: the names of functions travel in the file itself ([`metadata::ApiTable`]).
+//! file. Neither knows a vendor's functions: their names travel in the file itself ([`metadata::ApiTable`]). Only the status
+//! codes that mean "no memory" stand here ([`status`]), because recorder and analyzer must agree on them.
 
 pub mod chunk;
 pub mod clock;
@@ -15,10 +16,11 @@ pub mod payload;
 pub mod reader;
 pub mod record;
 pub mod ring;
+pub mod status;
 mod sync;
 mod varint;
 
 /// Version of the format that this crate writes. A reader refuses a newer major and reads every older minor.
 pub const FORMAT_MAJOR: u16 = 1;
 /// See [`FORMAT_MAJOR`].
-pub const FORMAT_MINOR: u16 = 0;
+pub const FORMAT_MINOR: u16 = 1;

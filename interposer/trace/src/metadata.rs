@@ -134,6 +134,20 @@ pub enum Quantity {
     HostTotal = 19,
     /// `MemAvailable` of `/proc/meminfo`.
     HostAvailable = 20,
+    /// Sum of `/sys/class/kfd/kfd/proc/PID/vram_*` of all other processes.
+    KfdOthersVram = 21,
+    /// Video memory of other processes' graphics clients, by `/proc/PID/fdinfo`, as far as they may be read.
+    GraphicsVram = 22,
+    /// Total memory of a device by NVML.
+    NvmlTotal = 23,
+    /// Used memory of a device by NVML, all processes and the driver.
+    NvmlUsed = 24,
+    /// Memory that the driver keeps for itself, by NVML.
+    NvmlReserved = 25,
+    /// This process's memory by NVML.
+    NvmlProcess = 26,
+    /// `AMDKFD_IOC_AVAILABLE_MEMORY`, as the program's own runtime asked it.
+    KfdAvailable = 27,
 }
 
 /// Values of [`Quantity::ProbeSkipped`].

@@ -33,7 +33,7 @@ pub const PARENT_FAR: u16 = u16::MAX;
 /// 32 status i32        what the call returned, or what an error query asked about
 /// 36 call u32          ordinal of the call within its thread
 /// 40 padded_granules   u32: requested bytes rounded up, in granules of the file's granularity
-/// 44 site u32          call site, 0: not kept
+/// 44 site u32          call site ([`Event::Site`] says which), 0: not kept
 /// 48 address u64       pointer or handle
 /// 56 requested u64     bytes asked for
 /// ```
@@ -66,7 +66,7 @@ pub struct Record {
     pub call: u32,
     /// Requested bytes rounded up, in granules.
     pub padded_granules: u32,
-    /// Call site, 0 where none was kept.
+    /// Call site, 0 where none was kept. An earlier or nearby [`Event::Site`] record has its address.
     pub site: u32,
     /// Pointer or handle.
     pub address: u64,
@@ -159,6 +159,8 @@ numbered! {
         Process = 16 "process",
         /// The program chose another device for a thread, or reset one.
         Device = 17 "device",
+        /// Not a call: the number in `site` stands for the return address in `address` from here on.
+        Site = 18 "site",
     }
 }
 

@@ -148,6 +148,13 @@ fn numbers_are_those_of_the_code() {
         ProbeSkipped,
         HostTotal,
         HostAvailable,
+        KfdOthersVram,
+        GraphicsVram,
+        NvmlTotal,
+        NvmlUsed,
+        NvmlReserved,
+        NvmlProcess,
+        KfdAvailable,
     });
 }
 
