@@ -21,6 +21,11 @@ pub(crate) const MAX_OPEN_FAILURES: usize = 4;
 pub(crate) struct ThreadState {
     /// Return address of the hook being entered; the entry stubs write it, so it must stay the first field.
     pub(crate) caller: usize,
+    /// The real function of a hook that is called through a handed-out pointer; valid with the next field. The stubs of
+    /// `link::slots` write both, so they must stay where they are.
+    pub(crate) slot_real: *const (),
+    /// Row of that hook + 1, 0: none.
+    pub(crate) slot_number: u32,
     /// Process that the fields below belong to; differs after a fork.
     pub(crate) pid: u32,
     /// Kernel thread id.
@@ -39,6 +44,8 @@ pub(crate) struct ThreadState {
     pub(crate) has_own_descriptors: bool,
     /// Entries of `failures` in use.
     pub(crate) open_failures: u8,
+    /// Devices of the contexts below the current one, a byte each, the nearest in the lowest.
+    pub(crate) devices_below: u64,
     /// Stack address of the outermost call under way.
     pub(crate) outermost_stack: usize,
     /// This thread's entry in the table of calls under way.
@@ -47,7 +54,12 @@ pub(crate) struct ThreadState {
     pub(crate) failures: [OpenFailure; MAX_OPEN_FAILURES],
 }
 
-const _: () = assert!(std::mem::size_of::<ThreadState>() <= 512);
+const _: () = {
+    assert!(std::mem::size_of::<ThreadState>() <= 512);
+    assert!(std::mem::offset_of!(ThreadState, caller) == 0);
+    assert!(std::mem::offset_of!(ThreadState, slot_real) == 8);
+    assert!(std::mem::offset_of!(ThreadState, slot_number) == 16);
+};
 
 global_asm!(
     ".pushsection .tbss.gpuoom_thread,\"awT\",@nobits",

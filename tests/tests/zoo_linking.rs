@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use gpuoom_tests::{Client, Finished, Library, MIB, plain_program, plugin, program, program_with, sim_dir, zoo_source};
+use gpuoom_tests::{Client, Library, MIB, plain_program, plugin, program, program_with, recorder, sim_dir, zoo_source};
 
 #[test]
 fn linked_program_is_recorded_call_by_call() {
@@ -61,27 +61,54 @@ fn python(script: &str) -> Client {
     Client::new("python3").arg(zoo_source(script))
 }
 
-/// Functions taken by `dlsym` on a handle are unseen unless the recorder hooks `dlsym`. Both are honest; a trace that
-/// holds a part of them is not.
-fn assert_all_or_nothing(run: &Finished) {
+fn sim_hip() -> std::path::PathBuf {
+    sim_dir().join("libamdhip64.so.6")
+}
+
+#[test]
+fn functions_taken_by_dlsym_are_recorded() {
+    let run = Client::new(plain_program("by_dlsym.c")).arg(sim_hip()).run_both();
     assert_eq!(run.exit_code(), 0);
-    let seen =
-        run.traces().iter().any(|trace| trace.events().iter().any(|event| event.is_allocation() || event.is_free()));
-    if seen {
-        run.assert_trace_is_true();
+    run.assert_trace_is_true();
+    assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 6);
+}
+
+#[test]
+fn python_ctypes_is_recorded() {
+    let run = python("py_ctypes.py").arg(sim_hip()).run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    assert!(run.only_trace().report().number("/devices/0/allocations") > 0);
+}
+
+#[test]
+fn names_are_found_where_they_would_be_without_the_recorder() {
+    let run = Client::new(plain_program("names.c")).arg(sim_hip()).run_both();
+    assert_eq!(run.exit_code(), 0);
+    assert!(run.traces().is_empty(), "a look-up is no GPU call");
+}
+
+#[test]
+fn pointers_into_two_copies_go_each_to_its_own() {
+    let client =
+        Client::new(plain_program("two_handles.c")).arg(sim_hip()).arg(sim_dir().join("bundle/libamdhip64.so"));
+    let run = client.env("GPUOOM_PROBE", "off").run_both();
+    assert_eq!(run.exit_code(), 0);
+    assert!(run.stdout.contains("two functions"), "{}", run.stdout);
+    run.assert_trace_is_true();
+    run.only_trace().report().assert_only_oom("propagated", "status_checked");
+}
+
+#[test]
+fn other_preloaded_libraries_find_what_lies_behind_them() {
+    let other = plugin("other_preload.c", Library::None);
+    let client = program("other_preload.c");
+    for order in [[recorder(), other.clone()], [other, recorder()]] {
+        let preload = order.map(|path| path.display().to_string()).join(" ");
+        let run = Client::new(&client).env("LD_PRELOAD", &preload).run_recorded();
+        assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "rand 7, seen 2\n"), "{preload}: {}", run.stderr);
+        assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 2, "{preload}");
     }
-}
-
-#[test]
-fn functions_taken_by_dlsym_are_seen_whole_or_not_at_all() {
-    let run = Client::new(plain_program("by_dlsym.c")).arg(sim_dir().join("libamdhip64.so.6")).run_both();
-    assert_all_or_nothing(&run);
-}
-
-#[test]
-fn python_ctypes_is_seen_whole_or_not_at_all() {
-    let run = python("py_ctypes.py").arg(sim_dir().join("libamdhip64.so.6")).run_both();
-    assert_all_or_nothing(&run);
 }
 
 #[test]

@@ -1,16 +1,235 @@
-//! The CUDA driver: `libcuda.so.1`. Signatures: NVIDIA `cuda.h`; the suffixes are those of the exported symbols.
+//! The CUDA driver: `libcuda.so.1`. Signatures: NVIDIA `cuda.h`; the names are those of the exported symbols: a function
+//! whose calling convention changed has a suffix (`_v2`), its twin for the per-thread default stream `_ptsz`.
+//!
+//! The CUDA runtime, static or not, takes all of them from `cuGetProcAddress`: `link::entry_points` sees to that.
+
+use std::ffi::c_char;
 
 use gpuoom_trace::record::Layer;
 
-use super::describe::{Out, Pointer, block, given};
+use super::contexts::{context_of, of_context};
+use super::describe::{
+    IpcHandle, Out, Pointer, block, device_number, driver_array, external, external_buffer, from_pool, given, mapping,
+    of_device, physical, pitched, pool, pool_of, small_block,
+};
 use super::macros::functions;
 use crate::link::Library;
+use crate::record::Described;
 
 functions! {
     base: crate::apis::CUDA_DRIVER, library: Library::CudaDriver, layer: Layer::Driver;
     recorded {
         cuMemAlloc_v2(out: Out, size: usize) => allocation, Alloc, Device, |done| block(done, out, size);
+        cuMemAlloc(out: *mut u32, size: u32) => allocation, Alloc, Device, |done| small_block(done, out, size);
+        cuMemAllocPitch_v2(out: Out, pitch: *mut usize, width: usize, height: usize, element: u32) => allocation, Alloc, Device,
+            |done| pitched(done, out, pitch, width, height);
+        cuMemAllocManaged(out: Out, size: usize, flags: u32) => allocation, Alloc, Managed, |done| block(done, out, size);
+        cuMemAllocHost_v2(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        cuMemAllocHost(out: Out, size: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size as usize);
+        cuMemHostAlloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
+        cuMemHostRegister_v2(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
+            |_done| Described::new(host, size as u64);
+        cuMemHostRegister(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
+            |_done| Described::new(host, size as u64);
+        cuArrayCreate_v2(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, false, 1);
+        cuArray3DCreate_v2(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, true, 1);
+        cuMipmappedArrayCreate(out: Out, descriptor: *const u8, levels: u32) => allocation, Alloc, Array,
+            |done| driver_array(done, out, descriptor, true, levels);
+        cuMemAllocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+        cuMemAllocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+        cuMemAllocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
+            |done| from_pool(done, out, size, memory_pool);
+        cuMemAllocFromPoolAsync_ptsz(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
+            |done| from_pool(done, out, size, memory_pool);
+        cuMemCreate(out: Out, size: usize, properties: *const u8, flags: u64) => allocation, Alloc, Physical,
+            |done| physical(done, out, size, properties);
+        cuMulticastCreate(out: Out, properties: *const u8) => naming, Reserve, Reserved, |done| block(done, out, 0);
+        cuIpcOpenMemHandle_v2(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
+        cuIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
+        cuImportExternalMemory(out: Out, descriptor: *const u8) => allocation, Import, Imported,
+            |done| external(done, out, descriptor);
+        cuMemImportFromShareableHandle(out: Out, handle: Pointer, kind: u32) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+        cuMemPoolImportFromShareableHandle(out: Out, handle: Pointer, kind: u32, flags: u64) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+        cuMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+        cuMemRetainAllocationHandle(out: Out, address: Pointer) => naming, Import, Physical,
+            |done| Described { numbers: [address, 0], number_count: 1, ..block(done, out, 0) };
+
         cuMemFree_v2(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
+        cuMemFree(pointer: u32) => release, Free, Device, |_done| given(Pointer::from(pointer));
+        cuMemFreeHost(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
+        cuMemHostUnregister(pointer: Pointer) => release, Unpin, Registered, |_done| given(pointer);
+        cuArrayDestroy(array: Pointer) => release, Free, Array, |_done| given(array);
+        cuMipmappedArrayDestroy(array: Pointer) => release, Free, Array, |_done| given(array);
+        cuMemFreeAsync(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        cuMemFreeAsync_ptsz(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
+        cuMemRelease(handle: Pointer) => release, Free, Physical, |_done| given(handle);
+        cuMemUnmap(pointer: Pointer, size: usize) => release, Unmap, Physical, |_done| Described::new(pointer, size as u64);
+        cuMemAddressFree(pointer: Pointer, size: usize) => release, Free, Reserved,
+            |_done| Described::new(pointer, size as u64);
+        cuDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
+        cuIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        cuMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
+        cuDevicePrimaryCtxReset_v2(device: i32) => release, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+        cuDevicePrimaryCtxReset(device: i32) => release, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+
+        cuMemAddressReserve(out: Out, size: usize, alignment: usize, hint: Pointer, flags: u64) => naming, Reserve, Reserved,
+            |done| block(done, out, size);
+        cuMemMap(pointer: Pointer, size: usize, offset: usize, handle: Pointer, flags: u64) => naming, Map, Physical,
+            |_done| mapping(pointer, size, offset, handle);
+        cuMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
+        cuDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        cuDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+        cuExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+            |done| external_buffer(done, out, memory, descriptor);
+
+        cuCtxCreate_v2(out: Out, flags: u32, device: i32) => context, Module, None, |done| context_of(done, out, device, true);
+        cuCtxCreate_v3(out: Out, affinity: Pointer, count: i32, flags: u32, device: i32) => context, Module, None,
+            |done| context_of(done, out, device, true);
+        cuCtxCreate_v4(out: Out, parameters: Pointer, flags: u32, device: i32) => context, Module, None,
+            |done| context_of(done, out, device, true);
+        cuDevicePrimaryCtxRetain(out: Out, device: i32) => context, Module, None, |done| context_of(done, out, device, false);
+        cuCtxSetCurrent(handle: Pointer) => selection, Device, None, |_done| of_context(handle);
+        cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);
+        cuCtxPopCurrent_v2(out: Out) => context_popped, Device, None, |_done| given(0);
+        cuStreamBeginCapture_v2(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cuStreamBeginCapture_v2_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cuStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        cuStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
     }
-    watched {}
+    hands_out {
+        cuGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64) => (symbol, out, version, flags);
+        cuGetProcAddress_v2(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
+            => (symbol, out, version, flags);
+        cuGetProcAddress_v2_ptsz(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
+            => (symbol, out, version, if flags == 0 { 2 } else { flags });
+    }
+    watched {
+        cuGetErrorString => ErrorQuery, [];
+        cuGetErrorName => ErrorQuery, [];
+
+        cuLaunchKernel => GpuWork, [];
+        cuLaunchKernel_ptsz => GpuWork, [];
+        cuLaunchKernelEx => GpuWork, [];
+        cuLaunchKernelEx_ptsz => GpuWork, [];
+        cuLaunchCooperativeKernel => GpuWork, [];
+        cuLaunchCooperativeKernel_ptsz => GpuWork, [];
+        cuLaunchCooperativeKernelMultiDevice => GpuWork, [];
+        cuLaunch => GpuWork, [];
+        cuLaunchGrid => GpuWork, [];
+        cuLaunchGridAsync => GpuWork, [];
+        cuLaunchHostFunc => GpuWork, [];
+        cuLaunchHostFunc_ptsz => GpuWork, [];
+        cuGraphLaunch => GpuWork, [];
+        cuGraphLaunch_ptsz => GpuWork, [];
+        cuGraphUpload => GpuWork, [];
+        cuGraphUpload_ptsz => GpuWork, [];
+
+        cuMemcpy => GpuWork, [0, 1];
+        cuMemcpy_ptds => GpuWork, [0, 1];
+        cuMemcpyPeer => GpuWork, [0, 2];
+        cuMemcpyPeer_ptds => GpuWork, [0, 2];
+        cuMemcpyAsync => GpuWork, [0, 1];
+        cuMemcpyAsync_ptsz => GpuWork, [0, 1];
+        cuMemcpyPeerAsync => GpuWork, [0, 2];
+        cuMemcpyPeerAsync_ptsz => GpuWork, [0, 2];
+        cuMemcpyHtoD_v2 => GpuWork, [0];
+        cuMemcpyHtoD_v2_ptds => GpuWork, [0];
+        cuMemcpyDtoH_v2 => GpuWork, [1];
+        cuMemcpyDtoH_v2_ptds => GpuWork, [1];
+        cuMemcpyDtoD_v2 => GpuWork, [0, 1];
+        cuMemcpyDtoD_v2_ptds => GpuWork, [0, 1];
+        cuMemcpyDtoA_v2 => GpuWork, [2];
+        cuMemcpyDtoA_v2_ptds => GpuWork, [2];
+        cuMemcpyAtoD_v2 => GpuWork, [0];
+        cuMemcpyAtoD_v2_ptds => GpuWork, [0];
+        cuMemcpyHtoA_v2 => GpuWork, [];
+        cuMemcpyHtoA_v2_ptds => GpuWork, [];
+        cuMemcpyAtoH_v2 => GpuWork, [];
+        cuMemcpyAtoH_v2_ptds => GpuWork, [];
+        cuMemcpyAtoA_v2 => GpuWork, [];
+        cuMemcpyAtoA_v2_ptds => GpuWork, [];
+        cuMemcpy2D_v2 => GpuWork, [];
+        cuMemcpy2D_v2_ptds => GpuWork, [];
+        cuMemcpy2DUnaligned_v2 => GpuWork, [];
+        cuMemcpy2DUnaligned_v2_ptds => GpuWork, [];
+        cuMemcpy3D_v2 => GpuWork, [];
+        cuMemcpy3D_v2_ptds => GpuWork, [];
+        cuMemcpy3DPeer => GpuWork, [];
+        cuMemcpy3DPeer_ptds => GpuWork, [];
+        cuMemcpyHtoDAsync_v2 => GpuWork, [0];
+        cuMemcpyHtoDAsync_v2_ptsz => GpuWork, [0];
+        cuMemcpyDtoHAsync_v2 => GpuWork, [1];
+        cuMemcpyDtoHAsync_v2_ptsz => GpuWork, [1];
+        cuMemcpyDtoDAsync_v2 => GpuWork, [0, 1];
+        cuMemcpyDtoDAsync_v2_ptsz => GpuWork, [0, 1];
+        cuMemcpyHtoAAsync_v2 => GpuWork, [];
+        cuMemcpyHtoAAsync_v2_ptsz => GpuWork, [];
+        cuMemcpyAtoHAsync_v2 => GpuWork, [];
+        cuMemcpyAtoHAsync_v2_ptsz => GpuWork, [];
+        cuMemcpy2DAsync_v2 => GpuWork, [];
+        cuMemcpy2DAsync_v2_ptsz => GpuWork, [];
+        cuMemcpy3DAsync_v2 => GpuWork, [];
+        cuMemcpy3DAsync_v2_ptsz => GpuWork, [];
+        cuMemcpy3DPeerAsync => GpuWork, [];
+        cuMemcpy3DPeerAsync_ptsz => GpuWork, [];
+        cuMemcpyBatchAsync => GpuWork, [];
+        cuMemcpyBatchAsync_ptsz => GpuWork, [];
+        cuMemsetD8_v2 => GpuWork, [0];
+        cuMemsetD8_v2_ptds => GpuWork, [0];
+        cuMemsetD16_v2 => GpuWork, [0];
+        cuMemsetD16_v2_ptds => GpuWork, [0];
+        cuMemsetD32_v2 => GpuWork, [0];
+        cuMemsetD32_v2_ptds => GpuWork, [0];
+        cuMemsetD2D8_v2 => GpuWork, [0];
+        cuMemsetD2D8_v2_ptds => GpuWork, [0];
+        cuMemsetD2D16_v2 => GpuWork, [0];
+        cuMemsetD2D16_v2_ptds => GpuWork, [0];
+        cuMemsetD2D32_v2 => GpuWork, [0];
+        cuMemsetD2D32_v2_ptds => GpuWork, [0];
+        cuMemsetD8Async => GpuWork, [0];
+        cuMemsetD8Async_ptsz => GpuWork, [0];
+        cuMemsetD16Async => GpuWork, [0];
+        cuMemsetD16Async_ptsz => GpuWork, [0];
+        cuMemsetD32Async => GpuWork, [0];
+        cuMemsetD32Async_ptsz => GpuWork, [0];
+        cuMemsetD2D8Async => GpuWork, [0];
+        cuMemsetD2D8Async_ptsz => GpuWork, [0];
+        cuMemsetD2D16Async => GpuWork, [0];
+        cuMemsetD2D16Async_ptsz => GpuWork, [0];
+        cuMemsetD2D32Async => GpuWork, [0];
+        cuMemsetD2D32Async_ptsz => GpuWork, [0];
+        cuMemPrefetchAsync => GpuWork, [0];
+        cuMemPrefetchAsync_ptsz => GpuWork, [0];
+        cuMemPrefetchAsync_v2 => GpuWork, [0];
+        cuMemPrefetchAsync_v2_ptsz => GpuWork, [0];
+
+        cuCtxSynchronize => Sync, [];
+        cuStreamSynchronize => Sync, [];
+        cuStreamSynchronize_ptsz => Sync, [];
+        cuStreamQuery => Sync, [];
+        cuStreamQuery_ptsz => Sync, [];
+        cuEventSynchronize => Sync, [];
+        cuMemPoolTrimTo => Sync, [];
+        cuDeviceGraphMemTrim => Sync, [];
+
+        cuMemGetInfo_v2 => Reading, [];
+        cuMemGetInfo => Reading, [];
+
+        cuModuleLoad => Module, [];
+        cuModuleLoadData => Module, [];
+        cuModuleLoadDataEx => Module, [];
+        cuModuleLoadFatBinary => Module, [];
+        cuModuleUnload => Module, [];
+        cuLibraryLoadData => Module, [];
+        cuLibraryLoadFromFile => Module, [];
+        cuLibraryUnload => Module, [];
+    }
 }

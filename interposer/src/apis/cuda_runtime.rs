@@ -1,6 +1,8 @@
 //! The CUDA runtime: `libcudart.so.11` to `.13`. Signatures: NVIDIA `cuda_runtime_api.h`. Functions that take a stream
 //! have twins for the per-thread default stream (`_ptsz`; synchronous copies and memsets: `_ptds`).
 
+use std::ffi::c_char;
+
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
@@ -9,6 +11,7 @@ use super::describe::{
 };
 use super::macros::functions;
 use crate::link::Library;
+use crate::link::entry_points::NEWEST;
 use crate::record::Described;
 
 functions! {
@@ -72,6 +75,16 @@ functions! {
         cudaStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
         cudaStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
         cudaStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+    }
+    hands_out {
+        cudaGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
+            => (symbol, out, NEWEST, flags);
+        cudaGetDriverEntryPoint_ptsz(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
+            => (symbol, out, NEWEST, if flags == 0 { 2 } else { flags });
+        cudaGetDriverEntryPointByVersion(symbol: *const c_char, out: *mut *const (), version: u32, flags: u64, result: Pointer)
+            => (symbol, out, i32::try_from(version).unwrap_or(NEWEST), flags);
+        cudaGetDriverEntryPointByVersion_ptsz(symbol: *const c_char, out: *mut *const (), version: u32, flags: u64, result: Pointer)
+            => (symbol, out, i32::try_from(version).unwrap_or(NEWEST), if flags == 0 { 2 } else { flags });
     }
     watched {
         cudaGetLastError => ErrorQuery, [];

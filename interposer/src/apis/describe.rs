@@ -5,6 +5,8 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 use crate::record::{Described, Frame};
 use crate::{link, readings, thread, watch};
 
+pub(super) use super::contexts::{context, context_popped, context_pushed};
+
 /// An out-parameter for a pointer or handle.
 pub(super) type Out = *mut u64;
 /// A pointer that is only passed on or compared.
@@ -92,7 +94,7 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
     let Some(frame) = call.frame else { return real() };
     frame.note_under_way(0);
     let status = real();
-    let mut what = describe(status == 0);
+    let mut what = Described { requested: 0, ..describe(status == 0) };
     let out = what.address;
     if status != 0 {
         what.address = 0;
@@ -167,6 +169,16 @@ pub(super) unsafe fn field<T: Copy + Default>(base: *const u8, offset: usize) ->
     }
     // SAFETY: promised by the caller.
     unsafe { read(base.add(offset).cast()) }
+}
+
+/// A block of the first CUDA drivers: 32-bit pointer and size.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn small_block(done: bool, out: *mut u32, size_bytes: u32) -> Described {
+    // SAFETY: promised by the caller.
+    let address = if done { u64::from(unsafe { read(out) }) } else { out as u64 };
+    Described::new(address, u64::from(size_bytes))
 }
 
 /// A plain block: its size in bytes and, once it exists, its pointer behind `out`. Before that the address is `out`

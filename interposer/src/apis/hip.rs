@@ -1,6 +1,8 @@
 //! HIP: `libamdhip64.so.5` to `.7`. Signatures: ROCm/HIP `include/hip/hip_runtime_api.h`; which version exports which
 //! name: ROCm/rocm-systems `projects/clr/hipamd/src/hip_hcc.map.in`.
 
+use std::ffi::c_char;
+
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
@@ -9,6 +11,7 @@ use super::describe::{
 };
 use super::macros::functions;
 use crate::link::Library;
+use crate::link::entry_points::NEWEST;
 use crate::record::Described;
 
 functions! {
@@ -91,6 +94,14 @@ functions! {
             |_done| Described { device: Some(device_number(device)), ..given(0) };
         hipStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
         hipStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+    }
+    hands_out {
+        hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
+            => (symbol, out, version, flags);
+        hipGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
+            => (symbol, out, NEWEST, flags);
+        hipGetDriverEntryPoint_spt(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
+            => (symbol, out, NEWEST, if flags == 0 { 2 } else { flags });
     }
     watched {
         hipGetLastError => ErrorQuery, [];

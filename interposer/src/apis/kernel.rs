@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use gpuoom_trace::record::{Event, Layer};
 
-use super::{Row, no_hook};
+use super::Row;
 use crate::link::Library;
 
 /// Names and meanings, in the order of their numbers.
@@ -25,19 +25,6 @@ pub(super) const ROWS: [Row; COUNT] = {
     rows
 };
 
-const fn row((name_c, event): (&'static CStr, Event)) -> Row {
-    let name = match name_c.to_str() {
-        Ok(name) => name,
-        Err(_) => "",
-    };
-    Row {
-        name,
-        name_c,
-        library: Library::Kernel,
-        layer: Layer::Kernel,
-        event,
-        pointers: 0,
-        is_tail_called: false,
-        entry: no_hook,
-    }
+const fn row((name, event): (&'static CStr, Event)) -> Row {
+    Row::without_hook(name, event, Library::Kernel, Layer::Kernel)
 }

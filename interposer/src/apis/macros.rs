@@ -4,16 +4,18 @@
 ///
 /// `recorded` rows: `name(arguments) => how, event, kind, description;` where `how` is a function of [`super::describe`]
 /// that runs around the real call, and the description is made from the arguments (and `done`: the call succeeded).
+/// `hands_out` rows: `name(arguments) => (symbol, out, version, flags);` functions that hand out functions.
 /// `watched` rows: `name => event, [positions of device pointers];`
 macro_rules! functions {
     (
         base: $base:expr, library: $library:expr, layer: $layer:expr;
         recorded { $( $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr; )* }
+        $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*]; )* }
     ) => {
         #[allow(non_camel_case_types)]
         #[repr(u16)]
-        enum Number { $($name,)* $($watched,)* End }
+        enum Number { $($name,)* $($($giver,)*)? $($watched,)* End }
 
         /// Rows of this table.
         pub(super) const COUNT: usize = Number::End as usize;
@@ -28,8 +30,20 @@ macro_rules! functions {
                 event: gpuoom_trace::record::Event::$event,
                 pointers: 0,
                 is_tail_called: false,
+                has_hook: true,
                 entry: entries::$name,
             },)*
+            $($($crate::apis::Row {
+                name: stringify!($giver),
+                name_c: $crate::apis::macros::terminated!($giver),
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::Module,
+                pointers: 0,
+                is_tail_called: false,
+                has_hook: true,
+                entry: entries::$giver,
+            },)*)?
             $($crate::apis::Row {
                 name: stringify!($watched),
                 name_c: $crate::apis::macros::terminated!($watched),
@@ -38,6 +52,7 @@ macro_rules! functions {
                 event: gpuoom_trace::record::Event::$watched_event,
                 pointers: 0 $(| 1 << $pointer)*,
                 is_tail_called: true,
+                has_hook: true,
                 entry: entries::$watched,
             },)*
         ];
@@ -48,6 +63,7 @@ macro_rules! functions {
             #[allow(unused_imports)]
             use super::*;
             $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
+            $($($crate::apis::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
             $($crate::apis::macros::watched!($base, $watched);)*
         }
     };
@@ -110,6 +126,42 @@ macro_rules! recorded {
     };
 }
 
+/// A hook on a function that hands out functions: what it hands out is ours. It is no event and starts no recording.
+macro_rules! hands_out {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), ($symbol:expr, $out:expr, $version:expr, $flags:expr)) => {
+        /// # Safety
+        /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
+                let real = $crate::apis::describe::real_of(API);
+                // SAFETY: the vendor's function of this name has this signature (see the table for its source), and these
+                // are the program's own arguments.
+                let status = unsafe {
+                    std::mem::transmute::<*const (), unsafe extern "C-unwind" fn($($type),*) -> i32>(real)($($argument),*)
+                };
+                if status == 0 {
+                    // SAFETY: the vendor's function has just used name and place.
+                    unsafe { $crate::link::entry_points::replace($symbol, $out, $version, $flags) };
+                }
+                status
+            }
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
 /// A hook without a signature: one test, then a jump.
 macro_rules! watched {
     ($base:expr, $name:ident) => {
@@ -139,4 +191,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {functions, recorded, terminated, watched};
+pub(super) use {functions, hands_out, recorded, terminated, watched};

@@ -7,6 +7,7 @@
 //!   function with all arguments where they were, whatever they are. Only while some thread has an undecided failure does
 //!   the stub call `seen` of [`crate::watch`] first.
 
+mod contexts;
 mod cuda_driver;
 mod cuda_runtime;
 mod cxx;
@@ -40,34 +41,45 @@ pub(crate) struct Row {
     pub(crate) pointers: u8,
     /// The stub jumps to the real function through [`crate::link::REAL`].
     pub(crate) is_tail_called: bool,
-    /// The hook; [`no_hook`] where there is no exported function.
+    /// Whether there is an exported function.
+    pub(crate) has_hook: bool,
+    /// The hook, if there is one.
     pub(crate) entry: unsafe extern "C" fn(),
 }
 
 /// Stands for the hook in rows that have none.
-pub(crate) unsafe extern "C" fn no_hook() {}
+unsafe extern "C" fn no_hook() {}
+
+impl Row {
+    /// A row that no exported function belongs to.
+    const fn without_hook(name_c: &'static CStr, event: Event, library: Library, layer: Layer) -> Row {
+        let name = match name_c.to_str() {
+            Ok(name) => name,
+            Err(_) => "",
+        };
+        Row { name, name_c, library, layer, event, pointers: 0, is_tail_called: false, has_hook: false, entry: no_hook }
+    }
+}
 
 /// Rows of the recorder itself: readings, marks, the process. They have no real function.
 mod own {
     use super::*;
 
-    pub(super) const NAMES: [&CStr; 6] =
-        [c"gpuoom_reading", c"gpuoom_mark", c"gpuoom_process", c"_exit", c"quick_exit", c"abort"];
+    const NAMES: [(&CStr, Event); 6] = [
+        (c"gpuoom_reading", Event::Reading),
+        (c"gpuoom_mark", Event::Mark),
+        (c"gpuoom_process", Event::Process),
+        (c"_exit", Event::Process),
+        (c"quick_exit", Event::Process),
+        (c"abort", Event::Process),
+    ];
 
-    pub(super) fn row(index: usize) -> Row {
-        let events = [Event::Reading, Event::Mark, Event::Process, Event::Process, Event::Process, Event::Process];
-        let name_c = NAMES[index];
-        let name = name_c.to_str().unwrap_or_default();
-        Row {
-            name,
-            name_c,
-            library: Library::Cxx,
-            layer: Layer::Process,
-            event: events[index],
-            pointers: 0,
-            is_tail_called: false,
-            entry: no_hook,
-        }
+    pub(super) const COUNT: usize = NAMES.len();
+
+    pub(super) const ROWS: [Row; COUNT] = [row(0), row(1), row(2), row(3), row(4), row(5)];
+
+    pub(super) const fn row(index: usize) -> Row {
+        Row::without_hook(NAMES[index].0, NAMES[index].1, Library::Cxx, Layer::Process)
     }
 }
 
@@ -80,7 +92,7 @@ const KERNEL: usize = HANDLES + handles::COUNT;
 const CXX: usize = KERNEL + kernel::COUNT;
 const OWN: usize = CXX + cxx::COUNT;
 /// Rows of all tables.
-pub(crate) const COUNT: usize = OWN + own::NAMES.len();
+pub(crate) const COUNT: usize = OWN + own::COUNT;
 
 /// Number of the recorder's own readings.
 pub(crate) const READING: u16 = OWN as u16;
@@ -95,24 +107,39 @@ pub(crate) const QUICK_EXIT: u16 = OWN as u16 + 4;
 /// Number of `abort`.
 pub(crate) const ABORT: u16 = OWN as u16 + 5;
 
-/// The row with this number; the last one for a number out of range.
-pub(crate) fn row(number: u16) -> Row {
-    let number = usize::from(number);
-    match number {
-        _ if number < CUDA_RUNTIME => hip::ROWS[number],
-        _ if number < CUDA_DRIVER => cuda_runtime::ROWS[number - CUDA_RUNTIME],
-        _ if number < HSA => cuda_driver::ROWS[number - CUDA_DRIVER],
-        _ if number < HANDLES => hsa::ROWS[number - HSA],
-        _ if number < KERNEL => handles::ROWS[number - HANDLES],
-        _ if number < CXX => kernel::ROWS[number - KERNEL],
-        _ if number < OWN => cxx::ROWS[number - CXX],
-        _ => own::row((number - OWN).min(own::NAMES.len() - 1)),
+/// All tables, one behind the other.
+pub(crate) static ROWS: [Row; COUNT] = {
+    let mut all = [own::row(0); COUNT];
+    let tables: [&[Row]; 8] = [
+        &hip::ROWS,
+        &cuda_runtime::ROWS,
+        &cuda_driver::ROWS,
+        &hsa::ROWS,
+        &handles::ROWS,
+        &kernel::ROWS,
+        &cxx::ROWS,
+        &own::ROWS,
+    ];
+    let (mut number, mut table) = (0, 0);
+    while table < tables.len() {
+        let mut index = 0;
+        while index < tables[table].len() {
+            all[number] = tables[table][index];
+            (number, index) = (number + 1, index + 1);
+        }
+        table += 1;
     }
+    all
+};
+
+/// The row with this number; the last one for a number out of range.
+pub(crate) fn row(number: u16) -> &'static Row {
+    &ROWS[usize::from(number).min(COUNT - 1)]
 }
 
 /// All rows in the order of their numbers.
-pub(crate) fn rows() -> impl Iterator<Item = Row> {
-    (0..COUNT as u16).map(row)
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter()
 }
 
 #[cfg(test)]

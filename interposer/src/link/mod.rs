@@ -5,13 +5,19 @@
 //! a library calls the one it would have called without us.
 
 mod callers;
+pub(crate) mod dlsym;
+pub(crate) mod entry_points;
 pub(crate) mod fork_gate;
+mod names;
+pub(crate) mod next;
 mod objects;
+mod slots;
+mod symbols;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::{apis, guard, log};
+use crate::{apis, guard, log, thread};
 
 pub(crate) use objects::{Object, load_count, loaded_objects, object_of};
 
@@ -52,7 +58,7 @@ impl Library {
     }
 
     /// Whether what this library calls, it calls as part of the runtime.
-    fn is_gpu_runtime(self) -> bool {
+    pub(crate) fn is_gpu_runtime(self) -> bool {
         matches!(self, Library::Hip | Library::CudaRuntime | Library::CudaDriver | Library::Hsa)
     }
 }
@@ -77,6 +83,13 @@ extern "C" fn not_supported() -> i32 {
 /// The real function of row `api` for a call that came from `caller`. Never null.
 #[inline(always)]
 pub(crate) fn real(api: u16, caller: usize) -> *const () {
+    // SAFETY: this thread's own state.
+    let state = unsafe { &mut *thread::current() };
+    if state.slot_number == u32::from(api) + 1 {
+        // Called through a pointer that was handed out: it knows where it goes.
+        state.slot_number = 0;
+        return state.slot_real;
+    }
     // Acquire: whoever sees the pointer sees the library it points into.
     let real = REAL[usize::from(api)].load(Ordering::Acquire);
     if !real.is_null() { real } else { look_up(api, caller) }
@@ -151,16 +164,23 @@ fn forget(library: Library) {
 
 /// Looks for `name`: next in the global scope, then in the scope of the calling object, then in any loaded copy.
 pub(crate) fn find(library: Library, name: &CStr, caller: usize) -> Option<Found> {
-    // SAFETY: a terminated name; RTLD_NEXT starts behind the object that makes this call, which is ours.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let found = find_in_scope(name, caller)
+        .or_else(|| find_anywhere(library, name).map(|function| Found { function, globally: false }));
+    if found.as_ref().is_none_or(|found| !found.globally) {
+        // The failed look-ups above left a message that the program could take for its own.
+        // SAFETY: reads and clears the thread's message.
+        unsafe { libc::dlerror() };
+    }
+    found
+}
+
+/// What a reference of the calling object would have bound to without us.
+fn find_in_scope(name: &CStr, caller: usize) -> Option<Found> {
+    let next = next::after_us(name);
     if !next.is_null() {
         return Some(Found { function: next.cast(), globally: true });
     }
-    let local = find_near(name, caller).or_else(|| find_anywhere(library, name));
-    // The failed look-ups above left a message that the program could take for its own.
-    // SAFETY: reads and clears the thread's message.
-    unsafe { libc::dlerror() };
-    local.map(|function| Found { function, globally: false })
+    find_near(name, caller).map(|function| Found { function, globally: false })
 }
 
 fn find_near(name: &CStr, caller: usize) -> Option<*const ()> {

@@ -23,7 +23,7 @@ impl Object {
     pub(crate) fn symbol(&self, name: &CStr) -> Option<*const ()> {
         let handle = self.handle()?;
         // SAFETY: a live handle and a terminated name.
-        let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        let symbol = unsafe { super::next::dlsym(handle, name.as_ptr()) };
         // SAFETY: the handle was taken above; the object stays loaded through its other references.
         unsafe { libc::dlclose(handle) };
         (!symbol.is_null() && !is_ours(symbol as usize)).then_some(symbol.cast())
@@ -51,8 +51,20 @@ impl Object {
     }
 }
 
-fn is_ours(address: usize) -> bool {
-    object_of(address).is_some_and(|object| object.contains(is_ours as *const () as usize))
+/// First and last address of this library; zero until they are first asked for.
+static OURS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Whether an address lies in this library.
+pub(super) fn is_ours(address: usize) -> bool {
+    if OURS[1].load(Ordering::Acquire) == 0
+        && let Some(own) = object_of(is_ours as *const () as usize)
+    {
+        OURS[0].store(own.start, Ordering::Relaxed);
+        // Release: who sees the end sees the start.
+        OURS[1].store(own.end, Ordering::Release);
+    }
+    let end = OURS[1].load(Ordering::Acquire);
+    (OURS[0].load(Ordering::Relaxed)..end).contains(&address)
 }
 
 /// All loaded objects, in load order.

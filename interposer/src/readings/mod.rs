@@ -99,7 +99,7 @@ pub(crate) fn capture_changed(begun: bool) {
 #[cold]
 #[inline(never)]
 pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32) -> i32 {
-    if !watch::is_out_of_memory(&apis::row(frame.api()), status) {
+    if !watch::is_out_of_memory(apis::row(frame.api()), status) {
         return status;
     }
     if !PROBING.load(Ordering::Acquire) {

@@ -6,7 +6,7 @@ use gpuoom_trace::header::{IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR, Record, flag};
 
-use super::Recorder;
+use super::{Recorder, sites};
 use crate::thread::{self, ThreadState};
 use crate::{guard, link, state};
 
@@ -45,6 +45,8 @@ pub(crate) struct Frame {
     outer_enclosing: u32,
     outer_depth: u32,
     from_runtime: bool,
+    /// Return address of the call.
+    caller: usize,
 }
 
 impl Frame {
@@ -83,6 +85,7 @@ impl Frame {
             outer_enclosing: state.enclosing,
             outer_depth: state.depth,
             from_runtime,
+            caller: state.caller,
         };
         state.call = call;
         state.enclosing = call;
@@ -188,7 +191,8 @@ impl Frame {
             status,
             call: self.call,
             padded_granules: self.recorder.granule.count(what.requested),
-            site: 0,
+            // What lies inside another call is explained by that one's site.
+            site: if self.parent_distance == 0 { sites::of(self.recorder, self.caller, state.thread) } else { 0 },
             address: what.address,
             requested: what.requested,
         }

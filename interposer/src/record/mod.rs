@@ -4,6 +4,7 @@ mod clock;
 mod drain;
 mod event;
 mod file;
+mod sites;
 mod start;
 mod threads;
 mod writer;

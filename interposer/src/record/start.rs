@@ -61,6 +61,7 @@ impl Recorder {
             requests: OnceCell::new(),
             failures_handled: AtomicU64::new(0),
         };
+        super::sites::forget();
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
         if let Err(error) = recorder.drainer.publish(pid) {

@@ -67,7 +67,7 @@ pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
         let row = apis::row(record.api);
-        if !is_out_of_memory(&row, record.status) {
+        if !is_out_of_memory(row, record.status) {
             return;
         }
         if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -75,7 +75,7 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
             FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
         }
         let pointer = if record.address == 0 { safe_word(out) } else { None };
-        readings::after_failure(frame, record, &row, seq);
+        readings::after_failure(frame, record, row, seq);
         open(record, pointer);
     });
 }

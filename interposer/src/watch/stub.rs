@@ -90,8 +90,8 @@ fn record(api: u16, caller: usize, arguments: &Arguments) {
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
         let row = apis::row(api);
-        note(&frame, &row, arguments);
-        if let Some(step) = step_of(&row, arguments) {
+        note(&frame, row, arguments);
+        if let Some(step) = step_of(row, arguments) {
             failure::step(step);
         }
     }

@@ -1,5 +1,6 @@
-// Takes hipMalloc and hipFree by dlsym on the library's handle: a preloaded symbol is bypassed that way.
-// The trace must show either every one of these calls (the recorder hooks dlsym) or none at all; never a part.
+// Takes hipMalloc and hipFree by dlsym and dlvsym on the library's handle: a preloaded symbol is bypassed that way.
+// Names that the library lacks must stay unknown. The trace must show every one of these calls.
+#define _GNU_SOURCE
 #include <dlfcn.h>
 
 #include "hip_min.h"
@@ -15,6 +16,14 @@ int main(int argc, char **argv) {
         MUST(allocate(&block, i * MiB));
         MUST(release(block));
     }
+    hipError_t (*versioned)(void **, size_t) = (hipError_t(*)(void **, size_t))dlvsym(library, "hipMalloc", "hip_4.2");
+    if (!versioned || dlvsym(library, "hipMalloc", "hip_9.9")) return 72;
+    void *block;
+    MUST(versioned(&block, 7 * MiB));
+    MUST(release(block));
+    if (dlsym(library, "hipNoSuchFunction") || dlsym(library, "cuMemAlloc_v2") || !dlerror()) return 72;
+    // The same function has one address, and none of these look-ups leaves a message behind.
+    printf("same: %d, message: %d\n", dlsym(library, "hipFree") == (void *)release, dlerror() != NULL);
     puts("done");
     return 0;
 }

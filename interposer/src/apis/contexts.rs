@@ -1,0 +1,123 @@
+//! Which device a CUDA driver context belongs to, and which ones a thread has put aside.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use gpuoom_trace::record::NO_DEVICE;
+
+use super::describe::{Call, Out, Pointer, block, creation, device_number, given};
+use crate::record::Described;
+use crate::thread;
+
+/// Contexts that are remembered: programs have one per device, rarely a few more.
+const CONTEXTS: usize = 64;
+
+static HANDLES: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
+static DEVICES: [AtomicU8; CONTEXTS] = [const { AtomicU8::new(NO_DEVICE) }; CONTEXTS];
+
+/// A context exists. A handle that is given out again may belong to another device then.
+pub(super) fn remember(context: u64, device: u8) {
+    for (handle, known) in HANDLES.iter().zip(&DEVICES) {
+        let claimed = handle.compare_exchange(0, context, Ordering::AcqRel, Ordering::Acquire);
+        if claimed.is_ok() || claimed == Err(context) {
+            known.store(device, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// The device of a context that was seen when it was made.
+pub(super) fn device_of(context: u64) -> Option<u8> {
+    let index = HANDLES.iter().position(|handle| context != 0 && handle.load(Ordering::Acquire) == context)?;
+    Some(DEVICES[index].load(Ordering::Acquire)).filter(|device| *device != NO_DEVICE)
+}
+
+/// The calling thread's device is this one from now on; the one before is kept below it.
+pub(super) fn push(device: u8) {
+    // SAFETY: this thread's own state, and nothing here calls out.
+    let state = unsafe { &mut *thread::current() };
+    state.devices_below = state.devices_below << 8 | u64::from(state.device);
+    state.device = device;
+}
+
+/// The device below is the thread's again.
+pub(super) fn pop() {
+    // SAFETY: as above.
+    let state = unsafe { &mut *thread::current() };
+    state.device = state.devices_below as u8;
+    state.devices_below >>= 8;
+}
+
+/// A context that is set up for a device. `cuCtxCreate` also makes it the thread's.
+#[inline(always)]
+pub(super) fn context(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let status = creation(call, &describe, real);
+    if status == 0 {
+        let what = describe(true);
+        remember(what.address, what.device.unwrap_or(NO_DEVICE));
+        if what.requested != 0 {
+            push(what.device.unwrap_or(NO_DEVICE));
+        }
+    }
+    status
+}
+
+/// A context becomes the thread's, with the one before kept below it.
+#[inline(always)]
+pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    let status = real();
+    if let (0, Some(device)) = (status, describe(true).device) {
+        push(device);
+    }
+    frame.leave();
+    status
+}
+
+/// The thread's context is taken away, and the one below it counts again.
+#[inline(always)]
+pub(super) fn context_popped(call: Call, _describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    let status = real();
+    if status == 0 {
+        pop();
+    }
+    frame.leave();
+    status
+}
+
+/// A context for a device; `is_current`: it becomes the thread's.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn context_of(done: bool, out: Out, device: i32, is_current: bool) -> Described {
+    // SAFETY: promised by the caller.
+    unsafe { Described { device: Some(device_number(device)), ..block(done, out, usize::from(is_current)) } }
+}
+
+/// The device of a context.
+pub(super) fn of_context(context: Pointer) -> Described {
+    Described { device: device_of(context), ..given(context) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_lead_to_devices_and_come_back() {
+        remember(0x77, 3);
+        remember(0x88, 5);
+        assert_eq!((device_of(0x77), device_of(0x88), device_of(0), device_of(0x99)), (Some(3), Some(5), None, None));
+        remember(0x77, 4);
+        assert_eq!(device_of(0x77), Some(4));
+        // SAFETY: this thread's own state.
+        let device = || unsafe { (*thread::current()).device };
+        push(3);
+        push(5);
+        assert_eq!(device(), 5);
+        pop();
+        assert_eq!(device(), 3);
+        pop();
+        assert_eq!(device(), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Numbers for call sites: which place in which library made a call.
+//!
+//! A record has room for a number, not for an address. The first record of a site is preceded by one that says which
+//! address its number stands for, so the table is as safe in the file as the events are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::Recorder;
+
+/// Sites of a process that have numbers: those that come later are recorded without. A power of two.
+const SITES: usize = 1 << 14;
+/// Places that are tried from the hashed one on.
+const TRIES: usize = 8;
+
+/// Return addresses; the place in the table is the number, less one.
+static TABLE: [AtomicU64; SITES] = [const { AtomicU64::new(0) }; SITES];
+
+/// The number of a call site, and whether it is new; 0 where the table has no room.
+#[inline(always)]
+fn number(caller: u64) -> (u32, bool) {
+    let start = (caller.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize;
+    // Relaxed: the number alone matters; that its record may come a little later is part of the format.
+    if caller != 0 && TABLE[start].load(Ordering::Relaxed) == caller {
+        return (start as u32 + 1, false);
+    }
+    place(caller, start)
+}
+
+#[cold]
+#[inline(never)]
+fn place(caller: u64, start: usize) -> (u32, bool) {
+    if caller == 0 {
+        return (0, false);
+    }
+    for index in (0..TRIES).map(|step| (start + step) % SITES) {
+        match TABLE[index].compare_exchange(0, caller, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return (index as u32 + 1, true),
+            Err(known) if known == caller => return (index as u32 + 1, false),
+            Err(_) => {}
+        }
+    }
+    (0, false)
+}
+
+/// The number of the site that a call returns to; says in the file what it means if it is new.
+#[inline(always)]
+pub(super) fn of(recorder: &Recorder, caller: usize, thread: u32) -> u32 {
+    let (site, is_new) = number(caller as u64);
+    if is_new {
+        introduce(recorder, site, caller as u64, thread);
+    }
+    site
+}
+
+#[cold]
+#[inline(never)]
+fn introduce(recorder: &Recorder, site: u32, address: u64, thread: u32) {
+    let at = recorder.clock.now();
+    let record = Record { at, thread, site, address, ..Record::new(Event::Site, Kind::None) };
+    if recorder.publish(&record).is_none() {
+        // Lost: let the next call from there try again.
+        TABLE[site as usize - 1].store(0, Ordering::Relaxed);
+    }
+}
+
+/// A new file begins: nothing of what an earlier one said counts in it.
+pub(super) fn forget() {
+    TABLE.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_keeps_its_number_and_is_new_once() {
+        let (first, is_new) = number(0x1234_5678);
+        assert!(is_new && first != 0);
+        assert_eq!(number(0x1234_5678), (first, false));
+        assert_ne!(number(0x1234_5679).0, first);
+        assert_eq!(number(0), (0, false));
+    }
+}
