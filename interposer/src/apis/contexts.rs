@@ -31,6 +31,20 @@ pub(super) fn device_of(context: u64) -> Option<u8> {
     Some(DEVICES[index].load(Ordering::Acquire)).filter(|device| *device != NO_DEVICE)
 }
 
+/// A context is gone: nothing may be asked of it any more.
+fn forget(context: u64) {
+    for handle in &HANDLES {
+        let _ = handle.compare_exchange(context, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// A context of the program on a device.
+pub(crate) fn context_on(device: u8) -> Option<u64> {
+    let contexts = HANDLES.iter().zip(&DEVICES);
+    let mut on_device = contexts.filter(|(_, known)| known.load(Ordering::Acquire) == device);
+    on_device.find_map(|(handle, _)| Some(handle.load(Ordering::Acquire)).filter(|context| *context != 0))
+}
+
 /// The calling thread's device is this one from now on; the one before is kept below it.
 pub(super) fn push(device: u8) {
     // SAFETY: this thread's own state, and nothing here calls out.
@@ -73,6 +87,13 @@ pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, r
     status
 }
 
+/// A context is destroyed, with all that it holds.
+#[inline(always)]
+pub(super) fn context_destroyed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    forget(describe(false).address);
+    creation(call, describe, real)
+}
+
 /// The thread's context is taken away, and the one below it counts again.
 #[inline(always)]
 pub(super) fn context_popped(call: Call, _describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
@@ -112,6 +133,9 @@ mod tests {
         assert_eq!(device_of(0x77), Some(4));
         // SAFETY: this thread's own state.
         let device = || unsafe { (*thread::current()).device };
+        assert_eq!((context_on(5), context_on(9)), (Some(0x88), None));
+        forget(0x88);
+        assert_eq!((device_of(0x88), context_on(5)), (None, None));
         push(3);
         push(5);
         assert_eq!(device(), 5);

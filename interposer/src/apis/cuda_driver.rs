@@ -96,6 +96,7 @@ functions! {
         cuCtxCreate_v4(out: Out, parameters: Pointer, flags: u32, device: i32) => context, Module, None,
             |done| context_of(done, out, device, true);
         cuDevicePrimaryCtxRetain(out: Out, device: i32) => context, Module, None, |done| context_of(done, out, device, false);
+        cuCtxDestroy_v2(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
         cuCtxSetCurrent(handle: Pointer) => selection, Device, None, |_done| of_context(handle);
         cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);
         cuCtxPopCurrent_v2(out: Out) => context_popped, Device, None, |_done| given(0);

@@ -24,6 +24,8 @@ use gpuoom_trace::record::{Event, Layer};
 
 use crate::link::Library;
 
+pub(crate) use contexts::context_on;
+
 /// A row of the table of functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {

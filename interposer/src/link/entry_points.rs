@@ -21,6 +21,7 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuCtxCreate", 3020, c"cuCtxCreate_v2"),
     (c"cuCtxCreate", 11040, c"cuCtxCreate_v3"),
     (c"cuCtxCreate", 12050, c"cuCtxCreate_v4"),
+    (c"cuCtxDestroy", 4000, c"cuCtxDestroy_v2"),
     (c"cuCtxPopCurrent", 4000, c"cuCtxPopCurrent_v2"),
     (c"cuCtxPushCurrent", 4000, c"cuCtxPushCurrent_v2"),
     (c"cuDevicePrimaryCtxReset", 11000, c"cuDevicePrimaryCtxReset_v2"),

@@ -4,9 +4,11 @@ use std::ffi::{CStr, c_char, c_int};
 
 use gpuoom_trace::metadata::{DeviceFacts, Quantity, Reading};
 
+use crate::apis;
 use crate::link::{self, Library};
 
 type SetDevice = unsafe extern "C" fn(c_int) -> c_int;
+type SetContext = unsafe extern "C" fn(u64) -> c_int;
 type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
 type Malloc = unsafe extern "C" fn(*mut u64, usize) -> c_int;
 type Free = unsafe extern "C" fn(u64) -> c_int;
@@ -17,7 +19,8 @@ type Properties = unsafe extern "C" fn(*mut u8, c_int) -> c_int;
 /// The names of the functions that are asked, per runtime.
 struct Names {
     runtime: &'static str,
-    set_device: &'static CStr,
+    /// Makes a device the thread's: `hipSetDevice`; for the driver, whose devices have contexts, `cuCtxSetCurrent`.
+    choose: &'static CStr,
     memory: &'static CStr,
     malloc: &'static CStr,
     free: &'static CStr,
@@ -28,7 +31,7 @@ struct Names {
 
 const HIP: Names = Names {
     runtime: "hip",
-    set_device: c"hipSetDevice",
+    choose: c"hipSetDevice",
     memory: c"hipMemGetInfo",
     malloc: c"hipMalloc",
     free: c"hipFree",
@@ -39,7 +42,7 @@ const HIP: Names = Names {
 
 const CUDA: Names = Names {
     runtime: "cuda",
-    set_device: c"cudaSetDevice",
+    choose: c"cudaSetDevice",
     memory: c"cudaMemGetInfo",
     malloc: c"cudaMalloc",
     free: c"cudaFree",
@@ -48,12 +51,24 @@ const CUDA: Names = Names {
     pci_bus_id: c"cudaDeviceGetPCIBusId",
 };
 
+/// For programs that have the CUDA runtime linked in, or none.
+const CUDA_DRIVER: Names = Names {
+    runtime: "cuda",
+    choose: c"cuCtxSetCurrent",
+    memory: c"cuMemGetInfo_v2",
+    malloc: c"cuMemAlloc_v2",
+    free: c"cuMemFree_v2",
+    runtime_version: c"cuDriverGetVersion",
+    driver_version: c"cuDriverGetVersion",
+    pci_bus_id: c"cuDeviceGetPCIBusId",
+};
+
 /// The functions of one copy of a runtime.
 pub(super) struct Runtime {
     library: Library,
     caller: usize,
     names: &'static Names,
-    set_device: SetDevice,
+    choose: *const (),
     memory: MemGetInfo,
     malloc: Malloc,
     free: Free,
@@ -66,6 +81,7 @@ impl Runtime {
         let names = match library {
             Library::Hip => &HIP,
             Library::CudaRuntime => &CUDA,
+            Library::CudaDriver => &CUDA_DRIVER,
             _ => return None,
         };
         let find = |name| link::find(library, name, caller).map(|found| found.function);
@@ -75,7 +91,7 @@ impl Runtime {
                 library,
                 caller,
                 names,
-                set_device: std::mem::transmute::<*const (), SetDevice>(find(names.set_device)?),
+                choose: find(names.choose)?,
                 memory: std::mem::transmute::<*const (), MemGetInfo>(find(names.memory)?),
                 malloc: std::mem::transmute::<*const (), Malloc>(find(names.malloc)?),
                 free: std::mem::transmute::<*const (), Free>(find(names.free)?),
@@ -84,6 +100,19 @@ impl Runtime {
         };
         runtime.version = runtime.number(names.runtime_version);
         Some(runtime)
+    }
+
+    /// Makes a device the calling thread's. The driver's needs one of the program's contexts: making one of our own would
+    /// take memory.
+    fn choose(&self, device: u8) -> bool {
+        // SAFETY: as in `of`: one of two signatures.
+        unsafe {
+            match self.library {
+                Library::CudaDriver => apis::context_on(device)
+                    .is_some_and(|context| std::mem::transmute::<*const (), SetContext>(self.choose)(context) == 0),
+                _ => std::mem::transmute::<*const (), SetDevice>(self.choose)(c_int::from(device)) == 0,
+            }
+        }
     }
 
     fn find(&self, name: &CStr) -> Option<*const ()> {
@@ -99,10 +128,10 @@ impl Runtime {
         value
     }
 
-    /// Whether a call on this thread leaves the program's last error alone. CUDA documents it; for HIP it was tried on
+    /// Whether a call on this thread leaves the program's last error alone. CUDA documents it, its driver has none; for HIP it was tried on
     /// 5.2.3 and holds in the sources of 5.x to 7.x. Before 5.0 (versions are major * 10,000,000) nobody has looked.
     pub(super) fn last_error_is_per_thread(&self) -> bool {
-        self.library == Library::CudaRuntime || self.version >= 50_000_000
+        self.library != Library::Hip || self.version >= 50_000_000
     }
 
     /// What the runtime says of a device.
@@ -134,8 +163,10 @@ impl Runtime {
 
     /// The device's name: `hipDeviceGetName`, or the first 256 bytes of CUDA's properties, in all versions.
     fn name(&self, device: u8) -> String {
-        if self.library == Library::Hip {
-            return self.text(c"hipDeviceGetName", device);
+        match self.library {
+            Library::Hip => return self.text(c"hipDeviceGetName", device),
+            Library::CudaDriver => return self.text(c"cuDeviceGetName", device),
+            _ => {}
         }
         let names = [c"cudaGetDeviceProperties_v2", c"cudaGetDeviceProperties"];
         let Some(function) = names.iter().find_map(|name| self.find(name)) else { return String::new() };
@@ -150,7 +181,7 @@ impl Runtime {
     pub(super) fn memory(&self, device: u8, readings: &mut Vec<Reading>) {
         let (mut free, mut total) = (0usize, 0usize);
         // SAFETY: as in `of`; points at two sizes.
-        let read = unsafe { (self.set_device)(c_int::from(device)) == 0 && (self.memory)(&mut free, &mut total) == 0 };
+        let read = self.choose(device) && unsafe { (self.memory)(&mut free, &mut total) } == 0;
         if read {
             for (quantity, value) in [(Quantity::RuntimeTotal, total), (Quantity::RuntimeFree, free)] {
                 readings.push(Reading { quantity: quantity as u16, device, value: value as u64 });

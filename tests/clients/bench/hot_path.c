@@ -148,9 +148,9 @@ int main(int argc, char **argv) {
     if (threads < 1 || threads > MAX_THREADS) return 2;
     void *library = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_NOLOAD);
     if (!library) return 2;
-    direct_malloc = (int (*)(void **, size_t))dlsym(library, "hipMalloc");
-    direct_free = (int (*)(void *))dlsym(library, "hipFree");
-    direct_memcpy = (int (*)(void *, const void *, size_t, int, void *))dlsym(library, "hipMemcpyAsync");
+    direct_malloc = (int (*)(void **, size_t))dlsym(library, "direct_malloc");
+    direct_free = (int (*)(void *))dlsym(library, "direct_free");
+    direct_memcpy = (int (*)(void *, const void *, size_t, int, void *))dlsym(library, "direct_memcpy");
     flush_trace = (int (*)(void))dlsym(RTLD_DEFAULT, "gpuoom_flush");
     ring = map_ring();
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);

@@ -36,6 +36,7 @@ impl Bench {
         println!("| measure | asked | measured |\n|---|---|---|");
         self.hot_path(1, "1.00")?;
         self.hot_path(2, "1.25")?;
+        self.look_up()?;
         self.full_speed()?;
         self.bytes_per_event()?;
         self.report_speed()
@@ -49,7 +50,7 @@ impl Bench {
             succeeded(command.current_dir(&self.dir).output()?).map(drop)
         };
         compile(&["-shared", "-fPIC", "-Wl,-soname,libamdhip64.so.6"], "null_hip.c", "libamdhip64.so.6")?;
-        for program in ["hot_path", "full_speed"] {
+        for program in ["hot_path", "full_speed", "look_up"] {
             compile(&["-L.", "-l:libamdhip64.so.6", "-lpthread"], &format!("{program}.c"), program)?;
         }
         Ok(())
@@ -81,6 +82,23 @@ impl Bench {
         println!(
             "| watched call over the direct one, nothing watched | 2 ns | {:.2} ns |",
             figure("watched_over_direct_ns")
+        );
+        Ok(())
+    }
+
+    fn look_up(&self) -> Result<()> {
+        let mut runs = Vec::new();
+        for _ in 0..REPEATS {
+            runs.push(serde_json::from_str::<Value>(&self.recorded("look_up", &[])?)?);
+        }
+        if runs.iter().any(|run| run["hooked"] != 1) {
+            return Err("dlsym was not hooked".into());
+        }
+        let figure = |name: &str| median(runs.iter().map(|run| run[name].as_f64().unwrap_or(f64::NAN)).collect());
+        println!(
+            "| `dlsym` of a name that is not ours, over the C library's | 10 ns | {:.1} ns; {:.1} ns where it begins alike |",
+            figure("other_ns"),
+            figure("similar_ns")
         );
         Ok(())
     }
