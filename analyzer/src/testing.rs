@@ -98,6 +98,14 @@ impl TraceBuilder {
         self
     }
 
+    /// Gives the last device another place on the PCI bus; empty where the runtime does not tell.
+    pub fn bus_id(mut self, pci_bus_id: &str) -> Self {
+        if let Some(device) = self.devices.last_mut() {
+            device.pci_bus_id = pci_bus_id.into();
+        }
+        self
+    }
+
     /// The number of a function, which is added where it is new. Its layer follows from its name.
     pub fn api(&mut self, name: &str) -> u16 {
         if let Some(row) = self.apis.iter().position(|row| row.name == name) {

@@ -207,9 +207,32 @@ fn several_traces_are_reported_even_if_one_is_not_readable() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let paths: Vec<&Value> = report["traces"].as_array().unwrap().iter().map(|trace| &trace["trace"]["path"]).collect();
     assert_eq!(paths, ["a.bin", "b.bin"]);
+    let missing = |index: usize| report["job"]["unreadable"][index]["path"].clone();
+    assert_eq!([missing(0), missing(1)], ["bad.bin", "missing.bin"]);
     for arguments in [&["map", "bad.bin"], &["events", "bad.bin"], &["report", "missing.bin"]] {
         assert_eq!(place.run(arguments).status.code(), Some(3), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_order_of_the_traces_does_not_matter_and_none_counts_twice() {
+    let place = Place::new();
+    for (name, pid) in [("a.bin", 20), ("b.bin", 10), ("c.bin", 30)] {
+        let mut trace = small();
+        (trace.header.pid, trace.process.pid) = (pid, pid);
+        trace.header.clock_first.wall_ns += u64::from(pid);
+        place.trace(name, &trace);
+    }
+    for format in ["text", "json"] {
+        let said = place.stdout(&["report", "--format", format, "a.bin", "b.bin", "c.bin"]);
+        for order in [["c.bin", "b.bin", "a.bin"], ["b.bin", "a.bin", "c.bin"]] {
+            assert_eq!(place.stdout(&[&["report", "--format", format][..], &order].concat()), said);
+        }
+    }
+    let output = place.run(&["report", "--format", "json", "b.bin", "./b.bin"]);
+    assert!(stderr(&output).contains("b.bin: given twice, used once"), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["traces"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use gpuoom_analyze::intake::read_through;
+use gpuoom_analyze::passes::job::{Member, assemble};
 use gpuoom_analyze::passes::map::{Moment, draw};
 use gpuoom_analyze::passes::rows::Rows;
 use gpuoom_analyze::passes::summary::{Summary, sum_up};
+use gpuoom_analyze::replay::timeline::Timeline;
 use gpuoom_analyze::replay::{Options, Replay, Until};
 use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
 use gpuoom_analyze::report::page::{Look, Page};
@@ -25,14 +27,19 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
         Err(_) => return None,
     };
     let mut replay = Replay::new(&trace, Options { granularity_bytes, until: Until::End });
+    replay.timeline = Some(Timeline::default());
     read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
     let summary = sum_up(&trace, &replay);
     let maps = draw(&replay, Moment::Peak, None);
     let now = draw(&replay, Moment::Now, None);
     let look = Look::new(80, true);
-    json::write(&mut std::io::sink(), std::slice::from_ref(&summary), 1).unwrap();
+    json::write_one(&mut std::io::sink(), &summary).unwrap();
     text::write(&summary, &maps, look);
+    let member = Member::new(&trace, &replay, summary.clone());
+    let (job, summaries) = assemble(vec![member.clone(), member], Vec::new());
+    json::write_job(&mut std::io::sink(), &job, &summaries).unwrap();
+    text::write_job(&job, &summaries, look);
     for maps in [&maps, &now] {
         let mut page = Page::new(look);
         let document = Document {

@@ -1,5 +1,7 @@
 //! `report`.
 
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -10,9 +12,12 @@ use super::output::{Output, complain};
 use super::progress::Progress;
 use super::{UNREADABLE, is_later_command};
 use crate::intake::read_through;
+use crate::passes::job::{Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
-use crate::passes::summary::{Summary, sum_up};
+use crate::passes::summary::sum_up;
+use crate::replay::timeline::Timeline;
 use crate::replay::{Options, Replay};
+use crate::report::page::Look;
 use crate::report::{json, text};
 
 #[derive(Debug, Args)]
@@ -36,46 +41,96 @@ enum Format {
     Json,
 }
 
+/// A trace that was read, with the maps that its own page draws.
+struct Read {
+    member: Member,
+    maps: Vec<DeviceMap>,
+}
+
 /// Replays a trace to its end and sums it up.
-fn summarise(path: &Path) -> Result<(Summary, Vec<DeviceMap>), ReadError> {
+fn read(path: &Path, among_others: bool) -> Result<Read, ReadError> {
     let mut trace = TraceFile::open(path)?;
     let mut replay = Replay::new(&trace, Options::default());
+    replay.timeline = among_others.then(Timeline::default);
     let mut progress = Progress::new(trace.records_in_chunks());
     read_through(&mut trace, |records| progress.advance(records), |batch| replay.batch(batch));
     replay.finish();
-    Ok((sum_up(&trace, &replay), draw(&replay, Moment::Peak, None)))
+    let maps = draw(&replay, Moment::Peak, None);
+    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay)), maps })
 }
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     if let Some(path) = args.traces.first().filter(|path| is_later_command(path)) {
         bail!("{}: this command is not in this version", path.display());
     }
-    let mut status = 0;
-    let (mut summaries, mut maps) = (Vec::new(), Vec::new());
-    for path in &args.traces {
-        match summarise(path) {
-            Ok((summary, map)) => {
-                summaries.push(summary);
-                maps.push(map);
-            }
+    let paths = without_repeats(&args.traces);
+    let (mut reads, mut unreadable) = (Vec::new(), Vec::new());
+    for path in &paths {
+        match read(path, args.traces.len() > 1) {
+            Ok(read) => reads.push(read),
             Err(error) => {
                 complain(&error.to_string());
-                status = UNREADABLE;
+                unreadable.push(Unreadable { path: path.display().to_string(), reason: error.to_string() });
             }
         }
     }
-    if summaries.is_empty() {
+    let status = if unreadable.is_empty() { 0 } else { UNREADABLE };
+    if reads.is_empty() {
         return Ok(status);
     }
     let output = Output::open(args.output.as_deref())?;
     let look = output.look();
-    output.write(|out| match args.format {
-        Format::Json => json::write(out, &summaries, args.traces.len()),
-        Format::Text => {
-            let pages: Vec<String> =
-                summaries.iter().zip(&maps).map(|(summary, maps)| text::write(summary, maps, look)).collect();
-            out.write_all(pages.join("\n").as_bytes())
+    output.write(|out| match (args.traces.len(), reads.pop()) {
+        (1, Some(Read { member, maps })) => match args.format {
+            Format::Json => json::write_one(out, &member.summary),
+            Format::Text => out.write_all(text::write(&member.summary, &maps, look).as_bytes()),
+        },
+        (_, last) => {
+            reads.extend(last);
+            write_job(out, args.format, reads, unreadable, look)
         }
     })?;
     Ok(status)
+}
+
+fn write_job(
+    out: &mut dyn Write,
+    format: Format,
+    reads: Vec<Read>,
+    unreadable: Vec<Unreadable>,
+    look: Look,
+) -> io::Result<()> {
+    let path = |member: &Member| member.summary.trace.path.clone();
+    let mut maps: HashMap<String, Vec<DeviceMap>> = HashMap::new();
+    let members = reads.into_iter().map(|read| {
+        maps.insert(path(&read.member), read.maps);
+        read.member
+    });
+    let (job, summaries) = assemble(members.collect(), unreadable);
+    if format == Format::Json {
+        return json::write_job(out, &job, &summaries);
+    }
+    out.write_all(text::write_job(&job, &summaries, look).as_bytes())?;
+    for index in text::reported(&job) {
+        let summary = &summaries[index];
+        let maps = maps.remove(&summary.trace.path).unwrap_or_default();
+        write!(out, "\n{}", text::write(summary, &maps, look))?;
+    }
+    Ok(())
+}
+
+/// The paths without those that lead to a file that another leads to: its process would count twice.
+fn without_repeats(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    let mut seen = HashSet::new();
+    let mut sorted: Vec<&PathBuf> = paths.iter().collect();
+    // Of two names of one file the same one stays, however they were given.
+    sorted.sort();
+    sorted.retain(|path| {
+        let fresh = path.canonicalize().map_or(true, |real| seen.insert(real));
+        if !fresh {
+            complain(&format!("{}: given twice, used once", path.display()));
+        }
+        fresh
+    });
+    sorted
 }

@@ -6,6 +6,7 @@ pub mod around;
 pub mod device;
 pub mod distribution;
 pub mod fragmentation;
+pub mod job;
 pub mod ledger;
 pub mod map;
 pub mod oom;

@@ -47,6 +47,10 @@ pub struct TraceSummary {
 pub struct ProcessSummary {
     /// Process id.
     pub pid: u32,
+    /// Parent process id.
+    pub parent_pid: u32,
+    /// Rank of a distributed job, 0 where there is none.
+    pub rank: u32,
     /// Path of the executable.
     pub executable: String,
     /// Arguments.
@@ -204,6 +208,8 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     };
     ProcessSummary {
         pid: trace.header.pid,
+        parent_pid: facts.parent_pid,
+        rank: facts.rank,
         executable: facts.executable.clone(),
         command_line: facts.command_line.clone(),
         hostname: facts.hostname.clone(),

@@ -1,6 +1,7 @@
 //! The one sentence: which failure decides, and what the numbers say about it.
 
 use gpuoom_trace::outcome::Outcome;
+use serde::Serialize;
 
 use crate::passes::device::DeviceSummary;
 use crate::passes::oom::{OomReport, deciding};
@@ -61,7 +62,7 @@ pub enum Why {
 }
 
 /// How many failures ended in each way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
     /// Tried again with success.
     pub recovered: u64,

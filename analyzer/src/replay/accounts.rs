@@ -17,6 +17,8 @@ pub struct Accounts {
     devices: Vec<Option<Box<Account>>>,
     /// Total memory of each device, 0 where it is not known.
     totals: Vec<u64>,
+    /// Devices whose account may have changed since somebody asked, a bit each.
+    touched: [u64; DEVICES / 64],
     granularity_bytes: u64,
 }
 
@@ -27,12 +29,19 @@ impl Accounts {
         for device in facts {
             totals[usize::from(device.index)] = device.total_bytes;
         }
-        Accounts { host: Account::default(), devices: vec![None; DEVICES], totals, granularity_bytes }
+        Accounts {
+            host: Account::default(),
+            devices: vec![None; DEVICES],
+            totals,
+            touched: [0; DEVICES / 64],
+            granularity_bytes,
+        }
     }
 
     /// The account of a device.
     #[inline]
     pub fn device_mut(&mut self, device: u8) -> &mut Account {
+        self.touched[usize::from(device) / 64] |= 1 << (device % 64);
         let granules = self.totals[usize::from(device)] / self.granularity_bytes;
         self.devices[usize::from(device)].get_or_insert_with(|| {
             let mut account = Account::with_blocks_at_peak();
@@ -73,6 +82,15 @@ impl Accounts {
     /// The account of a device, if it has one.
     pub fn device(&self, device: u8) -> Option<&Account> {
         self.devices[usize::from(device)].as_deref()
+    }
+
+    /// A device whose account may have changed since this was last asked; each is named once.
+    #[inline]
+    pub fn next_touched(&mut self) -> Option<u8> {
+        let (word, bits) = self.touched.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
+        let bit = bits.trailing_zeros();
+        *bits &= *bits - 1;
+        u8::try_from(word as u32 * 64 + bit).ok()
     }
 
     /// Total memory of a device, where it is known.

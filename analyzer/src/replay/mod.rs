@@ -14,6 +14,7 @@ pub mod spacing;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+pub mod timeline;
 mod undo;
 pub mod vmm;
 
@@ -37,6 +38,7 @@ use internals::Internals;
 use live::LiveSet;
 use readings::Readings;
 use spread::Spread;
+use timeline::Timeline;
 use vmm::Vmm;
 
 /// Where a replay stops.
@@ -131,6 +133,8 @@ pub struct Replay {
     pub failed_frees: u64,
     /// Return addresses by call site.
     pub sites: rustc_hash::FxHashMap<u32, u64>,
+    /// Bytes of each device over time; followed only where somebody has put one here.
+    pub timeline: Option<Timeline>,
     pools: rustc_hash::FxHashMap<u64, u8>,
     last_frees: undo::LastFrees,
     recorded_granularity: bool,
@@ -161,6 +165,7 @@ impl Replay {
             unmatched_frees: 0,
             failed_frees: 0,
             sites: rustc_hash::FxHashMap::default(),
+            timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             last_frees: undo::LastFrees::default(),
             recorded_granularity: granularity_bytes == recorded,
@@ -177,6 +182,9 @@ impl Replay {
                 return ControlFlow::Break(());
             }
             self.record(record, payload);
+            if let Some(timeline) = &mut self.timeline {
+                timeline.follow(record.at.saturating_add(u64::from(record.duration)), &mut self.accounts);
+            }
         }
         ControlFlow::Continue(())
     }

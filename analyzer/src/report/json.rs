@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::passes::job::Job;
 use crate::passes::summary::Summary;
 
 /// Name and version of the JSON.
@@ -19,14 +20,18 @@ struct One<'a> {
 #[derive(Serialize)]
 struct Many<'a> {
     schema: &'static str,
+    job: &'a Job,
     traces: &'a [Summary],
 }
 
-/// One object for one trace, an object with a list for several.
-pub fn write(out: &mut dyn Write, summaries: &[Summary], given: usize) -> io::Result<()> {
-    match summaries {
-        [summary] if given == 1 => serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, summary })?,
-        traces => serde_json::to_writer_pretty(&mut *out, &Many { schema: SCHEMA, traces })?,
-    }
+/// One object for one trace.
+pub fn write_one(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, summary })?;
+    writeln!(out)
+}
+
+/// An object with the job and a list for several.
+pub fn write_job(out: &mut dyn Write, job: &Job, traces: &[Summary]) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &Many { schema: SCHEMA, job, traces })?;
     writeln!(out)
 }

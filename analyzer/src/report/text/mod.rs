@@ -5,10 +5,13 @@ mod coverage;
 mod failures;
 mod fragmentation;
 mod head;
+mod job;
 mod memory;
 #[cfg(test)]
 mod tests;
 mod verdict;
+
+pub use job::{reported, write_job};
 
 use crate::passes::map::DeviceMap;
 use crate::passes::summary::Summary;

@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     page.gap();
 }
 
-fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {
+pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {
     let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     let device = gpu(oom.device);
     let asked = size(oom.requested_bytes);
@@ -83,7 +83,7 @@ fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {
     }
 }
 
-fn reaction(outcomes: Outcomes) -> String {
+pub(super) fn reaction(outcomes: Outcomes) -> String {
     let Outcomes { recovered, propagated, dropped, unresolved } = outcomes;
     let total = recovered + propagated + dropped + unresolved;
     match (total, dropped) {

@@ -1,0 +1,231 @@
+use super::*;
+use crate::replay::Options;
+use crate::replay::timeline::{MAX_POINTS, Timeline};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+const START_NS: u64 = 1_795_183_391_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// A process of a job: where, who, and when it began by the wall clock. Its monotonic clock began with the wall clock's
+/// `START_NS`.
+fn process(host: &str, pid: u32, rank: u32, began_ns: u64) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "GPU", 16 * GIB);
+    trace.header.pid = pid;
+    trace.header.clock_first.wall_ns = START_NS + began_ns;
+    trace.header.clock_first.monotonic_ns = began_ns;
+    trace.header.clock_first.ticks = 0;
+    (trace.process.pid, trace.process.rank, trace.process.hostname) = (pid, rank, host.into());
+    trace
+}
+
+fn member(trace: &TraceBuilder) -> Member {
+    let mut file = crate::testing::open(trace);
+    let mut replay = Replay::new(&file, Options::default());
+    replay.timeline = Some(Timeline::default());
+    crate::intake::read_through(&mut file, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let mut summary = crate::passes::summary::sum_up(&file, &replay);
+    summary.trace.path = format!("{}-{}.bin", trace.process.hostname, trace.process.pid);
+    Member::new(&file, &replay, summary)
+}
+
+fn job(traces: &[&TraceBuilder]) -> Job {
+    let forwards = assemble(traces.iter().map(|trace| member(trace)).collect(), Vec::new()).0;
+    let backwards = assemble(traces.iter().rev().map(|trace| member(trace)).collect(), Vec::new()).0;
+    assert_eq!(forwards, backwards, "the order of the arguments matters");
+    forwards
+}
+
+fn exit(trace: &mut TraceBuilder, status: i32) {
+    trace.end(gpuoom_trace::record::process::EXITS, status);
+}
+
+/// One that holds 6 GiB from 1 s on, another that holds 5 GiB for a second before that and 2 GiB after it: 8 together,
+/// although their own peaks add up to 11.
+#[test]
+fn the_peak_of_a_device_is_of_one_moment() {
+    let mut one = process("atlas", 10, 0, 0);
+    one.now_ns = SECOND;
+    one.alloc(0x1000, 6 * GIB);
+    one.now_ns = 4 * SECOND;
+    exit(&mut one, 0);
+    let mut other = process("atlas", 11, 1, SECOND / 2);
+    other.alloc(0x1000, 5 * GIB);
+    other.free(0x1000);
+    other.now_ns = 2 * SECOND;
+    other.alloc(0x1000, 2 * GIB);
+    exit(&mut other, 0);
+    let job = job(&[&one, &other]);
+    assert_eq!(job.devices.len(), 1);
+    let device = &job.devices[0];
+    assert_eq!((device.joined_by, device.index, device.users.len()), (JoinedBy::PciBusId, Some(0), 2));
+    // The call began 1 ms after `now_ns`, took 1 µs, and the trace half a second after the job.
+    let at_ns = SECOND / 2 + 2 * SECOND + 1_001_000;
+    let shares = [(0, 6 * GIB), (1, 2 * GIB)].map(|(process, requested_bytes)| Share { process, requested_bytes });
+    let expected =
+        JobPeak { at_ns, requested_bytes: 8 * GIB, exact: true, resolution_ns: 0, processes: shares.to_vec() };
+    assert_eq!(device.peak, expected);
+    assert_eq!(job.clocks[0].aligned_by, AlignedBy::MonotonicClock);
+}
+
+/// What a process did not free is free once it has ended: workers that come one after the other do not add up.
+#[test]
+fn memory_ends_with_its_process() {
+    let workers: Vec<TraceBuilder> = (0..3)
+        .map(|index| {
+            let mut worker = process("atlas", 20 + index, 0, u64::from(index) * SECOND);
+            worker.alloc(0x1000, 3 * GIB);
+            exit(&mut worker, 0);
+            worker
+        })
+        .collect();
+    let job = job(&workers.iter().collect::<Vec<_>>());
+    assert_eq!(job.devices[0].peak.requested_bytes, 3 * GIB);
+    assert_eq!(job.devices[0].peak.processes.len(), 1);
+}
+
+#[test]
+fn devices_are_joined_by_bus_id_and_host() {
+    let trace = |host: &str, pid, index, bus: &str| {
+        let mut trace = process(host, pid, 0, 0);
+        trace = trace.device(index, "GPU", 16 * GIB).bus_id(bus);
+        let record = trace.record(gpuoom_trace::record::Event::Alloc, gpuoom_trace::record::Kind::Device, "hipMalloc");
+        let record = gpuoom_trace::record::Record { device: index, address: 0x1000, requested: GIB, ..record };
+        trace.push(record, &[]);
+        trace
+    };
+    // Two processes that each see one card as their first: the same only where the bus says so.
+    let traces = [
+        trace("atlas", 1, 0, "0000:03:00.0"),
+        trace("atlas", 2, 0, "0000:43:00.0"),
+        trace("atlas", 3, 1, "0000:43:00.0"),
+        trace("boreas", 1, 0, "0000:03:00.0"),
+        trace("boreas", 2, 0, ""),
+        trace("boreas", 3, 0, ""),
+    ];
+    let job = job(&traces.iter().collect::<Vec<_>>());
+    let users: Vec<_> =
+        job.devices.iter().map(|device| (device.index, device.joined_by, device.users.clone())).collect();
+    let expected = [
+        (Some(0), JoinedBy::PciBusId, vec![0]),
+        (None, JoinedBy::PciBusId, vec![1, 2]),
+        (Some(0), JoinedBy::Index, vec![4, 5]),
+        (Some(0), JoinedBy::PciBusId, vec![3]),
+    ];
+    assert_eq!(users, expected);
+    let of_process = |index: usize| job.processes[index].devices[0].device;
+    assert_eq!([0, 1, 2, 3, 4].map(of_process), [Some(0), Some(1), Some(1), Some(3), Some(2)]);
+}
+
+#[test]
+fn a_dropped_failure_decides_and_the_earlier_one_is_named() {
+    let mut early = process("atlas", 10, 0, 0);
+    early.refuse(20 * GIB);
+    early.after(gpuoom_trace::record::Event::Exception, "__cxa_throw", 0, 0);
+    exit(&mut early, 1);
+    let mut late = process("atlas", 11, 1, SECOND);
+    late.refuse(20 * GIB);
+    late.after(gpuoom_trace::record::Event::GpuWork, "hipLaunchKernel", 0, 0);
+    exit(&mut late, 0);
+    let mut fine = process("atlas", 12, 2, 0);
+    fine.alloc(0x1000, GIB);
+    exit(&mut fine, 0);
+    let job = job(&[&fine, &late, &early]);
+    let classes: Vec<_> = job.processes.iter().map(|process| process.class).collect();
+    assert_eq!(classes, [Class::RanOut, Class::Dropped, Class::Healthy]);
+    let verdict = job.verdict;
+    assert_eq!((verdict.ran_out, verdict.dropped, verdict.ended_badly), (2, 1, 1));
+    let first = FirstFailure { process: 1, oom: 1, at_ns: SECOND + 1_000_000 };
+    assert_eq!(verdict.first, Some(first));
+    assert_eq!(verdict.earlier, Some(FirstFailure { process: 0, oom: 1, at_ns: 1_000_000 }));
+}
+
+/// Of failures of one sort the first on the timeline decides, whatever its process is called.
+#[test]
+fn the_first_of_equal_failures_decides() {
+    let fail = |pid, rank, began_ns| {
+        let mut trace = process("atlas", pid, rank, began_ns);
+        trace.refuse(20 * GIB);
+        trace.after(gpuoom_trace::record::Event::Exception, "__cxa_throw", 0, 0);
+        exit(&mut trace, 1);
+        trace
+    };
+    let (one, other) = (fail(10, 0, 5 * SECOND), fail(11, 1, 3 * SECOND));
+    let job = job(&[&one, &other]);
+    assert_eq!(job.verdict.first.map(|first| first.process), Some(1));
+    assert_eq!(job.verdict.earlier, None);
+}
+
+#[test]
+fn children_stand_behind_their_parents() {
+    let mut parent = process("atlas", 100, 0, 0);
+    parent.alloc(0x1000, GIB);
+    let child_of = |pid, parent_pid, began_ns| {
+        let mut child = process("atlas", pid, 0, began_ns);
+        child.process.parent_pid = parent_pid;
+        child.alloc(0x1000, GIB);
+        child
+    };
+    let (child, grandchild) = (child_of(30, 100, 10), child_of(20, 30, 20));
+    // Same number on another host: no relative.
+    let mut stranger = process("boreas", 31, 0, 0);
+    stranger.process.parent_pid = 100;
+    let other_root = process("atlas", 200, 0, 5);
+    let job = job(&[&grandchild, &stranger, &other_root, &child, &parent]);
+    let rows: Vec<_> = job.processes.iter().map(|one| (one.pid, one.parent, one.generation)).collect();
+    let expected = [(100, None, 0), (30, Some(0), 1), (20, Some(1), 2), (200, None, 0), (31, None, 0)];
+    assert_eq!(rows, expected);
+}
+
+/// Files can say that two processes are each other's parents.
+#[test]
+fn a_circle_of_parents_is_opened() {
+    let mut one = process("atlas", 1, 0, 0);
+    one.process.parent_pid = 2;
+    let mut other = process("atlas", 2, 0, 0);
+    other.process.parent_pid = 1;
+    let mut own = process("atlas", 3, 0, 0);
+    own.process.parent_pid = 3;
+    let job = job(&[&one, &other, &own]);
+    let rows: Vec<_> = job.processes.iter().map(|one| (one.pid, one.parent)).collect();
+    assert_eq!(rows, [(3, None), (1, None), (2, Some(1))]);
+}
+
+/// The wall clock was set while the job ran: processes of one boot keep their order; those of another boot do not share a
+/// clock and are placed by the wall clock.
+#[test]
+fn clocks_are_brought_together() {
+    let one = process("atlas", 1, 0, 0);
+    let mut set = process("atlas", 2, 0, 3 * SECOND);
+    set.header.clock_first.wall_ns -= 5 * SECOND;
+    let together = job(&[&one, &set]);
+    let began: Vec<_> = together.processes.iter().map(|process| (process.pid, process.began_at_ns)).collect();
+    // The one that the wall clock calls first gives the time of day; the distance is the monotonic clock's.
+    assert_eq!(began, [(2, 3 * SECOND), (1, 0)]);
+    assert_eq!(together.clocks[0].wall_clock_moved_ns, 5 * SECOND);
+
+    let mut rebooted = process("atlas", 2, 0, 100 * SECOND);
+    rebooted.header.clock_first.monotonic_ns = SECOND;
+    let apart = job(&[&one, &rebooted]);
+    assert_eq!(apart.clocks[0].aligned_by, AlignedBy::WallClock);
+    assert_eq!(apart.processes[1].began_at_ns, 100 * SECOND);
+}
+
+#[test]
+fn too_many_changes_are_labelled() {
+    let mut busy = process("atlas", 1, 0, 0);
+    for _ in 0..MAX_POINTS {
+        busy.alloc(0x1000, 3 * MIB);
+        busy.free(0x1000);
+    }
+    let mut calm = process("atlas", 2, 0, 0);
+    calm.alloc(0x1000, GIB);
+    calm.now_ns = busy.now_ns;
+    calm.free(0x1000);
+    let alone = &job(&[&busy]).devices[0].peak;
+    assert!(alone.exact, "the most of an interval is the peak of a process that is alone");
+    assert_eq!(alone.requested_bytes, 3 * MIB);
+    let together = &job(&[&busy, &calm]).devices[0].peak;
+    assert!(!together.exact && together.resolution_ns > 0);
+    assert_eq!(together.requested_bytes, GIB + 3 * MIB);
+}

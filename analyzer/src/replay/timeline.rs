@@ -1,0 +1,172 @@
+//! How many bytes each device held when: step functions of bounded size, so that several traces can be added up.
+
+use rustc_hash::FxHashMap;
+
+use super::accounts::Accounts;
+
+/// Points that are kept of one device. More changes than that are summed up in buckets of equal length.
+pub const MAX_POINTS: usize = 4096;
+
+/// What a device held in one bucket of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Ticks when the bucket begins.
+    pub at: u64,
+    /// Most bytes that were held in it.
+    pub most: u64,
+    /// Bytes that were held at its end, and until the next point.
+    pub last: u64,
+}
+
+/// The bytes of one device over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    points: Vec<Point>,
+    /// Length of a bucket in ticks, a power of two; 1 as long as each change has a point of its own.
+    width: u64,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Steps { points: Vec::new(), width: 1 }
+    }
+}
+
+impl Steps {
+    /// From `at` on so many bytes are held. Moments never go back.
+    pub fn note(&mut self, at: u64, bytes: u64) {
+        let at = self.begin_of(at);
+        let held = self.points.last().map_or(0, |point| point.last);
+        if held == bytes {
+            return;
+        }
+        match self.points.last_mut() {
+            Some(point) if point.at == at => (point.most, point.last) = (point.most.max(bytes), bytes),
+            _ => {
+                // A long bucket begins with what was held before it.
+                let most = if self.is_exact() { bytes } else { bytes.max(held) };
+                self.points.push(Point { at, most, last: bytes });
+            }
+        }
+        while self.points.len() > MAX_POINTS {
+            self.coarsen();
+        }
+    }
+
+    /// Whether each change is there by itself.
+    pub fn is_exact(&self) -> bool {
+        self.width == 1
+    }
+
+    /// Length of a bucket in ticks.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// The points, in order.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    fn begin_of(&self, at: u64) -> u64 {
+        at & !(self.width - 1)
+    }
+
+    /// Makes the buckets longer until half of the room is free again.
+    fn coarsen(&mut self) {
+        while self.points.len() > MAX_POINTS / 2 && self.width < 1 << 63 {
+            self.width *= 2;
+            let mut merged: Vec<Point> = Vec::with_capacity(self.points.len());
+            for point in &self.points {
+                let at = self.begin_of(point.at);
+                match merged.last_mut() {
+                    Some(bucket) if bucket.at == at => {
+                        (bucket.most, bucket.last) = (bucket.most.max(point.most), point.last);
+                    }
+                    before => {
+                        let held = before.map_or(0, |bucket| bucket.last);
+                        merged.push(Point { at, most: point.most.max(held), last: point.last });
+                    }
+                }
+            }
+            self.points = merged;
+        }
+    }
+}
+
+/// The steps of all devices of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    now: u64,
+    devices: FxHashMap<u8, Steps>,
+}
+
+impl Timeline {
+    /// A record was replayed whose call ended at this moment. Records come in the order of their numbers, and that order
+    /// is the true one: a thread that stamps early is not taken back in time.
+    pub fn follow(&mut self, at: u64, accounts: &mut Accounts) {
+        self.now = self.now.max(at);
+        while let Some(device) = accounts.next_touched() {
+            let held = accounts.device(device).map_or(0, |account| account.held.requested_bytes);
+            self.devices.entry(device).or_default().note(self.now, u64::try_from(held).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// The steps of each device, by its number.
+    pub fn devices(&self) -> Vec<(u8, &Steps)> {
+        let mut devices: Vec<(u8, &Steps)> = self.devices.iter().map(|(device, steps)| (*device, steps)).collect();
+        devices.sort_unstable_by_key(|(device, _)| *device);
+        devices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_changes_are_exact() {
+        let mut steps = Steps::default();
+        for (at, bytes) in [(10, 5), (20, 5), (20, 9), (20, 2), (30, 0)] {
+            steps.note(at, bytes);
+        }
+        let expected = [(10, 5, 5), (20, 9, 2), (30, 0, 0)].map(|(at, most, last)| Point { at, most, last });
+        assert_eq!(steps.points(), expected);
+        assert!(steps.is_exact());
+    }
+
+    /// However coarse: no bucket hides more than it shows, and what is held between them is right.
+    #[test]
+    fn many_changes_keep_the_most_of_each_bucket() {
+        let mut steps = Steps::default();
+        let mut random = 1u64;
+        let mut changes = vec![(0, 0)];
+        for index in 0..100_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            changes.push((index * 3 + 7, random >> 40));
+            steps.note(index * 3 + 7, random >> 40);
+        }
+        assert!(steps.points().len() <= MAX_POINTS && !steps.is_exact());
+        for pair in steps.points().windows(2) {
+            assert!(pair[0].at + steps.width() <= pair[1].at);
+        }
+        for point in steps.points() {
+            let end = point.at + steps.width();
+            let mut inside = changes.iter().filter(|(at, _)| (point.at..end).contains(at)).map(|(_, bytes)| *bytes);
+            let before = changes.iter().take_while(|(at, _)| *at < point.at).last().map_or(0, |(_, bytes)| *bytes);
+            assert_eq!(Some(point.most), inside.clone().max().map(|most| most.max(before)));
+            assert_eq!(Some(point.last), inside.next_back());
+        }
+    }
+
+    #[test]
+    fn moments_at_the_end_of_time_are_no_trouble() {
+        let mut steps = Steps::default();
+        for index in 0..3 * MAX_POINTS as u64 {
+            steps.note((u64::MAX - 9000).saturating_add(index * 2), index + 1);
+        }
+        assert!(steps.points().len() <= MAX_POINTS);
+        let most = steps.points().iter().map(|point| point.most).max();
+        assert_eq!(most, Some(3 * MAX_POINTS as u64));
+    }
+}
