@@ -1,8 +1,11 @@
-//! HSA: the pinning of host memory behind copies. Signatures: ROCm/rocm-systems rocr-runtime `inc/hsa_ext_amd.h`.
+//! HSA: `libhsa-runtime64.so.1`, what lies below HIP. Signatures: ROCm/rocm-systems rocr-runtime `inc/hsa.h` and
+//! `inc/hsa_ext_amd.h`. Agents, pools, regions, signals and handles are structures of one u64, passed like one.
 
-use gpuoom_trace::record::Layer;
+mod places;
 
-use super::describe::{Pointer, given};
+use gpuoom_trace::record::{Layer, NO_DEVICE};
+
+use super::describe::{Out, Pointer, block, field, given, mapping, read};
 use super::macros::functions;
 use crate::link::Library;
 use crate::record::Described;
@@ -10,11 +13,148 @@ use crate::record::Described;
 functions! {
     base: crate::apis::HSA, library: Library::Hsa, layer: Layer::Hsa;
     recorded {
+        hsa_amd_memory_pool_allocate(pool: u64, size: usize, flags: u32, out: Out) => allocation, Alloc, Device,
+            |done| lying_in(pool, block(done, out, size));
+        hsa_memory_allocate(region: u64, size: usize, out: Out) => allocation, Alloc, Device,
+            |done| lying_in(region, block(done, out, size));
         hsa_amd_memory_lock(host: Pointer, size: usize, agents: Pointer, count: i32, out: Pointer) => allocation, Pin, Registered,
             |_done| Described::new(host, size as u64);
         hsa_amd_memory_lock_to_pool(host: Pointer, size: usize, agents: Pointer, count: i32, pool: u64, flags: u32, out: Pointer)
             => allocation, Pin, Registered, |_done| Described::new(host, size as u64);
+        hsa_memory_register(host: Pointer, size: usize) => allocation, Pin, Registered,
+            |_done| Described::new(host, size as u64);
+        hsa_amd_vmem_handle_create(pool: u64, size: usize, memory_type: u32, flags: u64, out: Out) => allocation, Alloc, Physical,
+            |done| of_holder(pool, block(done, out, size));
+        hsa_amd_vmem_import_shareable_handle(descriptor: i32, out: Out) => allocation, Import, Imported,
+            |done| block(done, out, 0);
+        hsa_amd_interop_map_buffer(
+            count: u32, agents: *const u64, handle: Pointer, flags: u32, size: *mut usize, out: Out, metadata_size: Pointer,
+            metadata: Pointer
+        ) => allocation, Import, Imported, |done| shared(done, out, size, count, agents);
+        hsa_amd_interop_map_buffer_with_size(
+            count: u32, agents: *const u64, handle: Pointer, flags: u32, hint: usize, size: *mut usize, out: Out,
+            metadata_size: Pointer, metadata: Pointer
+        ) => allocation, Import, Imported, |done| shared(done, out, size, count, agents);
+        hsa_amd_ipc_memory_attach(handle: Pointer, size: usize, count: u32, agents: *const u64, out: Out)
+            => allocation, Import, Imported, |done| of_first(done, count, agents, block(done, out, size));
+
+        hsa_amd_memory_pool_free(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
+        hsa_memory_free(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         hsa_amd_memory_unlock(host: Pointer) => release, Unpin, Registered, |_done| given(host);
+        hsa_memory_deregister(host: Pointer, size: usize) => release, Unpin, Registered, |_done| given(host);
+        hsa_amd_vmem_handle_release(handle: u64) => release, Free, Physical, |_done| given(handle);
+        hsa_amd_vmem_unmap(pointer: Pointer, size: usize) => release, Unmap, Physical,
+            |_done| Described::new(pointer, size as u64);
+        hsa_amd_vmem_address_free(pointer: Pointer, size: usize) => release, Free, Reserved,
+            |_done| Described::new(pointer, size as u64);
+        hsa_amd_interop_unmap_buffer(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        hsa_amd_ipc_memory_detach(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        hsa_queue_destroy(queue: Pointer) => release, Free, Queue, |_done| given(queue);
+        hsa_executable_destroy(executable: u64) => release, Module, Code, |_done| given(executable);
+        // What a handle stands for is over when HSA is.
+        hsa_shut_down() => release, Device, None, |_done| { places::forget(); given(0) };
+
+        hsa_amd_vmem_address_reserve(out: Out, size: usize, wanted: u64, flags: u64) => naming, Reserve, Reserved,
+            |done| block(done, out, size);
+        hsa_amd_vmem_address_reserve_align(out: Out, size: usize, wanted: u64, alignment: u64, flags: u64)
+            => naming, Reserve, Reserved, |done| block(done, out, size);
+        hsa_amd_vmem_map(pointer: Pointer, size: usize, offset: usize, handle: u64, flags: u64) => naming, Map, Physical,
+            |_done| mapping(pointer, size, offset, handle);
+        // One more reference to the physical memory that is mapped at the address.
+        hsa_amd_vmem_retain_alloc_handle(out: Out, mapped: Pointer) => naming, Import, Physical,
+            |done| Described { numbers: [mapped, 0], number_count: 1, ..block(done, out, 0) };
+        hsa_amd_svm_attributes_set(pointer: Pointer, size: usize, attributes: *const u8, count: usize) => naming, Map, Managed,
+            |done| migration(done, pointer, size, attributes, count);
+        hsa_amd_svm_prefetch_async(pointer: Pointer, size: usize, agent: u64, awaited: u32, signals: Pointer, signal: u64)
+            => naming, Map, Managed, |_done| of_holder(agent, Described::new(pointer, size as u64));
+
+        // A queue's ring, its buffers and the code of an executable are memory whose size nobody up here tells.
+        hsa_queue_create(
+            agent: u64, packets: u32, queue_type: u32, callback: Pointer, data: Pointer, private: u32, group: u32, out: Out
+        ) => creation, Reserve, Queue, |done| of_holder(agent, block(done, out, packets as usize * PACKET_BYTES));
+        hsa_code_object_reader_create_from_memory(code: Pointer, size: usize, out: Out) => creation, Module, None,
+            |done| block(done, out, size);
+        hsa_code_object_reader_create_from_file(file: i32, out: Out) => creation, Module, None, |done| block(done, out, 0);
+        hsa_executable_load_agent_code_object(executable: u64, agent: u64, reader: u64, options: Pointer, loaded: Pointer)
+            => creation, Module, Code, |_done| of_holder(agent, loading(executable, reader));
+        hsa_executable_load_program_code_object(executable: u64, reader: u64, options: Pointer, loaded: Pointer)
+            => creation, Module, Code, |_done| loading(executable, reader);
+        hsa_executable_load_code_object(executable: u64, agent: u64, code: u64, options: Pointer) => creation, Module, Code,
+            |_done| of_holder(agent, loading(executable, code));
+        hsa_executable_freeze(executable: u64, options: Pointer) => creation, Module, Code, |_done| given(executable);
     }
-    watched {}
+    watched {
+        hsa_status_string => ErrorQuery, [];
+        hsa_memory_copy => GpuWork, [0, 1];
+        hsa_amd_memory_fill => GpuWork, [0];
+        hsa_amd_memory_async_copy => GpuWork, [0, 2];
+        hsa_amd_memory_async_copy_on_engine => GpuWork, [0, 2];
+        hsa_amd_memory_async_copy_rect => GpuWork, [];
+        hsa_amd_memory_async_batch_copy => GpuWork, [];
+    }
+}
+
+/// Bytes of a packet of the queue's language (AQL).
+const PACKET_BYTES: usize = 64;
+/// Attributes that are looked through; nobody has more of them than there are sorts and agents.
+const MAX_ATTRIBUTES: usize = 256;
+/// `HSA_AMD_SVM_ATTRIB_PREFERRED_LOCATION`, `HSA_AMD_SVM_ATTRIB_PREFETCH_LOCATION`: their value is an agent.
+const LOCATIONS: [u64; 2] = [4, 5];
+
+/// Memory from a pool or region, which decides the device and the kind.
+#[inline(always)]
+fn lying_in(holder: u64, what: Described) -> Described {
+    match places::place_of(holder) {
+        Some(place) => Described { kind: Some(place.kind), device: Some(place.device), ..what },
+        None => Described { device: Some(NO_DEVICE), ..what },
+    }
+}
+
+/// Something of an agent, a pool or a region, which decides the device only.
+#[inline(always)]
+fn of_holder(holder: u64, what: Described) -> Described {
+    Described { device: Some(places::place_of(holder).map_or(NO_DEVICE, |place| place.device)), ..what }
+}
+
+/// Something for several agents: on the device of the first.
+///
+/// # Safety
+/// `agents` points at `count` agents when `done`.
+unsafe fn of_first(done: bool, count: u32, agents: *const u64, what: Described) -> Described {
+    // SAFETY: promised by the caller.
+    let first = if done && count > 0 { unsafe { read(agents) } } else { 0 };
+    of_holder(first, what)
+}
+
+/// A buffer of another interface; HSA says how large it is.
+///
+/// # Safety
+/// As [`block`], for all pointers.
+unsafe fn shared(done: bool, out: Out, size: *const usize, count: u32, agents: *const u64) -> Described {
+    // SAFETY: promised by the caller.
+    unsafe { of_first(done, count, agents, block(done, out, if done { read(size) } else { 0 })) }
+}
+
+/// Code that becomes part of an executable; `source` is a reader or a code object.
+fn loading(executable: u64, source: u64) -> Described {
+    Described { numbers: [source, 0], number_count: 1, ..given(executable) }
+}
+
+/// Where managed memory is to lie: {attribute, value} of the location, or of the first attribute where there is none.
+///
+/// # Safety
+/// `attributes` points at `count` pairs of u64 when `done`.
+unsafe fn migration(done: bool, pointer: Pointer, size: usize, attributes: *const u8, count: usize) -> Described {
+    let count = if done { count.min(MAX_ATTRIBUTES) } else { 0 };
+    // SAFETY: promised by the caller: pairs of 16 bytes.
+    let pair =
+        |index: usize| unsafe { [field::<u64>(attributes, index * 16), field::<u64>(attributes, index * 16 + 8)] };
+    let location = (0..count).map(pair).find(|[attribute, _]| LOCATIONS.contains(attribute));
+    let numbers = location.or_else(|| (count > 0).then(|| pair(0)));
+    let what = Described {
+        numbers: numbers.unwrap_or_default(),
+        number_count: if numbers.is_some() { 2 } else { 0 },
+        ..Described::new(pointer, size as u64)
+    };
+    of_holder(location.map_or(0, |[_, agent]| agent), what)
 }

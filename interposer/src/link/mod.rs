@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::{apis, guard, log, thread};
 
-pub(crate) use objects::{Object, load_count, loaded_objects, object_of};
+pub(crate) use objects::{Object, add_loaded_runtimes, load_count, loaded_objects, object_of};
 
 /// A family of libraries that export the same functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +190,11 @@ fn find_near(name: &CStr, caller: usize) -> Option<*const ()> {
 fn find_anywhere(library: Library, name: &CStr) -> Option<*const ()> {
     let copies = loaded_objects().into_iter().filter(|object| is_copy_of(object, library));
     copies.filter_map(|object| object.symbol(name)).next()
+}
+
+/// Whether a copy of that library is loaded.
+pub(crate) fn is_loaded(library: Library) -> bool {
+    loaded_objects().iter().any(|object| is_copy_of(object, library))
 }
 
 fn is_copy_of(object: &Object, library: Library) -> bool {

@@ -146,6 +146,11 @@ static RUNTIME_CODE_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Adds an object to the vendor runtimes, with the other runtimes that it brings along.
 pub(crate) fn add_runtime_code(object: &Object) {
     add_range(object);
+    add_loaded_runtimes();
+}
+
+/// Adds the vendor runtimes that are loaded by now: what one of them calls first is already not the program's own.
+pub(crate) fn add_loaded_runtimes() {
     let beside = ["libamdhip64", "libhsa-runtime64", "libhsakmt", "libcudart", "libcuda.so"];
     for other in loaded_objects() {
         let file_name = other.path.rsplit('/').next().unwrap_or_default();

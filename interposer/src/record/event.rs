@@ -19,6 +19,8 @@ pub(crate) struct Described {
     pub(crate) requested: u64,
     /// Device, where the arguments name one other than the thread's.
     pub(crate) device: Option<u8>,
+    /// Sort of memory, where the arguments decide it and not the function.
+    pub(crate) kind: Option<Kind>,
     /// Further numbers, and how many of them count.
     pub(crate) numbers: [u64; 2],
     /// How many of `numbers` count.
@@ -29,7 +31,7 @@ impl Described {
     /// An address and a size.
     #[inline(always)]
     pub(crate) fn new(address: u64, requested: u64) -> Self {
-        Described { address, requested, device: None, numbers: [0; 2], number_count: 0 }
+        Described { address, requested, device: None, kind: None, numbers: [0; 2], number_count: 0 }
     }
 }
 
@@ -173,6 +175,7 @@ impl Frame {
             true => u32::try_from(self.recorder.clock.now().wrapping_sub(self.at)).unwrap_or(u32::MAX),
             false => 0,
         };
+        let kind = what.kind.unwrap_or(kind);
         let device = what.device.unwrap_or(match kind {
             Kind::HostPinned | Kind::Registered | Kind::Reserved => NO_DEVICE,
             _ => state.device,

@@ -13,7 +13,7 @@ use once_cell::sync::OnceCell;
 use super::drain::Drainer;
 use super::file::{File, Trouble};
 use super::{Clock, Recorder, writer};
-use crate::{apis, config, log, process};
+use crate::{apis, config, link, log, process};
 
 /// The smallest ring that is worth having when there is no room for the usual one: 64 KiB.
 const SMALLEST_RING_SLOTS: u64 = 1 << 10;
@@ -77,6 +77,7 @@ impl Recorder {
         crate::readings::forget_parent();
         process::exit::record_begin(self);
         process::marks::publish_early(self);
+        link::add_loaded_runtimes();
         writer::spawn(self);
         for complaint in &config::get().complaints {
             log::warn(format_args!("{complaint}"));

@@ -109,7 +109,7 @@ fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
 }
 
 fn asks_for_text(row: &Row) -> bool {
-    row.name.contains("ErrorString") || row.name.contains("ErrorName")
+    ["ErrorString", "ErrorName", "status_string"].iter().any(|part| row.name.contains(part))
 }
 
 fn pointers<'a>(row: &Row, arguments: &'a Arguments) -> impl Iterator<Item = u64> + use<'a> {
