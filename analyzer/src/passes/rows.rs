@@ -290,7 +290,7 @@ fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
             let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
             row.readings = readings.iter().map(reading_row).collect();
         }
-        Some(Event::Alloc | Event::Map) if !payload.is_empty() => {
+        Some(Event::Alloc | Event::Map | Event::Import | Event::Module) if !payload.is_empty() => {
             row.numbers = payload::unpack_numbers(payload).collect();
         }
         _ => {}

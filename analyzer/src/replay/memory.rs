@@ -98,7 +98,7 @@ impl Replay {
         if record.has(flag::CORRECTION) {
             return self.correct(record);
         }
-        if record.address == 0 || !record.is_outermost() {
+        if record.address == 0 || !record.is_outermost() || record.kind() == Kind::Queue {
             return;
         }
         if record.has(flag::FROM_RUNTIME) && self.internals.let_go(record.address) {
@@ -142,12 +142,14 @@ impl Replay {
     }
 
     fn release(&mut self, record: &Record) -> Undo {
-        let Some(released) = self.vmm.release(record.address) else { return self.unmatched(record) };
+        let Some(released) = self.vmm.release(record.address) else {
+            return self.give_back(Space::Imported, record);
+        };
         let device = released.device;
         if let Some(block) = &released.gone {
             self.accounts.let_go(block);
         }
-        self.accounts.device_mut(device).calls.frees += 1;
+        self.accounts.device_mut(device).calls.frees += u64::from(released.is_last);
         Undo::Release(released)
     }
 
@@ -160,6 +162,10 @@ impl Replay {
             if is_map && record.status != 0 && !record.is_outermost() {
                 self.failures.note_nested(record, self.apis.get(record.api).layer);
             }
+            return;
+        }
+        if record.kind() != Kind::Physical {
+            // A buffer of imported memory, or where managed memory is to lie: no memory of this process.
             return;
         }
         let unmapped = if is_map {
@@ -187,15 +193,23 @@ impl Replay {
         }
     }
 
-    pub(super) fn reserve_or_import(&mut self, record: &Record) {
+    pub(super) fn reserve_or_import(&mut self, record: &Record, payload: &[u8]) {
         if record.status != 0 || record.address == 0 {
             return;
+        }
+        if record.kind() == Kind::Physical {
+            let mapped = payload::unpack_numbers(payload).next().unwrap_or(0);
+            if self.vmm.retain(record.address, mapped) {
+                return;
+            }
         }
         let kind = match (record.event(), record.kind()) {
             (_, Kind::Pool) => {
                 self.pools.insert(record.address, record.device);
                 return;
             }
+            // Nobody up here knows what a queue takes.
+            (_, Kind::Queue) => return,
             (Some(Event::Import), _) => Kind::Imported,
             _ => Kind::Reserved,
         };
@@ -251,7 +265,7 @@ impl Replay {
                 self.live.insert(block);
             }
             Undo::Release(released) => {
-                self.accounts.device_mut(released.device).calls.frees -= 1;
+                self.accounts.device_mut(released.device).calls.frees -= u64::from(released.is_last);
                 let back = released.gone.map(|block| self.enter_again(block, record.at));
                 self.vmm.unrelease(&released, back);
             }

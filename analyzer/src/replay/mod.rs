@@ -210,7 +210,7 @@ impl Replay {
             Some(Event::Alloc | Event::Pin) => self.allocation(record, payload, own),
             Some(Event::Free | Event::Unpin) => self.free(record),
             Some(Event::Map | Event::Unmap) => self.mapping(record, payload, own),
-            Some(Event::Reserve | Event::Import) if own => self.reserve_or_import(record),
+            Some(Event::Reserve | Event::Import) if own => self.reserve_or_import(record, payload),
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
             Some(Event::Device) if own => self.device_event(record),

@@ -95,6 +95,47 @@ fn physical_memory_counts_until_it_is_released_and_unmapped() {
 }
 
 #[test]
+fn a_handle_that_was_asked_for_holds_the_memory_too() {
+    let mut trace = builder();
+    trace.create_and_map(7, 0x10_0000, GIB);
+    let retain = trace.record(Event::Import, Kind::Physical, "hipMemRetainAllocationHandle");
+    trace.with_numbers(Record { address: 7, ..retain }, &[0x10_0000 + GIB - 1]);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    trace.unmap(0x10_0000, GIB);
+    let replay = run(&trace);
+    assert_eq!((held(&replay), device(&replay).calls.frees), ((1, u128::from(GIB)), 0));
+    trace.map(7, 0x20_0000, GIB);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    assert_eq!(held(&run(&trace)).0, 1);
+    // The last handle is gone, the mapping still leads to the memory.
+    trace.with_numbers(Record { address: 7, ..retain }, &[0x20_0000]);
+    trace.unmap(0x20_0000, GIB);
+    assert_eq!(held(&run(&trace)).0, 1);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    let replay = run(&trace);
+    assert_eq!((held(&replay).0, replay.unmatched_frees), (0, 0));
+}
+
+#[test]
+fn what_is_no_memory_of_this_process_counts_nowhere() {
+    let mut trace = builder();
+    trace.alloc_kind(Kind::Physical, "hipMemCreate", 4, GIB);
+    // An attribute that has the number of a handle.
+    let advise = trace.record(Event::Map, Kind::Managed, "hipMemAdvise");
+    trace.with_numbers(Record { address: 0x1000, requested: MIB, ..advise }, &[4, 1]);
+    let queue = trace.record(Event::Reserve, Kind::Queue, "hsa_queue_create");
+    trace.push(Record { address: 0x2000, requested: MIB, ..queue }, &[]);
+    trace.free_kind(Kind::Queue, "hsa_queue_destroy", 0x2000);
+    let import = trace.record(Event::Import, Kind::Imported, "hipMemImportFromShareableHandle");
+    trace.push(Record { address: 0x8000, ..import }, &[]);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 0x8000);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), (1, u128::from(GIB)));
+    assert_eq!((replay.mappings(0).count(), replay.unmatched_frees), (0, 0));
+    assert_eq!(device(&replay).reserved_bytes, 0);
+}
+
+#[test]
 fn kinds_go_to_their_accounts() {
     let mut trace = builder();
     trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000, MIB);

@@ -11,7 +11,8 @@ use super::block::{Block, Mapping};
 struct Physical {
     block: Block,
     mappings: u64,
-    released: bool,
+    /// Releases that are still due: one for the creation, one for each time that the handle was asked for.
+    references: u64,
 }
 
 /// All physical memory and its mappings.
@@ -39,21 +40,43 @@ impl Vmm {
         let number = self.next;
         self.next += 1;
         let replaced = self.handles.insert(block.address, number);
-        let gone = replaced.and_then(|old| self.release_number(old));
-        let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, released: false });
+        let gone = replaced.and_then(|old| self.forsake(old));
+        let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, references: 1 });
         (Some(&mut physical.block), gone)
     }
 
-    /// A handle is released: `None` when it is not known, else the memory that is gone with it (if nothing maps it).
-    pub fn release(&mut self, handle: u64) -> Option<Released> {
-        let number = self.handles.remove(&handle)?;
-        let device = self.physical.get(&number)?.block.device;
-        Some(Released { number, handle, device, gone: self.release_number(number) })
+    /// The handle of what is mapped at an address was asked for, which holds the memory as its creation does; whether any
+    /// memory is known there.
+    pub fn retain(&mut self, handle: u64, address: u64) -> bool {
+        let around = self.mappings.range(..=address).next_back().map(|(_, mapping)| mapping);
+        let mapped = around.filter(|mapping| address - mapping.address < mapping.size_bytes.max(1));
+        let number = mapped.map(|mapping| mapping.physical).or_else(|| self.handles.get(&handle).copied());
+        let Some((number, physical)) = number.and_then(|number| Some((number, self.physical.get_mut(&number)?))) else {
+            return false;
+        };
+        physical.references += 1;
+        self.handles.insert(handle, number);
+        true
     }
 
-    fn release_number(&mut self, number: u64) -> Option<Block> {
+    /// A handle is released: `None` when it is not known.
+    pub fn release(&mut self, handle: u64) -> Option<Released> {
+        let number = *self.handles.get(&handle)?;
         let physical = self.physical.get_mut(&number)?;
-        physical.released = true;
+        let device = physical.block.device;
+        physical.references = physical.references.saturating_sub(1);
+        let is_last = physical.references == 0;
+        if is_last {
+            self.handles.remove(&handle);
+        }
+        let gone = if is_last { self.forsake(number) } else { None };
+        Some(Released { number, handle, device, is_last, gone })
+    }
+
+    /// No handle leads to this memory any more: it is gone unless it is mapped.
+    fn forsake(&mut self, number: u64) -> Option<Block> {
+        let physical = self.physical.get_mut(&number)?;
+        physical.references = 0;
         (physical.mappings == 0).then(|| self.physical.remove(&number)).flatten().map(|physical| physical.block)
     }
 
@@ -61,9 +84,9 @@ impl Vmm {
     pub fn unrelease(&mut self, released: &Released, back: Option<Block>) {
         self.handles.insert(released.handle, released.number);
         if let Some(block) = back {
-            self.physical.insert(released.number, Physical { block, mappings: 0, released: false });
+            self.physical.insert(released.number, Physical { block, mappings: 0, references: 1 });
         } else if let Some(physical) = self.physical.get_mut(&released.number) {
-            physical.released = false;
+            physical.references += 1;
         }
     }
 
@@ -96,14 +119,14 @@ impl Vmm {
     fn drop_mapping(&mut self, number: u64) -> Option<(u64, Block)> {
         let physical = self.physical.get_mut(&number)?;
         physical.mappings = physical.mappings.saturating_sub(1);
-        let gone = physical.released && physical.mappings == 0;
+        let gone = physical.references == 0 && physical.mappings == 0;
         gone.then(|| self.physical.remove(&number)).flatten().map(|physical| (number, physical.block))
     }
 
     /// Undoes an unmap that failed; the caller takes the blocks that were gone in again.
     pub fn remap(&mut self, mappings: &[Mapping], back: &[(u64, Block)]) {
         for (number, block) in back {
-            self.physical.insert(*number, Physical { block: *block, mappings: 0, released: true });
+            self.physical.insert(*number, Physical { block: *block, mappings: 0, references: 0 });
         }
         for mapping in mappings {
             if let Some(physical) = self.physical.get_mut(&mapping.physical) {
@@ -155,6 +178,8 @@ pub struct Released {
     pub handle: u64,
     /// Device of the memory.
     pub device: u8,
+    /// Whether no other reference is left.
+    pub is_last: bool,
     /// The memory, if it is gone with the handle.
     pub gone: Option<Block>,
 }
