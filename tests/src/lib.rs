@@ -26,7 +26,7 @@ pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use real::{real_clients_dir, rocm_client};
 pub use report::Report;
 pub use run::{Client, Finished};
-pub use thunk::{ThunkLine, assert_thunk_agrees};
+pub use thunk::{Explained, ThunkLine, assert_hsa_explains, assert_thunk_agrees};
 pub use trace::{Event, Trace, assert_addresses_alternate};
 pub use truth::TruthLine;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::trace::Event;
+use crate::trace::{Event, assert_alternate};
 
 /// The unit in which ROCr takes device memory from the driver.
 const ROCR_BLOCK: u64 = 2 << 20;
@@ -53,6 +53,10 @@ impl ThunkLine {
         }
     }
 
+    fn holds(&self, address: u64) -> bool {
+        (self.address..self.address + self.bytes).contains(&address)
+    }
+
     fn is_device_memory(&self) -> bool {
         self.op == "alloc" && self.heap == "vram" && self.used_for == "data"
     }
@@ -90,4 +94,64 @@ pub fn assert_thunk_agrees(thunk: &[ThunkLine], events: &[Event]) {
     }
     blocks.retain(|_, difference| *difference != 0);
     assert!(blocks.is_empty(), "(address, bytes) -> how many more the thunk has than the trace: {blocks:#x?}");
+}
+
+/// Device memory that the thunk gave during a run, in bytes, by what HSA's rows in the trace say it was for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Explained {
+    /// What HSA's rows asked for.
+    pub asked: u64,
+    /// Blocks of one request each, rounded up to 2 MiB.
+    pub own_blocks: u64,
+    /// Blocks of 2 MiB that small requests share.
+    pub shared_blocks: u64,
+    /// Code objects.
+    pub code: u64,
+    /// Buffers of queues: of those that somebody asked for, and of ROCr's own.
+    pub queues: u64,
+}
+
+/// Asserts that each block of device memory that the thunk gave is explained by the rows of the HSA layer, and each of
+/// these rows by a block.
+///
+/// There is nothing between ROCr and the thunk that a recorder could see, so ROCr's own ways stay: it rounds (see
+/// [`assert_thunk_agrees`]), it uploads code when an executable is loaded, and each of its compute queues has a buffer.
+pub fn assert_hsa_explains(thunk: &[ThunkLine], events: &[Event]) -> Explained {
+    let of_hsa = |event: &&Event| event.layer() == "hsa" && !event.failed();
+    let rows: Vec<&Event> =
+        events.iter().filter(of_hsa).filter(|event| event.event() == "alloc" && event.kind() == "device").collect();
+    let memory = events.iter().filter(of_hsa).filter(|event| ["alloc", "free"].contains(&event.event()));
+    let memory = memory.filter(|event| event.kind() != "queue" && event.address().is_some());
+    assert_alternate(memory, |event| event.event() == "alloc");
+    let calls_of = |name: &str| events.iter().filter(of_hsa).filter(|event| event.api().starts_with(name)).count();
+    let mut explained = Explained { asked: rows.iter().map(|row| row.requested_bytes()).sum(), ..Explained::default() };
+    let (mut own_blocks, mut code_objects, mut queue_buffers) = (Vec::new(), 0, 0);
+    for line in thunk.iter().filter(|line| line.op == "alloc" && line.heap == "vram" && line.status == "ok") {
+        match line.used_for.as_str() {
+            "data" if line.bytes == ROCR_BLOCK => {
+                let shares = |row: &&&Event| row.address().is_some_and(|address| line.holds(address));
+                assert!(rows.iter().any(|row| shares(&row)), "no row of HSA lies in {line:x?}");
+                explained.shared_blocks += line.bytes;
+            }
+            "data" if line.bytes % ROCR_BLOCK == 0 => own_blocks.push((line.address, line.bytes)),
+            "data" => (explained.code, code_objects) = (explained.code + line.bytes, code_objects + 1),
+            "queue" => (explained.queues, queue_buffers) = (explained.queues + line.bytes, queue_buffers + 1),
+            _ => panic!("nothing explains {line:x?}"),
+        }
+    }
+    let large = rows.iter().filter(|row| row.requested_bytes() > ROCR_BLOCK);
+    let mut asked: Vec<(u64, u64)> = large
+        .map(|row| (row.address().expect("a block"), row.requested_bytes().next_multiple_of(ROCR_BLOCK)))
+        .collect();
+    own_blocks.sort_unstable();
+    asked.sort_unstable();
+    assert_eq!(asked, own_blocks, "large requests and the blocks of one request each");
+    explained.own_blocks = own_blocks.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(code_objects, calls_of("hsa_executable_load"), "one piece of code per load");
+    let queues = thunk.iter().filter(|line| line.op == "queue_create" && line.used_for == "aql").count();
+    assert_eq!(queue_buffers, queues, "one buffer per compute queue");
+    // The one for its own copies and fills, made when it is first wanted.
+    let of_rocr = queues - calls_of("hsa_queue_create");
+    assert!(of_rocr <= calls_of("hsa_shut_down").max(1), "{of_rocr} queues of ROCr itself");
+    explained
 }

@@ -101,6 +101,11 @@ impl Event {
         self.text("api")
     }
 
+    /// `runtime`, `hsa`, ...
+    pub fn layer(&self) -> &str {
+        self.text("layer")
+    }
+
     /// `device`, `host-pinned`, ...
     pub fn kind(&self) -> &str {
         self.text("kind")
@@ -144,28 +149,40 @@ impl Event {
         self.optional_number("parent")
     }
 
+    /// Whether the program itself made this call, and no vendor library.
+    pub fn is_programs_own(&self) -> bool {
+        let marks = self.0.get("marks").and_then(Value::as_array);
+        self.parent().is_none() && !marks.is_some_and(|marks| marks.iter().any(|mark| mark == "from_runtime"))
+    }
+
     /// Whether this is a call of the program that gave it memory: not a failed one, not one made by another call, not
     /// an address range without memory.
     pub fn is_allocation(&self) -> bool {
         let allocates = matches!(self.event(), "alloc" | "pin") && self.kind() != "reserved";
-        allocates && !self.failed() && self.parent().is_none() && self.address().is_some()
+        allocates && !self.failed() && self.is_programs_own() && self.address().is_some()
     }
 
-    /// Whether this is a call of the program that gave memory back. Address ranges and pools are objects, not memory.
+    /// Whether this is a call of the program that gave memory back. Address ranges, pools and queues are objects, not memory.
     pub fn is_free(&self) -> bool {
-        let of_object =
-            self.kind() == "reserved" || ["AddressFree", "PoolDestroy"].iter().any(|end| self.api().ends_with(end));
+        let of_object = matches!(self.kind(), "reserved" | "queue")
+            || ["AddressFree", "PoolDestroy"].iter().any(|end| self.api().ends_with(end));
         let frees = matches!(self.event(), "free" | "unpin") && !of_object;
-        frees && !self.failed() && self.parent().is_none() && self.address().is_some()
+        frees && !self.failed() && self.is_programs_own() && self.address().is_some()
     }
 }
 
 /// Asserts that no address is given out twice without a free between, and none freed twice without an allocation.
 pub fn assert_addresses_alternate(events: &[Event]) {
+    let own = events.iter().filter(|event| event.is_allocation() || event.is_free());
+    assert_alternate(own, Event::is_allocation);
+}
+
+/// The same for any rows that give memory out or take it back.
+pub(crate) fn assert_alternate<'a>(rows: impl Iterator<Item = &'a Event>, gives: impl Fn(&Event) -> bool) {
     let mut live: HashMap<u64, &Event> = HashMap::new();
-    for event in events.iter().filter(|event| event.is_allocation() || event.is_free()) {
+    for event in rows {
         let address = event.address().expect("both kinds have one");
-        if event.is_allocation() {
+        if gives(event) {
             if let Some(earlier) = live.insert(address, event) {
                 panic!("{address:#x} given out twice: {earlier:?}, then {event:?}");
             }

@@ -2,8 +2,8 @@
 //! place.
 
 use gpuoom_tests::{
-    Finished, MIB, ThunkLine, assert_thunk_agrees, logged_allocations, real_clients_dir, recorded_allocations,
-    rocm_client,
+    Finished, MIB, ThunkLine, assert_hsa_explains, assert_thunk_agrees, logged_allocations, real_clients_dir,
+    recorded_allocations, rocm_client,
 };
 
 fn decode(capacity: &str) -> Option<Finished> {
@@ -11,7 +11,9 @@ fn decode(capacity: &str) -> Option<Finished> {
     let client = rocm_client("llama_decode")?.arg("--model").arg(model);
     let run = client.env("SIMTHUNK_CAPACITY", capacity).env("GPUOOM_PROBE", "off").run_both();
     let events = run.only_trace().events();
-    assert_thunk_agrees(&ThunkLine::read_all(&run.cwd().join("thunk.log")), &events);
+    let thunk = ThunkLine::read_all(&run.cwd().join("thunk.log"));
+    assert_thunk_agrees(&thunk, &events);
+    assert_hsa_explains(&thunk, &events);
     run.only_trace().report().assert_nothing_lost();
     Some(run)
 }
@@ -26,6 +28,8 @@ fn assert_fails(capacity: &str, requested: std::ops::RangeInclusive<u64>, refusa
     assert!(requested.contains(&size), "{size}");
     let thunk = ThunkLine::read_all(&run.cwd().join("thunk.log"));
     assert_eq!(thunk.iter().filter(|line| line.status == "no_memory").count(), refusals);
+    // A request larger than the card is refused by HIP, and nothing below it is asked.
+    assert_eq!(report.text("/ooms/0/refused_by"), if refusals > 0 { "hsa" } else { "runtime" });
     assert!(run.stderr.contains("hipErrorOutOfMemory"), "llama.cpp says it itself: {}", run.stderr);
 }
 

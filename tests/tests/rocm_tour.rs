@@ -1,6 +1,9 @@
 //! A program on Debian's real HIP and HSA runtime: the trace against the log of the thunk below them.
 
-use gpuoom_tests::{Client, Finished, MIB, ThunkLine, assert_addresses_alternate, assert_thunk_agrees, rocm_client};
+use gpuoom_tests::{
+    Client, Event, Finished, MIB, ThunkLine, assert_addresses_alternate, assert_hsa_explains, assert_thunk_agrees,
+    rocm_client,
+};
 
 /// The tour, ending in that way after the real out-of-memory. Without the probe, so that the thunk sees the program alone.
 fn tour(then: &str) -> Option<Client> {
@@ -22,6 +25,8 @@ fn run_tour(then: &str, outcome: &str, because: &str) -> Option<Finished> {
     assert_eq!(report.number("/devices/0/total_bytes"), 8 << 30);
     assert_addresses_alternate(&events);
     assert_thunk_agrees(&thunk_of(&run), &events);
+    assert_hsa_explains(&thunk_of(&run), &events);
+    assert_eq!(report.text("/ooms/0/refused_by"), "hsa");
     Some(run)
 }
 
@@ -88,6 +93,52 @@ fn the_last_error_belongs_to_the_thread() {
     let run = client.env("GPUOOM_PROBE", "all").run_recorded();
     assert_eq!(run.exit_code(), 0);
     assert_eq!(run.stdout.lines().last(), Some("the last error belongs to the thread"));
+}
+
+/// What HIP asks of HSA for each call of the program: one block of the same address, of the kind and on the device where it
+/// lies.
+#[test]
+fn hsa_rows_lie_inside_their_hip_rows() {
+    let Some(run) = tour("report").map(|client| client.run_recorded()) else { return };
+    let events = run.only_trace().events();
+    let below = |row: &Event, event: &str| -> Vec<Event> {
+        let inside = events.iter().filter(|other| other.parent() == Some(row.seq()) && other.layer() == "hsa");
+        inside.filter(|other| other.event() == event).cloned().collect()
+    };
+    let asked = ["hipMalloc", "hipMallocPitch", "hipMalloc3D", "hipMallocManaged", "hipHostMalloc", "hipHostRegister"];
+    for api in asked {
+        let rows: Vec<&Event> = events.iter().filter(|row| row.api() == api && row.is_allocation()).collect();
+        assert!(!rows.is_empty(), "the tour calls {api}");
+        for row in rows {
+            let [lower] = &below(row, row.event())[..] else { panic!("not one row of HSA inside {row:?}") };
+            assert_eq!((lower.address(), lower.thread()), (row.address(), row.thread()));
+            assert!(lower.requested_bytes() >= row.requested_bytes(), "{lower:?} for {row:?}");
+            // Without the kernel's migration of pages, managed memory is host memory.
+            let expected = match row.kind() {
+                "device" => ("device", Some(0)),
+                "registered" => ("registered", None),
+                _ => ("host-pinned", None),
+            };
+            assert_eq!((lower.kind(), lower.device()), expected, "{lower:?}");
+        }
+    }
+    let frees: Vec<&Event> = events.iter().filter(|row| row.api() == "hipFree" && row.address().is_some()).collect();
+    for row in frees {
+        let [lower] = &below(row, "free")[..] else { panic!("not one row of HSA inside {row:?}") };
+        assert_eq!((lower.api(), lower.address()), ("hsa_amd_memory_pool_free", row.address()));
+    }
+}
+
+/// A request that HIP refuses by itself has no row below it.
+#[test]
+fn what_hip_refuses_never_reaches_hsa() {
+    let Some(client) = rocm_client("last_error") else { return };
+    let run = client.env("GPUOOM_PROBE", "off").run_recorded();
+    let report = run.only_trace().report();
+    assert!(report.count("/ooms") > 0);
+    for number in 0..report.count("/ooms") {
+        assert_eq!(report.text(&format!("/ooms/{number}/refused_by")), "runtime");
+    }
 }
 
 /// Staging behind copies pins host memory below HIP: seen, and not counted as the program's own.
