@@ -48,6 +48,13 @@ pub(crate) fn running() -> Option<&'static Recorder> {
     unsafe { (*page).recorder.load(Ordering::Acquire).as_ref() }
 }
 
+/// Whether nothing was ever recorded in this process, and nothing went wrong either.
+pub(crate) fn is_unused() -> bool {
+    let page = PAGE.load(Ordering::Acquire);
+    // SAFETY: as in `recorder`.
+    page.is_null() || unsafe { (*page).phase.load(Ordering::Acquire) } == phase::UNUSED
+}
+
 /// Turns the recorder off for good in this process. Records already in the file stay.
 pub(crate) fn turn_off() {
     let page = PAGE.load(Ordering::Acquire);

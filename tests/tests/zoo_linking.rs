@@ -112,6 +112,23 @@ fn other_preloaded_libraries_find_what_lies_behind_them() {
 }
 
 #[test]
+fn calls_that_lead_past_the_recorder_are_named() {
+    let client = || Client::new(plain_program("deepbind.c")).arg(plugin("deepbind.c", Library::Hip)).arg(sim_hip());
+    let run = client().run_both();
+    assert_eq!(run.exit_code(), 0);
+    assert!(run.traces().is_empty());
+    let line = run.recorder_lines().join("\n");
+    assert!(line.contains("deepbind") && line.contains("hipMalloc past the recorder"), "{line}");
+
+    let run = client().arg("too").run_both();
+    assert_eq!(run.exit_code(), 0);
+    let trace = gpuoom_trace::reader::TraceFile::open(&run.only_trace().path).expect("a trace");
+    let [bypass] = &trace.metadata.bypasses.bypasses[..] else { panic!("{:?}", trace.metadata.bypasses) };
+    assert!(bypass.caller.contains("deepbind") && bypass.target.contains("libamdhip64"), "{bypass:?}");
+    assert!(bypass.function == "hipMalloc" && bypass.functions == 2, "{bypass:?}");
+}
+
+#[test]
 fn versioned_references_are_recorded() {
     let run = Client::new(program("versioned.c")).run_both();
     run.assert_trace_is_true();

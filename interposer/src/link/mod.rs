@@ -4,6 +4,7 @@
 //! then the library that the *caller* depends on is asked, and only then any loaded copy. So a process with two copies of
 //! a library calls the one it would have called without us.
 
+pub(crate) mod bypass;
 mod callers;
 pub(crate) mod dlsym;
 pub(crate) mod entry_points;

@@ -10,7 +10,7 @@ use gpuoom_trace::header::end;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 
 use crate::record::Recorder;
-use crate::{apis, guard, readings, state, thread, watch};
+use crate::{apis, config, guard, link, log, readings, state, thread, watch};
 
 static ARMED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
@@ -66,6 +66,7 @@ fn ends(api: u16, what: u64, status: i32) {
         watch::process_ends(status != 0 || kind == end::SIGNALED);
         recorder.say_what_is_missing();
         if api == apis::PROCESS {
+            recorder.note_modules();
             readings::close_runtime();
         } else if kind == end::EXITED {
             recorder.close();
@@ -77,10 +78,24 @@ fn ends(api: u16, what: u64, status: i32) {
 pub(crate) fn unloading() {
     guard::cold((), || {
         readings::close_runtime();
-        if let Some(recorder) = state::running().filter(|recorder| recorder.pid == std::process::id()) {
-            recorder.close();
+        match state::running().filter(|recorder| recorder.pid == std::process::id()) {
+            Some(recorder) => recorder.close(),
+            None => say_what_was_bypassed(),
         }
     });
+}
+
+/// Nothing was recorded. If that is because all calls led past the hooks, somebody should know.
+fn say_what_was_bypassed() {
+    if config::get().disabled || !state::is_unused() || !super::modules::any_runtime() {
+        return;
+    }
+    if let Some(bypass) = link::bypass::find().first() {
+        log::warn(format_args!(
+            "{} calls {} past the recorder (RTLD_DEEPBIND?): nothing was recorded",
+            bypass.caller, bypass.function
+        ));
+    }
 }
 
 /// Hooks on the C library, where `RTLD_NEXT` always answers. `redhook` makes the exported function, catches a panic, and

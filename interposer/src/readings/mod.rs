@@ -18,7 +18,7 @@ use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record};
 
 use crate::apis::{self, Row};
 use crate::config::{self, Probe};
-use crate::link::{self, Library};
+use crate::link::Library;
 use crate::record::{Frame, Recorder, Request};
 use crate::{guard, process, thread, watch};
 
@@ -149,15 +149,13 @@ pub(crate) struct Readings {
     used: Vec<Device>,
     probed: Vec<u8>,
     started: Instant,
-    loads: u64,
 }
 
 impl Readings {
     /// Looks for the cards of this machine. Without an asker no runtime is asked.
     pub(crate) fn new(recorder: &'static Recorder, asker: Option<Asker>) -> Self {
         let cards = sysfs::cards(config::get());
-        let loads = link::load_count();
-        Readings { recorder, asker, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now(), loads }
+        Readings { recorder, asker, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now() }
     }
 
     fn ask(&mut self, device: Device, question: Question) -> Answer {
@@ -255,12 +253,9 @@ impl Readings {
     }
 
     /// Writes the list of libraries again when some were loaded since.
-    pub(crate) fn look_for_new_modules(&mut self) {
-        let loads = link::load_count();
-        if loads != self.loads && self.started.elapsed().as_millis() > 100 {
-            self.loads = loads;
-            let modules = process::modules::collect();
-            self.recorder.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+    pub(crate) fn look_for_new_modules(&self) {
+        if self.started.elapsed().as_millis() > 100 {
+            self.recorder.note_modules();
         }
     }
 }

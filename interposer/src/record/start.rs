@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::header::{DEFAULT_RING_SLOTS, Header, Live};
-use gpuoom_trace::metadata::{ApiRow, ApiTable};
+use gpuoom_trace::metadata::{ApiRow, ApiTable, Bypasses};
 use gpuoom_trace::record::Granule;
 use gpuoom_trace::ring::{Ring, Slot};
 use once_cell::sync::OnceCell;
@@ -84,6 +84,24 @@ impl Recorder {
         }
     }
 
+    /// Writes the list of libraries, and those that call past the hooks, if any were loaded since the last list.
+    pub(crate) fn note_modules(&self) {
+        if !process::modules::have_changed() {
+            return;
+        }
+        let modules = process::modules::collect();
+        self.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+        self.note_bypasses();
+    }
+
+    fn note_bypasses(&self) {
+        let bypasses = link::bypass::find();
+        if let Some(first) = bypasses.first() {
+            self.append_metadata(|maker| maker.metadata(kind::BYPASSES, &Bypasses { bypasses: bypasses.clone() }));
+            log::info(format_args!("{} calls {} past the recorder", first.caller, first.function));
+        }
+    }
+
     fn write_metadata(&self) {
         let rows = apis::rows().map(|row| ApiRow { name: row.name.into(), layer: row.layer as u8 }).collect();
         let facts = process::facts::collect(self.pid);
@@ -97,6 +115,7 @@ impl Recorder {
                 self.path().display()
             ));
         }
+        self.note_bypasses();
     }
 
     /// A first estimate of the clock's rate from the time that the set-up took: enough for a trace that is cut at once.

@@ -28,6 +28,8 @@ pub mod kind {
     pub const MODULES: u16 = 4;
     /// [`crate::metadata::DeviceFacts`].
     pub const DEVICE: u16 = 5;
+    /// [`crate::metadata::Bypasses`].
+    pub const BYPASSES: u16 = 6;
 }
 
 /// Header of a chunk.

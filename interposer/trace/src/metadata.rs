@@ -71,6 +71,26 @@ pub struct Modules {
     pub modules: Vec<Module>,
 }
 
+/// A library that calls a vendor's function past the recorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bypass {
+    /// Path of the library that calls.
+    pub caller: String,
+    /// A function that its references lead past the hook; one of several.
+    pub function: String,
+    /// Path of the library that they lead to.
+    pub target: String,
+    /// Number of such functions.
+    pub functions: u32,
+}
+
+/// The libraries that call past the recorder; a later block replaces an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bypasses {
+    /// In load order.
+    pub bypasses: Vec<Bypass>,
+}
+
 /// What the runtime says about a device that the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {

@@ -13,7 +13,7 @@ use gpuoom_trace::header::{
     ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, Live, MAGIC, clock_source, end,
 };
 use gpuoom_trace::metadata::{
-    self, ApiRow, ApiTable, DeviceFacts, MAX_METADATA_BYTES, Module, Modules, ProcessFacts, Quantity, Reading,
+    self, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, Module, Modules, ProcessFacts, Quantity, Reading,
     probe_skipped, trigger,
 };
 use gpuoom_trace::payload::MAX_TEXT_BYTES;
@@ -124,7 +124,7 @@ fn numbers_are_those_of_the_code() {
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });
-    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE });
+    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES });
     assert_constants!(trigger { START, PERIOD, FAILURE, PROGRAM });
     assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
     assert_constants!(Quantity {
@@ -317,6 +317,18 @@ fn metadata_fields_lie_in_the_documented_order() {
         ],
     );
     assert_eq!(metadata::encode(&device), documented);
+
+    let bypass = Bypass { caller: "/a".into(), function: "hipMalloc".into(), target: "/b".into(), functions: 3 };
+    let documented = encode_as_documented(
+        "Bypass",
+        vec![
+            ("caller", Value::Text("/a")),
+            ("function", Value::Text("hipMalloc")),
+            ("target", Value::Text("/b")),
+            ("functions", Value::U32(3)),
+        ],
+    );
+    assert_eq!(metadata::encode(&bypass), documented);
 
     let reading = Reading { quantity: 17, device: 0, value: 5 };
     let documented = encode_as_documented(

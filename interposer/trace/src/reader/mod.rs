@@ -17,7 +17,7 @@ use crate::chunk::{CHUNK_HEADER_BYTES, ChunkHeader, kind};
 use crate::clock::Clock;
 use crate::columns::Batch;
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
-use crate::metadata::{self, ApiTable, DeviceFacts, Modules, ProcessFacts};
+use crate::metadata::{self, ApiTable, Bypasses, DeviceFacts, Modules, ProcessFacts};
 use crate::record::{Granule, SLOT_BYTES};
 
 pub use error::ReadError;
@@ -68,6 +68,8 @@ pub struct Metadata {
     pub modules: Modules,
     /// Devices that the program used.
     pub devices: Vec<DeviceFacts>,
+    /// Libraries that call past the recorder.
+    pub bypasses: Bypasses,
 }
 
 /// An open trace file.
@@ -218,6 +220,7 @@ impl TraceFile {
             kind::PROCESS => set(&mut metadata.process, metadata::decode(payload)),
             kind::APIS => set(&mut metadata.apis, metadata::decode(payload)),
             kind::MODULES => set(&mut metadata.modules, metadata::decode(payload)),
+            kind::BYPASSES => set(&mut metadata.bypasses, metadata::decode(payload)),
             kind::DEVICE => match metadata::decode::<DeviceFacts>(payload) {
                 Some(device) => {
                     metadata.devices.retain(|known| known.index != device.index);

@@ -1,0 +1,88 @@
+//! Libraries whose references lead past our hooks, seen in their relocations.
+//!
+//! `RTLD_DEEPBIND` puts a library's own dependencies before everything preloaded, so its calls never come here. What its
+//! references were bound to stands in its relocated tables; nothing is changed there, it is only read.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use gpuoom_trace::metadata::Bypass;
+use gpuoom_trace::record::Event;
+
+use super::fork_gate::outside_forks;
+use super::symbols::{Reference, Table};
+use super::{is_copy_of, names, objects};
+use crate::apis;
+
+/// A reference of ours that does not lead to us.
+struct Suspect {
+    caller: usize,
+    target: usize,
+    api: u16,
+}
+
+/// The libraries that call a vendor's library past the hooks, in load order. Uses the heap.
+pub(crate) fn find() -> Vec<Bypass> {
+    let mut suspects: Vec<Suspect> = Vec::new();
+    // SAFETY: the callback gets back the vector that is passed here, for the time of this call.
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut suspects).cast()) });
+    let mut bypasses: Vec<Bypass> = Vec::new();
+    for suspect in suspects {
+        // Another preloaded library may stand before us: its hooks call on, and we see that.
+        let target = objects::object_of(suspect.target);
+        let Some(target) = target.filter(|object| is_copy_of(object, apis::row(suspect.api).library)) else { continue };
+        let Some(caller) = objects::object_of(suspect.caller) else { continue };
+        // A vendor's library may call itself without a detour.
+        if caller == target {
+            continue;
+        }
+        let row = apis::row(suspect.api);
+        match bypasses.iter_mut().find(|known| known.caller == caller.path && known.target == target.path) {
+            Some(known) => {
+                known.functions += 1;
+                // One that takes memory says more than others.
+                if row.event == Event::Alloc {
+                    known.function = row.name.into();
+                }
+            }
+            None => bypasses.push(Bypass {
+                caller: caller.path,
+                function: row.name.into(),
+                target: target.path,
+                functions: 1,
+            }),
+        }
+    }
+    bypasses
+}
+
+unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _: usize, suspects: *mut c_void) -> i32 {
+    // SAFETY: the loader passes a valid entry whose headers live during the callback; `suspects` is `find`'s vector.
+    let (info, suspects) = unsafe { (&*info, &mut *suspects.cast::<Vec<Suspect>>()) };
+    // SAFETY: as above; the loader's lock keeps the object loaded.
+    let Some(table) = (unsafe { Table::of(info) }) else { return 0 };
+    // SAFETY: as above.
+    unsafe {
+        table.for_each_reference(|Reference { name, target, place }| {
+            if let Some(api) = row_of(name)
+                && target != 0
+                && !objects::is_ours(target)
+                && !objects::is_ours(place)
+            {
+                suspects.push(Suspect { caller: place, target, api });
+            }
+        });
+    }
+    0
+}
+
+/// The row that a symbol's name belongs to. Most names of C++ programs are long and begin differently.
+fn row_of(name: *const c_char) -> Option<u16> {
+    // SAFETY: a name in a loaded object's table of texts is terminated.
+    let first = unsafe { *name } as u8;
+    if !matches!(first, b'c' | b'h' | b'm' | b'r') {
+        return None;
+    }
+    // SAFETY: as above.
+    let name = unsafe { CStr::from_ptr(name) };
+    names::row_of(name).filter(|api| apis::row(*api).has_hook)
+}
