@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::artefacts::recorder;
-use crate::trace::{Trace, assert_addresses_alternate};
+use crate::report::Report;
+use crate::trace::{Trace, assert_addresses_alternate, parse, report_together};
 use crate::truth::{TruthLine, assert_agrees};
 
 /// No client needs a tenth of it: one that is still there hangs.
@@ -183,6 +184,16 @@ impl Finished {
         let mut traces = self.traces();
         assert_eq!(traces.len(), 1, "one trace expected: {traces:?}; stderr:\n{}", self.stderr);
         traces.remove(0)
+    }
+
+    /// The report on all traces of the run together.
+    pub fn job(&self) -> Report {
+        Report::new(parse(&report_together(&self.traces(), "json")))
+    }
+
+    /// The same as people read it.
+    pub fn job_text(&self) -> String {
+        report_together(&self.traces(), "text")
     }
 
     /// What the device itself logged, of all processes of the run.

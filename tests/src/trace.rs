@@ -20,6 +20,15 @@ pub struct Trace {
 #[derive(Clone, Debug)]
 pub struct Event(Value);
 
+/// Several traces together, by `report` in that format.
+pub(crate) fn report_together(traces: &[Trace], format: &str) -> String {
+    let paths = traces.iter().map(|trace| &trace.path);
+    let output = Command::new(analyzer()).args(["report", "--format", format]).args(paths).output();
+    let output = output.expect("the analyzer starts");
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the analyzer writes UTF-8")
+}
+
 impl Trace {
     /// The trace at that path.
     pub fn new(path: PathBuf) -> Self {
@@ -64,7 +73,7 @@ impl Trace {
     }
 }
 
-fn parse(text: &str) -> Value {
+pub(crate) fn parse(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
 }
 
@@ -84,6 +93,11 @@ impl Event {
     /// Position in the process's one order.
     pub fn seq(&self) -> u64 {
         self.number("seq")
+    }
+
+    /// When the call began, in nanoseconds since the trace began.
+    pub fn at_ns(&self) -> u64 {
+        self.number("at_ns")
     }
 
     /// Kernel's number of the thread.

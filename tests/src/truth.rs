@@ -37,6 +37,21 @@ impl TruthLine {
         self.text("api")
     }
 
+    /// Nanoseconds of the machine's monotonic clock.
+    pub fn at_ns(&self) -> u64 {
+        self.number("at_ns")
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u64 {
+        self.number("pid")
+    }
+
+    /// The device's number.
+    pub fn device(&self) -> u64 {
+        self.number("device")
+    }
+
     /// Kernel's number of the thread.
     pub fn thread(&self) -> u64 {
         self.number("thread")

@@ -1,6 +1,6 @@
 //! The physical devices of a job, and what its processes held of each together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -14,7 +14,8 @@ use crate::passes::device::DeviceSummary;
 pub enum JoinedBy {
     /// Same host and same place on its PCI bus.
     PciBusId,
-    /// Same host and same index; two processes that each see a selection of the devices may mean different ones.
+    /// At least one process did not live long enough to learn the bus id, or its runtime does not tell: same host, same
+    /// index, and the same settings of which devices are visible.
     Index,
 }
 
@@ -65,15 +66,77 @@ pub struct JobDevice {
     pub peak: JobPeak,
 }
 
-/// Host, bus id or nothing, index or nothing.
-type Key = (String, Option<String>, Option<u8>);
+/// Variables that choose the devices that a process sees, and by that what its indices mean.
+const VISIBILITY: [&str; 5] = [
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HIP_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+];
 
-fn key(member: &Member, device: &DeviceSummary) -> Option<Key> {
-    let host = member.summary.process.hostname.clone();
-    match &device.pci_bus_id {
-        Some(bus) => Some((host, Some(bus.to_ascii_lowercase()), None)),
-        None => Some((host, None, Some(device.index?))),
+/// A device as a process means it by an index: host, what is visible, index.
+type Meant<'a> = (&'a str, Vec<Option<&'a String>>, u8);
+
+/// One physical device.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Bus(&'a str, String),
+    Index(Meant<'a>),
+}
+
+fn meant<'a>(member: &'a Member, index: u8) -> Meant<'a> {
+    let process = &member.summary.process;
+    (&process.hostname, VISIBILITY.iter().map(|name| process.environment.get(*name)).collect(), index)
+}
+
+fn used(member: &Member) -> impl Iterator<Item = (&DeviceSummary, u8)> {
+    let used = |device: &&DeviceSummary| device.account.allocations + device.account.failures > 0;
+    member.summary.devices.iter().filter(used).filter_map(|device| Some((device, device.index?)))
+}
+
+fn bus_of(device: &DeviceSummary) -> Option<String> {
+    device.pci_bus_id.as_deref().map(str::to_ascii_lowercase)
+}
+
+/// The bus ids that processes learned for what they mean by an index. A process that ended before it was told one is
+/// joined to those that were, if they all were told the same.
+fn learned(members: &[Member]) -> BTreeMap<Meant<'_>, BTreeSet<String>> {
+    let mut learned: BTreeMap<Meant, BTreeSet<String>> = BTreeMap::new();
+    for member in members {
+        for (device, index) in used(member) {
+            learned.entry(meant(member, index)).or_default().extend(bus_of(device));
+        }
     }
+    learned
+}
+
+/// A process and a device that it used.
+type User<'a> = (usize, &'a DeviceSummary);
+
+fn users_of(members: &[Member]) -> Vec<(Key<'_>, Vec<User<'_>>)> {
+    let learned = learned(members);
+    let mut users: BTreeMap<Key, Vec<User>> = BTreeMap::new();
+    for (process, member) in members.iter().enumerate() {
+        for (device, index) in used(member) {
+            let meant = meant(member, index);
+            let only = learned.get(&meant).filter(|buses| buses.len() == 1).and_then(BTreeSet::first).cloned();
+            let key = match bus_of(device).or(only) {
+                Some(bus) => Key::Bus(&member.summary.process.hostname, bus),
+                None => Key::Index(meant),
+            };
+            users.entry(key).or_default().push((process, device));
+        }
+    }
+    let mut users: Vec<(Key, Vec<User>)> = users.into_iter().collect();
+    // As people count them.
+    users.sort_by_key(|(key, users)| {
+        let host = match key {
+            Key::Bus(host, _) | Key::Index((host, ..)) => *host,
+        };
+        (host, users.iter().map(|(_, device)| device.index).min())
+    });
+    users
 }
 
 /// The devices that any process used, and the number of the one that a process means by an index.
@@ -81,31 +144,27 @@ pub(super) fn describe(
     members: &[Member],
     began_ns: &[u64],
 ) -> (Vec<JobDevice>, impl Fn(usize, Option<u8>) -> Option<usize> + use<>) {
-    let mut users: BTreeMap<Key, Vec<(usize, &DeviceSummary)>> = BTreeMap::new();
-    for (process, member) in members.iter().enumerate() {
-        let used = |device: &&DeviceSummary| device.account.allocations + device.account.failures > 0;
-        for device in member.summary.devices.iter().filter(used) {
-            if let Some(key) = key(member, device) {
-                users.entry(key).or_default().push((process, device));
-            }
-        }
-    }
+    let users = users_of(members);
     let mut numbers: FxHashMap<(usize, u8), usize> = FxHashMap::default();
-    for (number, users) in users.values().enumerate() {
+    for (number, (_, users)) in users.iter().enumerate() {
         numbers.extend(users.iter().filter_map(|(process, device)| Some(((*process, device.index?), number))));
     }
-    let devices = users.into_iter().map(|(key, users)| describe_one(key, &users, members, began_ns)).collect();
+    let devices = users.iter().map(|(key, users)| describe_one(key, users, members, began_ns)).collect();
     (devices, move |process, index| numbers.get(&(process, index?)).copied())
 }
 
-fn describe_one(key: Key, users: &[(usize, &DeviceSummary)], members: &[Member], began_ns: &[u64]) -> JobDevice {
-    let (hostname, pci_bus_id, _) = key;
+fn describe_one(key: &Key, users: &[User], members: &[Member], began_ns: &[u64]) -> JobDevice {
+    let (hostname, pci_bus_id) = match key {
+        Key::Bus(host, bus) => (*host, Some(bus.clone())),
+        Key::Index((host, ..)) => (*host, None),
+    };
     let first = users.first().and_then(|(_, device)| device.index);
     let mut processes: Vec<usize> = users.iter().map(|(process, _)| *process).collect();
     processes.dedup();
+    let all_know = users.iter().all(|(_, device)| device.pci_bus_id.is_some());
     JobDevice {
-        hostname,
-        joined_by: if pci_bus_id.is_some() { JoinedBy::PciBusId } else { JoinedBy::Index },
+        hostname: hostname.to_owned(),
+        joined_by: if all_know { JoinedBy::PciBusId } else { JoinedBy::Index },
         pci_bus_id,
         index: first.filter(|_| users.iter().all(|(_, device)| device.index == first)),
         name: users.iter().find_map(|(_, device)| device.name.clone()),
@@ -124,12 +183,8 @@ struct Contribution<'a> {
     bytes: &'a DeviceBytes,
 }
 
-fn contributions<'a>(
-    users: &[(usize, &DeviceSummary)],
-    members: &'a [Member],
-    began_ns: &[u64],
-) -> Vec<Contribution<'a>> {
-    let one = |(process, device): &(usize, &DeviceSummary)| {
+fn contributions<'a>(users: &[User], members: &'a [Member], began_ns: &[u64]) -> Vec<Contribution<'a>> {
+    let one = |(process, device): &User| {
         let member = &members[*process];
         let bytes = member.bytes.iter().find(|bytes| Some(bytes.device) == device.index)?;
         Some(Contribution { process: *process, began_ns: began_ns[*process], lived_ns: member.lived_ns, bytes })

@@ -94,27 +94,37 @@ fn devices_are_joined_by_bus_id_and_host() {
         trace.push(record, &[]);
         trace
     };
-    // Two processes that each see one card as their first: the same only where the bus says so.
+    let visible = |mut trace: TraceBuilder, devices: &str| {
+        trace.process.environment = vec![("HIP_VISIBLE_DEVICES".into(), devices.into())];
+        trace
+    };
+    // Two processes that each see one card as their first: the same only where the bus says so. Who did not learn the bus
+    // is joined to those that did if they see the same, and agree.
     let traces = [
-        trace("atlas", 1, 0, "0000:03:00.0"),
-        trace("atlas", 2, 0, "0000:43:00.0"),
+        visible(trace("atlas", 1, 0, "0000:03:00.0"), "0"),
+        visible(trace("atlas", 2, 0, "0000:43:00.0"), "1"),
         trace("atlas", 3, 1, "0000:43:00.0"),
+        visible(trace("atlas", 4, 0, ""), "1"),
+        trace("atlas", 5, 0, ""),
         trace("boreas", 1, 0, "0000:03:00.0"),
         trace("boreas", 2, 0, ""),
-        trace("boreas", 3, 0, ""),
+        trace("boreas", 3, 1, ""),
+        visible(trace("boreas", 4, 1, ""), "2"),
     ];
     let job = job(&traces.iter().collect::<Vec<_>>());
     let users: Vec<_> =
         job.devices.iter().map(|device| (device.index, device.joined_by, device.users.clone())).collect();
     let expected = [
         (Some(0), JoinedBy::PciBusId, vec![0]),
-        (None, JoinedBy::PciBusId, vec![1, 2]),
-        (Some(0), JoinedBy::Index, vec![4, 5]),
-        (Some(0), JoinedBy::PciBusId, vec![3]),
+        (None, JoinedBy::Index, vec![1, 2, 3]),
+        (Some(0), JoinedBy::Index, vec![4]),
+        (Some(0), JoinedBy::Index, vec![5, 6]),
+        (Some(1), JoinedBy::Index, vec![7]),
+        (Some(1), JoinedBy::Index, vec![8]),
     ];
     assert_eq!(users, expected);
     let of_process = |index: usize| job.processes[index].devices[0].device;
-    assert_eq!([0, 1, 2, 3, 4].map(of_process), [Some(0), Some(1), Some(1), Some(3), Some(2)]);
+    assert_eq!([0, 1, 2, 3, 4, 6].map(of_process), [Some(0), Some(1), Some(1), Some(1), Some(2), Some(3)]);
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub(super) fn write(page: &mut Page, job: &Job) {
         page.indented("  ", "    ", &text);
     }
     if job.devices.iter().any(|device| device.joined_by == JoinedBy::Index && device.users.len() > 1) {
-        let text = "Where no bus id is known, devices of one index on one host are taken for one: processes that each see a \
-                    selection of the devices may have meant others.";
+        let text = "Processes that did not learn a bus id are joined by index, where they have the same host and the same \
+                    *_VISIBLE_DEVICES.";
         page.indented("  ", "  ", text);
     }
     page.gap();
