@@ -44,6 +44,10 @@ __attribute__((constructor)) static void read_environment(void) {
     config.devices = (int)number_setting("SIM_DEVICES", 1);
     if (config.devices > SIM_MAX_DEVICES) config.devices = SIM_MAX_DEVICES;
     config.version = (int)number_setting("SIM_HIP_VERSION", 60200000);
+    config.cuda_version = (int)number_setting("SIM_CUDA_VERSION", 13020);
+    config.compute_capability = (int)number_setting("SIM_COMPUTE_CAPABILITY", 86);
+    config.context_bytes = size_setting("SIM_CONTEXT_BYTES", 0);
+    config.low_addresses = number_setting("SIM_LOW_ADDRESSES", 0) != 0;
     config.fail_at = number_setting("SIM_FAIL_AT", 0);
     config.self_call = number_setting("SIM_SELF_CALL", 0) != 0;
     config.sticky_last_error = strcmp(last_error, "rocm7") == 0;

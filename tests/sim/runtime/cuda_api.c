@@ -7,8 +7,14 @@
 
 EXPORT int cudaGetLastError(void) { return sim_GetLastError(); }
 EXPORT int cudaPeekAtLastError(void) { return sim_PeekAtLastError(); }
-EXPORT const char *cudaGetErrorName(int status) { return sim_status_name(status, true); }
-EXPORT const char *cudaGetErrorString(int status) { return sim_status_text(status); }
+EXPORT const char *cudaGetErrorName(int status) {
+    const char *name = sim_status_name(status, SIM_CUDA_RUNTIME);
+    return name ? name : "unrecognized error code";
+}
+EXPORT const char *cudaGetErrorString(int status) {
+    const char *text = sim_status_text(status);
+    return text ? text : "unrecognized error code";
+}
 
 void sim_report_failure(void) {}
 

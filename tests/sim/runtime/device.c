@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "config.h"
+#include "status.h"
 
 struct device {
     uintptr_t base;
@@ -82,8 +83,9 @@ static void reserve_addresses(struct device *device) {
     size_t alignment = sim_config()->granularity;
     for (size_t times = 4; times > 0; times /= 2) {
         size_t span = capacity * times + alignment;
+        int low = sim_config()->low_addresses ? MAP_32BIT : 0;
         void *base =
-            mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | low, -1, 0);
         if (base == MAP_FAILED) continue;
         // Neither core files nor huge pages should turn the empty range into real memory.
         madvise(base, span, MADV_DONTDUMP);
@@ -128,7 +130,7 @@ struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requeste
         return NULL;
     }
     *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
-                                .kind = kind, .device = index};
+                                .kind = kind, .device = index, .owner = sim_thread()->owner};
     *link = block;
     return block;
 }

@@ -18,6 +18,9 @@ enum sim_kind {
     SIM_KIND_PINNED,      // host memory of the runtime
     SIM_KIND_REGISTERED,  // host memory of the program
     SIM_KIND_RESERVED,    // address range without memory
+    SIM_KIND_CONTEXT,     // what a CUDA context takes for itself
+    SIM_KIND_GRAPH,       // memory node of a graph
+    SIM_KIND_IMPORTED,    // address range onto memory that somebody else owns
 };
 
 struct sim_pool;
@@ -28,8 +31,10 @@ struct sim_block {
     size_t requested, held;
     enum sim_kind kind;
     int device;
+    void *owner;             // CUDA context whose end is the end of this block
     struct sim_pool *pool;   // kind POOL: where the memory goes back to
-    int released, mappings;  // kind PHYSICAL: memory lives until released and unmapped
+    int released;            // kind POOL: whether it waits in the pool for its next use
+    int references, mappings;  // kind PHYSICAL: memory lives until both are 0
 };
 
 void sim_lock(sigset_t *saved);

@@ -8,16 +8,26 @@
 EXPORT int hipGetLastError(void) { return sim_GetLastError(); }
 EXPORT int hipPeekAtLastError(void) { return sim_PeekAtLastError(); }
 EXPORT int hipExtGetLastError(void) { return sim_ExtGetLastError(); }
-EXPORT const char *hipGetErrorName(int status) { return sim_status_name(status, false); }
-EXPORT const char *hipGetErrorString(int status) { return sim_status_text(status); }
+
+static const char *name_of(int status) {
+    const char *name = sim_status_name(status, SIM_HIP);
+    return name ? name : "hipErrorUnknown";
+}
+static const char *text_of(int status) {
+    const char *text = sim_status_text(status);
+    return text ? text : "unknown error";
+}
+
+EXPORT const char *hipGetErrorName(int status) { return name_of(status); }
+EXPORT const char *hipGetErrorString(int status) { return text_of(status); }
 
 EXPORT int hipDrvGetErrorName(int status, const char **name) {
-    *name = sim_status_name(status, false);
+    *name = name_of(status);
     return SIM_SUCCESS;
 }
 
 EXPORT int hipDrvGetErrorString(int status, const char **text) {
-    *text = sim_status_text(status);
+    *text = text_of(status);
     return SIM_SUCCESS;
 }
 

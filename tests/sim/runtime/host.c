@@ -15,8 +15,29 @@ static struct sim_block *insert(uintptr_t address, size_t requested, size_t held
     struct sim_block *block = sim_block_new();
     if (!block) return NULL;
     *block = (struct sim_block){.next = host_blocks, .address = address, .requested = requested, .held = held,
-                                .kind = kind};
+                                .kind = kind, .owner = sim_thread()->owner};
     return host_blocks = block;
+}
+
+struct sim_block *sim_host_find_containing(uintptr_t address) {
+    for (struct sim_block *block = host_blocks; block; block = block->next)
+        if (address - block->address < block->held) return block;
+    return NULL;
+}
+
+static void forget(struct sim_block **link) {
+    struct sim_block *block = *link;
+    sim_log_block("free", block);
+    *link = block->next;
+    if (block->kind == SIM_KIND_PINNED) munmap((void *)block->address, block->held);
+    sim_block_delete(block);
+}
+
+void sim_host_release_owned(const void *owner) {
+    for (struct sim_block **link = &host_blocks; *link;) {
+        if ((*link)->owner == owner) forget(link);
+        else link = &(*link)->next;
+    }
 }
 
 static struct sim_block *pin_new_pages(size_t size) {
@@ -41,15 +62,11 @@ int sim_HostFree(void *pointer) {
     if (!pointer) return SIM_SUCCESS;
     sigset_t saved;
     sim_lock(&saved);
-    struct sim_block **link = find((uintptr_t)pointer, SIM_KIND_PINNED), *block = *link;
-    if (block) {
-        sim_log_block("free", block);
-        *link = block->next;
-        munmap(pointer, block->held);
-        sim_block_delete(block);
-    }
+    struct sim_block **link = find((uintptr_t)pointer, SIM_KIND_PINNED);
+    bool known = *link;
+    if (known) forget(link);
     sim_unlock(&saved);
-    return block ? SIM_SUCCESS : SIM_INVALID_VALUE;
+    return known ? SIM_SUCCESS : SIM_INVALID_VALUE;
 }
 
 int sim_HostRegister(void *pointer, size_t size, unsigned flags) {
@@ -67,14 +84,11 @@ int sim_HostRegister(void *pointer, size_t size, unsigned flags) {
 int sim_HostUnregister(void *pointer) {
     sigset_t saved;
     sim_lock(&saved);
-    struct sim_block **link = find((uintptr_t)pointer, SIM_KIND_REGISTERED), *block = *link;
-    if (block) {
-        sim_log_block("free", block);
-        *link = block->next;
-        sim_block_delete(block);
-    }
+    struct sim_block **link = find((uintptr_t)pointer, SIM_KIND_REGISTERED);
+    bool known = *link;
+    if (known) forget(link);
     sim_unlock(&saved);
-    return block ? SIM_SUCCESS : SIM_NOT_REGISTERED;
+    return known ? SIM_SUCCESS : SIM_NOT_REGISTERED;
 }
 
 int sim_HostGetDevicePointer(void **device, void *host, unsigned flags) {

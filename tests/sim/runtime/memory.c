@@ -26,7 +26,7 @@ int sim_attempt_begin(struct sim_attempt *attempt) {
         attempt->device = 0;
         return SIM_INVALID_DEVICE;
     }
-    if (sim_thread()->capture) return SIM_CAPTURE_UNSUPPORTED;
+    if (sim_allocation_forbidden(attempt->kind)) return SIM_CAPTURE_UNSUPPORTED;
     return ++calls == sim_config()->fail_at ? SIM_OUT_OF_MEMORY : SIM_SUCCESS;
 }
 
@@ -118,6 +118,23 @@ int sim_MemGetAddressRange(void **base, size_t *size, void *pointer) {
     if (block && size) *size = block->requested;
     sim_unlock(&saved);
     return block ? SIM_SUCCESS : SIM_INVALID_VALUE;
+}
+
+static void release_owned_on(int device, const void *owner) {
+    struct sim_block *next;
+    for (struct sim_block *block = sim_device_first(device); block; block = next) {
+        next = block->next;
+        if (block->owner != owner) continue;
+        bool idle = block->kind == SIM_KIND_POOL && block->released;
+        if (!idle) sim_log_block("free", block);
+        if (block->kind == SIM_KIND_POOL) sim_pool_forget_block(block);
+        sim_device_give(block);
+    }
+}
+
+void sim_release_owned(const void *owner) {
+    for (int device = 0; device < sim_config()->devices; device++) release_owned_on(device, owner);
+    sim_host_release_owned(owner);
 }
 
 int sim_DeviceReset(void) {

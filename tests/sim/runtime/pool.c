@@ -65,6 +65,7 @@ static struct sim_block *take(struct sim_pool *pool, size_t size) {
     if (!block) return NULL;
     block->requested = size;
     block->released = 0;
+    block->owner = sim_thread()->owner;
     pool->used += block->held;
     if (pool->used > pool->used_high) pool->used_high = pool->used;
     return block;
@@ -93,6 +94,11 @@ int sim_pool_take_back(struct sim_block *block) {
     block->released = 1;
     block->pool->used -= block->held;
     return SIM_SUCCESS;
+}
+
+void sim_pool_forget_block(struct sim_block *block) {
+    if (!block->released) block->pool->used -= block->held;
+    block->pool->reserved -= block->held;
 }
 
 int sim_FreeAsync(void *pointer, void *stream) {

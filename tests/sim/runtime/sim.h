@@ -67,6 +67,8 @@ int sim_Free(void *pointer);
 int sim_MemGetInfo(size_t *free, size_t *total);
 int sim_MemGetAddressRange(void **base, size_t *size, void *pointer);
 int sim_DeviceReset(void);
+void sim_release_owned(const void *owner);  // at the end of a CUDA context; wants the lock
+bool sim_allocation_forbidden(enum sim_kind kind);  // whether a stream capture does
 void sim_report_failure(void);  // each front end: what the vendor's library calls on itself after a failure
 
 // array.c
@@ -82,6 +84,8 @@ int sim_MipmappedArrayCreate(void **array, const sim_array3d_shape *shape, unsig
 int sim_FreeArray(void *array);
 
 // host.c
+struct sim_block *sim_host_find_containing(uintptr_t address);  // wants the lock
+void sim_host_release_owned(const void *owner);                // wants the lock
 int sim_HostMalloc(void **pointer, size_t size, unsigned flags);
 int sim_HostFree(void *pointer);
 int sim_HostRegister(void *pointer, size_t size, unsigned flags);
@@ -95,6 +99,7 @@ int sim_FreeAsync(void *pointer, void *stream);
 int sim_pool_take_back(struct sim_block *block);  // wants the lock
 void sim_pools_release_idle(void);   // at a synchronisation; wants the lock
 void sim_pools_forget(int device);   // at a device reset; wants the lock
+void sim_pool_forget_block(struct sim_block *block);  // it goes back to the device; wants the lock
 int sim_MemPoolCreate(void **pool, const sim_pool_properties *properties);
 int sim_MemPoolDestroy(void *pool);
 int sim_MemPoolTrimTo(void *pool, size_t keep);
@@ -106,6 +111,10 @@ int sim_DeviceSetMemPool(int device, void *pool);
 
 // vmm.c
 void sim_vmm_forget(int device);     // at a device reset; wants the lock
+struct sim_block *sim_vmm_find_containing(uintptr_t address, uintptr_t *base, size_t *size);  // wants the lock
+int sim_MemRetainAllocationHandle(void **handle, void *pointer);
+int sim_MemGetAllocationPropertiesFromHandle(sim_allocation_properties *properties, void *handle);
+int sim_vmm_import(void **handle, int device, size_t size);  // memory that somebody else holds
 int sim_MemGetAllocationGranularity(size_t *size, const sim_allocation_properties *properties, int option);
 int sim_MemAddressReserve(void **pointer, size_t size, size_t alignment, void *hint, unsigned long long flags);
 int sim_MemAddressFree(void *pointer, size_t size);
@@ -132,6 +141,8 @@ int sim_StreamSynchronize(void);
 int sim_handle_create(void **handle);
 int sim_handle_use(void *handle);
 int sim_EventElapsedTime(float *milliseconds, void *start, void *stop);
+
+// capture.c
 int sim_StreamBeginCapture(void *stream, int mode);
 int sim_StreamEndCapture(void *stream, void **graph);
 int sim_StreamIsCapturing(void *stream, int *state);

@@ -1,7 +1,5 @@
 #include "status.h"
 
-#include <stddef.h>
-
 #include "config.h"
 
 // initial-exec: the default model allocates on a thread's first use, which a signal handler must not do.
@@ -47,37 +45,4 @@ int sim_ExtGetLastError(void) {
     // Before 7.0 both readers look at one variable.
     if (!sticky()) thread.last_error = SIM_SUCCESS;
     return status;
-}
-
-static const struct {
-    int status;
-    const char *hip, *cuda, *text;
-} statuses[] = {
-    {SIM_SUCCESS, "hipSuccess", "cudaSuccess", "no error"},
-    {SIM_INVALID_VALUE, "hipErrorInvalidValue", "cudaErrorInvalidValue", "invalid argument"},
-    {SIM_OUT_OF_MEMORY, "hipErrorOutOfMemory", "cudaErrorMemoryAllocation", "out of memory"},
-    {SIM_INVALID_DEVICE, "hipErrorInvalidDevice", "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {SIM_INVALID_HANDLE, "hipErrorInvalidHandle", "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {SIM_NOT_READY, "hipErrorNotReady", "cudaErrorNotReady", "device not ready"},
-    {SIM_ALREADY_REGISTERED, "hipErrorHostMemoryAlreadyRegistered", "cudaErrorHostMemoryAlreadyRegistered",
-     "part or all of the requested memory range is already mapped"},
-    {SIM_NOT_REGISTERED, "hipErrorHostMemoryNotRegistered", "cudaErrorHostMemoryNotRegistered",
-     "pointer does not correspond to a registered memory region"},
-    {SIM_NOT_SUPPORTED, "hipErrorNotSupported", "cudaErrorNotSupported", "operation not supported"},
-    {SIM_CAPTURE_UNSUPPORTED, "hipErrorStreamCaptureUnsupported", "cudaErrorStreamCaptureUnsupported",
-     "operation not permitted when stream is capturing"},
-    {SIM_CAPTURE_UNMATCHED, "hipErrorStreamCaptureUnmatched", "cudaErrorStreamCaptureUnmatched",
-     "the capture was not initiated in this stream"},
-};
-
-const char *sim_status_name(int status, bool cuda) {
-    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
-        if (statuses[i].status == status) return cuda ? statuses[i].cuda : statuses[i].hip;
-    return cuda ? "cudaErrorUnknown" : "hipErrorUnknown";
-}
-
-const char *sim_status_text(int status) {
-    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
-        if (statuses[i].status == status) return statuses[i].text;
-    return "unknown error";
 }

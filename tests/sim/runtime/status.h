@@ -9,9 +9,14 @@ enum {
     SIM_SUCCESS = 0,
     SIM_INVALID_VALUE = 1,
     SIM_OUT_OF_MEMORY = 2,
+    SIM_NOT_INITIALIZED = 3,
+    SIM_NO_DEVICE = 100,
     SIM_INVALID_DEVICE = 101,
+    SIM_INVALID_CONTEXT = 201,
     SIM_INVALID_HANDLE = 400,
+    SIM_NOT_FOUND = 500,
     SIM_NOT_READY = 600,
+    SIM_CONTEXT_IS_DESTROYED = 709,
     SIM_ALREADY_REGISTERED = 712,
     SIM_NOT_REGISTERED = 713,
     SIM_NOT_SUPPORTED = 801,
@@ -20,7 +25,8 @@ enum {
 };
 
 struct sim_thread {
-    int device;       // set by hipSetDevice
+    int device;       // set by hipSetDevice; in CUDA, the device of the current context
+    void *owner;      // the current CUDA context
     int last_error;   // what hipGetLastError answers
     int last_status;  // status of the last call, for hipExtGetLastError
     const char *api;  // the function under way that the program called
@@ -39,7 +45,8 @@ int sim_GetLastError(void);
 int sim_PeekAtLastError(void);
 int sim_ExtGetLastError(void);
 
-const char *sim_status_name(int status, bool cuda);
-const char *sim_status_text(int status);
+enum sim_dialect { SIM_HIP, SIM_CUDA_RUNTIME, SIM_CUDA_DRIVER };
+const char *sim_status_name(int status, enum sim_dialect dialect);  // null where there is no such status
+const char *sim_status_text(int status);                            // likewise
 
 #endif

@@ -5,6 +5,13 @@
 
 #include "sim.h"
 
+// HIP answers a bad size or alignment with "out of memory" although nothing is.
+#ifdef SIM_CUDA
+enum { BAD_SIZE = SIM_INVALID_VALUE };
+#else
+enum { BAD_SIZE = SIM_OUT_OF_MEMORY };
+#endif
+
 struct mapping {
     struct mapping *next;
     uintptr_t address;
@@ -36,9 +43,14 @@ static void unlink_and_delete(struct sim_block **link) {
     sim_block_delete(block);
 }
 
+// Of imported memory nothing is held here.
+static void refund(const struct sim_block *handle) {
+    if (handle->kind == SIM_KIND_PHYSICAL) sim_device_refund(handle->device, handle->held);
+}
+
 static void forget_if_unused(struct sim_block *handle) {
-    if (!handle->released || handle->mappings) return;
-    sim_device_refund(handle->device, handle->held);
+    if (handle->references || handle->mappings) return;
+    refund(handle);
     unlink_and_delete(find(&handles, handle->address));
 }
 
@@ -52,7 +64,6 @@ int sim_MemGetAllocationGranularity(size_t *size, const sim_allocation_propertie
 int sim_MemAddressReserve(void **pointer, size_t size, size_t alignment, void *hint, unsigned long long flags) {
     (void)hint, (void)flags;
     if (!pointer) return SIM_INVALID_VALUE;
-    // As in HIP: a bad size or alignment is answered with "out of memory" although nothing is.
     bool sane = size && size % sim_config()->granularity == 0 && (alignment & (alignment - 1)) == 0;
     sigset_t saved;
     sim_lock(&saved);
@@ -66,10 +77,11 @@ int sim_MemAddressReserve(void **pointer, size_t size, size_t alignment, void *h
         *pointer = pages;
         sim_log_block("reserve", range);
     } else {
-        sim_log_failure(SIM_KIND_RESERVED, sim_thread()->device, size, SIM_OUT_OF_MEMORY);
+        sim_log_failure(SIM_KIND_RESERVED, sim_thread()->device, size, sane ? SIM_OUT_OF_MEMORY : BAD_SIZE);
     }
     sim_unlock(&saved);
-    return range ? SIM_SUCCESS : SIM_OUT_OF_MEMORY;
+    if (range) return SIM_SUCCESS;
+    return sane ? SIM_OUT_OF_MEMORY : BAD_SIZE;
 }
 
 int sim_MemAddressFree(void *pointer, size_t size) {
@@ -88,16 +100,31 @@ int sim_MemAddressFree(void *pointer, size_t size) {
     return status;
 }
 
+static struct sim_block *insert(int device, size_t size, enum sim_kind kind) {
+    struct sim_block *handle = sim_block_new();
+    if (!handle) return NULL;
+    *handle = (struct sim_block){.next = handles, .address = (uintptr_t)handle, .requested = size, .held = size,
+                                 .kind = kind, .device = device, .references = 1};
+    return handles = handle;
+}
+
 static struct sim_block *create(int device, size_t size) {
     if (!sim_device_charge(device, size)) return NULL;
-    struct sim_block *handle = sim_block_new();
-    if (!handle) {
-        sim_device_refund(device, size);
-        return NULL;
+    struct sim_block *handle = insert(device, size, SIM_KIND_PHYSICAL);
+    if (!handle) sim_device_refund(device, size);
+    return handle;
+}
+
+int sim_vmm_import(void **pointer, int device, size_t size) {
+    sigset_t saved;
+    sim_lock(&saved);
+    struct sim_block *handle = insert(device, size, SIM_KIND_IMPORTED);
+    if (handle) {
+        *pointer = handle;
+        sim_log_block("import", handle);
     }
-    *handle = (struct sim_block){.next = handles, .address = (uintptr_t)handle, .requested = size, .held = size,
-                                 .kind = SIM_KIND_PHYSICAL, .device = device};
-    return handles = handle;
+    sim_unlock(&saved);
+    return handle ? SIM_SUCCESS : SIM_OUT_OF_MEMORY;
 }
 
 int sim_MemCreate(void **handle, size_t size, const sim_allocation_properties *properties, unsigned long long flags) {
@@ -105,7 +132,7 @@ int sim_MemCreate(void **handle, size_t size, const sim_allocation_properties *p
     if (!handle || !properties) return SIM_INVALID_VALUE;
     struct sim_attempt attempt = {.kind = SIM_KIND_PHYSICAL, .device = properties->location.id, .requested = size};
     int status = sim_attempt_begin(&attempt);
-    if (status == SIM_SUCCESS && (size == 0 || size % sim_config()->granularity)) status = SIM_OUT_OF_MEMORY;
+    if (status == SIM_SUCCESS && (size == 0 || size % sim_config()->granularity)) status = BAD_SIZE;
     return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? create(attempt.device, size) : NULL, handle);
 }
 
@@ -113,14 +140,51 @@ int sim_MemRelease(void *pointer) {
     sigset_t saved;
     sim_lock(&saved);
     struct sim_block *handle = *find(&handles, (uintptr_t)pointer);
-    int status = handle && !handle->released ? SIM_SUCCESS : SIM_INVALID_VALUE;
+    int status = handle && handle->references ? SIM_SUCCESS : SIM_INVALID_VALUE;
     if (status == SIM_SUCCESS) {
         sim_log_block("free", handle);
-        handle->released = 1;
+        handle->references--;
         forget_if_unused(handle);
     }
     sim_unlock(&saved);
     return status;
+}
+
+int sim_MemRetainAllocationHandle(void **handle, void *pointer) {
+    if (!handle) return SIM_INVALID_VALUE;
+    sigset_t saved;
+    sim_lock(&saved);
+    uintptr_t base;
+    size_t size;
+    struct sim_block *found = sim_vmm_find_containing((uintptr_t)pointer, &base, &size);
+    if (found) {
+        found->references++;
+        *handle = found;
+        sim_log_block("retain", found);
+    }
+    sim_unlock(&saved);
+    return found ? SIM_SUCCESS : SIM_INVALID_VALUE;
+}
+
+int sim_MemGetAllocationPropertiesFromHandle(sim_allocation_properties *properties, void *pointer) {
+    enum { PINNED = 1, DEVICE = 1 };
+    sigset_t saved;
+    sim_lock(&saved);
+    struct sim_block *handle = *find(&handles, (uintptr_t)pointer);
+    if (handle && properties)
+        *properties = (sim_allocation_properties){.type = PINNED, .location = {DEVICE, handle->device}};
+    sim_unlock(&saved);
+    return handle && properties ? SIM_SUCCESS : SIM_INVALID_VALUE;
+}
+
+struct sim_block *sim_vmm_find_containing(uintptr_t address, uintptr_t *base, size_t *size) {
+    for (struct mapping *mapping = mappings; mapping; mapping = mapping->next) {
+        if (address - mapping->address >= mapping->size) continue;
+        *base = mapping->address;
+        *size = mapping->size;
+        return mapping->handle;
+    }
+    return NULL;
 }
 
 static int add_mapping(uintptr_t address, size_t size, struct sim_block *handle) {
@@ -197,7 +261,7 @@ void sim_vmm_forget(int device) {
             continue;
         }
         sim_log_block("free", *link);
-        sim_device_refund(device, (*link)->held);
+        refund(*link);
         unlink_and_delete(link);
     }
 }
