@@ -16,6 +16,8 @@ use super::traces::{find_traces, note_end};
 const LIBRARY: &str = "libgpuoom.so";
 /// Where the recorder writes when nobody says.
 const DEFAULT_PATTERN: &str = "gpuoom-%e-%p.trace.bin";
+/// Traces that are named when the command has ended.
+const MOST_TRACES: usize = 8;
 /// Exit status of a shell for a command that can't be run, and for one that is not there.
 const CANNOT_RUN: u8 = 126;
 /// See [`CANNOT_RUN`].
@@ -96,14 +98,20 @@ fn let_the_child_answer_the_keyboard() {
 }
 
 fn announce(pattern: &Path, pid: u32, began_ns: u64, status: ExitStatus) {
-    for trace in find_traces(pattern, pid, began_ns) {
-        if trace.pid == pid {
-            // A failure to note the end leaves it unknown, as after any other kill.
-            let _ = note_end(&trace.path, status);
+    let traces = find_traces(pattern, began_ns);
+    for trace in traces.iter().filter(|trace| trace.pid == pid) {
+        // A failure to note the end leaves it unknown, as after any other kill.
+        let _ = note_end(&trace.path, status);
+    }
+    let shown: Vec<String> = traces.iter().map(|trace| trace.path.display().to_string()).collect();
+    shown.iter().take(MOST_TRACES).for_each(|path| eprintln!("gpuoom: trace: {path}"));
+    match shown.len() {
+        0 => {}
+        1..=MOST_TRACES => eprintln!("gpuoom: explain it with: gpuoom-analyze {}", shown.join(" ")),
+        all => {
+            eprintln!("gpuoom: and {} more traces", all - MOST_TRACES);
+            eprintln!("gpuoom: explain them with: gpuoom-analyze and all {all} of them together");
         }
-        let shown = trace.path.display();
-        eprintln!("gpuoom: trace: {shown}");
-        eprintln!("gpuoom: explain it with: gpuoom-analyze {shown}");
     }
 }
 

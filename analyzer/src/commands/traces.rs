@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitStatus;
 
 use gpuoom_trace::FORMAT_MAJOR;
@@ -21,16 +21,17 @@ pub(super) struct FoundTrace {
     pub(super) pid: u32,
 }
 
+/// Directories that are looked through for one pattern at most.
+const MOST_DIRECTORIES: usize = 10_000;
+
 /// Traces that fit the pattern and were made since the command began, by path.
-pub(super) fn find_traces(pattern: &Path, pid: u32, began_ns: u64) -> Vec<FoundTrace> {
+pub(super) fn find_traces(pattern: &Path, began_ns: u64) -> Vec<FoundTrace> {
     let Some(name) = pattern.file_name() else { return Vec::new() };
-    let directory = directory_of(pattern, pid);
-    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-    let mut found: Vec<FoundTrace> = entries
-        .filter(|entry| matches(name.as_bytes(), entry.file_name().as_bytes()))
-        .filter_map(|entry| {
-            let header = read_header(&entry.path()).ok().flatten()?;
-            let path = if directory == Path::new(".") { entry.file_name().into() } else { entry.path() };
+    let mut found: Vec<FoundTrace> = directories_of(pattern)
+        .iter()
+        .flat_map(|directory| fitting(directory, |entry| matches(name.as_bytes(), entry, true)))
+        .filter_map(|path| {
+            let header = read_header(&path).ok().flatten()?;
             (header.clock_first.wall_ns >= began_ns).then_some(FoundTrace { path, pid: header.pid })
         })
         .collect();
@@ -38,28 +39,52 @@ pub(super) fn find_traces(pattern: &Path, pid: u32, began_ns: u64) -> Vec<FoundT
     found
 }
 
-/// The directory of a pattern; of its placeholders only the process id is known here.
-fn directory_of(pattern: &Path, pid: u32) -> PathBuf {
-    match pattern.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => PathBuf::from(parent.to_string_lossy().replace("%p", &pid.to_string())),
-        None => PathBuf::from("."),
+/// The directories that a pattern's directory can stand for: ranks and processes may each have one of their own.
+fn directories_of(pattern: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![PathBuf::new()];
+    for part in pattern.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(name) = part else {
+            directories.iter_mut().for_each(|directory| directory.push(part));
+            continue;
+        };
+        if !name.as_bytes().contains(&b'%') {
+            directories.iter_mut().for_each(|directory| directory.push(name));
+            continue;
+        }
+        let below =
+            directories.iter().flat_map(|directory| fitting(directory, |entry| matches(name.as_bytes(), entry, false)));
+        directories = below.filter(|path| path.is_dir()).take(MOST_DIRECTORIES).collect();
     }
+    directories
 }
 
-/// Whether a file name can come from a pattern, with or without the process id that keeps names apart behind it.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+/// The entries of a directory whose names fit.
+fn fitting(directory: &Path, fits: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
+    let opened = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let entries = std::fs::read_dir(opened).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name()).filter(|name| fits(name.as_bytes()));
+    names.map(|name| directory.join(name)).collect()
+}
+
+/// Whether a name can come from a pattern; that of a file also with what keeps names apart behind it: `.PID`, `.PID.1`.
+fn matches(pattern: &[u8], name: &[u8], is_file: bool) -> bool {
+    let number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
     match pattern {
         [] => match name {
             [] => true,
-            [b'.', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+            [b'.', behind @ ..] => {
+                let mut parts = behind.split(|byte| *byte == b'.');
+                is_file && parts.clone().count() <= 2 && parts.all(number)
+            }
             _ => false,
         },
-        [b'%', b'p', rest @ ..] => {
+        [b'%', b'p' | b'r', rest @ ..] => {
             let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            (1..=digits).any(|length| matches(rest, &name[length..]))
+            (1..=digits).any(|length| matches(rest, &name[length..], is_file))
         }
-        [b'%', b'e' | b'h' | b'r', rest @ ..] => (0..=name.len()).any(|length| matches(rest, &name[length..])),
-        [first, rest @ ..] => name.first() == Some(first) && matches(rest, &name[1..]),
+        [b'%', b'e' | b'h', rest @ ..] => (0..=name.len()).any(|length| matches(rest, &name[length..], is_file)),
+        [b'%', b'%', rest @ ..] => name.first() == Some(&b'%') && matches(rest, &name[1..], is_file),
+        [first, rest @ ..] => name.first() == Some(first) && matches(rest, &name[1..], is_file),
     }
 }
 
@@ -100,10 +125,30 @@ mod tests {
             ("run.bin", "run.bin.4712", true),
             ("run.bin", "run.bin.old", false),
             ("run.bin", "run.bin2", false),
+            ("run.bin", "run.bin.4712.1", true),
+            ("run.bin", "run.bin.4712.1.2", false),
             ("%h-%r.bin", "atlas-0.bin", true),
+            ("%h-%r.bin", "atlas-x.bin", false),
+            ("100%%-%p.bin", "100%-7.bin", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes(), true), fits, "{pattern} {name}");
         }
+        assert!(matches(b"rank%r", b"rank12", false) && !matches(b"rank%r", b"rank12.4711", false));
+    }
+
+    #[test]
+    fn ranks_may_have_directories_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let trace = TraceBuilder::default();
+        for path in ["run/rank0/atlas.bin", "run/rank1/atlas.bin", "run/rank1/x.txt", "run/other/atlas.bin"] {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            trace.write(&path).unwrap();
+        }
+        let pattern = directory.path().join("run/rank%r/%h.bin");
+        let found = find_traces(&pattern, 0);
+        let expected = ["run/rank0/atlas.bin", "run/rank1/atlas.bin"].map(|path| directory.path().join(path));
+        assert_eq!(found.into_iter().map(|trace| trace.path).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -117,7 +162,7 @@ mod tests {
         trace.header.clock_first.wall_ns -= 1;
         trace.write(&at("run-4710.bin")).unwrap();
         std::fs::write(at("run-4709.bin"), "no trace").unwrap();
-        assert_eq!(find_traces(&pattern, 4711, began), [FoundTrace { path: at("run-4711.bin"), pid: 4711 }]);
+        assert_eq!(find_traces(&pattern, began), [FoundTrace { path: at("run-4711.bin"), pid: 4711 }]);
 
         note_end(&at("run-4711.bin"), ExitStatus::from_raw(9)).unwrap();
         note_end(&at("run-4711.bin"), ExitStatus::from_raw(0)).unwrap();
