@@ -32,6 +32,10 @@ macro_rules! functions {
                 is_tail_called: false,
                 has_hook: true,
                 entry: entries::$name,
+                #[cfg(test)]
+                kind: gpuoom_trace::record::Kind::$kind,
+                #[cfg(test)]
+                how: stringify!($how),
             },)*
             $($($crate::apis::Row {
                 name: stringify!($giver),
@@ -43,6 +47,10 @@ macro_rules! functions {
                 is_tail_called: false,
                 has_hook: true,
                 entry: entries::$giver,
+                #[cfg(test)]
+                kind: gpuoom_trace::record::Kind::None,
+                #[cfg(test)]
+                how: "hands_out",
             },)*)?
             $($crate::apis::Row {
                 name: stringify!($watched),
@@ -54,6 +62,10 @@ macro_rules! functions {
                 is_tail_called: true,
                 has_hook: true,
                 entry: entries::$watched,
+                #[cfg(test)]
+                kind: gpuoom_trace::record::Kind::None,
+                #[cfg(test)]
+                how: "watched",
             },)*
         ];
 

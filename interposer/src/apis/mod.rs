@@ -8,6 +8,8 @@
 //!   the stub call `seen` of [`crate::watch`] first.
 
 mod contexts;
+#[cfg(test)]
+mod coverage;
 mod cuda_driver;
 mod cuda_runtime;
 mod cxx;
@@ -17,6 +19,8 @@ mod hip;
 mod hsa;
 mod kernel;
 mod macros;
+#[cfg(test)]
+mod since;
 
 use std::ffi::CStr;
 
@@ -47,6 +51,12 @@ pub(crate) struct Row {
     pub(crate) has_hook: bool,
     /// The hook, if there is one.
     pub(crate) entry: unsafe extern "C" fn(),
+    /// What kind of memory it is about.
+    #[cfg(test)]
+    pub(crate) kind: gpuoom_trace::record::Kind,
+    /// How it is hooked: the function of [`describe`] that runs around it, `watched` or `hands_out`.
+    #[cfg(test)]
+    pub(crate) how: &'static str,
 }
 
 /// Stands for the hook in rows that have none.
@@ -59,7 +69,21 @@ impl Row {
             Ok(name) => name,
             Err(_) => "",
         };
-        Row { name, name_c, library, layer, event, pointers: 0, is_tail_called: false, has_hook: false, entry: no_hook }
+        Row {
+            name,
+            name_c,
+            library,
+            layer,
+            event,
+            pointers: 0,
+            is_tail_called: false,
+            has_hook: false,
+            entry: no_hook,
+            #[cfg(test)]
+            kind: gpuoom_trace::record::Kind::None,
+            #[cfg(test)]
+            how: "",
+        }
     }
 }
 

@@ -46,7 +46,7 @@ const LIBRARIES: usize = 7;
 
 impl Library {
     /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
-    fn path_parts(self) -> &'static [&'static str] {
+    pub(crate) fn path_parts(self) -> &'static [&'static str] {
         match self {
             Library::Hip => &["libamdhip64"],
             Library::CudaRuntime => &["libcudart"],

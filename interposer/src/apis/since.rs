@@ -1,0 +1,169 @@
+//! Since which version of the vendor's library each hooked function is there. For the coverage page only; a function that
+//! is not here is one whose beginning we do not know.
+//!
+//! Sources. HIP: the version node that the function has in `hip_hcc.map.in` (ROCm/clr, ROCm/rocm-systems); 4.2 is the
+//! first node there is. CUDA driver: the version in the names of the types of NVIDIA `cudaTypedefs.h`, which begin at 2.0.
+//! CUDA runtime: only where headers and exports of the releases that were compared tell (11.8, 12.9, 13).
+
+/// HIP, by the version node of ROCm.
+const HIP: &[(&str, &str)] = &[
+    (
+        "≤ 4.2",
+        "hipMalloc hipExtMallocWithFlags hipMallocManaged hipMallocPitch hipMemAllocPitch hipMalloc3D hipMallocArray \
+         hipMalloc3DArray hipArrayCreate hipArray3DCreate hipMallocMipmappedArray hipMipmappedArrayCreate \
+         hipHostMalloc hipHostAlloc hipMallocHost hipMemAllocHost hipHostRegister hipIpcOpenMemHandle hipFree \
+         hipHostFree hipFreeHost hipHostUnregister hipFreeArray hipFreeMipmappedArray hipMipmappedArrayDestroy \
+         hipIpcCloseMemHandle hipDeviceReset hipDevicePrimaryCtxReset hipSetDevice hipGetLastError hipPeekAtLastError \
+         hipGetErrorString hipGetErrorName hipLaunchKernel hipExtLaunchKernel hipModuleLaunchKernel \
+         hipExtModuleLaunchKernel \
+         _Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j \
+         _Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_ \
+         hipLaunchCooperativeKernel hipLaunchCooperativeKernelMultiDevice hipLaunchByPtr \
+         hipExtLaunchMultiKernelMultiDevice hipMemcpy hipMemcpyAsync hipMemcpyWithStream hipMemcpyHtoD \
+         hipMemcpyHtoDAsync hipMemcpyDtoH hipMemcpyDtoHAsync hipMemcpyDtoD hipMemcpyDtoDAsync hipMemcpyPeer \
+         hipMemcpyPeerAsync hipMemcpy2D hipMemcpy2DAsync hipMemcpy2DToArray hipMemcpy2DFromArray \
+         hipMemcpy2DFromArrayAsync hipMemcpyToArray hipMemcpyFromArray hipMemcpyAtoH hipMemcpyHtoA hipMemcpyParam2D \
+         hipMemcpyParam2DAsync hipMemcpy3D hipMemcpy3DAsync hipDrvMemcpy3D hipDrvMemcpy3DAsync hipMemcpyToSymbol \
+         hipMemcpyToSymbolAsync hipMemcpyFromSymbol hipMemcpyFromSymbolAsync hipMemset hipMemsetAsync hipMemsetD8 \
+         hipMemsetD8Async hipMemsetD16 hipMemsetD16Async hipMemsetD32 hipMemsetD32Async hipMemset2D hipMemset2DAsync \
+         hipMemset3D hipMemset3DAsync hipMemPrefetchAsync hipDeviceSynchronize hipStreamSynchronize \
+         hipEventSynchronize hipStreamQuery hipMemGetInfo hipModuleLoad hipModuleLoadData hipModuleLoadDataEx \
+         hipModuleUnload",
+    ),
+    (
+        "4.3",
+        "hipImportExternalMemory hipArrayDestroy hipDestroyExternalMemory hipExternalMemoryGetMappedBuffer \
+         hipStreamBeginCapture hipStreamEndCapture hipGraphLaunch hipMemcpy2DToArrayAsync hipDrvMemcpy2DUnaligned",
+    ),
+    (
+        "5.1",
+        "hipMallocAsync hipMallocFromPoolAsync hipMemCreate hipMemPoolImportPointer hipMemImportFromShareableHandle \
+         hipMemPoolImportFromShareableHandle hipFreeAsync hipMemRelease hipMemUnmap hipMemAddressFree \
+         hipMemPoolDestroy hipMemAddressReserve hipMemMap hipMemPoolCreate hipDeviceGetDefaultMemPool \
+         hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo",
+    ),
+    (
+        "5.2",
+        "hipLaunchKernel_spt hipLaunchCooperativeKernel_spt hipMemcpy_spt hipMemcpyAsync_spt hipMemcpy2D_spt \
+         hipMemcpy2DToArray_spt hipMemcpy2DFromArray_spt hipMemcpy3D_spt hipMemcpyToSymbol_spt \
+         hipMemcpyFromSymbol_spt hipMemset_spt hipMemset2D_spt hipMemset3D_spt hipStreamSynchronize_spt \
+         hipStreamQuery_spt",
+    ),
+    (
+        "5.3",
+        "hipDrvGetErrorString hipDrvGetErrorName hipLaunchHostFunc hipGraphLaunch_spt hipMemcpy2DAsync_spt \
+         hipMemcpy2DToArrayAsync_spt hipMemcpy2DFromArrayAsync_spt hipMemcpyFromArray_spt hipMemcpy3DAsync_spt \
+         hipMemcpyToSymbolAsync_spt hipMemcpyFromSymbolAsync_spt hipMemsetAsync_spt hipMemset2DAsync_spt \
+         hipMemset3DAsync_spt",
+    ),
+    ("5.5", "hipModuleLaunchCooperativeKernel hipModuleLaunchCooperativeKernelMultiDevice"),
+    ("6.0", "hipExtGetLastError"),
+    ("6.1", "hipGetProcAddress"),
+    ("6.5", "hipLaunchKernelExC hipDrvLaunchKernelEx"),
+    ("7.1", "hipModuleLoadFatBinary hipMemcpyBatchAsync hipGetDriverEntryPoint hipGetDriverEntryPoint_spt"),
+    ("7.2", "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload"),
+];
+
+/// The CUDA driver.
+const DRIVER: &[(&str, &str)] = &[
+    (
+        "≤ 2.0",
+        "cuMemAlloc cuMemAllocHost cuMemFree cuMemFreeHost cuArrayDestroy cuLaunch cuLaunchGrid cuLaunchGridAsync \
+         cuCtxSynchronize cuStreamSynchronize cuStreamQuery cuEventSynchronize cuMemGetInfo cuModuleLoad \
+         cuModuleLoadData cuModuleLoadFatBinary cuModuleUnload",
+    ),
+    ("2.1", "cuModuleLoadDataEx"),
+    ("2.2", "cuMemHostAlloc"),
+    (
+        "3.2",
+        "cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemAllocHost_v2 cuArrayCreate_v2 cuArray3DCreate_v2 cuMemFree_v2 \
+         cuCtxCreate_v2 cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemcpyDtoD_v2 cuMemcpyDtoA_v2 cuMemcpyAtoD_v2 \
+         cuMemcpyHtoA_v2 cuMemcpyAtoH_v2 cuMemcpyAtoA_v2 cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy3D_v2 \
+         cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyHtoAAsync_v2 cuMemcpyAtoHAsync_v2 \
+         cuMemcpy2DAsync_v2 cuMemcpy3DAsync_v2 cuMemsetD8_v2 cuMemsetD16_v2 cuMemsetD32_v2 cuMemsetD2D8_v2 \
+         cuMemsetD2D16_v2 cuMemsetD2D32_v2 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8Async \
+         cuMemsetD2D16Async cuMemsetD2D32Async cuMemGetInfo_v2",
+    ),
+    (
+        "4.0",
+        "cuMemHostRegister cuMemHostUnregister cuCtxDestroy_v2 cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 \
+         cuLaunchKernel cuMemcpy cuMemcpyPeer cuMemcpyAsync cuMemcpyPeerAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync",
+    ),
+    ("4.1", "cuIpcOpenMemHandle cuIpcCloseMemHandle"),
+    ("5.0", "cuMipmappedArrayCreate cuMipmappedArrayDestroy"),
+    ("6.0", "cuMemAllocManaged cuGetErrorString cuGetErrorName"),
+    ("6.5", "cuMemHostRegister_v2"),
+    (
+        "7.0",
+        "cuDevicePrimaryCtxReset cuDevicePrimaryCtxRetain cuLaunchKernel_ptsz cuMemcpy_ptds cuMemcpyPeer_ptds \
+         cuMemcpyAsync_ptsz cuMemcpyPeerAsync_ptsz cuMemcpyHtoD_v2_ptds cuMemcpyDtoH_v2_ptds cuMemcpyDtoD_v2_ptds \
+         cuMemcpyDtoA_v2_ptds cuMemcpyAtoD_v2_ptds cuMemcpyHtoA_v2_ptds cuMemcpyAtoH_v2_ptds cuMemcpyAtoA_v2_ptds \
+         cuMemcpy2D_v2_ptds cuMemcpy2DUnaligned_v2_ptds cuMemcpy3D_v2_ptds cuMemcpy3DPeer_ptds \
+         cuMemcpyHtoDAsync_v2_ptsz cuMemcpyDtoHAsync_v2_ptsz cuMemcpyDtoDAsync_v2_ptsz cuMemcpyHtoAAsync_v2_ptsz \
+         cuMemcpyAtoHAsync_v2_ptsz cuMemcpy2DAsync_v2_ptsz cuMemcpy3DAsync_v2_ptsz cuMemcpy3DPeerAsync_ptsz \
+         cuMemsetD8_v2_ptds cuMemsetD16_v2_ptds cuMemsetD32_v2_ptds cuMemsetD2D8_v2_ptds cuMemsetD2D16_v2_ptds \
+         cuMemsetD2D32_v2_ptds cuMemsetD8Async_ptsz cuMemsetD16Async_ptsz cuMemsetD32Async_ptsz \
+         cuMemsetD2D8Async_ptsz cuMemsetD2D16Async_ptsz cuMemsetD2D32Async_ptsz cuStreamSynchronize_ptsz \
+         cuStreamQuery_ptsz",
+    ),
+    ("8.0", "cuMemPrefetchAsync cuMemPrefetchAsync_ptsz"),
+    ("9.0", "cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice"),
+    (
+        "10.0",
+        "cuImportExternalMemory cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuStreamEndCapture \
+         cuStreamEndCapture_ptsz cuLaunchHostFunc cuLaunchHostFunc_ptsz cuGraphLaunch cuGraphLaunch_ptsz",
+    ),
+    ("10.1", "cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz"),
+    (
+        "10.2",
+        "cuMemCreate cuMemImportFromShareableHandle cuMemRelease cuMemUnmap cuMemAddressFree cuMemAddressReserve \
+         cuMemMap",
+    ),
+    ("11.0", "cuIpcOpenMemHandle_v2 cuMemRetainAllocationHandle cuDevicePrimaryCtxReset_v2"),
+    ("11.1", "cuGraphUpload cuGraphUpload_ptsz"),
+    (
+        "11.2",
+        "cuMemAllocAsync cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz \
+         cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemFreeAsync cuMemFreeAsync_ptsz \
+         cuMemPoolDestroy cuMemPoolCreate cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool \
+         cuMemPoolTrimTo",
+    ),
+    ("11.3", "cuGetProcAddress"),
+    ("11.4", "cuCtxCreate_v3 cuDeviceGraphMemTrim"),
+    ("11.6", "cuLaunchKernelEx cuLaunchKernelEx_ptsz"),
+    ("12.0", "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload"),
+    ("12.1", "cuMulticastCreate"),
+    ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz"),
+    ("12.5", "cuCtxCreate_v4"),
+    ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz"),
+];
+
+/// The CUDA runtime.
+const RUNTIME: &[(&str, &str)] = &[
+    ("11.3", "cudaGetDriverEntryPoint cudaGetDriverEntryPoint_ptsz"),
+    ("12.5", "cudaGetDriverEntryPointByVersion cudaGetDriverEntryPointByVersion_ptsz"),
+    ("12.8", "cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload"),
+    ("13", "cudaMemGetDefaultMemPool cudaMemGetMemPool"),
+];
+
+/// The version of a function, empty where it is not known.
+pub(super) fn since(name: &str) -> &'static str {
+    let known = all().find(|(_, known)| *known == name);
+    known.map_or("", |(version, _)| version)
+}
+
+/// Version and name of every function that is listed.
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME);
+    tables.flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
+}
+
+#[test]
+fn what_is_listed_is_hooked_and_listed_once() {
+    let hooked: std::collections::HashSet<&str> = super::rows().map(|row| row.name).collect();
+    let mut seen = std::collections::HashSet::new();
+    for (version, name) in all() {
+        assert!(hooked.contains(name), "{name} ({version}) is not hooked");
+        assert!(seen.insert(name), "{name} is listed twice");
+    }
+}
