@@ -256,10 +256,17 @@ impl Account {
 impl Display for Account {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Account { failures, dropped, propagated, recovered, .. } = *self;
+        let undecided = failures.saturating_sub(dropped + propagated + recovered);
         write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
         match dropped {
             0 if recovered == failures => write!(out, "recovered by the program")?,
             0 if propagated == failures => write!(out, "propagated by the program")?,
+            // Of another thread than the one that ends the process: the analyzer decides those.
+            0 if undecided == failures => write!(out, "undecided when the process ended")?,
+            0 if undecided > 0 => write!(
+                out,
+                "{recovered} recovered, {propagated} propagated, {undecided} undecided when the process ended"
+            )?,
             0 => write!(out, "{recovered} recovered, {propagated} propagated")?,
             _ if dropped == failures => write!(out, "DROPPED by the program")?,
             _ => write!(out, "{dropped} of them DROPPED by the program")?,
@@ -315,6 +322,8 @@ mod tests {
         assert_eq!(account(1, 1, 0, 0), "1 out-of-memory return, DROPPED by the program (GPU 0, hipMalloc 512 MiB)");
         assert!(account(3, 1, 1, 1).starts_with("3 out-of-memory returns, 1 of them DROPPED by the program"));
         assert!(account(2, 0, 2, 0).contains("propagated by the program"));
-        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated"));
+        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
+        assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, undecided when the process ended"));
+        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 undecided"));
     }
 }
