@@ -126,6 +126,8 @@ CU_PTSZ(cuStreamGetCtx, cuStreamGetCtx, 9020, 9020, drv_StreamGetCtx, (void *s, 
 CU_PTSZ(cuStreamGetDevice, cuStreamGetDevice, 12080, 12080, drv_StreamGetDevice, (void *s, int *d), (s, d))
 CU_PTSZ(cuStreamAttachMemAsync, cuStreamAttachMemAsync, 6000, 7000, sim_done,
         (void *s, void *p, size_t n, unsigned f), ())
+CU_PTSZ(cuStreamWriteValue32_v2, cuStreamWriteValue32, 11070, 11070, sim_done,
+        (void *s, void *to, uint32_t value, unsigned f), ())
 CU(cuEventCreate, cuEventCreate, 2000, drv_EventCreate, (void **e, unsigned f), (e))
 CU_ANY(cuEventDestroy_v2, cuEventDestroy, 4000, drv_EventDestroy, (void *e), (e))
 CU_ANY(cuEventDestroy, cuEventDestroy, 2000, drv_EventDestroy, (void *e), (e))
