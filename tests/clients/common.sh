@@ -18,6 +18,11 @@ cannot_have() {
     exit 3
 }
 
+fail() {
+    echo "real-clients: $*" >&2
+    exit 1
+}
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"

@@ -23,7 +23,7 @@ mod truth;
 pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
-pub use real::{real_clients_dir, rocm_client};
+pub use real::{llama_cuda_client, real_clients_dir, rocm_client, stubs_called, torch_client};
 pub use report::Report;
 pub use run::{Client, Finished};
 pub use thunk::{Explained, ThunkLine, assert_hsa_explains, assert_thunk_agrees};

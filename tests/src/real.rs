@@ -1,27 +1,73 @@
-//! Real clients: software that this project did not write, built by `scripts/real-clients`.
+//! Real clients: software that this project did not write, installed and built by `scripts/real-clients`.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::artefacts::target_dir;
-use crate::run::Client;
+use crate::run::{Client, Finished};
 
 /// Set by `scripts/test --all`: a client that is not there is a failure and not a skip.
 const REQUIRED: &str = "REAL_CLIENTS_REQUIRED";
+
+/// Where the stubs of NVIDIA's libraries say that they were called, in the directory of the run.
+const STUB_LOG: &str = "stubs.log";
 
 /// Where `scripts/real-clients build` puts what it builds.
 pub fn real_clients_dir() -> PathBuf {
     target_dir().join("real-clients")
 }
 
+fn is_ready(name: &str, needed: &[&str]) -> bool {
+    let missing = needed.iter().find(|path| !real_clients_dir().join(path).exists());
+    let Some(missing) = missing else { return true };
+    let what = format!("{name} is not built ({missing} is missing)");
+    assert!(std::env::var_os(REQUIRED).is_none(), "{what}: run scripts/real-clients install && build");
+    eprintln!("skipped: {what}: scripts/real-clients install, scripts/real-clients build");
+    false
+}
+
 /// A client on Debian's real HIP over the simulated thunk, which logs to `thunk.log` in the run's directory. `None`, said
 /// on stderr, where it is not built.
 pub fn rocm_client(name: &str) -> Option<Client> {
     let dir = real_clients_dir();
-    let program = dir.join(name);
-    if !program.exists() || !dir.join("thunk/libhsakmt.so.1").exists() {
-        assert!(std::env::var_os(REQUIRED).is_none(), "{name} is not built: run scripts/real-clients install && build");
-        eprintln!("skipped: {name} is not built (scripts/real-clients install, scripts/real-clients build)");
-        return None;
-    }
-    Some(Client::new(program).env("LD_LIBRARY_PATH", dir.join("thunk")).env("SIMTHUNK_LOG", "thunk.log"))
+    is_ready(name, &[name, "thunk/libhsakmt.so.1"]).then(|| {
+        let client = Client::new(dir.join(name)).env("SIMTHUNK_LOG", "thunk.log");
+        client.env("LD_LIBRARY_PATH", dir.join("thunk"))
+    })
+}
+
+fn on_simulated_cuda(client: Client) -> Client {
+    client.env("LD_LIBRARY_PATH", real_clients_dir().join("cuda/lib")).env("SIM_STUB_LOG", STUB_LOG)
+}
+
+fn clients_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
+}
+
+/// A program of `tests/clients/torch` on PyTorch's own wheel over the simulated CUDA. `None`, said on stderr, where
+/// PyTorch is not installed.
+pub fn torch_client(program: &str) -> Option<Client> {
+    is_ready("torch", &["torch/.imported", "cuda/lib/libcuda.so.1"]).then(|| {
+        let python = real_clients_dir().join("torch/bin/python");
+        let client = Client::new(python).arg(clients_dir().join("torch").join(program));
+        // PyTorch's own warnings carry the time, so that no two runs would print the same.
+        on_simulated_cuda(client).env("TORCH_CPP_LOG_LEVEL", "ERROR").env("PYTHONDONTWRITEBYTECODE", "1")
+    })
+}
+
+/// `tests/clients/llama_cuda` with llama.cpp's prebuilt CUDA backend over the simulated CUDA. `None`, said on stderr, where
+/// it is not installed.
+pub fn llama_cuda_client() -> Option<Client> {
+    is_ready("llama_cuda", &["llama_cuda/.package-lock.json", "llama.gguf", "cuda/lib/libcuda.so.1"]).then(|| {
+        let dir = real_clients_dir();
+        let client = Client::new("node").arg(clients_dir().join("llama_cuda/run.mjs"));
+        on_simulated_cuda(client.arg(dir.join("llama_cuda")).arg(dir.join("llama.gguf")))
+    })
+}
+
+/// The functions of NVIDIA's libraries that the run called although nothing stands behind their names.
+pub fn stubs_called(run: &Finished) -> BTreeSet<String> {
+    let log = fs::read_to_string(run.cwd().join(STUB_LOG)).unwrap_or_default();
+    log.lines().map(str::to_owned).collect()
 }

@@ -1,0 +1,18 @@
+"""What the PyTorch clients share. They print only what is the same in each run: sizes and counts, no values (the
+simulated card computes nothing), no addresses, no times."""
+
+import torch
+
+MIB = 1 << 20
+COUNTS = ["num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"]
+SIZES = ["allocated_bytes.all.peak", "allocated_bytes.all.current", "reserved_bytes.all.peak", "reserved_bytes.all.current"]
+
+
+def say(what, value):
+    print(f"{what}: {value}", flush=True)
+
+
+def say_statistics():
+    statistics = torch.cuda.memory_stats()
+    for name in COUNTS + SIZES:
+        say(name, statistics.get(name, "none"))

@@ -1,0 +1,76 @@
+//! llama.cpp's prebuilt CUDA backend, loaded into Node, over the simulated CUDA: a run that fits and three that fail, each in
+//! its own place.
+
+use gpuoom_tests::{Finished, MIB, Trace, TruthLine, llama_cuda_client, stubs_called};
+
+fn generate(capacity: &str) -> Option<Finished> {
+    let client = llama_cuda_client()?.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
+    let run = client.run_both();
+    run.assert_trace_is_true();
+    assert_eq!(stubs_called(&run), Default::default(), "functions that the simulated CUDA lacks");
+    main_trace(&run).report().assert_nothing_lost();
+    Some(run)
+}
+
+/// node-llama-cpp first loads the backend into a process of its own, to see whether it works. That one has a trace too, of a
+/// card that nobody took memory from.
+fn main_trace(run: &Finished) -> Trace {
+    let mut traces = run.traces();
+    assert_eq!(traces.len(), 2, "{traces:?}");
+    traces.retain(|trace| trace.events().iter().any(|event| event.event() == "alloc"));
+    assert_eq!(traces.len(), 1, "{traces:?}");
+    traces.remove(0)
+}
+
+fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64) {
+    let Some(run) = generate(capacity) else { return };
+    assert!(run.stdout.contains(&format!("failed in {phase}: ")), "{}", run.stdout);
+    let report = main_trace(&run).report();
+    report.assert_exited(1);
+    report.assert_only_oom("propagated", "exception");
+    assert_eq!(report.text("/ooms/0/api"), "cudaMalloc");
+    assert_eq!(report.number("/ooms/0/requested_bytes"), requested_bytes);
+    assert!(run.stderr.contains("cudaMalloc failed: out of memory"), "llama.cpp says it itself: {}", run.stderr);
+}
+
+#[test]
+fn a_model_that_fits_has_no_failure() {
+    let Some(run) = generate("1G") else { return };
+    assert!(run.stdout.contains("tokens: 8\n"), "{}", run.stdout);
+    let report = main_trace(&run).report();
+    report.assert_exited(0);
+    assert_eq!(report.count("/ooms"), 0);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 0, "all given back");
+    assert!(run.recorder_lines().is_empty(), "a healthy run prints nothing: {:?}", run.recorder_lines());
+}
+
+/// The pool takes physical memory, maps it and releases the handle at once: the memory lives until it is unmapped.
+#[test]
+fn the_pool_of_virtual_memory_lives_until_it_is_unmapped() {
+    let Some(run) = generate("1G") else { return };
+    let events = main_trace(&run).events();
+    let position = |api: &str| events.iter().position(|event| event.api() == api);
+    let order: Vec<_> = ["cuMemCreate", "cuMemMap", "cuMemRelease", "cuMemUnmap"].map(position).into();
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
+    let launched = events.iter().filter(|event| event.api() == "cuMemUnmap").count();
+    assert!(launched > 0);
+    let peak = run.truth().iter().map(TruthLine::device_used_bytes).max().expect("a log");
+    let report = main_trace(&run).report();
+    let padded = report.number("/devices/0/peak/requested_bytes").next_multiple_of(2 * MIB);
+    assert!(padded <= peak && peak - padded < 8 * MIB, "peak {padded} with each request rounded up, the card's {peak}");
+}
+
+#[test]
+fn weights_that_do_not_fit() {
+    assert_fails("4M", "load", 13_120_512);
+}
+
+#[test]
+fn a_kv_cache_that_does_not_fit() {
+    assert_fails("34M", "context", 50_331_648);
+}
+
+#[test]
+fn a_compute_buffer_that_does_not_fit() {
+    assert_fails("100M", "context", 157_298_688);
+}

@@ -1,0 +1,210 @@
+//! PyTorch's own wheel over the simulated CUDA: with and without the recorder it prints the same, and what was recorded is
+//! what the simulated card did, byte by byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use gpuoom_tests::{Client, Event, Finished, MIB, Report, TruthLine, stubs_called, torch_client};
+use serde_json::Value;
+
+/// Small enough that the caching allocator of `train.py` has to give memory back before it gets more.
+const SHORT: &str = "104M";
+
+fn client(program: &str, capacity: &str) -> Option<Client> {
+    Some(torch_client(program)?.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off"))
+}
+
+/// Runs both ways and holds the trace against the card's own log.
+fn run(client: Client) -> Finished {
+    let run = client.run_both();
+    run.assert_trace_is_true();
+    assert_eq!(stubs_called(&run), Default::default(), "functions that the simulated CUDA lacks");
+    run.only_trace().report().assert_nothing_lost();
+    run
+}
+
+/// What the program printed in lines `NAME: NUMBER`; of several lines with a name, the last.
+fn printed(run: &Finished, name: &str) -> u64 {
+    let line = run.stdout.lines().rev().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    let text = line.unwrap_or_else(|| panic!("no {name} in {}", run.stdout));
+    text.parse().unwrap_or_else(|_| panic!("{name}: {text} is no number"))
+}
+
+fn failures(truth: &[TruthLine]) -> usize {
+    truth.iter().filter(|line| line.event() == "failed").count()
+}
+
+fn outcomes(report: &Report) -> BTreeMap<(&str, &str), usize> {
+    let mut found = BTreeMap::new();
+    for index in 0..report.count("/ooms") {
+        let text = |field: &str| report.text(&format!("/ooms/{index}/{field}"));
+        *found.entry((text("outcome"), text("because"))).or_default() += 1;
+    }
+    found
+}
+
+/// PyTorch's segments are whole granules, so that the card holds just what was asked for.
+fn assert_peak_is_true(run: &Finished) {
+    let peak = run.truth().iter().map(TruthLine::device_used_bytes).max();
+    assert_eq!(Some(run.only_trace().report().number("/devices/0/peak/requested_bytes")), peak);
+}
+
+#[test]
+fn training_that_fits() {
+    let Some(client) = client("train.py", "16G") else { return };
+    let run = run(client);
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!((report.count("/ooms"), printed(&run, "num_ooms")), (0, 0));
+    assert_eq!(report.number("/devices/0/allocations"), printed(&run, "num_device_alloc"));
+    assert_eq!(report.number("/devices/0/frees"), printed(&run, "num_device_free"));
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), printed(&run, "reserved_bytes.all.peak"));
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 0);
+    assert_peak_is_true(&run);
+    assert!(run.recorder_lines().is_empty(), "a healthy run prints nothing: {:?}", run.recorder_lines());
+}
+
+/// The caching allocator frees what it had kept and asks again; the program never notices.
+#[test]
+fn retries_inside_the_caching_allocator_are_recovered() {
+    let Some(client) = client("train.py", SHORT) else { return };
+    let run = run(client);
+    let retries = printed(&run, "num_alloc_retries") as usize;
+    assert!(retries > 0, "the capacity is to make some: {}", run.stdout);
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!(printed(&run, "num_ooms"), 0);
+    assert_eq!(report.count("/ooms"), failures(&run.truth()));
+    assert_eq!(outcomes(&report), BTreeMap::from([(("recovered", "retry_succeeded"), report.count("/ooms"))]));
+    assert!(report.count("/ooms") >= retries);
+    assert_peak_is_true(&run);
+}
+
+fn assert_propagated_by_exception(run: &Finished) {
+    let report = run.only_trace().report();
+    assert!(report.count("/ooms") > 0);
+    assert_eq!(report.count("/ooms"), failures(&run.truth()));
+    assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
+    assert_peak_is_true(run);
+}
+
+#[test]
+fn an_out_of_memory_error_that_ends_the_program() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("uncaught"));
+    assert!(run.stderr.contains("torch.OutOfMemoryError: CUDA out of memory."), "{}", run.stderr);
+    run.only_trace().report().assert_exited(1);
+    assert_propagated_by_exception(&run);
+}
+
+#[test]
+fn an_out_of_memory_error_that_is_survived() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("caught"));
+    run.only_trace().report().assert_exited(0);
+    assert_eq!(printed(&run, "blocks") * 64 * MIB, 1 << 30);
+    assert_propagated_by_exception(&run);
+}
+
+#[test]
+fn a_request_that_is_larger_than_the_card() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("oversized"));
+    run.only_trace().report().assert_exited(0);
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/ooms/0/requested_bytes"), (1 << 30) + 64 * MIB);
+    assert_propagated_by_exception(&run);
+}
+
+/// The driver's functions for virtual memory are handed to PyTorch one by one, by `cudaGetDriverEntryPointByVersion`.
+#[test]
+fn expandable_segments() {
+    let Some(client) = client("train.py", "16G") else { return };
+    let run = run(client.env("PYTORCH_ALLOC_CONF", "expandable_segments:True"));
+    let events = run.only_trace().events();
+    let calls = |api: &str| events.iter().filter(|event| event.api() == api && !event.failed()).count();
+    assert!(calls("cuMemCreate") > 0, "no physical memory was seen");
+    assert_eq!(calls("cuMemCreate"), calls("cuMemRelease"));
+    assert_eq!(calls("cuMemMap"), calls("cuMemUnmap"));
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), 0);
+    assert_peak_is_true(&run);
+}
+
+#[test]
+fn expandable_segments_that_run_out() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("uncaught").env("PYTORCH_ALLOC_CONF", "expandable_segments:True"));
+    let report = run.only_trace().report();
+    report.assert_exited(1);
+    // A block is mapped in steps. The step that fails makes PyTorch give back the steps before it and begin again: the
+    // first of them succeeds, at the size that had failed, and a later one fails for good.
+    assert_eq!(
+        outcomes(&report),
+        BTreeMap::from([(("propagated", "exception"), 1), (("recovered", "retry_succeeded"), 1)])
+    );
+    assert_eq!(failures(&run.truth()), 2);
+    assert_eq!(report.text("/ooms/0/api"), "cuMemCreate");
+    assert_peak_is_true(&run);
+}
+
+#[test]
+fn the_asynchronous_allocator() {
+    let Some(client) = client("train.py", "16G") else { return };
+    let run = run(client.env("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync"));
+    assert!(run.stdout.contains("backend: cudaMallocAsync"), "{}", run.stdout);
+    let events = run.only_trace().events();
+    assert!(events.iter().any(|event| event.api() == "cudaMallocAsync" && event.kind() == "pool"));
+    run.only_trace().report().assert_exited(0);
+    assert_eq!(run.only_trace().report().number("/devices/0/end/requested_bytes"), 0);
+}
+
+#[test]
+fn pinned_and_registered_memory() {
+    let Some(client) = client("pinned.py", "16G") else { return };
+    let run = run(client);
+    let events = run.only_trace().events();
+    for kind in ["host-pinned", "registered"] {
+        assert!(events.iter().any(|event| event.kind() == kind && event.is_allocation()), "no {kind} memory");
+    }
+    run.only_trace().report().assert_exited(0);
+}
+
+/// Workers that never touch the card leave no trace, and the trace of the process that forked them goes on.
+#[test]
+fn a_data_loader_with_forked_workers() {
+    let Some(client) = client("loader.py", "16G") else { return };
+    let run = run(client);
+    assert_eq!(printed(&run, "batches"), 8);
+    run.only_trace().report().assert_exited(0);
+    assert_peak_is_true(&run);
+}
+
+fn live_blocks(events: &[Event]) -> BTreeMap<u64, u64> {
+    let mut live = BTreeMap::new();
+    for event in events.iter().filter(|event| event.kind() == "device") {
+        let address = event.address().expect("blocks have addresses");
+        if event.is_allocation() {
+            live.insert(address, event.requested_bytes());
+        } else if event.is_free() {
+            live.remove(&address);
+        }
+    }
+    live
+}
+
+/// PyTorch's own account of its segments, in the snapshot that it dumps, is a second truth.
+#[test]
+fn the_snapshot_that_pytorch_dumps_has_the_same_segments() {
+    let Some(client) = client("snapshot.py", "16G") else { return };
+    let run = run(client.args(["snapshot.pickle", "segments.json"]));
+    let text = fs::read_to_string(run.cwd().join("segments.json")).expect("the client wrote it");
+    let segments: Vec<Value> = serde_json::from_str(&text).expect("a list of segments");
+    let number = |segment: &Value, field: &str| segment[field].as_u64().expect("a number");
+    let segments: BTreeMap<_, _> =
+        segments.iter().map(|segment| (number(segment, "address"), number(segment, "bytes"))).collect();
+    assert!(segments.len() > 1);
+    // Nothing is freed after the snapshot: what it lists lives to the end.
+    assert_eq!(live_blocks(&run.only_trace().events()), segments);
+}
