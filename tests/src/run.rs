@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -87,6 +88,23 @@ impl Client {
         assert_eq!(recorded.program_stderr(), plain.stderr, "stderr changed");
         assert_eq!(recorded.status, plain.status, "exit status changed; stderr:\n{}", recorded.stderr);
         recorded
+    }
+
+    /// Runs once and answers the processor time that the client and its children took, in user mode and in the kernel.
+    pub fn processor_time(&self, recorded: bool) -> (Duration, Duration) {
+        let scratch = new_scratch();
+        let child = self.command(scratch.path(), recorded).spawn().expect("the client starts").id() as i32;
+        let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+        // SAFETY: both pointers are to locals that live through the call; the process is our child and nobody else waits
+        // for it.
+        let pid = unsafe { libc::wait4(child, &mut status, 0, usage.as_mut_ptr()) };
+        assert_eq!(pid, child, "wait4");
+        // SAFETY: all zeroes is a valid rusage, and wait4 succeeded.
+        let usage = unsafe { usage.assume_init() };
+        let time = |value: libc::timeval| {
+            Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
+        };
+        (time(usage.ru_utime), time(usage.ru_stime))
     }
 
     /// Starts with the recorder and answers while it runs, for a test that ends it its own way.
