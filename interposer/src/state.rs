@@ -145,10 +145,14 @@ fn begin(page: &Page) -> Option<&'static Recorder> {
     Some(recorder)
 }
 
+/// How long the first calls of other threads wait for the file, in steps of 100 microseconds. Making it takes some
+/// milliseconds, on a busy disk seconds; what does not wait goes unrecorded.
+const START_PATIENCE: u32 = 100_000;
+
 /// Another thread is making the file: its first calls must not be lost, so wait, but never without a bound. (It can't be
 /// this very thread, interrupted by a handler: signals are held back while the file is made.)
 fn wait_for_start(page: &Page) -> Option<&'static Recorder> {
-    for _ in 0..2000 {
+    for _ in 0..START_PATIENCE {
         if page.phase.load(Ordering::Acquire) != phase::STARTING {
             // SAFETY: as in `recorder`.
             return unsafe { page.recorder.load(Ordering::Acquire).as_ref() };

@@ -2,7 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gpuoom_tests::{Client, MIB, program};
+use gpuoom_tests::{Client, Library, MIB, plugin, program, recorder};
+
+/// The first caller makes the file, which may take long; the others wait for it.
+#[test]
+fn no_call_is_missed_while_a_busy_disk_makes_room() {
+    let slow = plugin("slow_disk.c", Library::None);
+    let preload = format!("{} {}", recorder().display(), slow.display());
+    let run = Client::new(program("eight_threads.c")).env("LD_PRELOAD", preload).run_recorded();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    run.only_trace().report().assert_nothing_lost();
+}
 
 #[test]
 fn eight_threads_are_told_apart() {
