@@ -275,7 +275,12 @@ impl Display for Account {
             NO_DEVICE => write!(out, " (host, ")?,
             device => write!(out, " (GPU {device}, ")?,
         }
-        write!(out, "{} {})", apis::row(self.api).name, self.requested)
+        let name = apis::row(self.api).name;
+        match &self.requested {
+            // A library's handle: nobody tells how much it takes.
+            Size(u64::MAX) => write!(out, "{name})"),
+            size => write!(out, "{name} {size})"),
+        }
     }
 }
 
