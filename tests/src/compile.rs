@@ -19,8 +19,16 @@ pub enum Library {
     Hip,
     /// The same once more, under the bare name that PyTorch's wheels bundle it with.
     HipBundled,
-    /// The simulated `libcudart.so.12`.
+    /// The simulated `libcudart.so.12`, which has its device in itself.
     Cuda,
+    /// The simulated driver, `libcuda.so.1`.
+    CudaDriver,
+    /// The simulated `libcudart.so.13`, which finds the driver by itself.
+    CudaOverDriver,
+    /// The same runtime, linked into the program.
+    CudaStatic,
+    /// The libraries that make handles.
+    Handles,
 }
 
 /// A program of the zoo, linked to the simulated HIP.
@@ -56,18 +64,26 @@ fn beside(output: &Path, extension: &str) -> PathBuf {
 }
 
 fn link_arguments(library: Library) -> Vec<OsString> {
-    let (dir, name) = match library {
+    let (dir, names): (_, &[&str]) = match library {
         Library::None => return Vec::new(),
-        Library::Hip => (sim_dir().to_path_buf(), "-l:libamdhip64.so.6"),
-        Library::HipBundled => (sim_dir().join("bundle"), "-l:libamdhip64.so"),
-        Library::Cuda => (sim_dir().to_path_buf(), "-l:libcudart.so.12"),
+        Library::Hip => (sim_dir().to_path_buf(), &["-l:libamdhip64.so.6"]),
+        Library::HipBundled => (sim_dir().join("bundle"), &["-l:libamdhip64.so"]),
+        Library::Cuda => (sim_dir().to_path_buf(), &["-l:libcudart.so.12"]),
+        Library::CudaDriver => (sim_dir().to_path_buf(), &["-l:libcuda.so.1"]),
+        // The runtime's own search for the driver follows the program's path only if that one is of the old kind.
+        Library::CudaOverDriver => (sim_dir().to_path_buf(), &["-l:libcudart.so.13", "-Wl,--disable-new-dtags"]),
+        Library::CudaStatic => (sim_dir().to_path_buf(), &["-l:libcudart_static.a", "-ldl"]),
+        Library::Handles => (sim_dir().to_path_buf(), HANDLE_LIBRARIES),
     };
     let mut rpath = OsString::from("-Wl,-rpath,");
     rpath.push(&dir);
     let mut search = OsString::from("-L");
     search.push(&dir);
-    vec![search, rpath, name.into()]
+    [search, rpath].into_iter().chain(names.iter().map(OsString::from)).collect()
 }
+
+const HANDLE_LIBRARIES: &[&str] =
+    &["-l:libhipblas.so.2", "-l:librocblas.so.4", "-l:libMIOpen.so.1", "-l:libcublas.so.13", "-l:libcudnn.so.9"];
 
 fn build(source: &str, library: Library, output: &str, flags: &[&str]) -> PathBuf {
     let source = zoo_source(source);
