@@ -14,6 +14,7 @@ mod guard;
 mod link;
 mod log;
 mod process;
+mod program_memory;
 mod readings;
 mod record;
 mod state;

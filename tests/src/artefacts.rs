@@ -41,6 +41,11 @@ fn tests_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The sources of the stand-in for the kernel's drivers.
+pub(crate) fn sim_kernel_source() -> PathBuf {
+    tests_dir().join("sim/kfd")
+}
+
 /// A source file of the zoo; `../demo/...` reaches the demo.
 pub fn zoo_source(name: &str) -> PathBuf {
     tests_dir().join("clients/zoo").join(name)

@@ -13,6 +13,7 @@
 mod artefacts;
 mod compile;
 mod hip_log;
+mod kernel;
 mod real;
 mod report;
 mod run;
@@ -23,6 +24,7 @@ mod truth;
 pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
+pub use kernel::SimKernel;
 pub use real::{llama_cuda_client, real_clients_dir, rocm_client, stubs_called, torch_client};
 pub use report::Report;
 pub use run::{Client, Finished};

@@ -1,6 +1,6 @@
 //! Runs a client, with and without the recorder, each time in a fresh directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,6 +23,7 @@ pub struct Client {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(String, Option<OsString>)>,
+    preloads: Vec<PathBuf>,
 }
 
 /// A run that has ended, with everything that it left.
@@ -39,7 +40,7 @@ pub struct Finished {
 impl Client {
     /// Runs that program without arguments.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), arguments: Vec::new(), environment: Vec::new() }
+        Self { program: program.into(), arguments: Vec::new(), environment: Vec::new(), preloads: Vec::new() }
     }
 
     /// Adds one argument.
@@ -63,6 +64,12 @@ impl Client {
     /// Takes a variable away that the harness would set.
     pub fn without_env(mut self, name: &str) -> Self {
         self.environment.push((name.into(), None));
+        self
+    }
+
+    /// Preloads a library in both runs, behind the recorder.
+    pub fn preload(mut self, library: impl Into<PathBuf>) -> Self {
+        self.preloads.push(library.into());
         self
     }
 
@@ -127,8 +134,12 @@ impl Client {
             }
         }
         command.env("SIM_LOG", scratch.join("truth.jsonl"));
+        let preloads = recorded.then(recorder).into_iter().chain(self.preloads.iter().cloned());
+        let preloads: Vec<_> = preloads.map(PathBuf::into_os_string).collect();
+        if !preloads.is_empty() {
+            command.env("LD_PRELOAD", preloads.join(OsStr::new(":")));
+        }
         if recorded {
-            command.env("LD_PRELOAD", recorder());
             command.env("GPUOOM_TRACE", scratch.join("trace/%e-%p.trace.bin"));
         }
         for (name, value) in &self.environment {

@@ -153,6 +153,29 @@ impl Event {
         self.0.pointer("/status/code").and_then(Value::as_u64).unwrap_or(0) != 0
     }
 
+    /// Code of the status, 0 where there is none.
+    pub fn status(&self) -> u64 {
+        self.0.pointer("/status/code").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// Further numbers of the record.
+    pub fn numbers(&self) -> Vec<u64> {
+        let numbers = self.0.get("numbers").and_then(Value::as_array);
+        numbers.into_iter().flatten().filter_map(Value::as_u64).collect()
+    }
+
+    /// Whether it takes back what an earlier record said.
+    pub fn is_correction(&self) -> bool {
+        let marks = self.0.get("marks").and_then(Value::as_array);
+        marks.is_some_and(|marks| marks.iter().any(|mark| mark == "correction"))
+    }
+
+    /// A number that the recorder, or the program, read.
+    pub fn reading(&self, quantity: &str) -> Option<u64> {
+        let readings = self.0.get("readings").and_then(Value::as_array)?;
+        readings.iter().find(|reading| reading["quantity"] == quantity)?["value"].as_u64()
+    }
+
     /// Name of the status, empty where there is none.
     pub fn status_name(&self) -> &str {
         self.0.pointer("/status/name").and_then(Value::as_str).unwrap_or("")

@@ -78,6 +78,21 @@ impl TruthLine {
         self.text("kind") != "context"
     }
 
+    /// `device`, `host-pinned`, ...
+    pub fn kind(&self) -> &str {
+        self.text("kind")
+    }
+
+    /// The card, -1 for none.
+    pub fn card(&self) -> i64 {
+        self.0["device"].as_i64().unwrap_or_else(|| panic!("no device in {}", self.0))
+    }
+
+    /// What the caller was answered.
+    pub fn status(&self) -> u64 {
+        self.number("status")
+    }
+
     /// An array's size is the library's affair: the caller cannot know it.
     fn has_known_size(&self) -> bool {
         self.text("kind") != "array"

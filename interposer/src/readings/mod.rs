@@ -24,6 +24,7 @@ use crate::{guard, process, thread, watch};
 
 use asker::{Answer, Device, Question};
 pub(crate) use asker::{Asker, asker, close_runtime};
+pub(crate) use sysfs::gpu_nodes;
 
 /// Readings of one moment; each takes 11 bytes, so they fit into a record.
 const MAX_READINGS: usize = 96;
@@ -32,6 +33,8 @@ const FAILURE_PATIENCE_MICROS: i64 = 3_000_000;
 
 /// Devices on which an allocation has succeeded, a bit each; the last bit stands for all beyond and for none.
 static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
+/// The same for requests to the kernel, which say nothing about a runtime: its own first allocation still counts as one.
+static KNOWN_TO_KERNEL: AtomicU64 = AtomicU64::new(0);
 /// Streams being captured.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
 /// Raised while a probe may hold memory.
@@ -65,12 +68,13 @@ pub(crate) fn is_known(device: u8) -> bool {
 
 /// The first allocation on a device succeeded: its runtime is up, so its numbers can be read from now on.
 pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: usize) {
-    let before = KNOWN_DEVICES.fetch_or(device_bit(record.device), Ordering::Relaxed);
+    let library = apis::row(record.api).library;
+    let known = if library == Library::Kernel { &KNOWN_TO_KERNEL } else { &KNOWN_DEVICES };
+    let before = known.fetch_or(device_bit(record.device), Ordering::Relaxed);
     if before == 0 {
         // After the runtime's own handlers, so that ours runs before them and stops our calls in time.
         process::exit::arm(true);
     }
-    let library = apis::row(record.api).library;
     if before & device_bit(record.device) == 0 && record.device != NO_DEVICE {
         recorder.ask(Request::DeviceUsed { library, device: record.device, caller });
     }
@@ -79,6 +83,7 @@ pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: us
 /// A forked child begins without its parent's devices, captures and probes.
 pub(crate) fn forget_parent() {
     KNOWN_DEVICES.store(0, Ordering::Relaxed);
+    KNOWN_TO_KERNEL.store(0, Ordering::Relaxed);
     CAPTURES.store(0, Ordering::Relaxed);
     PROBING.store(false, Ordering::Release);
     FAILURES_ASKED.store(0, Ordering::Relaxed);
@@ -119,16 +124,15 @@ pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32
 pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Option<u64>) {
     let recorder = frame.recorder();
     let device = if record.device == NO_DEVICE { frame.thread_device() } else { record.device };
-    // SAFETY: this thread's own state.
-    let caller = unsafe { (*thread::current()).caller };
     let failure = Failure {
         number: FAILURES_ASKED.fetch_add(1, Ordering::Relaxed) + 1,
         library: row.library,
         device,
         requested_bytes: record.requested,
         seq: seq.unwrap_or(0),
-        caller,
-        wants_probe: Kind::from_number(record.kind_flags & 0x0F) == Some(Kind::Device),
+        caller: frame.caller(),
+        wants_probe: row.library != Library::Kernel
+            && Kind::from_number(record.kind_flags & 0x0F) == Some(Kind::Device),
     };
     if !recorder.has_thread() || !recorder.ask(Request::Failure(failure)) {
         return Readings::new(recorder, None).without_runtime(&failure);

@@ -71,23 +71,24 @@ pub(super) fn read(config: &Config, cards: &[Card], readings: &mut Vec<Reading>)
         }
     }
     let process = config.system_path(&format!("/sys/class/kfd/kfd/proc/{}", std::process::id()));
-    for (position, gpu_id) in gpu_ids(config).iter().enumerate() {
+    for (position, (gpu_id, _)) in gpu_nodes(config).iter().enumerate() {
         if let Some(value) = number(&process.join(format!("vram_{gpu_id}"))) {
             readings.push(Reading { quantity: Quantity::KfdProcessVram as u16, device: position as u8, value });
         }
     }
 }
 
-/// KFD's numbers of the GPUs, in the order of its topology, which is the order in which ROCr counts them (unless the
-/// program's environment selects some).
-fn gpu_ids(config: &Config) -> Vec<u64> {
+/// KFD's numbers of the GPUs, each with the path of its properties, in the order of its topology, which is the order in
+/// which ROCr counts them (unless the program's environment selects some).
+pub(crate) fn gpu_nodes(config: &Config) -> Vec<(u64, PathBuf)> {
     let nodes = config.system_path("/sys/class/kfd/kfd/topology/nodes");
     let Ok(entries) = fs::read_dir(&nodes) else { return Vec::new() };
     let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
-    let ids = numbers.iter().filter_map(|node| number(&nodes.join(format!("{node}/gpu_id"))));
+    let directories = numbers.iter().map(|node| nodes.join(node.to_string()));
+    let with_ids = directories.filter_map(|node| Some((number(&node.join("gpu_id"))?, node.join("properties"))));
     // The processors are nodes too, with the number 0.
-    ids.filter(|gpu_id| *gpu_id != 0).collect()
+    with_ids.filter(|(gpu_id, _)| *gpu_id != 0).collect()
 }
 
 #[cfg(test)]

@@ -55,6 +55,12 @@ impl Frame {
     /// Begins a call of function `api`; `None` when it is to be forwarded without a record.
     #[inline(always)]
     pub(crate) fn enter(api: u16) -> Option<Frame> {
+        Self::enter_for(api, false)
+    }
+
+    /// The same. `passed_on`: the caller only passes the call on, so it is part of the one under way, if there is one.
+    #[inline(always)]
+    pub(crate) fn enter_for(api: u16, passed_on: bool) -> Option<Frame> {
         let thread = thread::current();
         // SAFETY: the block belongs to this thread.
         if unsafe { (*thread).is_recorders } {
@@ -73,7 +79,9 @@ impl Frame {
         // runtime makes calls of its own.
         let by_runtime = link::is_runtime_code(state.caller);
         let parent_distance = match state.depth {
-            1.. if by_runtime => u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1),
+            1.. if by_runtime || passed_on => {
+                u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1)
+            }
             _ => 0,
         };
         let from_runtime = by_runtime && parent_distance == 0;
@@ -107,6 +115,11 @@ impl Frame {
     /// The recorder that this call belongs to.
     pub(crate) fn recorder(&self) -> &'static Recorder {
         self.recorder
+    }
+
+    /// Return address of the call.
+    pub(crate) fn caller(&self) -> usize {
+        self.caller
     }
 
     /// Row of the function.

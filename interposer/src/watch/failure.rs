@@ -11,7 +11,7 @@ use super::WATCHING;
 use crate::apis::{self, Row};
 use crate::record::Frame;
 use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{guard, log, readings, state};
+use crate::{guard, log, program_memory, readings, state};
 
 /// One failure that is being watched. All zero is a valid, unused one.
 #[repr(C)]
@@ -74,7 +74,7 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
             let first = [u64::from(record.api), u64::from(record.device), record.requested];
             FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
         }
-        let pointer = if record.address == 0 { safe_word(out) } else { None };
+        let pointer = if record.address == 0 { program_memory::word(out) } else { None };
         readings::after_failure(frame, record, row, seq);
         open(record, pointer);
     });
@@ -187,29 +187,6 @@ unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
     }
 }
 
-/// Reads a word of the program that may not be there.
-pub(super) fn safe_word(address: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    (safe_read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
-}
-
-/// Reads a terminated text of the program that may not be there; returns its length.
-pub(super) fn safe_text(address: u64, out: &mut [u8]) -> usize {
-    let got = safe_read(address, out);
-    out[..got].iter().position(|byte| *byte == 0).unwrap_or(got)
-}
-
-/// The kernel does the copy, so a bad address is an answer and not a crash. Stops at the end of a page.
-fn safe_read(address: u64, out: &mut [u8]) -> usize {
-    let in_page = 4096 - (address & 4095) as usize;
-    let length = if out.len() == 8 { 8 } else { out.len().min(in_page) };
-    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: length };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-    // SAFETY: one local buffer of that length; the remote side is checked by the kernel.
-    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    usize::try_from(got).unwrap_or(0)
-}
-
 /// The process is about to end: says on stderr what failed, once, and only if something did. No heap: a crash handler may
 /// end the process in the middle of `malloc`.
 pub(crate) fn process_ends(failure: bool) {
@@ -299,16 +276,6 @@ impl Display for Size {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bad_address_is_an_answer() {
-        assert_eq!(safe_word(8), None);
-        let value = 77u64;
-        assert_eq!(safe_word(&raw const value as u64), Some(77));
-        let mut out = [0; 16];
-        let length = safe_text(c"text".as_ptr() as u64, &mut out);
-        assert_eq!(&out[..length], b"text");
-    }
 
     #[test]
     fn sizes_read_well() {

@@ -13,8 +13,8 @@ pub(crate) use stub::slow_path;
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::record::Record;
 
+use crate::guard;
 use crate::record::Frame;
-use crate::{guard, thread};
 
 /// Threads that have an undecided failure. The stubs of watched functions test it, so it is a plain word at a fixed place.
 pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
@@ -29,9 +29,7 @@ pub(crate) fn allocated(frame: &Frame, record: &Record) {
     }
     if !crate::readings::is_known(record.device) {
         guard::cold((), || {
-            // SAFETY: this thread's own state.
-            let caller = unsafe { (*thread::current()).caller };
-            crate::readings::first_use(frame.recorder(), record, caller);
+            crate::readings::first_use(frame.recorder(), record, frame.caller());
         });
     }
 }

@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
 use super::failure;
 use crate::apis::{self, Row};
 use crate::record::{Described, Frame};
-use crate::{guard, link, thread};
+use crate::{guard, link, program_memory, thread};
 
 /// The argument registers of the call, as the stub saved them.
 #[repr(C)]
@@ -140,9 +140,9 @@ fn note(frame: &Frame, row: &Row, arguments: &Arguments) {
 
 /// The name of the thrown type: the second word of `std::type_info` (Itanium C++ ABI).
 fn note_exception(frame: &Frame, record: gpuoom_trace::record::Record, type_info: u64) {
-    let name_at = failure::safe_word(type_info.wrapping_add(8)).unwrap_or(0);
+    let name_at = program_memory::word(type_info.wrapping_add(8)).unwrap_or(0);
     let mut name = [0u8; 256];
-    let length = failure::safe_text(name_at, &mut name);
+    let length = program_memory::text(name_at, &mut name);
     let mut out = [0; MAX_PAYLOAD_BYTES];
     frame.recorder().publish_long(&record, payload::pack(&name[..length], &mut out));
 }

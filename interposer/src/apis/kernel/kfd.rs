@@ -1,0 +1,180 @@
+//! `/dev/kfd`. Numbers and structures: Linux `include/uapi/linux/kfd_ioctl.h`; IPC (0x80): ROCm's kernel, the same file.
+
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
+
+use super::payload::Payload;
+use super::{How, Plan, Request, devices};
+use crate::record::Described;
+
+/// The numbers that [`plan`] knows.
+pub(super) const NUMBERS: [u8; 9] = [0x02, 0x03, 0x11, 0x16, 0x17, 0x1D, 0x20, 0x23, 0x80];
+
+/// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
+mod flags {
+    pub(super) const VRAM: u32 = 1 << 0;
+    pub(super) const GTT: u32 = 1 << 1;
+    pub(super) const USERPTR: u32 = 1 << 2;
+}
+
+/// What a request with this number is about; `None` where that is nothing that is recorded.
+pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
+    match number {
+        0x02 => create_queue(payload),
+        0x03 => {
+            let queue = queue_address(payload.u32(0)?);
+            Some(Plan::new(Request::KfdDestroyQueue, How::Gives, Kind::Queue, Described::new(queue, 0)))
+        }
+        0x11 => {
+            let what = on_gpu(Described::new(payload.u64(0)?, 0), payload.u32(8)?);
+            Some(Plan::new(Request::KfdScratch, How::Takes, Kind::Scratch, what))
+        }
+        0x16 => alloc(payload),
+        0x17 => {
+            let handle = payload.u64(0)?;
+            let what = on_gpu(Described::new(handle, 0), (handle >> 32) as u32);
+            Some(Plan::new(Request::KfdFree, How::Gives, Kind::Device, what))
+        }
+        0x1D => import(Request::KfdImport, payload, [0, 16], |what, after| {
+            what.address = after.u64(8).unwrap_or(0);
+        }),
+        0x20 => svm(payload),
+        0x23 => available(payload),
+        0x80 => import(Request::KfdIpcImport, payload, [8, 40], |what, after| {
+            what.address = after.u64(0).unwrap_or(0);
+        }),
+        _ => None,
+    }
+}
+
+fn on_gpu(what: Described, gpu_id: u32) -> Described {
+    Described { device: Some(devices::of_gpu_id(gpu_id)), ..what }
+}
+
+/// The handle is the address. Doorbells and registers are no memory. With `AQL_QUEUE_MEM` the size is that of the addresses,
+/// twice the storage: the flags tell.
+fn alloc(payload: &Payload) -> Option<Plan> {
+    let [va, size] = [payload.u64(0)?, payload.u64(8)?];
+    let (gpu_id, bits) = (payload.u32(32)?, payload.u32(36)?);
+    let (event, kind) = match bits {
+        _ if bits & flags::VRAM != 0 => (Event::Alloc, Kind::Device),
+        _ if bits & flags::GTT != 0 => (Event::Alloc, Kind::HostPinned),
+        _ if bits & flags::USERPTR != 0 => (Event::Pin, Kind::Registered),
+        _ => return None,
+    };
+    let what = Described { numbers: [va, u64::from(bits)], number_count: 2, ..Described::new(0, size) };
+    let complete = |what: &mut Described, after: &Payload| what.address = after.u64(16).unwrap_or(0);
+    Some(Plan { event, complete, ..Plan::new(Request::KfdAlloc, How::Takes, kind, on_gpu(what, gpu_id)) })
+}
+
+/// Memory of somebody else, or this process's own on its way between two drivers: the size is not told.
+fn import(
+    request: Request,
+    payload: &Payload,
+    [va_at, gpu_at]: [usize; 2],
+    complete: fn(&mut Described, &Payload),
+) -> Option<Plan> {
+    let what = Described { numbers: [payload.u64(va_at)?, 0], number_count: 1, ..Described::new(0, 0) };
+    Some(Plan { complete, ..Plan::new(request, How::Takes, Kind::Imported, on_gpu(what, payload.u32(gpu_at)?)) })
+}
+
+/// Attributes of a range: the location that it should move to (1), else the one that it should be at (0). All others say
+/// nothing about where memory is.
+fn svm(payload: &Payload) -> Option<Plan> {
+    const SET: u32 = 0;
+    const PREFERRED: u32 = 0;
+    const PREFETCH: u32 = 1;
+    let [start, size] = [payload.u64(0)?, payload.u64(8)?];
+    let (operation, count) = (payload.u32(16)?, payload.u32(20)?);
+    if operation != SET {
+        return None;
+    }
+    let attributes = (0..count as usize).map_while(|index| {
+        let at = 24 + 8 * index;
+        Some((payload.u32(at)?, payload.u32(at + 4)?))
+    });
+    let (kind_of_location, location) = attributes.filter(|(kind, _)| matches!(*kind, PREFERRED | PREFETCH)).max()?;
+    let numbers = [u64::from(kind_of_location), u64::from(location)];
+    let what = Described { numbers, number_count: 2, ..Described::new(start, size) };
+    Some(Plan::new(Request::KfdSvm, How::Takes, Kind::Managed, on_gpu(what, location)))
+}
+
+/// Queue 0 is a valid one, and an address of 0 means that there is nothing: so bit 32 is set.
+fn queue_address(queue: u32) -> u64 {
+    1 << 32 | u64::from(queue)
+}
+
+/// A queue takes no memory by this request; its ring, whose size is told, and its save area were allocated before.
+fn create_queue(payload: &Payload) -> Option<Plan> {
+    let (ring, ring_bytes, kind) = (payload.u64(0)?, payload.u32(32)?, payload.u32(40)?);
+    let numbers = [ring, u64::from(kind)];
+    let what = Described { numbers, number_count: 2, ..Described::new(0, u64::from(ring_bytes)) };
+    let complete = |what: &mut Described, after: &Payload| what.address = after.u32(52).map_or(0, queue_address);
+    payload.u32(52)?;
+    let what = on_gpu(what, payload.u32(36)?);
+    Some(Plan { complete, ..Plan::new(Request::KfdCreateQueue, How::Takes, Kind::Queue, what) })
+}
+
+/// How much KFD would still give; the answer goes into `requested`.
+fn available(payload: &Payload) -> Option<Plan> {
+    let what = on_gpu(Described::new(0, 0), payload.u32(8)?);
+    let complete = |what: &mut Described, after: &Payload| what.requested = after.u64(0).unwrap_or(0);
+    let known = what.device != Some(NO_DEVICE);
+    known.then(|| Plan { complete, ..Plan::new(Request::KfdAvailable, How::Asks, Kind::None, what) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::payload::tests::payload;
+    use super::*;
+
+    fn alloc_of(bits: u64) -> Option<Plan> {
+        plan(0x16, &payload(40, &[(0, 8, 0x7000_0000), (8, 8, 4 << 20), (32, 4, 5), (36, 4, bits)]))
+    }
+
+    #[test]
+    fn an_allocation_is_what_its_flags_say() {
+        for (bits, event, kind) in [
+            (0x8000_0001, Event::Alloc, Kind::Device),
+            (2, Event::Alloc, Kind::HostPinned),
+            (4, Event::Pin, Kind::Registered),
+        ] {
+            let plan = alloc_of(bits).expect("memory");
+            assert_eq!((plan.event, plan.kind, plan.what.requested), (event, kind, 4 << 20));
+            assert_eq!(plan.what.numbers, [0x7000_0000, bits]);
+        }
+        assert!(alloc_of(8).is_none() && alloc_of(16).is_none() && alloc_of(0).is_none());
+    }
+
+    #[test]
+    fn the_handle_comes_from_the_answer() {
+        let plan = alloc_of(1).expect("memory");
+        let mut what = plan.what;
+        (plan.complete)(&mut what, &payload(40, &[(16, 8, 0x5_0000_0001)]));
+        assert_eq!(what.address, 0x5_0000_0001);
+    }
+
+    #[test]
+    fn a_size_that_does_not_cover_the_fields_is_nothing() {
+        for number in NUMBERS {
+            assert!(plan(number, &payload(3, &[])).is_none(), "{number:#x}");
+        }
+        assert!(plan(0x16, &payload(39, &[(36, 2, 1)])).is_none());
+        assert!(plan(0x02, &payload(52, &[])).is_none());
+        assert!(plan(0x18, &payload(64, &[])).is_none());
+    }
+
+    #[test]
+    fn of_svm_attributes_only_locations_count_and_a_prefetch_most() {
+        let header = [(0, 8, 0x10_0000), (8, 8, 1 << 20), (20, 4, 3)];
+        let preferred = [(24, 4, 5), (32, 4, 0), (36, 4, 9), (40, 4, 7)];
+        let found = plan(0x20, &payload(48, &[&header[..], &preferred].concat())).expect("a location");
+        assert_eq!((found.what.numbers, found.what.requested), ([0, 9], 1 << 20));
+        let both = [(24, 4, 1), (28, 4, 4), (32, 4, 0), (36, 4, 9)];
+        let found = plan(0x20, &payload(48, &[&header[..], &both].concat())).expect("a location");
+        assert_eq!(found.what.numbers, [1, 4]);
+        assert!(plan(0x20, &payload(48, &[&header[..], &[(16, 4, 1)], &both].concat())).is_none(), "only asked");
+        assert!(plan(0x20, &payload(24, &header)).is_none(), "fewer attributes than were promised");
+        let lies = [(20, 4, 0xFFFF_FFFF), (24, 4, 1), (28, 4, 4)];
+        assert_eq!(plan(0x20, &payload(32, &lies)).expect("one").what.numbers, [1, 4]);
+    }
+}

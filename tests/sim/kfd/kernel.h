@@ -1,0 +1,68 @@
+// A stand-in for the kernel's GPU drivers: what its parts share.
+#ifndef SIM_KERNEL_H
+#define SIM_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MAX_CARDS 4
+#define SIM_MAX_OBJECTS 4096
+
+struct settings {
+    int cards;              // SIM_DEVICES
+    uint64_t capacity;      // SIM_CAPACITY: device memory of each card, in bytes
+    uint64_t host_capacity; // SIM_GTT: host memory that may be given to cards, in bytes
+    long interrupt_every;   // SIM_INTERRUPT_EVERY: each n-th KFD request is interrupted; 0 is never
+    char root[512];         // SIM_ROOT: device files lie below this directory
+    char log[512];          // SIM_LOG
+};
+
+const struct settings *settings(void);
+
+// Whose memory a piece is.
+enum place { DEVICE, HOST, REGISTERED, NOWHERE };
+
+// A piece of memory, or another object of a driver, that lives.
+struct piece {
+    bool lives;
+    enum place place;
+    int card;
+    uint64_t key;    // handle as the driver tells it
+    uint64_t held;   // bytes that count
+    uint64_t parent; // object that it goes with (NVIDIA)
+};
+
+// Everything below wants the one lock, which entry.c takes around a request.
+uint64_t device_used(int card);
+
+// A free piece, with its memory counted; NULL when there is none left. `*index` is the lowest free number from `first` on.
+struct piece *piece_new(struct piece *table, int first, enum place place, int card, uint64_t held, int *index);
+void piece_drop(struct piece *piece);
+
+// One line of the log.
+struct line {
+    const char *event, *api, *kind;
+    int card;
+    uint64_t address, requested, held;
+    int status;
+};
+void log_line(const struct line *line);
+
+// Copies from and to the caller, as a kernel does: false for a bad pointer.
+bool copy_in(void *to, uint64_t from, size_t size);
+bool copy_out(uint64_t to, const void *from, size_t size);
+
+// The drivers: 0 or a negative errno. `payload` has `size` bytes of the caller's, zeros up to 256 behind them.
+int kfd_request(unsigned number, size_t size, unsigned char *payload);
+int drm_request(int card, int fd, unsigned number, size_t size, unsigned char *payload);
+int nvidia_request(unsigned number, size_t size, unsigned char *payload);
+
+uint32_t kfd_gpu_id(int card);
+
+static inline uint32_t get32(const unsigned char *at) { uint32_t v; __builtin_memcpy(&v, at, 4); return v; }
+static inline uint64_t get64(const unsigned char *at) { uint64_t v; __builtin_memcpy(&v, at, 8); return v; }
+static inline void put32(unsigned char *at, uint32_t v) { __builtin_memcpy(at, &v, 4); }
+static inline void put64(unsigned char *at, uint64_t v) { __builtin_memcpy(at, &v, 8); }
+
+#endif

@@ -1,0 +1,142 @@
+//! Requests to the kernel's drivers, against a stand-in below the recorder: what it did and what was recorded are the same,
+//! in order.
+
+use gpuoom_tests::{Client, Event, Finished, MIB, SimKernel, TruthLine, plain_program, zoo_source};
+
+const ENOMEM: u64 = 12;
+
+/// What is compared: event, function, kind, card, address, bytes.
+type Step = (String, String, String, i64, u64, u64);
+
+/// A line of the stand-in's log in the words of a trace; `None` for what is no event.
+fn expected(line: &TruthLine) -> Option<Step> {
+    let (event, address) = match (line.event(), line.kind()) {
+        ("alloc" | "failed", "registered") => ("pin", line.address()),
+        ("failed" | "alloc", _) => ("alloc", line.address()),
+        ("reserve" | "scratch", _) => ("reserve", line.address()),
+        ("create_queue", _) => ("reserve", 1 << 32 | line.address()),
+        ("destroy_queue", _) => ("free", 1 << 32 | line.address()),
+        ("prefetch" | "prefer", _) => ("map", line.address()),
+        (event @ ("free" | "import"), _) => (event, line.address()),
+        _ => return None,
+    };
+    let (api, kind) = (line.api().to_owned(), line.kind().to_owned());
+    Some((event.to_owned(), api, kind, line.card(), address, line.requested_bytes()))
+}
+
+/// The records about memory, without those that say that a driver refused what makes no sense, and without frees that were
+/// taken back.
+fn recorded(events: &[Event]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let words = ["alloc", "pin", "free", "import", "reserve", "map"];
+    for event in events.iter().filter(|event| words.contains(&event.event())) {
+        if event.is_correction() {
+            let address = event.address().expect("a free has one");
+            let taken_back = steps.iter().rposition(|step| step.0 == "free" && step.4 == address);
+            steps.remove(taken_back.expect("the record that it corrects"));
+            continue;
+        }
+        if event.failed() && event.status_name() != "ENOMEM" && event.status_name() != "out of memory" {
+            continue;
+        }
+        let device = event.device().map_or(-1, |device| device as i64);
+        let (word, api, kind) = (event.event().into(), event.api().into(), event.kind().into());
+        let bytes = if event.event() == "free" { 0 } else { event.requested_bytes() };
+        steps.push((word, api, kind, device, event.address().unwrap_or(0), bytes));
+    }
+    steps
+}
+
+/// Asserts that the trace is the stand-in's log, and answers the events.
+fn assert_same_steps(run: &Finished) -> Vec<Event> {
+    let events = run.only_trace().events();
+    let mut truth: Vec<Step> = run.truth().iter().filter_map(expected).collect();
+    let mut trace = recorded(&events);
+    assert!(!truth.is_empty(), "the driver did nothing: nothing was compared");
+    // Doorbells are no memory, but they are given back like memory.
+    let doorbells: Vec<u64> =
+        run.truth().iter().filter(|line| line.event() == "registers").map(TruthLine::address).collect();
+    for steps in [&mut truth, &mut trace] {
+        steps.retain(|step| !(step.0 == "free" && doorbells.contains(&step.4)));
+    }
+    // A free says by its address alone what is given back.
+    truth.iter_mut().chain(&mut trace).filter(|step| step.0 == "free").for_each(|step| step.2 = String::new());
+    for (index, (truth, trace)) in truth.iter().zip(&trace).enumerate() {
+        assert_eq!(truth, trace, "step {index}");
+    }
+    assert_eq!(truth.len(), trace.len(), "{:#?}", (truth.last(), trace.last()));
+    events
+}
+
+fn kfd(source: &str, cards: u32) -> (SimKernel, Client) {
+    let kernel = SimKernel::new(cards);
+    let client = kernel.client(Client::new(plain_program(source))).env("SIM_CAPACITY", "64M");
+    (kernel, client)
+}
+
+#[test]
+fn kfd_requests_are_recorded_as_they_happened() {
+    let (_kernel, client) = kfd("kfd_client.c", 2);
+    let run = client.run_both();
+    let events = assert_same_steps(&run);
+    let flags: Vec<u64> = events
+        .iter()
+        .filter(|event| event.is_allocation())
+        .map(|event| *event.numbers().last().unwrap_or(&0))
+        .collect();
+    assert!(flags.contains(&(1 | 1 << 27)), "twice the storage in addresses, and the flags say so: {flags:?}");
+    let told: Vec<u64> = events.iter().filter_map(|event| event.reading("kfd_available_bytes")).collect();
+    assert_eq!(told, [52 * MIB], "what the program was told is a reading");
+    let locations: Vec<Vec<u64>> = events.iter().filter(|event| event.event() == "map").map(Event::numbers).collect();
+    assert_eq!(locations, [[0, 0x5A00], [1, 0x5B11], [1, 0]]);
+    let failed: Vec<u64> = events.iter().filter(|event| event.failed()).map(Event::status).collect();
+    assert_eq!(failed.iter().filter(|status| **status == ENOMEM).count(), 1, "{failed:?}");
+    let report = run.only_trace().report();
+    assert_eq!(report.count("/ooms"), 1);
+    assert_eq!(report.text("/ooms/0/api"), "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU");
+}
+
+#[test]
+fn interrupted_requests_are_asked_again_and_recorded_once() {
+    for every in ["2", "3"] {
+        let (_kernel, client) = kfd("kfd_client.c", 2);
+        assert_same_steps(&client.env("SIM_INTERRUPT_EVERY", every).run_both());
+    }
+}
+
+#[test]
+fn malformed_requests_get_the_kernels_answer() {
+    let (_kernel, client) = kfd("kfd_malformed.c", 1);
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    let events = assert_same_steps(&run);
+    let sizes: Vec<u64> = events.iter().filter(|event| event.is_allocation()).map(Event::requested_bytes).collect();
+    assert_eq!(sizes, [2 * MIB, 2 * MIB, MIB]);
+}
+
+#[test]
+fn a_client_without_libraries_is_seen_from_python() {
+    let (kernel, _) = kfd("kfd_client.c", 1);
+    let client = kernel.client(Client::new("python3").arg(zoo_source("kfd_direct.py"))).env("SIM_CAPACITY", "64M");
+    let run = client.run_both();
+    assert_eq!(run.stdout, "Cannot allocate memory\ndone\n");
+    assert_same_steps(&run);
+    run.assert_trace_is_true();
+    assert_eq!(run.only_trace().report().number("/devices/0/end/requested_bytes"), 10 * MIB);
+}
+
+#[test]
+fn cards_are_counted_as_the_program_counts() {
+    let (_kernel, client) = kfd("kfd_client.c", 2);
+    let run = client.env("ROCR_VISIBLE_DEVICES", "1").run_both();
+    let events = run.only_trace().events();
+    let devices: Vec<Option<u64>> =
+        events.iter().filter(|event| event.is_allocation() && event.kind() == "device").map(Event::device).collect();
+    assert_eq!(devices, [None, Some(0), Some(0), None]);
+}
+
+#[test]
+fn programs_without_such_files_leave_no_trace() {
+    let run = Client::new(plain_program("kfd_malformed.c")).run_both();
+    assert!(run.traces().is_empty());
+}
