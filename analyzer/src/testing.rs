@@ -5,7 +5,9 @@ use std::path::Path;
 use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
 use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
 use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight, clock_source};
-use gpuoom_trace::metadata::{ApiRow, ApiTable, DeviceFacts, ProcessFacts, Reading, encode_readings, trigger};
+use gpuoom_trace::metadata::{
+    ApiRow, ApiTable, DeviceFacts, Module, Modules, ProcessFacts, Reading, encode_readings, trigger,
+};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{
     EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag,
@@ -25,6 +27,24 @@ pub fn gib(amount: f64) -> u64 {
     (amount * GIB as f64) as u64
 }
 
+/// A call of one layer, for [`TraceBuilder::alloc_through`] and [`TraceBuilder::free_through`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Function, which gives the layer.
+    pub api: &'static str,
+    /// Kind of memory.
+    pub kind: Kind,
+    /// Pointer or handle.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+}
+
+/// A call of one layer about device memory.
+pub fn at(api: &'static str, address: u64, bytes: u64) -> At {
+    At { api, kind: Kind::Device, address, bytes }
+}
+
 /// Builds a trace record by record. The clock counts nanoseconds; each call takes 1 µs and begins 1 ms after the last.
 #[derive(Clone)]
 pub struct TraceBuilder {
@@ -32,6 +52,10 @@ pub struct TraceBuilder {
     pub header: Header,
     /// Facts about the process.
     pub process: ProcessFacts,
+    /// The loaded libraries.
+    pub modules: Vec<Module>,
+    /// Call site of the next outermost calls.
+    pub site: u32,
     /// The next record begins at this moment, in nanoseconds.
     pub now_ns: u64,
     /// Slots of one chunk of events.
@@ -72,6 +96,8 @@ impl TraceBuilder {
         TraceBuilder {
             header,
             process,
+            modules: Vec::new(),
+            site: 0,
             now_ns: 0,
             slots_per_chunk: MAX_CHUNK_SLOTS,
             in_ring: false,
@@ -82,6 +108,14 @@ impl TraceBuilder {
             in_flight: Vec::new(),
             seq: 0,
         }
+    }
+
+    /// Adds a library that lies at these addresses, and a call site in it.
+    pub fn library(mut self, path: &str, start: u64, site: u32) -> Self {
+        let module = Module { path: path.into(), build_id: String::new(), start, end: start + 0x1000, vendor: false };
+        self.modules.push(module);
+        self.push(Record { site, address: start + 0x10, ..Record::new(Event::Site, Kind::None) }, &[]);
+        self
     }
 
     /// Adds a HIP device.
@@ -113,7 +147,12 @@ impl TraceBuilder {
         }
         let layer = match name {
             _ if name.starts_with("hsa") => Layer::Hsa,
-            _ if name.starts_with("hip") || name.starts_with("cuda") => Layer::Runtime,
+            _ if ["hip", "cuda", "cublas", "cudnn", "rocblas", "miopen"]
+                .iter()
+                .any(|start| name.starts_with(start)) =>
+            {
+                Layer::Runtime
+            }
             _ if name.starts_with("cu") => Layer::Driver,
             _ if name.starts_with("__cxa") => Layer::Process,
             _ => Layer::Kernel,
@@ -165,6 +204,61 @@ impl TraceBuilder {
         let record = self.record(Event::Alloc, kind, api);
         let record = self.sized(record, address, requested_bytes);
         self.push(record, &[])
+    }
+
+    /// An allocation and what it calls below, from the outermost call to the innermost. Like any call that is recorded when
+    /// it returns, the innermost comes first. `flags` are those of the outermost.
+    pub fn alloc_through(&mut self, flags: u8, layers: &[At]) -> u64 {
+        let mut records = self.begin(flags, layers, |kind| match kind {
+            Kind::Registered => Event::Pin,
+            _ => Event::Alloc,
+        });
+        let mut last = 0;
+        while let Some(record) = records.pop() {
+            last = self.push(record, &[]);
+        }
+        last
+    }
+
+    /// A call that holds nothing itself (a module, a queue) with allocations below it, each by itself.
+    pub fn set_up_through(&mut self, outer: Record, below: &[At]) -> u64 {
+        for layer in below {
+            let inner = self.record_on(outer.thread, Event::Alloc, layer.kind, layer.api);
+            let inner = Record { parent_distance: (inner.call - outer.call) as u16, ..inner };
+            let inner = self.sized(inner, layer.address, layer.bytes);
+            self.push(inner, &[]);
+        }
+        self.push(outer, &[])
+    }
+
+    /// A free and what it calls below, from the outermost call to the innermost, which is also their order.
+    pub fn free_through(&mut self, flags: u8, layers: &[At]) -> u64 {
+        let records = self.begin(flags, layers, |kind| match kind {
+            Kind::Registered => Event::Unpin,
+            _ => Event::Free,
+        });
+        let mut last = 0;
+        for record in records {
+            last = self.push(Record { requested: 0, padded_granules: 0, duration: 0, ..record }, &[]);
+        }
+        last
+    }
+
+    /// Calls inside each other, none of which is recorded yet.
+    fn begin(&mut self, flags: u8, layers: &[At], event: impl Fn(Kind) -> Event) -> Vec<Record> {
+        let mut records = Vec::new();
+        for layer in layers {
+            let record = self.record(event(layer.kind), layer.kind, layer.api);
+            let record = self.sized(record, layer.address, layer.bytes);
+            let outermost = records.is_empty();
+            records.push(Record {
+                parent_distance: u16::from(!outermost),
+                site: if outermost { self.site } else { 0 },
+                kind_flags: record.kind_flags | if outermost { flags } else { 0 },
+                ..record
+            });
+        }
+        records
     }
 
     /// `hipMalloc` that runs out of memory.
@@ -283,6 +377,10 @@ impl TraceBuilder {
         let mut maker = ChunkMaker::default();
         let mut chunks = maker.metadata(chunk_kind::PROCESS, &self.process).to_vec();
         chunks.extend_from_slice(maker.metadata(chunk_kind::APIS, &ApiTable { rows: self.apis.clone() }));
+        if !self.modules.is_empty() {
+            let modules = Modules { modules: self.modules.clone() };
+            chunks.extend_from_slice(maker.metadata(chunk_kind::MODULES, &modules));
+        }
         for device in &self.devices {
             chunks.extend_from_slice(maker.metadata(chunk_kind::DEVICE, device));
         }

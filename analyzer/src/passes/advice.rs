@@ -19,6 +19,11 @@ pub enum Advice {
         /// What is asked for beyond the size of the card.
         too_much_bytes: u64,
     },
+    /// Set something up before the memory is full.
+    SetUpEarlier {
+        /// The function.
+        api: String,
+    },
     /// Give back, or do not take, this much.
     FreeSome {
         /// What is missing.
@@ -72,6 +77,7 @@ pub fn advise(summary: &Summary, verdict: Verdict) -> Vec<Advice> {
         Why::LargerThanCard { total_bytes } => {
             advice.push(Advice::AskForLess { too_much_bytes: oom.requested_bytes.saturating_sub(total_bytes) });
         }
+        Why::FullOfOwn { .. } if oom.unknown_size => advice.push(Advice::SetUpEarlier { api: oom.api.clone() }),
         Why::FullOfOwn { left_bytes, .. } => {
             let missing_bytes = oom.requested_bytes.saturating_sub(left_bytes);
             let largest = device.map_or(Vec::new(), |device| device.largest_at_peak.clone());

@@ -1,13 +1,12 @@
 //! One device as values.
 
-use gpuoom_trace::metadata::DeviceFacts;
+use gpuoom_trace::metadata::{DeviceFacts, Quantity};
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::fragmentation::{self, Fragmentation, Observed};
-use crate::passes::ledger;
 use crate::replay::Replay;
 use crate::replay::account::Account;
 use crate::replay::block::Block;
@@ -102,7 +101,7 @@ fn largest(replay: &Replay, blocks: &[Block]) -> Vec<LargeBlock> {
 
 fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> DeviceSummary {
     let known = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let least = ledger::least_free(replay, device);
+    let least = replay.readings.series(Quantity::RuntimeFree, device).map(|series| series.least);
     DeviceSummary {
         index: (device != NO_DEVICE).then_some(device),
         name: facts.and_then(|facts| known(&facts.name)),

@@ -1,45 +1,62 @@
-//! Who holds the memory of each device, as far as the trace proves it.
+//! Who holds the memory of each device: every byte once, counted from calls, read from the driver, or named as the rest.
 
-use gpuoom_trace::metadata::Quantity;
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
+use crate::passes::holders;
+use crate::passes::libraries::Libraries;
 use crate::passes::oom::deciding;
-use crate::passes::oom::layer_name;
 use crate::replay::Replay;
-use crate::replay::account::{Account, Holdings};
-use crate::replay::block::Block;
+use crate::replay::account::Account;
+use crate::replay::block::Side;
+use crate::replay::census::Census;
 use crate::replay::failures::Oom;
-
-/// Owner of what the program's own calls hold.
-const PROGRAM: &str = "program";
-/// Owner of what GPU libraries took for themselves.
-const VENDOR: &str = "vendor libraries";
+use crate::replay::readings::{DeviceReadings, Source, Whole};
 
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Layer that was asked, where the trace says it.
+    /// Layer that holds it, where it was counted from calls.
     pub layer: Option<&'static str>,
-    /// Who asked.
+    /// Who holds it.
     pub owner: &'static str,
     /// Kind of memory.
     pub kind: &'static str,
-    /// Bytes asked for.
+    /// Bytes held.
     pub bytes: u64,
-    /// Number of blocks.
+    /// Bytes asked for; more than `bytes` for managed memory, whose pages move.
+    pub asked_bytes: u64,
+    /// Number of blocks; 0 for what is no block, such as rounding.
     pub blocks: u64,
-    /// Whether this is of the end of the trace, because it is not known for the moment of the ledger.
-    pub of_the_end: bool,
+    /// Function that asked, where one did.
+    pub api: Option<String>,
+    /// Library that called it, where the trace knows.
+    pub library: Option<String>,
+    /// How the number came about: `calls`, or the source that was read.
+    pub source: &'static str,
 }
 
-/// The memory of one device at one moment.
+/// The same number by another source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadingRow {
+    /// Who says so.
+    pub source: &'static str,
+    /// All memory of the device.
+    pub total_bytes: Option<u64>,
+    /// What is free.
+    pub free_bytes: Option<u64>,
+    /// What this process holds.
+    pub process_bytes: Option<u64>,
+}
+
+/// The memory of one device, or of the host, at one moment. Rows, `unattributed_bytes` and `free_bytes` add up to
+/// `total_bytes`, less `overattributed_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceLedger {
     /// Device index, `None` for memory whose device is not known.
     pub device: Option<u8>,
-    /// The moment: `oom:N` or `peak`.
+    /// The moment: `oom:N`, `peak` or `end`.
     pub moment: String,
     /// The moment.
     pub at_ns: u64,
@@ -47,68 +64,199 @@ pub struct DeviceLedger {
     pub rows: Vec<Row>,
     /// Total memory, where it is known.
     pub total_bytes: Option<u64>,
-    /// Free memory as the runtime reported it at that moment.
+    /// Free memory as it was read at that moment.
     pub free_bytes: Option<u64>,
-    /// What is neither free nor in a row; `None` where nobody read the free memory at that moment.
+    /// Who says so.
+    pub free_by: Option<&'static str>,
+    /// The remainder: what is neither free nor in a row; `None` where nobody read the free memory at that moment.
     pub unattributed_bytes: Option<u64>,
-    /// How much more the rows hold than is missing from the free memory (rounding, or free memory of another moment).
+    /// How much of the remainder the driver says is this process's.
+    pub unattributed_in_process_bytes: Option<u64>,
+    /// The remainder the other way: how much more the rows hold than is missing from the free memory.
     pub overattributed_bytes: Option<u64>,
     /// Reserved address ranges at the end of the replay, which hold no memory.
     pub reserved_bytes: u64,
     /// Memory of other processes that was open at the end of the replay.
     pub imported_bytes: u64,
+    /// What each source said at that moment.
+    pub readings: Vec<ReadingRow>,
 }
 
-/// The ledger of a device at its most telling failure, else at its peak.
-pub fn of_device(replay: &Replay, device: u8, account: &Account, at_peak: &[Block]) -> DeviceLedger {
-    let failure = telling_failure(replay, device);
-    let rows = rows(replay, device, failure.map(|(_, oom)| oom), at_peak);
-    let free_bytes = failure.and_then(|(_, oom)| oom.read.runtime_free_bytes);
-    let total_bytes = failure.and_then(|(_, oom)| oom.read.runtime_total_bytes);
-    let total_bytes = total_bytes.or(replay.accounts.total_bytes(device));
-    let held = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
-    let missing = total_bytes.zip(free_bytes).map(|(total, free)| total.saturating_sub(free));
+/// A moment whose holders are known.
+struct Moment {
+    name: String,
+    at: u64,
+    census: Census,
+    read: DeviceReadings,
+}
+
+/// The ledgers of a device: at its most telling failure, at its peak and at the end.
+pub fn of_device(replay: &Replay, libraries: &Libraries<'_>, device: u8, account: &Account) -> Vec<DeviceLedger> {
+    let compared = replay.comparisons.get(&device);
+    let at_peak = compared.and_then(|compared| compared.at_peak.filter(|(at, _)| *at == account.peak.position));
+    let at_end = compared.and_then(|compared| compared.last.filter(|(held, _)| *held == account.held));
+    let read = (at_peak.map(|(_, read)| read), at_end.map(|(_, read)| read));
+    let moments = moments(replay, Side::Device, device, account, read);
+    moments.into_iter().map(|moment| write(replay, libraries, device, account, moment)).collect()
+}
+
+/// The ledgers of pinned host memory: at its peak and at the end.
+pub fn of_host(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceLedger> {
+    let account = &replay.accounts.host;
+    let moments = moments(replay, Side::Host, NO_DEVICE, account, (None, None));
+    let ledgers = moments.into_iter().map(|moment| write(replay, libraries, NO_DEVICE, account, moment));
+    ledgers.filter(|ledger| !ledger.rows.is_empty()).collect()
+}
+
+fn moments(
+    replay: &Replay,
+    side: Side,
+    device: u8,
+    account: &Account,
+    (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
+) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    if let Some((number, oom)) = telling_failure(replay, side, device) {
+        let census = oom.census.as_deref().cloned().unwrap_or_default();
+        let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
+        let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
+        moments.push(Moment { name: format!("oom:{number}"), at: oom.at, census, read });
+    }
+    if account.peak.held.blocks > 0 {
+        let own = account.blocks_at_peak(replay.blocks_of(side, device));
+        let census = Census::of_blocks(own.iter(), account.lower_at_peak(replay.lower.blocks(side, device)));
+        let read = at_peak.unwrap_or_default();
+        moments.push(Moment { name: "peak".to_owned(), at: account.peak.at, census, read });
+    }
+    let (census, read) = (replay.census(side, device), at_end.unwrap_or_default());
+    moments.push(Moment { name: "end".to_owned(), at: replay.last_at, census, read });
+    moments
+}
+
+fn write(replay: &Replay, libraries: &Libraries<'_>, device: u8, account: &Account, moment: Moment) -> DeviceLedger {
+    let mut rows = holders::of_calls(replay, libraries, &moment.census);
+    rows.extend(others(&moment.read));
+    let held = held(&rows);
+    let whole = basis(&moment.read, held);
+    if whole.is_some_and(|whole| whole.source == Source::Nvml) {
+        rows.extend(nvidia_reserve(&moment.read));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse((row.bytes, row.asked_bytes)));
+    let held = self::held(&rows);
+    let missing = whole.map(|whole| whole.total_bytes - whole.free_bytes);
+    let unattributed_bytes = missing.map(|missing| missing.saturating_sub(held));
     DeviceLedger {
-        device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
-        moment: failure.map_or("peak".to_owned(), |(number, _)| format!("oom:{number}")),
-        at_ns: replay.clock.at_ns(failure.map_or(account.peak.at, |(_, oom)| oom.at)),
-        rows,
-        total_bytes,
-        free_bytes,
-        unattributed_bytes: missing.map(|missing| missing.saturating_sub(held)),
+        device: (device != NO_DEVICE).then_some(device),
+        moment: moment.name,
+        at_ns: replay.clock.at_ns(moment.at),
+        total_bytes: whole.map(|whole| whole.total_bytes).or(replay.accounts.total_bytes(device)),
+        free_bytes: whole.map(|whole| whole.free_bytes),
+        free_by: whole.map(|whole| source_name(libraries, device, whole.source)),
+        unattributed_bytes,
+        unattributed_in_process_bytes: unattributed_bytes.and_then(|rest| in_process(&rows, &moment.read, rest)),
         overattributed_bytes: missing.map(|missing| held.saturating_sub(missing)).filter(|more| *more > 0),
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),
+        readings: readings(libraries, device, &moment.read),
+        rows,
     }
 }
 
-fn rows(replay: &Replay, device: u8, failure: Option<&Oom>, at_peak: &[Block]) -> Vec<Row> {
-    let (holdings, internals) = match failure {
-        Some(oom) => (oom.holdings.as_deref().copied().unwrap_or_default(), oom.internals.clone()),
-        None => (Holdings::of(at_peak), replay.internals.of_device(device)),
+fn held(rows: &[Row]) -> u64 {
+    rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes))
+}
+
+/// The source whose total the ledger adds up to: the first that does not contradict the calls.
+fn basis(read: &DeviceReadings, held: u64) -> Option<Whole> {
+    let wholes = read.wholes();
+    let fits = wholes.iter().find(|whole| held <= whole.total_bytes - whole.free_bytes);
+    fits.or(wholes.first()).copied()
+}
+
+/// A row for a number that was read.
+fn read_row(owner: &'static str, source: &'static str, bytes: u64) -> Row {
+    Row {
+        layer: None,
+        owner,
+        kind: Kind::Device.name(),
+        bytes,
+        asked_bytes: bytes,
+        blocks: 0,
+        api: None,
+        library: None,
+        source,
+    }
+}
+
+/// What others hold, as far as somebody counts it.
+fn others(read: &DeviceReadings) -> Vec<Row> {
+    let by_nvml = || {
+        let all = read.nvml_used_bytes?.saturating_sub(read.nvml_reserved_bytes.unwrap_or(0));
+        Some(all.saturating_sub(read.nvml_process_bytes.filter(|bytes| *bytes > 0)?))
     };
-    let row = |owner, layer, kind: Kind, bytes, blocks| {
-        let of_the_end = owner != PROGRAM && failure.is_none();
-        Row { layer: layer_name(Some(layer)), owner, kind: kind.name(), bytes: saturate(bytes), blocks, of_the_end }
-    };
-    let own = holdings.rows().map(|(layer, kind, held)| row(PROGRAM, layer, kind, held.requested_bytes, held.blocks));
-    let vendor =
-        internals.into_iter().map(|(layer, kind, sum)| row(VENDOR, layer, kind, sum.requested_bytes, sum.pieces));
-    let mut rows: Vec<Row> = own.chain(vendor).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    let rows = [
+        read.others_vram_bytes.map(|bytes| read_row("other processes", "KFD", bytes)),
+        read.graphics_vram_bytes.map(|bytes| read_row("graphics clients", "fdinfo", bytes)),
+        by_nvml().map(|bytes| read_row("other processes", "NVML", bytes)),
+    ];
+    rows.into_iter().flatten().filter(|row| row.bytes > 0).collect()
+}
+
+fn nvidia_reserve(read: &DeviceReadings) -> Option<Row> {
+    read.nvml_reserved_bytes.filter(|bytes| *bytes > 0).map(|bytes| read_row("driver reserve", "NVML", bytes))
+}
+
+/// How much of the remainder is this process's: what the driver counts for it beyond the calls.
+fn in_process(rows: &[Row], read: &DeviceReadings, rest: u64) -> Option<u64> {
+    let process = read.in_use().filter(|in_use| in_use.of_process)?.bytes;
+    let of_calls = rows.iter().filter(|row| row.source == "calls").fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+    Some(process.saturating_sub(of_calls).min(rest))
+}
+
+fn readings(libraries: &Libraries<'_>, device: u8, read: &DeviceReadings) -> Vec<ReadingRow> {
+    let mut rows: Vec<ReadingRow> = read
+        .wholes()
+        .into_iter()
+        .map(|whole| ReadingRow {
+            source: source_name(libraries, device, whole.source),
+            total_bytes: Some(whole.total_bytes),
+            free_bytes: Some(whole.free_bytes),
+            process_bytes: read.nvml_process_bytes.filter(|_| whole.source == Source::Nvml),
+        })
+        .collect();
+    if read.process_vram_bytes.is_some() || read.kfd_available_bytes.is_some() {
+        rows.push(ReadingRow {
+            source: "KFD",
+            total_bytes: None,
+            free_bytes: read.kfd_available_bytes,
+            process_bytes: read.process_vram_bytes,
+        });
+    }
     rows
 }
 
-/// The failure of a device that decides the verdict, as far as its holdings were kept.
-fn telling_failure(replay: &Replay, device: u8) -> Option<(u64, &Oom)> {
-    let listed = (1..).zip(&replay.failures.listed);
-    let of_device: Vec<(u64, &Oom)> =
-        listed.filter(|(_, oom)| oom.device == Some(device) && oom.holdings.is_some()).collect();
-    let index = deciding(of_device.iter().map(|(_, oom)| oom.outcome))?;
-    of_device.get(index).copied()
+/// The people's name of a source.
+pub fn source_name(libraries: &Libraries<'_>, device: u8, source: Source) -> &'static str {
+    match source {
+        Source::Sysfs => "sysfs",
+        Source::Kfd => "KFD",
+        Source::Nvml => "NVML",
+        Source::Runtime => match libraries.runtime_of(device) {
+            Some("hip") => "hipMemGetInfo",
+            Some("cuda") => "cudaMemGetInfo",
+            _ => "the runtime",
+        },
+    }
 }
 
-/// Lowest free memory that the runtime reported for a device, with its moment in ticks.
-pub fn least_free(replay: &Replay, device: u8) -> Option<(u64, u64)> {
-    replay.readings.series(Quantity::RuntimeFree, device).map(|series| series.least)
+/// The failure of a device that decides the verdict, as far as its holders were counted.
+fn telling_failure(replay: &Replay, side: Side, device: u8) -> Option<(u64, &Oom)> {
+    let here = |oom: &Oom| match side {
+        Side::Host => Side::of(oom.kind) == Side::Host,
+        _ => Side::of(oom.kind) != Side::Host && oom.device == Some(device),
+    };
+    let listed = (1..).zip(&replay.failures.listed);
+    let of_device: Vec<(u64, &Oom)> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
+    let index = deciding(of_device.iter().map(|(_, oom)| oom.outcome))?;
+    of_device.get(index).copied()
 }

@@ -3,14 +3,20 @@
 pub mod account;
 pub mod advice;
 pub mod around;
+pub mod coverage;
 pub mod device;
 pub mod distribution;
 pub mod fragmentation;
+pub mod holders;
 pub mod job;
 pub mod ledger;
+pub mod libraries;
 pub mod map;
 pub mod oom;
 pub mod rows;
 pub mod summary;
 pub mod time;
 pub mod verdict;
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
 use crate::replay::failures::{self, Oom, RefusedBy};
+use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 
 /// A status code and its name.
@@ -69,6 +70,8 @@ pub struct OomReport {
     pub kind: &'static str,
     /// Bytes asked for.
     pub requested_bytes: u64,
+    /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.
+    pub unknown_size: bool,
     /// The same, padded.
     pub padded_bytes: u64,
     /// What the call returned.
@@ -83,6 +86,8 @@ pub struct OomReport {
     pub evidence: Vec<Evidence>,
     /// The lowest layer that returned the failure.
     pub refused_by: Option<&'static str>,
+    /// Whether layers below were recorded, so that a failure of theirs would have been seen.
+    pub saw_below: bool,
     /// Free memory as the runtime reported it then.
     pub free_reported_bytes: Option<u64>,
     /// Free memory as sysfs reported it then.
@@ -134,6 +139,7 @@ fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
         device: oom.device,
         kind: oom.kind.name(),
         requested_bytes: oom.requested_bytes,
+        unknown_size: oom.unknown_size,
         padded_bytes: replay.padded_bytes(oom.granules),
         status: Status { code: oom.status, name: api.status_name(oom.status) },
         outcome: oom.outcome,
@@ -143,6 +149,7 @@ fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
             RefusedBy::Layer(layer) => layer_name(layer),
             RefusedBy::Injected => Some("injected"),
         },
+        saw_below: oom.saw_below,
         free_reported_bytes: read.runtime_free_bytes,
         free_sysfs_bytes: read
             .vram_total_bytes
@@ -175,7 +182,7 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
     }
 }
 
-fn not_probed(read: &failures::ReadAtFailure) -> Option<&'static str> {
+fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
     if read.largest_allocatable_bytes.is_some() {
         return None;
     }

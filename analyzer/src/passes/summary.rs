@@ -8,10 +8,11 @@ use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
 use crate::passes::account::{AccountSummary, describe_account};
+use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
-
 use crate::passes::ledger::{self, DeviceLedger};
+use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
 use crate::passes::time::rfc3339;
 use crate::replay::account::{Account, Calls};
@@ -127,8 +128,12 @@ pub struct Summary {
     pub oom_count: u64,
     /// Out-of-memory returns of calls that vendor libraries made for themselves; they are not among `ooms`.
     pub vendor_ooms: u64,
-    /// Who holds the memory.
+    /// Who holds the memory: each device at its telling failure, its peak and the end.
     pub ledger: Vec<DeviceLedger>,
+    /// Who holds pinned and registered host memory, at its telling failure, its peak and the end.
+    pub host_ledger: Vec<DeviceLedger>,
+    /// How complete the trace is.
+    pub coverage: Coverage,
     /// Diagnoses, for a later version.
     pub diagnoses: Vec<String>,
     /// What could not be read.
@@ -157,6 +162,8 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         each().map(|((device, account), blocks)| device::describe(trace, replay, *device, account, blocks)).collect();
     devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
+    let libraries = Libraries::new(trace, replay);
+    let ledger_of = |(device, account): &(u8, &Account)| ledger::of_device(replay, &libraries, *device, account);
     Summary {
         trace: describe_trace(trace, replay),
         process: describe_process(trace, replay.end),
@@ -164,8 +171,10 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         host: describe_account(replay, &replay.accounts.host),
         ooms: oom::describe_all(replay),
         oom_count: replay.failures.count,
-        vendor_ooms: replay.internals.failures,
-        ledger: each().map(|((device, account), blocks)| ledger::of_device(replay, *device, account, blocks)).collect(),
+        vendor_ooms: replay.lower.failures,
+        ledger: accounts.iter().flat_map(ledger_of).collect(),
+        host_ledger: ledger::of_host(replay, &libraries),
+        coverage: coverage::judge(trace, replay, &libraries),
         diagnoses: Vec::new(),
         damages: describe_damages(trace),
         calls_under_way: describe_calls_under_way(trace, replay),

@@ -114,7 +114,9 @@ fn why(summary: &Summary, oom: &OomReport) -> Why {
         return Why::LargerThanCard { total_bytes };
     }
     match (oom.free_reported_bytes, total) {
-        (Some(free_bytes), _) if free_bytes >= oom.requested_bytes => Why::FreeWasReported { free_bytes },
+        (Some(free_bytes), _) if free_bytes >= oom.requested_bytes && !oom.unknown_size => {
+            Why::FreeWasReported { free_bytes }
+        }
         (Some(left_bytes), Some(total)) => {
             let others_bytes = total.saturating_sub(left_bytes).saturating_sub(oom.held_bytes);
             match others_bytes > oom.held_bytes {

@@ -4,6 +4,7 @@ use gpuoom_trace::record::{Kind, Layer};
 
 use super::arena::Arena;
 use super::block::{Block, Mapping};
+use super::lower::LowerBlock;
 use super::spacing::AddressSpacing;
 
 /// Layers that can be asked for memory; the last stands for "not known".
@@ -23,8 +24,9 @@ pub struct Held {
 }
 
 impl Held {
+    /// Counts a block.
     #[inline]
-    fn add(&mut self, block: &Block) {
+    pub fn add(&mut self, block: &Block) {
         self.blocks += 1;
         self.requested_bytes += u128::from(block.requested_bytes);
         self.granules += u64::from(block.granules);
@@ -56,17 +58,6 @@ impl Holdings {
             _ => return None,
         };
         self.rows.get_mut(layer as usize)?.get_mut(column)
-    }
-
-    /// What a list of blocks holds.
-    pub fn of(blocks: &[Block]) -> Self {
-        let mut holdings = Holdings::default();
-        for block in blocks {
-            if let Some(cell) = holdings.cell(block.layer, block.kind) {
-                cell.add(block);
-            }
-        }
-        holdings
     }
 
     /// The rows that hold something.
@@ -114,6 +105,8 @@ pub struct Account {
     pub held: Held,
     /// What is held now by layer and kind.
     pub holdings: Holdings,
+    /// Layers that gave blocks: bit n is the layer with number n.
+    layers: u8,
     /// The moment when most was asked for; the first of several.
     pub peak: Peak,
     /// The model of the card; `None` while its size is not known, and for the host.
@@ -130,6 +123,8 @@ pub struct Account {
     gone: Vec<Block>,
     /// Mappings that existed at the peak and are gone.
     unmapped: Vec<Mapping>,
+    /// Blocks of lower layers that lived at the peak and are gone.
+    lower_gone: Vec<LowerBlock>,
     keeps_peak: bool,
 }
 
@@ -149,10 +144,12 @@ impl Account {
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.add(block);
         }
+        self.layers |= 1 << block.layer as u8;
         if self.held.requested_bytes > self.peak.held.requested_bytes {
             self.peak = Peak { position: block.entered, at, held: self.held };
             self.gone.clear();
             self.unmapped.clear();
+            self.lower_gone.clear();
         }
     }
 
@@ -176,6 +173,27 @@ impl Account {
         if self.keeps_peak && mapping.entered <= self.peak.position {
             self.unmapped.push(*mapping);
         }
+    }
+
+    /// Layers that gave blocks.
+    pub fn layers(&self) -> impl Iterator<Item = Layer> {
+        Layer::ALL.iter().copied().filter(|layer| self.layers & 1 << *layer as u8 != 0)
+    }
+
+    /// Notes that a block of a lower layer is gone.
+    pub fn lower_is_gone(&mut self, block: &LowerBlock) {
+        if self.keeps_peak && block.entered <= self.peak.position {
+            self.lower_gone.push(*block);
+        }
+    }
+
+    /// The blocks of lower layers at the peak, given those that live now.
+    pub fn lower_at_peak<'a>(
+        &'a self,
+        live: impl Iterator<Item = &'a LowerBlock>,
+    ) -> impl Iterator<Item = &'a LowerBlock> {
+        let position = self.peak.position;
+        self.lower_gone.iter().chain(live.filter(move |block| block.entered <= position))
     }
 
     /// The blocks at the peak, given those that live now.

@@ -5,6 +5,7 @@ use gpuoom_trace::metadata::DeviceFacts;
 use super::account::Account;
 use super::arena::Arena;
 use super::block::{Block, Side};
+use super::lower::LowerBlock;
 
 /// Numbers that a device can have in a record; the last stands for "not known".
 const DEVICES: usize = 256;
@@ -30,7 +31,7 @@ impl Accounts {
             totals[usize::from(device.index)] = device.total_bytes;
         }
         Accounts {
-            host: Account::default(),
+            host: Account::with_blocks_at_peak(),
             devices: vec![None; DEVICES],
             totals,
             touched: [0; DEVICES / 64],
@@ -71,6 +72,15 @@ impl Accounts {
     pub fn let_go(&mut self, block: &Block) {
         if let Some(account) = self.of_mut(block) {
             account.let_go(block);
+        }
+    }
+
+    /// A block of a lower layer is gone: the account whose peak it may have been part of keeps it.
+    pub fn lower_is_gone(&mut self, block: &LowerBlock) {
+        match block.side() {
+            Side::Device => self.device_mut(block.device).lower_is_gone(block),
+            Side::Host => self.host.lower_is_gone(block),
+            Side::Neither => {}
         }
     }
 

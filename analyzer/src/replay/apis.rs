@@ -15,8 +15,36 @@ enum Codes {
     Unknown,
 }
 
+/// Which numbers a function gives out: pointers, or handles of a driver. Equal numbers of two families mean different things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// Pointers of the process, and handles of the libraries above the kernel.
+    #[default]
+    Pointers,
+    /// Handles of KFD.
+    Kfd,
+    /// GEM handles, by descriptor.
+    Drm,
+    /// Objects of NVIDIA's resource manager, by client.
+    Nvidia,
+}
+
+impl Family {
+    fn of(name: &str, layer: Option<Layer>) -> Self {
+        match layer {
+            Some(Layer::Kernel) if name.starts_with("DRM") => Family::Drm,
+            Some(Layer::Kernel) if name.starts_with("NV") || name.starts_with("UVM") => Family::Nvidia,
+            Some(Layer::Kernel) => Family::Kfd,
+            _ => Family::Pointers,
+        }
+    }
+}
+
 /// The mathematical libraries have codes of their own, which this version names only where memory ran out.
 const HANDLES: [&str; 5] = ["hipblas", "rocblas_", "cublas", "cudnn", "miopen"];
+/// Other functions that take memory of a size that nobody tells: contexts, limits.
+const SET_UPS: [&str; 5] =
+    ["cuCtxCreate", "cuDevicePrimaryCtxRetain", "hipDeviceSetLimit", "cudaDeviceSetLimit", "cuCtxSetLimit"];
 
 /// One function.
 #[derive(Clone, Debug)]
@@ -27,6 +55,11 @@ pub struct Api {
     pub layer: Option<Layer>,
     /// Whether it resets a device (and does not choose one).
     pub resets_device: bool,
+    /// Whether it sets something up that takes memory of unknown size, if it is not an allocation: a context, a library's
+    /// handle, a limit, a queue, an executable.
+    pub sets_up: bool,
+    /// What its addresses are.
+    pub family: Family,
     out_of_memory_codes: &'static [i32],
     codes: Codes,
 }
@@ -46,7 +79,19 @@ impl Api {
             _ => Codes::Unknown,
         };
         let out_of_memory_codes = status::out_of_memory_codes(name, layer);
-        Api { resets_device: name.ends_with("Reset"), name: name.to_owned(), layer, out_of_memory_codes, codes }
+        let sets_up = match layer {
+            Some(Layer::Hsa) => !name.contains("destroy"),
+            _ => HANDLES.iter().chain(&SET_UPS).any(|prefix| name.starts_with(prefix)),
+        };
+        Api {
+            resets_device: name.ends_with("Reset"),
+            sets_up,
+            family: Family::of(name, layer),
+            name: name.to_owned(),
+            layer,
+            out_of_memory_codes,
+            codes,
+        }
     }
 
     /// Whether a failing call with this status means that memory ran out.
@@ -151,13 +196,22 @@ const HSA: &[(i32, &str)] = &[
 pub struct Apis {
     rows: Vec<Api>,
     unknown: Api,
+    /// The families by themselves: looked up for every free.
+    families: Vec<Family>,
 }
 
 impl Apis {
     /// The table of a trace.
     pub fn new(table: &ApiTable) -> Self {
-        let rows = table.rows.iter().map(|row| Api::new(&row.name, Layer::from_number(row.layer))).collect();
-        Apis { rows, unknown: Api::new("(unnamed function)", None) }
+        let rows: Vec<Api> = table.rows.iter().map(|row| Api::new(&row.name, Layer::from_number(row.layer))).collect();
+        let families = rows.iter().map(|api| api.family).collect();
+        Apis { rows, unknown: Api::new("(unnamed function)", None), families }
+    }
+
+    /// What the addresses of the function with this number are.
+    #[inline]
+    pub fn family(&self, api: u16) -> Family {
+        self.families.get(usize::from(api)).copied().unwrap_or_default()
     }
 
     /// The function with this number; a nameless one where the file has no such row.

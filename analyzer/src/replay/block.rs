@@ -2,8 +2,10 @@
 
 use gpuoom_trace::record::{Kind, Layer};
 
+use super::apis::Family;
+
 /// Which table an address belongs to: handles and pointers of different sorts may have the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// Pointers to device, managed, pool and pinned memory.
     Memory,
@@ -15,12 +17,16 @@ pub enum Space {
     Reserved,
     /// Memory of another process.
     Imported,
+    /// Handles of one of the kernel's drivers, whatever lies behind them.
+    Kernel(Family),
 }
 
 impl Space {
     /// The table for a kind of memory. Physical memory has tables of its own ([`super::vmm`]).
-    pub fn of(kind: Kind) -> Self {
+    #[inline]
+    pub fn of(kind: Kind, family: Family) -> Self {
         match kind {
+            _ if family != Family::Pointers => Space::Kernel(family),
             Kind::Array => Space::Array,
             Kind::Registered => Space::Registered,
             Kind::Reserved => Space::Reserved,
@@ -76,12 +82,22 @@ pub struct Block {
     pub kind: Kind,
     /// Layer of the function.
     pub layer: Layer,
+    /// What its address is.
+    pub family: Family,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
 }
 
 impl Block {
     /// Whether `address` is an address in the device's address space (and not a handle).
     pub fn has_address(&self) -> bool {
-        matches!(self.kind, Kind::Device | Kind::Managed | Kind::Pool)
+        matches!(self.kind, Kind::Device | Kind::Managed | Kind::Pool) && self.family == Family::Pointers
+    }
+
+    /// The table that it belongs to.
+    #[inline]
+    pub fn space(&self) -> Space {
+        Space::of(self.kind, self.family)
     }
 }
 

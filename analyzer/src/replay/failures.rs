@@ -4,14 +4,13 @@ use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 use rustc_hash::FxHashMap;
 
-use super::account::{Held, Holdings};
+use super::account::Held;
 use super::arena::FreeSpace;
-use super::internals::Sum;
+use super::census::Census;
+use super::readings::DeviceReadings;
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;
-/// Failures for which the holdings of the moment are kept.
-const MAX_WITH_HOLDINGS: usize = 10_000;
 /// Events that are kept as evidence of one outcome.
 const MAX_EVIDENCE: usize = 16;
 /// Failing nested calls that are remembered for a thread.
@@ -43,25 +42,6 @@ pub struct Evidence {
     pub asks_text: bool,
 }
 
-/// What was read when the failure happened, about the device of the failed call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadAtFailure {
-    /// Free memory by the runtime.
-    pub runtime_free_bytes: Option<u64>,
-    /// Total memory by the runtime.
-    pub runtime_total_bytes: Option<u64>,
-    /// Total memory by sysfs.
-    pub vram_total_bytes: Option<u64>,
-    /// Used memory by sysfs.
-    pub vram_used_bytes: Option<u64>,
-    /// This process's memory by KFD.
-    pub process_vram_bytes: Option<u64>,
-    /// Largest block that could be had.
-    pub largest_allocatable_bytes: Option<u64>,
-    /// Why the largest block was not measured.
-    pub probe_skipped: Option<u64>,
-}
-
 /// An allocation that ran out of memory.
 #[derive(Clone, Debug)]
 pub struct Oom {
@@ -79,8 +59,10 @@ pub struct Oom {
     pub device: Option<u8>,
     /// Kind of memory that was asked for.
     pub kind: Kind,
-    /// Bytes asked for.
+    /// Bytes asked for; 0 where a context or a handle was to be set up, whose size nobody tells.
     pub requested_bytes: u64,
+    /// Whether that size is not known.
+    pub unknown_size: bool,
     /// Granules asked for.
     pub granules: u32,
     /// What the call returned.
@@ -94,13 +76,13 @@ pub struct Oom {
     /// The events that show it.
     pub evidence: Vec<Evidence>,
     /// What was read at that moment.
-    pub read: ReadAtFailure,
+    pub read: DeviceReadings,
     /// What the program held on that device.
     pub held: Held,
-    /// The same by layer and kind.
-    pub holdings: Option<Box<Holdings>>,
-    /// What vendor libraries held there for themselves.
-    pub internals: Vec<(Layer, Kind, Sum)>,
+    /// Who held what there, as far as that was counted.
+    pub census: Option<Box<Census>>,
+    /// Whether layers below the one that was asked had been recorded before.
+    pub saw_below: bool,
     /// Free space of the model arena.
     pub model: Option<FreeSpace>,
 }
@@ -154,16 +136,14 @@ impl Failures {
     }
 
     /// Begins to watch a failed allocation.
-    pub fn begin(&mut self, mut oom: Oom) {
+    pub fn begin(&mut self, oom: Oom) {
         self.count += 1;
         if self.listed.len() >= MAX_LISTED {
             return;
         }
-        if self.listed.len() >= MAX_WITH_HOLDINGS {
-            oom.holdings = None;
-            oom.internals = Vec::new();
-        }
-        let watched = Watched::new(oom.device, oom.requested_bytes, oom.status);
+        // What has no size is made up for only by a success of its own sort.
+        let wanted_bytes = if oom.unknown_size { u64::MAX } else { oom.requested_bytes };
+        let watched = Watched::new(oom.device, wanted_bytes, oom.status);
         self.watches.entry(oom.thread).or_default().open.push((self.listed.len(), watched));
         self.by_seq.insert(oom.seq, self.listed.len());
         self.listed.push(oom);
@@ -181,9 +161,9 @@ impl Failures {
     }
 
     /// Feeds one of the program's own records to the failures of its thread.
-    pub fn step(&mut self, record: &Record) {
+    pub fn step(&mut self, record: &Record, sets_up: bool) {
         let Some(watch) = self.watches.get_mut(&record.thread) else { return };
-        let Some(step) = step_of(record) else { return };
+        let Some(step) = step_of(record, sets_up) else { return };
         let from = match step {
             Step::LastErrorRead => watch.checked,
             Step::ErrorText { .. } => watch.told,
@@ -220,8 +200,11 @@ impl Failures {
     }
 }
 
-fn step_of(record: &Record) -> Option<Step> {
+fn step_of(record: &Record, sets_up: bool) -> Option<Step> {
     match record.event()? {
+        _ if sets_up && record.status == 0 => {
+            Some(Step::Allocated { device: record.device(), requested_bytes: u64::MAX })
+        }
         Event::Alloc | Event::Pin if record.status == 0 => {
             Some(Step::Allocated { device: record.device(), requested_bytes: record.requested })
         }

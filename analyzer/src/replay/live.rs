@@ -14,6 +14,7 @@ pub struct LiveSet {
     registered: FxHashMap<u64, Block>,
     reserved: FxHashMap<u64, Block>,
     imported: FxHashMap<u64, Block>,
+    kernel: [FxHashMap<u64, Block>; 3],
 }
 
 impl LiveSet {
@@ -25,13 +26,14 @@ impl LiveSet {
             Space::Registered => &mut self.registered,
             Space::Reserved => &mut self.reserved,
             Space::Imported => &mut self.imported,
+            Space::Kernel(family) => &mut self.kernel[(family as usize).saturating_sub(1)],
         }
     }
 
     /// Takes a block in; returns where it lies now and the block that had its address.
     #[inline]
     pub fn insert(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
-        match self.table(Space::of(block.kind)).entry(block.address) {
+        match self.table(block.space()).entry(block.address) {
             Entry::Occupied(entry) => {
                 let slot = entry.into_mut();
                 let old = std::mem::replace(slot, block);
@@ -52,7 +54,7 @@ impl LiveSet {
         let of_device =
             |block: &Block| block.device == device && super::block::Side::of(block.kind) == super::block::Side::Device;
         let mut gone: Vec<Block> = Vec::new();
-        for table in [&mut self.memory, &mut self.arrays] {
+        for table in [&mut self.memory, &mut self.arrays].into_iter().chain(&mut self.kernel) {
             gone.extend(table.extract_if(|_, block| of_device(block)).map(|(_, block)| block));
         }
         // The order of a hash table is not the order of anything.
@@ -60,13 +62,21 @@ impl LiveSet {
         gone
     }
 
-    /// Blocks of device, managed, pool, pinned memory and arrays.
+    /// Blocks of device, managed, pool, pinned and registered memory and arrays.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.memory.values().chain(self.arrays.values())
+        let tables = [&self.memory, &self.arrays, &self.registered].into_iter().chain(&self.kernel);
+        tables.flat_map(FxHashMap::values)
     }
 
     /// The same, to place them.
     pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
-        self.memory.values_mut().chain(self.arrays.values_mut())
+        let tables = [&mut self.memory, &mut self.arrays, &mut self.registered].into_iter().chain(&mut self.kernel);
+        tables.flat_map(FxHashMap::values_mut)
+    }
+
+    /// How many blocks [`LiveSet::blocks`] yields.
+    pub fn count(&self) -> usize {
+        let tables = [&self.memory, &self.arrays, &self.registered].into_iter().chain(&self.kernel);
+        tables.map(FxHashMap::len).sum()
     }
 }

@@ -4,6 +4,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 
 use super::Replay;
+use super::apis::Family;
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
 use super::undo::Undo;
@@ -13,7 +14,7 @@ impl Replay {
     #[inline]
     pub(super) fn allocation(&mut self, record: &Record, payload: &[u8], own: bool) {
         if !own {
-            return self.allocation_of_others(record);
+            return self.allocation_of_others(record, payload);
         }
         let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
         let device = self.pool_device(record, payload);
@@ -31,19 +32,49 @@ impl Replay {
             }
             return;
         }
-        let block = Block {
+        let (requested_bytes, granules) = match self.array_bytes(record) {
+            Some(bytes) => (bytes, self.granules_of(bytes)),
+            None => (record.requested, granules),
+        };
+        self.take_in(side, Block { requested_bytes, granules, device, kind, ..self.block(record) });
+    }
+
+    #[inline]
+    fn block(&self, record: &Record) -> Block {
+        let api = self.apis.get(record.api);
+        Block {
             address: record.address,
             requested_bytes: record.requested,
             entered: self.events,
             at: record.at,
-            granules,
+            granules: 0,
             place: NO_PLACE,
             api: record.api,
-            device,
-            kind,
-            layer: self.apis.get(record.api).layer.unwrap_or(Layer::Process),
-        };
-        self.take_in(side, block);
+            device: record.device,
+            kind: record.kind(),
+            layer: api.layer.unwrap_or(Layer::Process),
+            family: api.family,
+            site: record.site,
+        }
+    }
+
+    /// What an array really takes, where a lower layer was seen to give it: the size of its elements is only the least.
+    #[inline]
+    fn array_bytes(&self, record: &Record) -> Option<u64> {
+        if record.kind() != Kind::Array {
+            return None;
+        }
+        self.inside_array.filter(|(seq, _)| *seq == record.seq()).map(|(_, bytes)| bytes)
+    }
+
+    /// A record that may enclose calls which were recorded before it.
+    #[cold]
+    pub(super) fn close_open_calls(&mut self, record: &Record) {
+        let api = self.apis.get(record.api);
+        if let (Kind::Array, Some(layer)) = (record.kind(), api.layer) {
+            self.inside_array = self.lower.bytes_inside(record, layer).map(|bytes| (record.seq(), bytes));
+        }
+        self.lower.close(record, api, &mut self.accounts);
     }
 
     /// Counts a block and makes it live.
@@ -56,7 +87,7 @@ impl Replay {
         }
         let Some(account) = self.accounts.side_mut(side, block.device) else { return };
         account.calls.allocations += 1;
-        if block.kind == Kind::Device {
+        if block.kind == Kind::Device && block.family == Family::Pointers {
             account.spacing.see(block.address);
         }
     }
@@ -65,7 +96,7 @@ impl Replay {
     #[inline]
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
         let (slot, old) = match block.kind {
-            Kind::Physical => self.vmm.create(block),
+            Kind::Physical if block.family == Family::Pointers => self.vmm.create(block),
             _ => self.live.insert(block),
         };
         if let Some(old) = &old {
@@ -77,19 +108,14 @@ impl Replay {
         old
     }
 
+    /// A call below another, or one that a vendor library made for itself.
     #[cold]
-    fn allocation_of_others(&mut self, record: &Record) {
-        let layer = self.apis.get(record.api).layer;
-        if record.status != 0 {
-            match record.is_outermost() {
-                true => self.internals.failures += u64::from(self.apis.get(record.api).is_out_of_memory(record.status)),
-                false => self.failures.note_nested(record, layer),
-            }
-            return;
-        }
-        // What lies inside another recorded call is explained by that call.
-        if record.is_outermost() && record.address != 0 && Side::of(record.kind()) == Side::Device {
-            self.internals.take_in(record, layer.unwrap_or(Layer::Process));
+    fn allocation_of_others(&mut self, record: &Record, payload: &[u8]) {
+        let api = self.apis.get(record.api);
+        match (record.status, record.is_outermost()) {
+            (0, _) => self.lower.take_in(record, payload, api, self.events, &mut self.accounts),
+            (_, true) => self.lower.failed(record, api),
+            (_, false) => self.failures.note_nested(record, api.layer),
         }
     }
 
@@ -98,25 +124,34 @@ impl Replay {
         if record.has(flag::CORRECTION) {
             return self.correct(record);
         }
-        if record.address == 0 || !record.is_outermost() || record.kind() == Kind::Queue {
+        let below = self.lower.is_used() && self.free_below(record);
+        if record.address == 0 || !record.is_outermost() || (below && record.has(flag::FROM_RUNTIME)) {
             return;
         }
-        if record.has(flag::FROM_RUNTIME) && self.internals.let_go(record.address) {
-            return;
-        }
-        let undo = match record.kind() {
-            Kind::Physical => self.release(record),
-            kind => self.give_back(
-                Space::of(if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind }),
-                record,
-            ),
+        let undo = match (record.kind(), self.apis.family(record.api)) {
+            (Kind::Physical, Family::Pointers) => self.release(record, below),
+            (kind, family) => {
+                let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
+                self.give_back(Space::of(kind, family), record, below)
+            }
         };
         self.last_frees.remember(record.thread, record.call, undo);
     }
 
+    /// A free takes memory of the layer that it is called at, whoever calls. Returns whether that layer's book knew it.
+    #[cold]
+    fn free_below(&mut self, record: &Record) -> bool {
+        if record.address == 0 {
+            return true;
+        }
+        let is_pool = record.kind() == Kind::Pool && self.pools.contains_key(&record.address);
+        let explained = is_pool || record.is_outermost();
+        self.lower.free(record, self.apis.get(record.api), explained, &mut self.accounts)
+    }
+
     #[inline]
-    fn give_back(&mut self, space: Space, record: &Record) -> Undo {
-        let Some(block) = self.live.remove(space, record.address) else { return self.unmatched(record) };
+    fn give_back(&mut self, space: Space, record: &Record, below: bool) -> Undo {
+        let Some(block) = self.live.remove(space, record.address) else { return self.unmatched(record, below) };
         match self.accounts.of_mut(&block) {
             Some(account) => {
                 account.let_go(&block);
@@ -131,19 +166,23 @@ impl Replay {
     }
 
     #[cold]
-    fn unmatched(&mut self, record: &Record) -> Undo {
-        let known = self.internals.let_go(record.address) || self.pools.remove(&record.address).is_some();
-        // What a vendor library frees may come from a call of its own that was explained by another.
-        if known || record.has(flag::FROM_RUNTIME) {
+    fn unmatched(&mut self, record: &Record, below: bool) -> Undo {
+        let known = below || self.pools.remove(&record.address).is_some();
+        // What a vendor library frees may come from a call of its own that was explained by another. Queues and code are
+        // no memory that is counted; objects of NVIDIA's resource manager and GEM handles come from other calls too.
+        let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
+        let many_sources = matches!(self.apis.family(record.api), Family::Nvidia | Family::Drm);
+        if known || uncounted || many_sources || record.has(flag::FROM_RUNTIME) {
             return Undo::Nothing;
         }
         self.unmatched_frees += 1;
+        *self.unmatched_by.entry(record.api).or_default() += 1;
         Undo::Unmatched
     }
 
-    fn release(&mut self, record: &Record) -> Undo {
+    fn release(&mut self, record: &Record, below: bool) -> Undo {
         let Some(released) = self.vmm.release(record.address) else {
-            return self.give_back(Space::Imported, record);
+            return self.give_back(Space::Imported, record, below);
         };
         let device = released.device;
         if let Some(block) = &released.gone {
@@ -158,24 +197,25 @@ impl Replay {
         if record.has(flag::CORRECTION) {
             return self.correct(record);
         }
+        let failed = is_map && record.status != 0;
+        if failed && !record.is_outermost() {
+            self.failures.note_nested(record, self.apis.get(record.api).layer);
+        }
+        // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none.
+        if failed || record.kind() != Kind::Physical {
+            return;
+        }
+        let handle = if is_map { payload::unpack_numbers(payload).next().unwrap_or(0) } else { 0 };
+        if self.lower.is_used() {
+            let api = self.apis.get(record.api);
+            self.lower.map_or_unmap(record, handle, api, self.events, &mut self.accounts);
+        }
         if !own {
-            if is_map && record.status != 0 && !record.is_outermost() {
-                self.failures.note_nested(record, self.apis.get(record.api).layer);
-            }
             return;
         }
-        if record.kind() != Kind::Physical {
-            // A buffer of imported memory, or where managed memory is to lie: no memory of this process.
-            return;
-        }
-        let unmapped = if is_map {
-            if record.status != 0 {
-                return;
-            }
-            let handle = payload::unpack_numbers(payload).next().unwrap_or(0);
-            self.vmm.map(record.address, record.requested, handle, self.events)
-        } else {
-            self.vmm.unmap(record.address, record.requested)
+        let unmapped = match is_map {
+            true => self.vmm.map(record.address, record.requested, handle, self.events),
+            false => self.vmm.unmap(record.address, record.requested),
         };
         self.let_go_unmapped(&unmapped.mappings, &unmapped.gone);
         if !is_map {
@@ -193,38 +233,40 @@ impl Replay {
         }
     }
 
-    pub(super) fn reserve_or_import(&mut self, record: &Record, payload: &[u8]) {
+    pub(super) fn reserve_or_import(&mut self, record: &Record, payload: &[u8], own: bool) {
+        if own && record.status != 0 {
+            return self.set_up(record);
+        }
         if record.status != 0 || record.address == 0 {
             return;
         }
-        if record.kind() == Kind::Physical {
-            let mapped = payload::unpack_numbers(payload).next().unwrap_or(0);
-            if self.vmm.retain(record.address, mapped) {
-                return;
-            }
-        }
+        let api = self.apis.get(record.api);
         let kind = match (record.event(), record.kind()) {
-            (_, Kind::Pool) => {
+            (Some(Event::Import), Kind::Physical) => {
+                let mapped = payload::unpack_numbers(payload).next().unwrap_or(0);
+                let known = self.lower.retain(record, api.layer, mapped);
+                if known || (own && self.vmm.retain(record.address, mapped)) {
+                    return;
+                }
+                Kind::Imported
+            }
+            (Some(Event::Reserve), Kind::Pool) => {
+                // With a size it is memory that a graph will get when it runs.
+                self.graph_bytes += u128::from(record.requested);
                 self.pools.insert(record.address, record.device);
                 return;
             }
-            // Nobody up here knows what a queue takes.
-            (_, Kind::Queue) => return,
+            (Some(Event::Reserve), Kind::Queue | Kind::Scratch | Kind::Code) => return,
             (Some(Event::Import), _) => Kind::Imported,
             _ => Kind::Reserved,
         };
-        let block = Block {
-            address: record.address,
-            requested_bytes: record.requested,
-            entered: self.events,
-            at: record.at,
-            granules: 0,
-            place: NO_PLACE,
-            api: record.api,
-            device: record.device,
-            kind,
-            layer: self.apis.get(record.api).layer.unwrap_or(Layer::Process),
-        };
+        if !own {
+            if kind == Kind::Imported {
+                self.lower.take_in(record, payload, api, self.events, &mut self.accounts);
+            }
+            return;
+        }
+        let block = Block { kind, ..self.block(record) };
         if let (_, Some(old)) = self.live.insert(block) {
             self.count_uncounted(&old, false);
         }
@@ -249,10 +291,21 @@ impl Replay {
         if record.status == 0 {
             return;
         }
+        if self.lower.is_used() {
+            self.lower.correct(record, self.apis.get(record.api), self.events, &mut self.accounts);
+        }
+        if !record.is_outermost() {
+            return;
+        }
         self.failed_frees += 1;
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
             Undo::Nothing => {}
-            Undo::Unmatched => self.unmatched_frees -= 1,
+            Undo::Unmatched => {
+                self.unmatched_frees -= 1;
+                if let Some(count) = self.unmatched_by.get_mut(&record.api) {
+                    *count -= 1;
+                }
+            }
             Undo::Block(block) => {
                 let side = Side::of(block.kind);
                 if let Some(account) = self.accounts.side_mut(side, block.device) {
@@ -296,6 +349,7 @@ impl Replay {
             return;
         }
         let Some(device) = record.device() else { return };
+        self.lower.reset(device, &mut self.accounts);
         let held = self.accounts.device(device).is_some_and(|account| account.held.blocks > 0);
         if !held {
             return;

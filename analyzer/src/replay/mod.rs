@@ -4,11 +4,15 @@ pub mod account;
 pub mod accounts;
 pub mod apis;
 pub mod arena;
+pub mod balance;
 pub mod block;
+pub mod census;
+pub mod comparison;
 pub mod failures;
-pub mod internals;
 pub mod live;
+pub mod lower;
 mod memory;
+mod observed;
 pub mod readings;
 pub mod spacing;
 pub mod spread;
@@ -18,28 +22,32 @@ pub mod timeline;
 mod undo;
 pub mod vmm;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use gpuoom_trace::clock::Clock;
 use gpuoom_trace::columns::Batch;
 use gpuoom_trace::header::{Header, end};
-use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
-use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, GRANULES_SATURATED, Kind, NO_DEVICE, Record, flag, process};
+use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, Record, process};
 
 use accounts::Accounts;
 use apis::Apis;
-use arena::Arena;
 use block::Side;
-use failures::{Evidence, Failures, Oom, RefusedBy};
-use internals::Internals;
+use census::Census;
+use comparison::Comparisons;
+use failures::{Evidence, Failures};
 use live::LiveSet;
+use lower::Lower;
 use readings::Readings;
 use spread::Spread;
 use timeline::Timeline;
 use vmm::Vmm;
+
+/// Blocks that are looked at to count who held what at failures. A trace with very many failures over very many blocks
+/// says it for the first ones only.
+const CENSUS_BLOCKS: u64 = 1 << 26;
 
 /// Where a replay stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +123,10 @@ pub struct Replay {
     pub live: LiveSet,
     /// Physical memory and mappings.
     pub vmm: Vmm,
-    /// Memory that vendor libraries hold for themselves.
-    pub internals: Internals,
+    /// What lower layers hold, and what vendor libraries hold for themselves.
+    pub lower: Lower,
+    /// What was read, beside what the calls account for, by device.
+    pub comparisons: BTreeMap<u8, Comparisons>,
     /// Out-of-memory returns.
     pub failures: Failures,
     /// Numbers that the recorder read.
@@ -129,6 +139,10 @@ pub struct Replay {
     pub sizes_bytes: Spread,
     /// Frees of addresses that are not known.
     pub unmatched_frees: u64,
+    /// The same by function.
+    pub unmatched_by: BTreeMap<u16, u64>,
+    /// Bytes that graphs were told to allocate when they run. It is no memory yet, and nobody says when it is.
+    pub graph_bytes: u128,
     /// Frees whose call failed.
     pub failed_frees: u64,
     /// Return addresses by call site.
@@ -137,6 +151,9 @@ pub struct Replay {
     pub timeline: Option<Timeline>,
     pools: rustc_hash::FxHashMap<u64, u8>,
     last_frees: undo::LastFrees,
+    /// Bytes that lower layers gave inside the array call with this sequence number.
+    inside_array: Option<(u64, u64)>,
+    census_blocks_left: u64,
     recorded_granularity: bool,
     until: Until,
     stopped: bool,
@@ -156,18 +173,26 @@ impl Replay {
             accounts: Accounts::new(&trace.metadata.devices, granularity_bytes),
             live: LiveSet::default(),
             vmm: Vmm::default(),
-            internals: Internals::default(),
+            lower: Lower::new(match &trace.metadata.devices[..] {
+                [only] => Some(only.index),
+                _ => None,
+            }),
+            comparisons: BTreeMap::new(),
             failures: Failures::default(),
             readings: Readings::default(),
             end: End::of_header(&trace.header),
             latency_ticks: Spread::default(),
             sizes_bytes: Spread::default(),
             unmatched_frees: 0,
+            unmatched_by: BTreeMap::new(),
+            graph_bytes: 0,
             failed_frees: 0,
             sites: rustc_hash::FxHashMap::default(),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             last_frees: undo::LastFrees::default(),
+            inside_array: None,
+            census_blocks_left: CENSUS_BLOCKS,
             recorded_granularity: granularity_bytes == recorded,
             until: options.until,
             stopped: false,
@@ -206,81 +231,22 @@ impl Replay {
         self.events += 1;
         self.last_at = self.last_at.max(record.at.saturating_add(u64::from(record.duration)));
         let own = record.is_programs_own();
+        if self.lower.has_open() && record.call != 0 {
+            self.close_open_calls(record);
+        }
         match record.event() {
             Some(Event::Alloc | Event::Pin) => self.allocation(record, payload, own),
             Some(Event::Free | Event::Unpin) => self.free(record),
             Some(Event::Map | Event::Unmap) => self.mapping(record, payload, own),
-            Some(Event::Reserve | Event::Import) if own => self.reserve_or_import(record, payload),
+            Some(Event::Reserve | Event::Import) => self.reserve_or_import(record, payload, own),
+            Some(Event::Module) if own => self.set_up(record),
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
             Some(Event::Device) if own => self.device_event(record),
             _ => {}
         }
         if self.failures.is_watching() && own {
-            self.failures.step(record);
-        }
-    }
-
-    /// Takes note of an own allocation that was refused.
-    #[cold]
-    fn refused(&mut self, record: &Record, device: u8, granules: u32, lowest: Option<gpuoom_trace::record::Layer>) {
-        let side = Side::of(record.kind());
-        if let Some(account) = self.accounts.side_mut(side, device) {
-            account.calls.failures += 1;
-        }
-        let api = self.apis.get(record.api);
-        if !api.is_out_of_memory(record.status) {
-            return;
-        }
-        let refused_by = match record.has(flag::INJECTED) {
-            true => RefusedBy::Injected,
-            false => RefusedBy::Layer(lowest.or(api.layer)),
-        };
-        let account = self.accounts.side_mut(side, device);
-        let (held, holdings, model) = match account {
-            Some(account) => {
-                (account.held, Some(Box::new(account.holdings)), account.arena.as_ref().map(Arena::free_space))
-            }
-            None => Default::default(),
-        };
-        self.failures.begin(Oom {
-            position: self.events,
-            seq: record.seq(),
-            at: record.at,
-            thread: record.thread,
-            api: record.api,
-            device: (device != NO_DEVICE).then_some(device),
-            kind: record.kind(),
-            requested_bytes: record.requested,
-            granules,
-            status: record.status,
-            refused_by,
-            outcome: Outcome::Unresolved,
-            because: Because::TraceEnded,
-            evidence: Vec::new(),
-            read: failures::ReadAtFailure::default(),
-            held,
-            holdings,
-            internals: self.internals.of_device(device),
-            model,
-        });
-    }
-
-    fn reading(&mut self, record: &Record, payload: &[u8]) {
-        let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
-        for reading in &readings {
-            self.readings.take(reading, record.at);
-            if reading.quantity == Quantity::RuntimeTotal as u16 {
-                let live = self.live.blocks_mut().chain(self.vmm.blocks_mut());
-                self.accounts.total_known(reading.device, reading.value, self.events, live);
-            }
-        }
-        if record.status == trigger::FAILURE
-            && let Some(oom) = self.failures.by_seq(record.address)
-        {
-            let about = |reading: &&Reading| oom.device.is_none_or(|device| device == reading.device);
-            let about: Vec<Reading> = readings.iter().filter(about).copied().collect();
-            about.iter().for_each(|reading| oom.read.take(reading));
+            self.failures.step(record, self.is_set_up(record));
         }
     }
 
@@ -314,8 +280,17 @@ impl Replay {
 
     /// Blocks of a device that live now.
     pub fn blocks(&self, device: u8) -> impl Iterator<Item = &block::Block> {
-        let of_device = move |block: &&block::Block| block.device == device && Side::of(block.kind) == Side::Device;
-        self.live.blocks().chain(self.vmm.blocks()).filter(of_device)
+        self.blocks_of(Side::Device, device)
+    }
+
+    /// Blocks of a device, or of the host, that live now.
+    pub fn blocks_of(&self, side: Side, device: u8) -> impl Iterator<Item = &block::Block> {
+        self.live.blocks().chain(self.vmm.blocks()).filter(move |block| census::is_of(block, side, device))
+    }
+
+    /// Who holds the memory of a device, or of the host, now.
+    pub fn census(&self, side: Side, device: u8) -> Census {
+        Census::take(self.blocks_of(side, device), self.lower.sums.of(side, device))
     }
 
     /// Mappings of a device that exist now.
@@ -332,10 +307,14 @@ impl Replay {
     }
 
     fn granules(&self, record: &Record) -> u32 {
-        if self.recorded_granularity {
-            return record.padded_granules;
+        match self.recorded_granularity {
+            true => record.padded_granules,
+            false => self.granules_of(record.requested),
         }
-        u32::try_from(record.requested.div_ceil(self.granularity_bytes)).unwrap_or(GRANULES_SATURATED)
+    }
+
+    fn granules_of(&self, bytes: u64) -> u32 {
+        Granule::new(self.granularity_bytes).count(bytes)
     }
 
     fn pool_device(&self, record: &Record, payload: &[u8]) -> u8 {

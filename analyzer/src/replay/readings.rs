@@ -1,9 +1,7 @@
-//! What the recorder read along the way: free and total memory, limits.
+//! What the recorder read along the way: free and total memory, by device and by who says so.
 
 use gpuoom_trace::metadata::{Quantity, Reading};
 use rustc_hash::FxHashMap;
-
-use super::failures::ReadAtFailure;
 
 /// Largest number of a quantity that this version knows.
 const LAST_QUANTITY: u16 = Quantity::KfdAvailable as u16;
@@ -54,8 +52,76 @@ impl Readings {
     }
 }
 
-impl ReadAtFailure {
-    /// Takes a reading that was made because of the failure.
+/// What was read about one device at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReadings {
+    /// Free memory by the runtime.
+    pub runtime_free_bytes: Option<u64>,
+    /// Total memory by the runtime.
+    pub runtime_total_bytes: Option<u64>,
+    /// Total memory by sysfs.
+    pub vram_total_bytes: Option<u64>,
+    /// Used memory by sysfs.
+    pub vram_used_bytes: Option<u64>,
+    /// This process's memory by KFD.
+    pub process_vram_bytes: Option<u64>,
+    /// Other processes' memory by KFD.
+    pub others_vram_bytes: Option<u64>,
+    /// Memory of other processes' graphics clients.
+    pub graphics_vram_bytes: Option<u64>,
+    /// Memory that KFD would still give, as it told the program's runtime.
+    pub kfd_available_bytes: Option<u64>,
+    /// Total memory by NVML.
+    pub nvml_total_bytes: Option<u64>,
+    /// Used memory by NVML.
+    pub nvml_used_bytes: Option<u64>,
+    /// Memory that NVIDIA's driver keeps, by NVML.
+    pub nvml_reserved_bytes: Option<u64>,
+    /// This process's memory by NVML.
+    pub nvml_process_bytes: Option<u64>,
+    /// Largest block that could be had.
+    pub largest_allocatable_bytes: Option<u64>,
+    /// Why the largest block was not measured.
+    pub probe_skipped: Option<u64>,
+}
+
+/// Who says how much of a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `hipMemGetInfo` or `cudaMemGetInfo`.
+    Runtime,
+    /// amdgpu's sysfs.
+    Sysfs,
+    /// KFD's sysfs.
+    Kfd,
+    /// NVML.
+    Nvml,
+}
+
+/// A device by one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// The source.
+    pub source: Source,
+    /// All memory.
+    pub total_bytes: u64,
+    /// What is free.
+    pub free_bytes: u64,
+}
+
+/// How much of a device's memory is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The source.
+    pub source: Source,
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Whether this is the process's own share, and not that of all processes.
+    pub of_process: bool,
+}
+
+impl DeviceReadings {
+    /// Takes one reading.
     pub fn take(&mut self, reading: &Reading) {
         let field = match reading.quantity {
             q if q == Quantity::RuntimeFree as u16 => &mut self.runtime_free_bytes,
@@ -63,10 +129,53 @@ impl ReadAtFailure {
             q if q == Quantity::VramTotal as u16 => &mut self.vram_total_bytes,
             q if q == Quantity::VramUsed as u16 => &mut self.vram_used_bytes,
             q if q == Quantity::KfdProcessVram as u16 => &mut self.process_vram_bytes,
+            q if q == Quantity::KfdOthersVram as u16 => &mut self.others_vram_bytes,
+            q if q == Quantity::GraphicsVram as u16 => &mut self.graphics_vram_bytes,
+            q if q == Quantity::KfdAvailable as u16 => &mut self.kfd_available_bytes,
+            q if q == Quantity::NvmlTotal as u16 => &mut self.nvml_total_bytes,
+            q if q == Quantity::NvmlUsed as u16 => &mut self.nvml_used_bytes,
+            q if q == Quantity::NvmlReserved as u16 => &mut self.nvml_reserved_bytes,
+            q if q == Quantity::NvmlProcess as u16 => &mut self.nvml_process_bytes,
             q if q == Quantity::LargestAllocatable as u16 => &mut self.largest_allocatable_bytes,
             q if q == Quantity::ProbeSkipped as u16 => &mut self.probe_skipped,
             _ => return,
         };
         *field = Some(reading.value);
+    }
+
+    /// The whole device, by each source that tells both numbers: those that see all users of the card come first.
+    pub fn wholes(&self) -> Vec<Whole> {
+        let whole = |source, total: Option<u64>, free: Option<u64>| {
+            let (total_bytes, free_bytes) = total.filter(|total| *total > 0).zip(free)?;
+            Some(Whole { source, total_bytes, free_bytes: free_bytes.min(total_bytes) })
+        };
+        let unused = |total: Option<u64>, used: Option<u64>| Some(total?.saturating_sub(used?));
+        let all = [
+            whole(Source::Sysfs, self.vram_total_bytes, unused(self.vram_total_bytes, self.vram_used_bytes)),
+            whole(Source::Nvml, self.nvml_total_bytes, unused(self.nvml_total_bytes, self.nvml_used_bytes)),
+            whole(Source::Runtime, self.runtime_total_bytes, self.runtime_free_bytes),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// Other users of the card, as far as somebody counts them.
+    pub fn others_bytes(&self) -> u64 {
+        self.others_vram_bytes.unwrap_or(0).saturating_add(self.graphics_vram_bytes.unwrap_or(0))
+    }
+
+    /// What this process uses by the driver, or where nobody tells that, what all use that are not known to be others.
+    pub fn in_use(&self) -> Option<InUse> {
+        // A container sees neither by its own process number: 0 is no answer then.
+        let counts = |bytes: &u64| *bytes > 0;
+        let of_process = |source, bytes| InUse { source, bytes, of_process: true };
+        let by_kfd = self.process_vram_bytes.filter(counts).map(|bytes| of_process(Source::Kfd, bytes));
+        let by_nvml = self.nvml_process_bytes.filter(counts).map(|bytes| of_process(Source::Nvml, bytes));
+        let of_all = || {
+            let whole = *self.wholes().first()?;
+            let reserved = if whole.source == Source::Nvml { self.nvml_reserved_bytes.unwrap_or(0) } else { 0 };
+            let bytes = (whole.total_bytes - whole.free_bytes).saturating_sub(reserved);
+            Some(InUse { source: whole.source, bytes: bytes.saturating_sub(self.others_bytes()), of_process: false })
+        };
+        by_kfd.or(by_nvml).or_else(of_all)
     }
 }

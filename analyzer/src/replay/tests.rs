@@ -8,6 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, process};
 use proptest::prelude::*;
 
 use super::account::Account;
+use super::block::Side;
 use super::failures::RefusedBy;
 use super::{End, Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
@@ -38,7 +39,7 @@ fn calls_count_once_whatever_they_called_below() {
     let replay = run(&trace);
     assert_eq!(held(&replay), (1, u128::from(GIB)));
     assert_eq!(device(&replay).calls.allocations, 1);
-    assert!(replay.internals.of_device(0).is_empty());
+    assert_eq!(replay.lower.sums.of(Side::Device, 0)[0].1.bytes, u128::from(GIB));
 }
 
 #[test]
@@ -52,11 +53,11 @@ fn what_vendor_libraries_do_for_themselves_is_counted_apart() {
     trace.alloc(0x9000_0000, MIB);
     let replay = run(&trace);
     assert_eq!(held(&replay), (1, u128::from(MIB)));
-    assert_eq!((replay.internals.failures, replay.failures.count), (1, 0));
-    assert_eq!(replay.internals.of_device(0).len(), 1);
+    assert_eq!((replay.lower.failures, replay.failures.count), (1, 0));
+    assert_eq!(replay.lower.sums.of(Side::Device, 0).len(), 1);
     let free = trace.record(Event::Free, Kind::Device, "hipFree");
     trace.push(Record { address: 0x1000, ..from_runtime(free) }, &[]);
-    assert!(run(&trace).internals.of_device(0).is_empty());
+    assert!(run(&trace).lower.sums.of(Side::Device, 0).is_empty());
 }
 
 #[test]

@@ -6,83 +6,100 @@ use rustc_hash::FxHashMap;
 
 use super::block::{Block, Mapping};
 
+/// What physical memory is known by.
+pub trait Memory: Copy {
+    /// The handle that it was created with.
+    fn handle(&self) -> u64;
+    /// The device that it lies on.
+    fn device(&self) -> u8;
+}
+
+impl Memory for Block {
+    fn handle(&self) -> u64 {
+        self.address
+    }
+
+    fn device(&self) -> u8 {
+        self.device
+    }
+}
+
 /// Physical memory behind a handle.
 #[derive(Clone, Debug)]
-struct Physical {
-    block: Block,
+struct Physical<B> {
+    block: B,
     mappings: u64,
-    /// Releases that are still due: one for the creation, one for each time that the handle was asked for.
+    /// How often it must still be released.
     references: u64,
 }
 
-/// All physical memory and its mappings.
-#[derive(Clone, Debug, Default)]
-pub struct Vmm {
-    /// A handle's number may be given out again while old mappings exist, so memory has numbers of its own.
-    handles: FxHashMap<u64, u64>,
-    physical: FxHashMap<u64, Physical>,
+/// All physical memory of one layer and its mappings.
+#[derive(Clone, Debug)]
+pub struct Vmm<B = Block> {
+    /// Handles with the number of their memory and how often each must be released. A handle may be given out again while
+    /// old mappings exist, so memory has numbers of its own.
+    handles: FxHashMap<u64, (u64, u64)>,
+    physical: FxHashMap<u64, Physical<B>>,
     mappings: BTreeMap<u64, Mapping>,
     next: u64,
 }
 
 /// What an unmap took away.
-#[derive(Clone, Debug, Default)]
-pub struct Unmapped {
+#[derive(Clone, Debug)]
+pub struct Unmapped<B = Block> {
     /// The mappings.
     pub mappings: Vec<Mapping>,
     /// Memory that is gone now, with its number.
-    pub gone: Vec<(u64, Block)>,
+    pub gone: Vec<(u64, B)>,
 }
 
-impl Vmm {
+impl<B> Default for Unmapped<B> {
+    fn default() -> Self {
+        Unmapped { mappings: Vec::new(), gone: Vec::new() }
+    }
+}
+
+impl<B> Default for Vmm<B> {
+    fn default() -> Self {
+        Vmm { handles: FxHashMap::default(), physical: FxHashMap::default(), mappings: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<B: Memory> Vmm<B> {
     /// Physical memory was created; returns where it lies now, and the memory whose handle this was if nothing maps that.
-    pub fn create(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
+    pub fn create(&mut self, block: B) -> (Option<&mut B>, Option<B>) {
         let number = self.next;
         self.next += 1;
-        let replaced = self.handles.insert(block.address, number);
-        let gone = replaced.and_then(|old| self.forsake(old));
+        let replaced = self.handles.insert(block.handle(), (number, 1));
+        let gone = replaced.and_then(|(old, references)| self.release_number(old, references));
         let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, references: 1 });
         (Some(&mut physical.block), gone)
     }
 
-    /// The handle of what is mapped at an address was asked for, which holds the memory as its creation does; whether any
-    /// memory is known there.
-    pub fn retain(&mut self, handle: u64, address: u64) -> bool {
-        let around = self.mappings.range(..=address).next_back().map(|(_, mapping)| mapping);
-        let mapped = around.filter(|mapping| address - mapping.address < mapping.size_bytes.max(1));
-        let number = mapped.map(|mapping| mapping.physical).or_else(|| self.handles.get(&handle).copied());
-        let Some((number, physical)) = number.and_then(|number| Some((number, self.physical.get_mut(&number)?))) else {
-            return false;
-        };
-        physical.references += 1;
-        self.handles.insert(handle, number);
-        true
-    }
-
-    /// A handle is released: `None` when it is not known.
-    pub fn release(&mut self, handle: u64) -> Option<Released> {
-        let number = *self.handles.get(&handle)?;
-        let physical = self.physical.get_mut(&number)?;
-        let device = physical.block.device;
-        physical.references = physical.references.saturating_sub(1);
-        let is_last = physical.references == 0;
-        if is_last {
+    /// A handle is released: `None` when it is not known, else the memory that is gone with it (if nothing maps it).
+    pub fn release(&mut self, handle: u64) -> Option<Released<B>> {
+        let (number, references) = self.handles.get_mut(&handle)?;
+        let number = *number;
+        *references -= 1;
+        if *references == 0 {
             self.handles.remove(&handle);
         }
-        let gone = if is_last { self.forsake(number) } else { None };
+        let device = self.physical.get(&number)?.block.device();
+        let gone = self.release_number(number, 1);
+        let is_last = self.physical.get(&number).is_none_or(|physical| physical.references == 0);
         Some(Released { number, handle, device, is_last, gone })
     }
 
-    /// No handle leads to this memory any more: it is gone unless it is mapped.
-    fn forsake(&mut self, number: u64) -> Option<Block> {
+    fn release_number(&mut self, number: u64, times: u64) -> Option<B> {
         let physical = self.physical.get_mut(&number)?;
-        physical.references = 0;
-        (physical.mappings == 0).then(|| self.physical.remove(&number)).flatten().map(|physical| physical.block)
+        physical.references = physical.references.saturating_sub(times);
+        let gone = physical.mappings == 0 && physical.references == 0;
+        gone.then(|| self.physical.remove(&number)).flatten().map(|physical| physical.block)
     }
 
     /// Undoes a release that failed. The caller takes the block that was gone in again.
-    pub fn unrelease(&mut self, released: &Released, back: Option<Block>) {
-        self.handles.insert(released.handle, released.number);
+    pub fn unrelease(&mut self, released: &Released<B>, back: Option<B>) {
+        self.handles.entry(released.handle).or_insert((released.number, 0)).1 += 1;
         if let Some(block) = back {
             self.physical.insert(released.number, Physical { block, mappings: 0, references: 1 });
         } else if let Some(physical) = self.physical.get_mut(&released.number) {
@@ -90,13 +107,31 @@ impl Vmm {
         }
     }
 
+    /// The handle of what is mapped at an address was asked for, which holds the memory as its creation does; whether any
+    /// memory is known there.
+    pub fn retain(&mut self, handle: u64, address: u64) -> bool {
+        let around = self.mappings.range(..=address).next_back().map(|(_, mapping)| mapping);
+        let mapped = around.filter(|mapping| address - mapping.address < mapping.size_bytes.max(1));
+        let number = mapped.map(|mapping| mapping.physical).or_else(|| self.number_of(handle));
+        let Some((number, physical)) = number.and_then(|number| Some((number, self.physical.get_mut(&number)?))) else {
+            return false;
+        };
+        let held = self.handles.entry(handle).or_insert((number, 0));
+        if held.0 != number {
+            return false;
+        }
+        held.1 += 1;
+        physical.references += 1;
+        true
+    }
+
     /// Memory is mapped; returns what was mapped at that address before. Unknown handles map nothing that counts.
-    pub fn map(&mut self, address: u64, size_bytes: u64, handle: u64, entered: u64) -> Unmapped {
+    pub fn map(&mut self, address: u64, size_bytes: u64, handle: u64, entered: u64) -> Unmapped<B> {
         let mut before = Unmapped::default();
-        let Some(number) = self.handles.get(&handle).copied() else { return before };
+        let Some((number, _)) = self.handles.get(&handle).copied() else { return before };
         let Some(physical) = self.physical.get_mut(&number) else { return before };
         physical.mappings += 1;
-        let mapping = Mapping { address, size_bytes, entered, physical: number, device: physical.block.device };
+        let mapping = Mapping { address, size_bytes, entered, physical: number, device: physical.block.device() };
         if let Some(old) = self.mappings.insert(address, mapping) {
             before.mappings.push(old);
             before.gone.extend(self.drop_mapping(old.physical));
@@ -105,7 +140,7 @@ impl Vmm {
     }
 
     /// An address range is unmapped: all mappings that begin in it go.
-    pub fn unmap(&mut self, address: u64, size_bytes: u64) -> Unmapped {
+    pub fn unmap(&mut self, address: u64, size_bytes: u64) -> Unmapped<B> {
         let end = address.saturating_add(size_bytes.max(1));
         let mappings: Vec<Mapping> = self.mappings.range(address..end).map(|(_, mapping)| *mapping).collect();
         let mut gone = Vec::new();
@@ -116,7 +151,7 @@ impl Vmm {
         Unmapped { mappings, gone }
     }
 
-    fn drop_mapping(&mut self, number: u64) -> Option<(u64, Block)> {
+    fn drop_mapping(&mut self, number: u64) -> Option<(u64, B)> {
         let physical = self.physical.get_mut(&number)?;
         physical.mappings = physical.mappings.saturating_sub(1);
         let gone = physical.references == 0 && physical.mappings == 0;
@@ -124,7 +159,7 @@ impl Vmm {
     }
 
     /// Undoes an unmap that failed; the caller takes the blocks that were gone in again.
-    pub fn remap(&mut self, mappings: &[Mapping], back: &[(u64, Block)]) {
+    pub fn remap(&mut self, mappings: &[Mapping], back: &[(u64, B)]) {
         for (number, block) in back {
             self.physical.insert(*number, Physical { block: *block, mappings: 0, references: 0 });
         }
@@ -137,8 +172,8 @@ impl Vmm {
     }
 
     /// Takes all memory of a device away.
-    pub fn reset(&mut self, device: u8) -> Unmapped {
-        let of_device = |block: &Block| block.device == device;
+    pub fn reset(&mut self, device: u8) -> Unmapped<B> {
+        let of_device = |block: &B| block.device() == device;
         let numbers: Vec<u64> = self
             .physical
             .iter()
@@ -146,21 +181,36 @@ impl Vmm {
             .map(|(number, _)| *number)
             .collect();
         let gone = numbers.iter().filter_map(|number| Some((*number, self.physical.remove(number)?.block))).collect();
-        self.handles.retain(|_, number| self.physical.contains_key(number));
+        self.handles.retain(|_, (number, _)| self.physical.contains_key(number));
         let mappings: Vec<Mapping> =
             self.mappings.values().filter(|mapping| mapping.device == device).copied().collect();
         self.mappings.retain(|_, mapping| mapping.device != device);
         Unmapped { mappings, gone }
     }
 
+    /// How many pieces of physical memory live.
+    pub fn count(&self) -> usize {
+        self.physical.len()
+    }
+
     /// Physical memory that lives.
-    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+    pub fn blocks(&self) -> impl Iterator<Item = &B> {
         self.physical.values().map(|physical| &physical.block)
     }
 
     /// The same, to place it.
-    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut B> {
         self.physical.values_mut().map(|physical| &mut physical.block)
+    }
+
+    /// Physical memory by its number, to change what is known about it.
+    pub fn block_mut(&mut self, number: u64) -> Option<&mut B> {
+        self.physical.get_mut(&number).map(|physical| &mut physical.block)
+    }
+
+    /// The number of the memory behind a handle.
+    pub fn number_of(&self, handle: u64) -> Option<u64> {
+        self.handles.get(&handle).map(|(number, _)| *number)
     }
 
     /// Mappings that exist, by address.
@@ -171,15 +221,15 @@ impl Vmm {
 
 /// A handle that was released.
 #[derive(Clone, Copy, Debug)]
-pub struct Released {
+pub struct Released<B = Block> {
     /// Number of its memory.
     pub number: u64,
     /// The handle.
     pub handle: u64,
     /// Device of the memory.
     pub device: u8,
-    /// Whether no other reference is left.
+    /// Whether it was the last reference, so that only mappings can hold the memory now.
     pub is_last: bool,
     /// The memory, if it is gone with the handle.
-    pub gone: Option<Block>,
+    pub gone: Option<B>,
 }

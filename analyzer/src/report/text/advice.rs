@@ -35,6 +35,12 @@ fn describe(advice: &Advice) -> String {
              request is larger than the card",
             size(*too_much_bytes)
         ),
+        Advice::SetUpEarlier { api } => {
+            format!(
+                "call {} before the memory is full, or hold less by then: how much it needs is not known",
+                clean(api)
+            )
+        }
         Advice::FreeSome { missing_bytes, largest } => {
             let mut text =
                 format!("{} more must be free: hold less at that moment, or ask for less", size(*missing_bytes));

@@ -1,22 +1,28 @@
-//! What this trace can't tell.
+//! How complete the trace is, and what it can't tell.
 
+use crate::passes::coverage::Coverage;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, grouped};
+use crate::report::words::{clean, count, grouped, percent};
+
+/// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
+const ENOUGH: f64 = 0.95;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let trace = &summary.trace;
-    let mut parts = vec![format!(
+    let coverage = &summary.coverage;
+    let mut parts = vec![accounts_for(coverage), bypassed(coverage)];
+    parts.push(format!(
         "{} recorded, {} lost, {} torn.",
         count(trace.events, "event", "events"),
         grouped(trace.events_lost),
         grouped(trace.torn_events)
-    )];
+    ));
     parts.extend(trace.trouble.map(|what| format!("The recorder had to leave events out, because {what}.")));
     if !summary.damages.is_empty() {
         parts.push(format!("{} of the file could not be read.", count(summary.damages.len() as u64, "part", "parts")));
     }
-    if summary.unmatched_frees > 0 {
+    if summary.unmatched_frees > 0 && coverage.bypassed.is_empty() {
         parts.push(format!(
             "{} of addresses that the trace does not know.",
             count(summary.unmatched_frees, "free", "frees")
@@ -25,13 +31,37 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if !trace.clock_measured {
         parts.push("Times are estimates: the clock's rate was not measured over the run.".to_owned());
     }
-    parts.push(
-        "Calls through pointers taken with dlsym or handed out by the runtime are not seen by this version, nor is memory that \
-         libraries take below the recorded functions."
-            .to_owned(),
-    );
     page.headed("Coverage:", Paint::Plain, &parts.join(" "));
     for note in &summary.process.notes {
         page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
     }
+}
+
+fn accounts_for(coverage: &Coverage) -> String {
+    let seen = coverage.lowest_layer.map(|layer| format!(", seen down to the {layer} layer"));
+    let seen = seen.unwrap_or_default();
+    match (coverage.share, coverage.in_use_bytes) {
+        (Some(share), Some(_)) => {
+            let by = coverage.by.unwrap_or("several sources");
+            let whose = if coverage.of_process { "" } else { ", all processes" };
+            format!("the trace accounts for {} of the device memory in use (by {by}{whose}){seen}.", percent(share))
+        }
+        _ => format!("how much device memory was in use was not read{seen}."),
+    }
+}
+
+fn bypassed(coverage: &Coverage) -> String {
+    if coverage.bypassed.is_empty() {
+        // What others use can hide what a bypass hides.
+        let is_told = coverage.of_process || coverage.share.is_some_and(|share| share >= ENOUGH);
+        return match coverage.in_use_bytes.filter(|_| is_told) {
+            Some(_) => "No interface was bypassed.".to_owned(),
+            None => "No sign that an interface was bypassed.".to_owned(),
+        };
+    }
+    let all = coverage
+        .bypassed
+        .iter()
+        .map(|bypass| format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)));
+    all.collect::<Vec<_>>().join(" ")
 }

@@ -18,7 +18,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if summary.oom_count == 0 {
         return;
     }
-    let calls = summary.allocation_latency_ns.count;
+    // What sets something up is not among the timed calls.
+    let set_ups = summary.ooms.iter().filter(|oom| oom.unknown_size).count() as u64;
+    let calls = summary.allocation_latency_ns.count + set_ups;
     let heading = format!("{} of {}", grouped(summary.oom_count), count(calls, "allocation call", "allocation calls"));
     page.headed("OUT OF MEMORY", Paint::Bold, &heading);
     if summary.ooms.len() <= MOST_SHOWN {
@@ -35,7 +37,7 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         oom.number,
         moment(oom.at_ns),
         clean(&oom.api),
-        size(oom.requested_bytes),
+        asked(oom),
         if matches!(oom.kind, "host-pinned" | "registered") { "the host".to_owned() } else { gpu(oom.device) }
     );
     page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom)));
@@ -44,6 +46,11 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
     if let Some(text) = model(summary, oom) {
         page.indented("      ", "      ", &text);
     }
+}
+
+/// What was asked for, as far as anybody knows.
+pub(super) fn asked(oom: &OomReport) -> String {
+    if oom.unknown_size { "unknown size".to_owned() } else { size(oom.requested_bytes) }
 }
 
 fn status(oom: &OomReport) -> String {
@@ -60,6 +67,9 @@ fn refused(summary: &Summary, oom: &OomReport) -> String {
         Some("kernel") => "refused by the kernel driver".to_owned(),
         Some("hsa") => "refused by ROCr (hsa) or below".to_owned(),
         Some("driver") => "refused by the driver library or below".to_owned(),
+        Some("runtime") if oom.saw_below => {
+            format!("refused by {name} itself (the layers below were recorded, and none of them failed)")
+        }
         Some("runtime") => format!("refused by {name} or below (no lower layer was seen to fail)"),
         _ => "the trace does not say who refused".to_owned(),
     }
@@ -89,6 +99,7 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     };
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
+        "module" | "reserve" => format!("{api} succeeded {later}"),
         "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
@@ -133,7 +144,7 @@ fn free_then(summary: &Summary, oom: &OomReport) -> String {
 
 /// The verdict of the model and the one with the observed granularity, side by side.
 fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
-    let model = oom.model?;
+    let model = oom.model.filter(|_| !oom.unknown_size)?;
     let device = device_of(summary, oom)?;
     let granules = size(device.granularity_bytes);
     let modelled = match model.fits {
@@ -174,8 +185,11 @@ fn write_folded(page: &mut Page, summary: &Summary) {
         let Some((first, last)) = group.first().zip(group.last()) else { continue };
         let smallest = group.iter().map(|oom| oom.requested_bytes).min().unwrap_or(0);
         let largest = group.iter().map(|oom| oom.requested_bytes).max().unwrap_or(0);
-        let sizes =
-            if smallest == largest { size(smallest) } else { format!("{} to {}", size(smallest), size(largest)) };
+        let sizes = match group.iter().all(|oom| oom.unknown_size) {
+            true => asked(first),
+            false if smallest == largest => size(smallest),
+            false => format!("{} to {}", size(smallest), size(largest)),
+        };
         let text = format!(
             "{} of {} on {}, {sizes}, from {} to {}; the first:",
             count(group.len() as u64, "return", "returns"),

@@ -6,6 +6,7 @@ mod failures;
 mod fragmentation;
 mod head;
 mod job;
+mod ledger;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,8 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     head::write(&mut page, summary);
     verdict::write(&mut page, summary, verdict);
     failures::write(&mut page, summary);
-    memory::write_accounts(&mut page, summary);
-    memory::write_ledger(&mut page, summary);
+    memory::write(&mut page, summary);
+    ledger::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     advice::write(&mut page, summary, verdict);
     coverage::write(&mut page, summary);

@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use crate::passes::map::{Moment, draw};
 use crate::replay::Options;
 use crate::report::page::Look;
-use crate::testing::{GIB, MIB, TraceBuilder, gib, replay, summary};
+use crate::testing::{At, GIB, MIB, TraceBuilder, at, gib, replay, summary};
 
 fn page(trace: &TraceBuilder) -> String {
     page_of(trace, 100)
@@ -218,6 +218,9 @@ fn the_verdict_says_why() {
 #[test]
 fn all_kinds_of_memory_have_their_rows() {
     let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    let internal = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let kind_flags = Kind::Device as u8 | flag::FROM_RUNTIME;
+    trace.push(Record { address: 0x7b00_0000_0000, requested: 700 * MIB, kind_flags, ..internal }, &[]);
     trace.create_and_map(7, 0x7f00_0000_0000, 2 * GIB);
     trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x7e00_0000_0000, GIB);
     trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x7d00_0000_0000, 600 * MIB);
@@ -226,11 +229,61 @@ fn all_kinds_of_memory_have_their_rows() {
     trace.push(Record { address: 0x7f00_0000_0000, requested: 32 * GIB, ..reserve }, &[]);
     let import = trace.record(Event::Import, Kind::Imported, "hipIpcOpenMemHandle");
     trace.push(Record { address: 0x7c00_0000_0000, requested: GIB, ..import }, &[]);
-    let internal = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
-    let kind_flags = Kind::Device as u8 | flag::FROM_RUNTIME;
-    trace.push(Record { address: 0x7b00_0000_0000, requested: 700 * MIB, kind_flags, ..internal }, &[]);
     let text = page(&trace);
     let start = text.find("WHO HOLDS").unwrap();
     let end = text.find("FRAGMENTATION").unwrap();
     insta::assert_snapshot!(&text[start..end]);
+}
+
+/// Layers below each other, other users of the card, a library, code: each byte once, and all of it named.
+#[test]
+fn every_holder_has_its_row() {
+    let mut trace = card().library("/opt/libggml-hip.so", 0x10_0000, 1);
+    let hsa = "hsa_amd_memory_pool_allocate";
+    let kfd = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
+    trace.site = 1;
+    for number in 1..=21u64 {
+        let pointer = 0x7f00_0000_0000 + (number << 32);
+        let rounded = GIB + 2 * MIB;
+        trace.alloc_through(
+            0,
+            &[at("hipMalloc", pointer, GIB + 4096), at(hsa, pointer, GIB + 4096), at(kfd, number, rounded)],
+        );
+    }
+    let pool = At { kind: Kind::Pool, ..at("hipMallocAsync", 0x7e00_0000_0000, 100 * MIB) };
+    trace.alloc_through(0, &[pool, at(hsa, 0x7e00_0000_0000, 512 * MIB), at(kfd, 100, 512 * MIB)]);
+    trace.site = 0;
+    trace.alloc_through(flag::FROM_RUNTIME, &[at(kfd, 101, 140 * MIB)]);
+    let load = trace.record(Event::Module, Kind::Code, "hsa_executable_load_agent_code_object");
+    let load = Record { kind_flags: Kind::Code as u8 | flag::FROM_RUNTIME, ..load };
+    trace.set_up_through(load, &[at(kfd, 102, 64 * MIB)]);
+    let copies = At { kind: Kind::Registered, ..at("hsa_amd_memory_lock_to_pool", 0x5500_0000_0000, 32 * MIB) };
+    trace.alloc_through(flag::FROM_RUNTIME, &[copies]);
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x5600_0000_0000, 256 * MIB);
+    let seq = trace.refuse(gib(1.41));
+    let used = 21 * (GIB + 2 * MIB) + (512 + 140 + 64 + 390 + 20) * MIB;
+    let readings = [
+        (Quantity::VramTotal, gib(23.98)),
+        (Quantity::VramUsed, used),
+        (Quantity::KfdProcessVram, used - 410 * MIB),
+        (Quantity::GraphicsVram, 390 * MIB),
+        (Quantity::RuntimeTotal, gib(23.98)),
+        (Quantity::RuntimeFree, gib(23.98) - used + 390 * MIB),
+    ];
+    let readings: Vec<(u16, u64)> = readings.iter().map(|(quantity, value)| (*quantity as u16, *value)).collect();
+    trace.read_at_failure(seq, &readings);
+    trace.end(process::EXITS, 1);
+    insta::assert_snapshot!(page(&trace));
+}
+
+#[test]
+fn a_handle_that_found_no_memory() {
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, gib(23.5));
+    let record = trace.record(Event::Module, Kind::None, "hipblasCreate");
+    let seq = trace.push(Record { status: 2, ..record }, &[]);
+    read(&mut trace, seq, gib(0.1));
+    trace.free(0xDEAD_0000);
+    trace.end(process::EXITS, 1);
+    insta::assert_snapshot!(page(&trace));
 }

@@ -34,6 +34,15 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
     let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     let device = gpu(oom.device);
     let asked = size(oom.requested_bytes);
+    if oom.unknown_size && why != Why::Injected {
+        let free = oom.free_reported_bytes.map(|bytes| format!(" {name} reports {} free.", size(bytes)));
+        return format!(
+            "{} ran out of memory on {device}; how much it needs is not known. The program itself holds {}.{}",
+            oom.api,
+            size(oom.held_bytes),
+            free.unwrap_or_default()
+        );
+    }
     match why {
         Why::Injected => format!(
             "{} of {asked} was refused by the recorder itself, because it was told to (GPUOOM_INJECT or GPUOOM_CAPACITY).",

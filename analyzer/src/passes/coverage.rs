@@ -1,0 +1,222 @@
+//! How much of the memory in use the trace accounts for, and whether an interface was bypassed.
+
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::{Layer, NO_DEVICE};
+use serde::Serialize;
+
+use crate::passes::fragmentation::saturate;
+use crate::passes::ledger::source_name;
+use crate::passes::libraries::{Libraries, is_runtime};
+use crate::passes::oom::layer_name;
+use crate::replay::Replay;
+use crate::replay::comparison::Comparison;
+use crate::replay::lower::Alone;
+use crate::replay::readings::Source;
+
+const MIB: u64 = 1 << 20;
+/// A runtime takes less than this for itself: code, queues, kernel arguments, printf buffers.
+const RUNTIMES_OWN_BYTES: u64 = 512 * MIB;
+/// What may lie between the kernel's calls and the kernel's own count: bytes, and the share of what is in use.
+const KERNEL_TOLERANCE: (u64, u64) = (64 * MIB, 50);
+/// The same where the kernel's calls were not seen: contexts, code, scratch and rounding are missing then.
+const UPPER_TOLERANCE: (u64, u64) = (1024 * MIB, 10);
+
+/// An interface that the trace must have missed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bypass {
+    /// The interface.
+    pub interface: String,
+    /// What shows it.
+    pub why: String,
+    /// Bytes that are missing, where they are known.
+    pub bytes: Option<u64>,
+}
+
+/// One device at the moment when most was in use.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceCoverage {
+    /// Device index.
+    pub device: Option<u8>,
+    /// The moment.
+    pub at_ns: u64,
+    /// What the calls account for.
+    pub accounted_bytes: u64,
+    /// What was in use.
+    pub in_use_bytes: u64,
+    /// Who says so.
+    pub by: &'static str,
+    /// Whether that is this process's share, and not that of all processes.
+    pub of_process: bool,
+}
+
+/// How complete a trace is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Coverage {
+    /// What the calls account for on all devices, each at the moment when most was in use.
+    pub accounted_bytes: Option<u64>,
+    /// What was in use at these moments; `None` where nobody read it.
+    pub in_use_bytes: Option<u64>,
+    /// Who says so.
+    pub by: Option<&'static str>,
+    /// Whether that is this process's share, and not that of all processes.
+    pub of_process: bool,
+    /// The share that is accounted for, at most 1.
+    pub share: Option<f64>,
+    /// The lowest layer whose calls are in the trace.
+    pub lowest_layer: Option<&'static str>,
+    /// Interfaces that were bypassed.
+    pub bypassed: Vec<Bypass>,
+    /// Device by device.
+    pub devices: Vec<DeviceCoverage>,
+}
+
+/// Judges a trace that was replayed to its end.
+pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Coverage {
+    let devices = by_device(replay, libraries);
+    let sum = |bytes: fn(&DeviceCoverage) -> u64| devices.iter().map(bytes).fold(0, u64::saturating_add);
+    let known = |bytes: u64| (!devices.is_empty()).then_some(bytes);
+    let (accounted, in_use) = (sum(|device| device.accounted_bytes), sum(|device| device.in_use_bytes));
+    let first = devices.first().filter(|first| devices.iter().all(|device| device.by == first.by));
+    Coverage {
+        accounted_bytes: known(accounted),
+        in_use_bytes: known(in_use),
+        by: first.map(|first| first.by),
+        of_process: devices.iter().all(|device| device.of_process),
+        share: (in_use > 0).then(|| (accounted as f64 / in_use as f64).min(1.0)),
+        lowest_layer: layer_name(lowest_layer(replay)),
+        bypassed: bypassed(trace, replay, libraries),
+        devices,
+    }
+}
+
+fn by_device(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceCoverage> {
+    let fullest = replay.comparisons.iter().filter_map(|(device, compared)| Some((*device, compared.fullest?)));
+    // Of a card that the program does not use, only its own share would mean something.
+    let used = |device: &u8, comparison: &Comparison| {
+        comparison.in_use.of_process || replay.accounts.device(*device).is_some()
+    };
+    fullest
+        .filter(|(device, comparison)| used(device, comparison) && comparison.in_use.bytes > 0)
+        .map(|(device, comparison)| DeviceCoverage {
+            device: (device != NO_DEVICE).then_some(device),
+            at_ns: replay.clock.at_ns(comparison.at),
+            accounted_bytes: saturate(comparison.accounted_bytes),
+            in_use_bytes: comparison.in_use.bytes,
+            by: source_name(libraries, device, comparison.in_use.source),
+            of_process: comparison.in_use.of_process,
+        })
+        .collect()
+}
+
+fn lowest_layer(replay: &Replay) -> Option<Layer> {
+    let of_device = |device: u8| {
+        let own = replay.accounts.device(device).into_iter().flat_map(|account| account.layers());
+        own.chain(replay.lower.lowest(device)).max()
+    };
+    replay.accounts.devices().filter_map(|(device, _)| of_device(device)).max()
+}
+
+fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
+    let mut found = Vec::new();
+    // Where records are missing, a free without its allocation proves nothing.
+    if trace.header.events_lost == 0 && trace.header.torn == 0 && trace.damages().is_empty() {
+        found.extend(unknown_frees(replay));
+    }
+    found.extend(unexplained(replay, libraries));
+    found.extend(replay.comparisons.iter().filter_map(|(device, compared)| {
+        let gap = compared.lasting_gap.filter(|gap| gap.in_use.of_process)?;
+        beyond_calls(libraries, *device, &gap)
+    }));
+    found
+}
+
+/// Memory is given back that no recorded call gave.
+fn unknown_frees(replay: &Replay) -> impl Iterator<Item = Bypass> {
+    let own = replay.unmatched_by.iter().map(|(api, count)| (*api, *count));
+    own.chain(replay.lower.unmatched()).filter(|(_, count)| *count > 0).map(|(api, count)| {
+        let name = &replay.apis.get(api).name;
+        let (frees, addresses) = if count == 1 { ("free", "an address") } else { ("frees", "addresses") };
+        Bypass {
+            interface: interface(name).to_owned(),
+            why: format!("{count} {frees} ({name}) of {addresses} that no recorded call gave"),
+            bytes: None,
+        }
+    })
+}
+
+/// A runtime asks the layer below for much more than it needs for itself, and no call of the program explains it: the
+/// program's calls did not pass the recorder.
+fn unexplained(replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
+    let rows: Vec<Alone> = replay.lower.taken_alone();
+    let above_kernel = |layer: Layer| matches!(layer, Layer::Driver | Layer::Hsa);
+    // Where the layer between was recorded, the kernel's calls outside of it are the runtime's: scratch, queues.
+    let has_between = |device: u8| replay.lower.gave(device, Layer::Driver) || replay.lower.gave(device, Layer::Hsa);
+    let of_runtime = |site: u32| libraries.of_site(site).is_none_or(is_runtime);
+    let counts = |row: &&Alone| above_kernel(row.layer) || (row.layer == Layer::Kernel && !has_between(row.device));
+    let mut sums = std::collections::BTreeMap::<(u8, Layer), (u128, u16)>::new();
+    for row in rows.iter().filter(counts).filter(|row| of_runtime(row.site)) {
+        let sum = sums.entry((row.device, row.layer)).or_insert((0, row.api));
+        sum.0 += row.most_bytes;
+    }
+    let limit = u128::from(RUNTIMES_OWN_BYTES) + replay.graph_bytes;
+    let large = sums.into_iter().filter(|(_, (bytes, _))| *bytes > limit);
+    large
+        .map(|((_, layer), (bytes, api))| {
+            let name = &replay.apis.get(api).name;
+            let mib = bytes / u128::from(MIB);
+            Bypass {
+                interface: above(layer, name).to_owned(),
+                why: format!(
+                    "{mib} MiB were taken by {name} from inside the runtime, in no recorded call of the program"
+                ),
+                bytes: Some(saturate(bytes)),
+            }
+        })
+        .collect()
+}
+
+/// The driver counts more for this process than the calls of the lowest layer.
+fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison) -> Option<Bypass> {
+    let by_kernel = gap.lowest == Some(Layer::Kernel) && gap.in_use.source == Source::Kfd;
+    let (bytes, part) = if by_kernel { KERNEL_TOLERANCE } else { UPPER_TOLERANCE };
+    let tolerated = bytes.max(gap.in_use.bytes / part);
+    let missing = gap.gap_bytes();
+    (missing > tolerated).then(|| Bypass {
+        interface: match gap.lowest {
+            Some(Layer::Kernel) => "the kernel's requests".to_owned(),
+            Some(layer) => format!("an interface beside or below {}", layer.name()),
+            None => "all recorded interfaces".to_owned(),
+        },
+        why: format!(
+            "{} counts {} MiB more for this process than its calls (tolerated: {} MiB)",
+            source_name(libraries, device, gap.in_use.source),
+            missing / MIB,
+            tolerated / MIB
+        ),
+        bytes: Some(missing),
+    })
+}
+
+/// The interface that a function belongs to.
+fn interface(name: &str) -> &'static str {
+    let prefixes = [
+        ("hip", "HIP"),
+        ("cuda", "the CUDA runtime"),
+        ("cu", "the CUDA driver"),
+        ("hsa", "HSA"),
+        ("AMDKFD", "KFD"),
+        ("DRM", "DRM"),
+        ("NV", "NVIDIA's resource manager"),
+    ];
+    prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("an interface", |(_, name)| name)
+}
+
+/// The interface above a layer whose function was called.
+fn above(layer: Layer, name: &str) -> &'static str {
+    match layer {
+        Layer::Hsa => "HIP",
+        Layer::Driver => "the CUDA runtime",
+        _ if name.starts_with("NV") => "CUDA",
+        _ => "HIP or HSA",
+    }
+}

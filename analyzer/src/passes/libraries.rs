@@ -1,0 +1,44 @@
+//! Which library made a call: call sites and where the libraries lie.
+
+use gpuoom_trace::metadata::Module;
+use gpuoom_trace::reader::TraceFile;
+
+use crate::replay::Replay;
+
+/// Files of the runtimes themselves, by the beginning of their names.
+const RUNTIMES: [&str; 6] = ["libamdhip64", "libhsa-runtime64", "libhsakmt", "libcuda.so", "libcudart", "libdrm"];
+
+/// The loaded libraries of a trace.
+pub struct Libraries<'a> {
+    modules: Vec<&'a Module>,
+    trace: &'a TraceFile,
+    replay: &'a Replay,
+}
+
+impl<'a> Libraries<'a> {
+    /// Of a trace and its replay, which knows the call sites.
+    pub fn new(trace: &'a TraceFile, replay: &'a Replay) -> Self {
+        let mut modules: Vec<&Module> = trace.metadata.modules.modules.iter().collect();
+        modules.sort_by_key(|module| module.start);
+        Libraries { modules, trace, replay }
+    }
+
+    /// The runtime that counts a device: `hip`, `cuda`.
+    pub fn runtime_of(&self, device: u8) -> Option<&'a str> {
+        let facts = self.trace.metadata.devices.iter().find(|facts| facts.index == device);
+        facts.map(|facts| facts.runtime.as_str())
+    }
+
+    /// The file name of the library that a call site lies in; `None` where it is not known.
+    pub fn of_site(&self, site: u32) -> Option<&'a str> {
+        let address = self.replay.sites.get(&site).filter(|_| site != 0)?;
+        let index = self.modules.partition_point(|module| module.start <= *address).checked_sub(1)?;
+        let module = self.modules[index];
+        (*address < module.end).then(|| module.path.rsplit('/').next().unwrap_or(&module.path))
+    }
+}
+
+/// Whether a library is a vendor's runtime, and not one that uses it.
+pub fn is_runtime(library: &str) -> bool {
+    RUNTIMES.iter().any(|name| library.starts_with(name))
+}

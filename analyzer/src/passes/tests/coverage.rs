@@ -1,0 +1,168 @@
+//! How complete a trace is: each sign of a bypass, with what refutes it.
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::{Event, Kind, Record, flag};
+
+use super::{builder, read};
+use crate::passes::coverage::Coverage;
+use crate::testing::{GIB, MIB, TraceBuilder, at, summary};
+
+const HSA: &str = "hsa_amd_memory_pool_allocate";
+const KFD: &str = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
+
+fn coverage(trace: &TraceBuilder) -> Coverage {
+    summary(trace).coverage
+}
+
+fn interfaces(trace: &TraceBuilder) -> Vec<String> {
+    coverage(trace).bypassed.into_iter().map(|bypass| bypass.interface).collect()
+}
+
+#[test]
+fn the_share_is_of_the_moment_when_most_was_in_use() {
+    let mut trace = builder();
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000, GIB), at(HSA, 0x1000, GIB), at(KFD, 1, GIB)]);
+    read(&mut trace, &[(Quantity::KfdProcessVram, GIB + 16 * MIB), (Quantity::RuntimeFree, 3 * GIB)]);
+    trace.free_through(0, &[at("hipFree", 0x1000, 0), at("hsa_amd_memory_pool_free", 0x1000, 0)]);
+    read(&mut trace, &[(Quantity::KfdProcessVram, 20 * MIB), (Quantity::RuntimeFree, 4 * GIB)]);
+    let coverage = coverage(&trace);
+    assert_eq!((coverage.accounted_bytes, coverage.in_use_bytes), (Some(GIB), Some(GIB + 16 * MIB)));
+    assert_eq!((coverage.by, coverage.of_process, coverage.lowest_layer), (Some("KFD"), true, Some("kernel")));
+    assert!(coverage.share.is_some_and(|share| (0.98..0.99).contains(&share)));
+    assert!(coverage.bypassed.is_empty(), "{coverage:?}");
+}
+
+#[test]
+fn nothing_is_claimed_where_nothing_was_read() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    let coverage = coverage(&trace);
+    assert_eq!((coverage.accounted_bytes, coverage.in_use_bytes, coverage.share), (None, None, None));
+}
+
+#[test]
+fn a_free_without_its_allocation_shows_a_bypass() {
+    let mut trace = builder();
+    trace.alloc(0x1000, MIB);
+    trace.free(0x1000);
+    assert!(interfaces(&trace).is_empty());
+    trace.free(0x2000);
+    assert_eq!(interfaces(&trace), ["HIP"]);
+    // A free that fails says nothing, and neither does one in a trace that lost records.
+    let mut failed = builder();
+    failed.free(0x2000);
+    failed.last_call_failed(17);
+    assert!(interfaces(&failed).is_empty());
+    trace.header.events_lost = 1;
+    assert!(interfaces(&trace).is_empty());
+}
+
+#[test]
+fn a_free_below_without_its_allocation_shows_a_bypass() {
+    let mut trace = builder();
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000, MIB), at(HSA, 0x1000, MIB)]);
+    trace.free_through(0, &[at("hipFree", 0x1000, 0), at("AMDKFD_IOC_FREE_MEMORY_OF_GPU", 9, 0)]);
+    assert_eq!(interfaces(&trace), ["KFD"]);
+    // GEM handles come from other requests too.
+    let mut gem = builder();
+    gem.alloc_through(0, &[at("hipMalloc", 0x1000, MIB), at(HSA, 0x1000, MIB)]);
+    gem.free_through(0, &[at("hipFree", 0x1000, 0), at("DRM_IOCTL_GEM_CLOSE", 9, 0)]);
+    assert!(interfaces(&gem).is_empty());
+}
+
+fn runtime_takes(trace: &mut TraceBuilder, api: &'static str, pieces: u64) {
+    for number in 1..=pieces {
+        trace.alloc_through(flag::FROM_RUNTIME, &[at(api, number << 32, 256 * MIB)]);
+    }
+}
+
+#[test]
+fn a_runtime_that_takes_too_much_for_itself_was_called_past_the_hooks() {
+    let mut trace = builder();
+    runtime_takes(&mut trace, HSA, 4);
+    let coverage = coverage(&trace);
+    assert_eq!((coverage.bypassed[0].interface.as_str(), coverage.bypassed[0].bytes), ("HIP", Some(GIB)));
+    assert!(coverage.bypassed[0].why.contains("1024 MiB were taken by hsa_amd_memory_pool_allocate"));
+    let mut driver = builder();
+    runtime_takes(&mut driver, "cuMemAlloc_v2", 4);
+    assert_eq!(interfaces(&driver), ["the CUDA runtime"]);
+    let mut kernel = builder();
+    runtime_takes(&mut kernel, KFD, 4);
+    assert_eq!(interfaces(&kernel), ["HIP or HSA"]);
+}
+
+#[test]
+fn what_a_runtime_needs_is_no_bypass() {
+    let few = |build: &dyn Fn(&mut TraceBuilder)| {
+        let mut trace = builder();
+        build(&mut trace);
+        assert!(interfaces(&trace).is_empty(), "{:?}", coverage(&trace).bypassed);
+    };
+    few(&|trace| runtime_takes(trace, HSA, 2));
+    // Calls of the program explain any amount.
+    few(&|trace| {
+        for number in 1..9u64 {
+            trace.alloc_through(0, &[at("hipMalloc", number << 32, GIB), at(HSA, number << 32, GIB)]);
+        }
+    });
+    // Scratch and queues are asked for by HSA itself.
+    few(&|trace| {
+        trace.alloc_through(0, &[at("hipMalloc", 1 << 32, MIB), at(HSA, 1 << 32, MIB), at(KFD, 77, 2 * MIB)]);
+        runtime_takes(trace, KFD, 4);
+    });
+    // A graph gets its memory when it runs.
+    few(&|trace| {
+        let node = trace.record(Event::Reserve, Kind::Pool, "hipGraphAddMemAllocNode");
+        trace.push(Record { address: 5 << 32, requested: GIB, ..node }, &[]);
+        runtime_takes(trace, HSA, 4);
+    });
+    // A library with a runtime of its own is no runtime that the program calls.
+    let mut library = builder().library("/opt/libnccl.so.2", 0x10_0000, 1);
+    library.site = 1;
+    runtime_takes(&mut library, "cuMemAlloc_v2", 4);
+    assert!(interfaces(&library).is_empty());
+    let mut runtime = builder().library("/opt/libcudart.so.12", 0x10_0000, 1);
+    runtime.site = 1;
+    runtime_takes(&mut runtime, "cuMemAlloc_v2", 4);
+    assert_eq!(interfaces(&runtime), ["the CUDA runtime"]);
+}
+
+fn with_process_readings(readings: &[u64]) -> TraceBuilder {
+    let mut trace = builder();
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000, GIB), at(HSA, 0x1000, GIB), at(KFD, 1, GIB)]);
+    for bytes in readings {
+        read(&mut trace, &[(Quantity::KfdProcessVram, *bytes)]);
+    }
+    trace
+}
+
+#[test]
+fn a_process_that_holds_more_than_its_calls_bypassed_them() {
+    let missing = coverage(&with_process_readings(&[GIB + 600 * MIB, GIB + 500 * MIB]));
+    assert_eq!(missing.bypassed[0].interface, "the kernel's requests");
+    assert_eq!(missing.bypassed[0].bytes, Some(500 * MIB));
+    assert!(missing.bypassed[0].why.contains("tolerated: 64 MiB"), "{missing:?}");
+    // Within the tolerance, or in a single reading between a call and its record, it is none.
+    assert!(interfaces(&with_process_readings(&[GIB + 60 * MIB, GIB + 60 * MIB])).is_empty());
+    assert!(interfaces(&with_process_readings(&[GIB + 600 * MIB, GIB, GIB + 600 * MIB])).is_empty());
+    // Without the kernel's calls there is more that nobody counted.
+    let mut upper = builder();
+    upper.alloc(0x1000, GIB);
+    (0..2).for_each(|_| read(&mut upper, &[(Quantity::KfdProcessVram, GIB + 600 * MIB)]));
+    assert!(interfaces(&upper).is_empty());
+    // What all processes use says nothing about this one.
+    let mut all = builder();
+    all.alloc(0x1000, GIB);
+    (0..2).for_each(|_| read(&mut all, &[(Quantity::RuntimeFree, GIB)]));
+    assert!(interfaces(&all).is_empty());
+}
+
+#[test]
+fn a_program_that_bypassed_everything_is_seen_by_its_memory() {
+    let mut trace = builder();
+    trace.after(Event::Sync, "hipDeviceSynchronize", 0, 0);
+    (0..2).for_each(|_| read(&mut trace, &[(Quantity::KfdProcessVram, 4 * GIB)]));
+    let coverage = coverage(&trace);
+    assert_eq!((coverage.bypassed.len(), coverage.share), (1, Some(0.0)));
+    assert_eq!(coverage.bypassed[0].interface, "all recorded interfaces");
+}

@@ -1,0 +1,234 @@
+//! Ledgers: who holds what, and that it adds up.
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
+use proptest::prelude::*;
+
+use super::stack::{Stack, action, depth};
+use super::{builder, read};
+use crate::passes::ledger::{DeviceLedger, Row};
+use crate::passes::summary::Summary;
+use crate::testing::{At, GIB, MIB, TraceBuilder, at, summary};
+
+/// Owner, layer, kind, function, library and MiB of a row.
+type Line<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a str>, Option<&'a str>, u64);
+
+fn rows(ledger: &DeviceLedger) -> Vec<Line<'_>> {
+    let row = |row: &'_ Row| row.bytes / MIB;
+    let all = ledger.rows.iter();
+    all.map(|line| (line.owner, line.layer, line.kind, line.api.as_deref(), line.library.as_deref(), row(line)))
+        .collect()
+}
+
+/// Rows, remainder and free memory add up to the total of what was read.
+fn assert_closes(ledger: &DeviceLedger) {
+    let (Some(total), Some(free), Some(rest)) = (ledger.total_bytes, ledger.free_bytes, ledger.unattributed_bytes)
+    else {
+        panic!("nothing was read: {ledger:#?}")
+    };
+    let rows: u64 = ledger.rows.iter().map(|row| row.bytes).sum();
+    let over = ledger.overattributed_bytes.unwrap_or(0);
+    assert_eq!(rows + rest + free, total + over, "{ledger:#?}");
+    assert!(rest == 0 || over == 0, "{ledger:#?}");
+}
+
+fn moment<'a>(summary: &'a Summary, moment: &str) -> &'a DeviceLedger {
+    summary.ledger.iter().find(|ledger| ledger.moment == moment).unwrap()
+}
+
+/// One of everything on one card, down to the kernel.
+fn everything() -> TraceBuilder {
+    let mut trace = builder().library("/opt/libmodel.so.2", 0x10_0000, 1).library("/opt/librccl.so", 0x20_0000, 2);
+    let hsa = "hsa_amd_memory_pool_allocate";
+    let kfd = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
+    trace.site = 1;
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000, 3 * MIB), at(hsa, 0x1000, 3 * MIB), at(kfd, 1, 4 * MIB)]);
+    let pool = At { kind: Kind::Pool, ..at("hipMallocAsync", 0x2000, MIB) };
+    trace.alloc_through(0, &[pool, at(hsa, 0x2000, 32 * MIB), at(kfd, 2, 32 * MIB)]);
+    trace.site = 2;
+    trace.alloc_through(
+        flag::FROM_RUNTIME,
+        &[at("hipMalloc", 0x3000, 2 * MIB), at(hsa, 0x3000, 2 * MIB), at(kfd, 3, 2 * MIB)],
+    );
+    trace.site = 0;
+    trace.alloc_through(flag::FROM_RUNTIME, &[at(hsa, 0x4000, MIB), at(kfd, 4, 2 * MIB)]);
+    trace.alloc_through(flag::FROM_RUNTIME, &[at(kfd, 5, 8 * MIB)]);
+    let load = trace.record(Event::Module, Kind::Code, "hsa_executable_load_agent_code_object");
+    let load = Record { kind_flags: Kind::Code as u8 | flag::FROM_RUNTIME, ..load };
+    trace.set_up_through(load, &[at(kfd, 6, 16 * MIB)]);
+    trace
+}
+
+#[test]
+fn each_holder_has_its_row_and_the_sum_closes() {
+    let mut trace = everything();
+    let seq = trace.refuse(GIB);
+    let readings = [
+        (Quantity::VramTotal, 16 * GIB),
+        (Quantity::VramUsed, 200 * MIB),
+        (Quantity::KfdProcessVram, 66 * MIB),
+        (Quantity::KfdOthersVram, 40 * MIB),
+        (Quantity::GraphicsVram, 80 * MIB),
+        (Quantity::RuntimeTotal, 16 * GIB),
+        (Quantity::RuntimeFree, 16 * GIB - 120 * MIB),
+    ];
+    let readings: Vec<(u16, u64)> = readings.iter().map(|(quantity, value)| (*quantity as u16, *value)).collect();
+    trace.read_at_failure(seq, &readings);
+    let summary = summary(&trace);
+    let ledger = moment(&summary, "oom:1");
+    let model = Some("libmodel.so.2");
+    assert_eq!(
+        rows(ledger),
+        [
+            ("graphics clients", None, "device", None, None, 80),
+            ("other processes", None, "device", None, None, 40),
+            ("runtime pools and caches", Some("hsa"), "pool", None, None, 31),
+            ("runtime", Some("kernel"), "code", None, None, 16),
+            ("runtime", Some("kernel"), "device", Some("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU"), None, 8),
+            ("program", Some("runtime"), "device", Some("hipMalloc"), model, 3),
+            ("rounding", Some("kernel"), "device", None, None, 2),
+            ("vendor libraries", Some("runtime"), "device", Some("hipMalloc"), Some("librccl.so"), 2),
+            ("program", Some("runtime"), "pool", Some("hipMallocAsync"), model, 1),
+            ("runtime", Some("hsa"), "device", Some("hsa_amd_memory_pool_allocate"), None, 1),
+        ]
+    );
+    assert_closes(ledger);
+    assert_eq!((ledger.free_by, ledger.unattributed_bytes), (Some("sysfs"), Some(16 * MIB)));
+    assert_eq!(ledger.unattributed_in_process_bytes, Some(2 * MIB));
+    let sources: Vec<&str> = ledger.readings.iter().map(|reading| reading.source).collect();
+    assert_eq!(sources, ["sysfs", "hipMemGetInfo", "KFD"]);
+    let sources: Vec<&str> = ledger.rows.iter().map(|row| row.source).take(3).collect();
+    assert_eq!(sources, ["fdinfo", "KFD", "calls"]);
+    let devices: Vec<&str> = summary.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
+    assert_eq!(devices, ["oom:1", "peak", "end"]);
+}
+
+#[test]
+fn the_peak_is_remembered_when_all_of_it_is_gone() {
+    let mut trace = everything();
+    read(&mut trace, &[(Quantity::RuntimeTotal, GIB), (Quantity::RuntimeFree, GIB - 100 * MIB)]);
+    let free = [at("hipFree", 0x1000, 0), at("hsa_amd_memory_pool_free", 0x1000, 0)];
+    trace.free_through(0, &[free[0], free[1], at("AMDKFD_IOC_FREE_MEMORY_OF_GPU", 1, 0)]);
+    read(&mut trace, &[(Quantity::RuntimeTotal, GIB), (Quantity::RuntimeFree, GIB - 90 * MIB)]);
+    let summary = summary(&trace);
+    // What came after the peak (the calls behind the program's last) is not part of it.
+    let (peak, end) = (moment(&summary, "peak"), moment(&summary, "end"));
+    let sum = |ledger: &DeviceLedger| ledger.rows.iter().map(|row| row.bytes / MIB).sum::<u64>();
+    assert_eq!((sum(peak), sum(end)), (36, 60));
+    assert_eq!((peak.unattributed_bytes, end.unattributed_bytes), (Some(64 * MIB), Some(30 * MIB)));
+    assert_closes(peak);
+    assert_closes(end);
+}
+
+#[test]
+fn calls_that_hold_more_than_is_used_are_named() {
+    let mut trace = builder();
+    trace.alloc(0x1000, 4 * GIB);
+    read(&mut trace, &[(Quantity::RuntimeTotal, 16 * GIB), (Quantity::RuntimeFree, 13 * GIB)]);
+    let summary = summary(&trace);
+    let ledger = moment(&summary, "peak");
+    assert_closes(ledger);
+    assert_eq!((ledger.unattributed_bytes, ledger.overattributed_bytes), (Some(0), Some(GIB)));
+}
+
+#[test]
+fn nvidia_s_numbers_close_too() {
+    let mut trace = builder();
+    trace.alloc_through(0, &[at("cudaMalloc", 0x1000, 3 * MIB), at("cuMemAlloc_v2", 0x1000, 3 * MIB)]);
+    let readings = [
+        (Quantity::NvmlTotal, 16 * GIB),
+        (Quantity::NvmlUsed, 900 * MIB),
+        (Quantity::NvmlReserved, 300 * MIB),
+        (Quantity::NvmlProcess, 400 * MIB),
+    ];
+    read(&mut trace, &readings);
+    let summary = summary(&trace);
+    let ledger = moment(&summary, "peak");
+    assert_closes(ledger);
+    let rows: Vec<(&str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.bytes / MIB)).collect();
+    assert_eq!(rows, [("driver reserve", 300), ("other processes", 200), ("program", 3)]);
+    assert_eq!(ledger.unattributed_in_process_bytes, Some(397 * MIB));
+}
+
+#[test]
+fn pinned_host_memory_has_a_ledger_of_its_own() {
+    let mut trace = builder();
+    let lock = "hsa_amd_memory_lock_to_pool";
+    let pinned = At { kind: Kind::HostPinned, ..at("hipHostMalloc", 0x1000, 3 * MIB) };
+    let below = At { kind: Kind::HostPinned, ..at("hsa_amd_memory_pool_allocate", 0x1000, 4 * MIB) };
+    trace.alloc_through(0, &[pinned, below]);
+    let registered = At { kind: Kind::Registered, ..at("hipHostRegister", 0x9000, 8 * MIB) };
+    trace.alloc_through(flag::FROM_RUNTIME, &[At { kind: Kind::Registered, ..at(lock, 0x50_0000, 16 * MIB) }]);
+    let staging = At { kind: Kind::HostPinned, ..at("hsa_amd_memory_pool_allocate", 0x60_0000, 2 * MIB) };
+    trace.alloc_through(flag::FROM_RUNTIME, &[staging]);
+    trace.alloc_through(0, &[registered, At { kind: Kind::Registered, ..at(lock, 0x9000, 8 * MIB) }]);
+    let summary = summary(&trace);
+    let ledger = summary.host_ledger.first().unwrap();
+    let rows: Vec<(&str, &str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.kind, row.bytes / MIB)).collect();
+    let expected = [
+        ("runtime", "registered", 16),
+        ("program", "registered", 8),
+        ("program", "host-pinned", 3),
+        ("runtime", "host-pinned", 2),
+        ("rounding", "host-pinned", 1),
+    ];
+    assert_eq!((ledger.moment.as_str(), rows), ("peak", expected.to_vec()));
+    assert!(summary.ledger.iter().all(|ledger| ledger.rows.is_empty()));
+}
+
+#[test]
+fn a_handle_that_found_no_memory_is_a_failure_of_unknown_size() {
+    let mut trace = builder();
+    let create = |trace: &mut TraceBuilder, status| {
+        let record = trace.record(Event::Module, Kind::None, "cublasCreate_v2");
+        trace.push(Record { status, ..record }, &[]);
+    };
+    create(&mut trace, 3);
+    // Another allocation does not make up for it, nor does code that is about to be loaded.
+    trace.alloc(0x1000, 8 * GIB);
+    trace.after(Event::Module, "hipModuleLoad", 0, 0);
+    create(&mut trace, 0);
+    create(&mut trace, 1);
+    let summary = summary(&trace);
+    let [oom] = &summary.ooms[..] else { panic!("{:#?}", summary.ooms) };
+    assert_eq!((oom.requested_bytes, oom.unknown_size, oom.outcome.name()), (0, true, "recovered"));
+    assert_eq!(oom.evidence.last().unwrap().event, "module");
+}
+
+#[test]
+fn the_lowest_layer_of_a_device_is_known() {
+    let lowest = |trace: &TraceBuilder| summary(trace).coverage.lowest_layer;
+    let mut trace = builder();
+    assert_eq!(lowest(&trace), None);
+    trace.alloc(0x1000, MIB);
+    assert_eq!(lowest(&trace), Some(Layer::Runtime.name()));
+    assert_eq!(lowest(&everything()), Some(Layer::Kernel.name()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// What the rows hold is what the simulated stack says that its lowest layer holds, at each failure and at the end.
+    #[test]
+    fn no_byte_counts_twice(depth in depth(), actions in prop::collection::vec(action(), 1..120)) {
+        let mut stack = Stack::new(depth);
+        actions.iter().for_each(|action| stack.act(*action));
+        read(&mut stack.trace, &[(Quantity::RuntimeTotal, 64 * GIB), (Quantity::RuntimeFree, 1)]);
+        let summary = summary(&stack.trace);
+        for ledger in &summary.ledger {
+            let sum: u64 = ledger.rows.iter().map(|row| row.bytes).sum();
+            let expected = match ledger.moment.strip_prefix("oom:") {
+                Some(number) => stack.held_at_refusals[number.parse::<usize>().unwrap() - 1],
+                None if ledger.moment == "end" => stack.total(),
+                None => continue,
+            };
+            prop_assert_eq!(sum, expected, "{} {:#?}", ledger.moment, ledger.rows);
+        }
+        if let Some(end) = summary.ledger.iter().find(|ledger| ledger.moment == "end") {
+            assert_closes(end);
+            prop_assert_eq!(summary.coverage.accounted_bytes, Some(stack.total()));
+        }
+        prop_assert_eq!(summary.unmatched_frees, 0);
+        prop_assert!(summary.coverage.bypassed.is_empty(), "{:?}", summary.coverage.bypassed);
+    }
+}

@@ -1,0 +1,60 @@
+//! Who held what at one moment: the blocks that lived, summed up by caller.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::record::{Kind, Layer};
+
+use super::account::Held;
+use super::block::{Block, Side};
+use super::lower::{Class, LowerBlock, Sum, Sums};
+
+/// Blocks of the program that were asked for in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller {
+    /// Layer that was asked.
+    pub layer: Layer,
+    /// Kind of memory.
+    pub kind: Kind,
+    /// Function.
+    pub api: u16,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
+}
+
+/// Who held the memory of one device, or of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The program's own blocks.
+    pub own: Vec<(Caller, Held)>,
+    /// What else was given at any layer.
+    pub lower: Vec<(Class, Sum)>,
+}
+
+impl Census {
+    /// Counts blocks; the lower ones as sums that were kept along the way.
+    pub fn take<'a>(own: impl Iterator<Item = &'a Block>, lower: Vec<(Class, Sum)>) -> Self {
+        let mut callers = BTreeMap::<Caller, Held>::new();
+        for block in own {
+            let Block { layer, kind, api, site, .. } = *block;
+            callers.entry(Caller { layer, kind, api, site }).or_default().add(block);
+        }
+        Census { own: callers.into_iter().collect(), lower }
+    }
+
+    /// Counts blocks of both sorts.
+    pub fn of_blocks<'a>(own: impl Iterator<Item = &'a Block>, lower: impl Iterator<Item = &'a LowerBlock>) -> Self {
+        let mut sums = Sums::default();
+        lower.for_each(|block| sums.add(block));
+        Census::take(own, sums.rows().collect())
+    }
+
+    /// Whether nothing was held.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.lower.is_empty()
+    }
+}
+
+/// The blocks of one side and device among others.
+pub(super) fn is_of(block: &Block, side: Side, device: u8) -> bool {
+    Side::of(block.kind) == side && (side == Side::Host || block.device == device)
+}

@@ -1,0 +1,64 @@
+//! What the calls account for, beside what was read at the same moment.
+
+use gpuoom_trace::metadata::trigger;
+use gpuoom_trace::record::Layer;
+
+use super::account::Held;
+use super::readings::{DeviceReadings, InUse};
+
+/// A reading and what the calls had given by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// Ticks of the reading.
+    pub at: u64,
+    /// What was in use by the reading.
+    pub in_use: InUse,
+    /// Bytes that the calls account for, each once, at the lowest layer seen.
+    pub accounted_bytes: u128,
+    /// That layer; `None` where the calls hold nothing.
+    pub lowest: Option<Layer>,
+}
+
+impl Comparison {
+    /// What the reading has beyond the calls.
+    pub fn gap_bytes(&self) -> u64 {
+        u64::try_from(u128::from(self.in_use.bytes).saturating_sub(self.accounted_bytes)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What was compared about one device.
+#[derive(Clone, Debug, Default)]
+pub struct Comparisons {
+    /// The reading with most in use; of equal ones that with most accounted for.
+    pub fullest: Option<Comparison>,
+    /// The greatest difference that two readings in a row agree on, or that a reading at a failure shows: a reading that
+    /// falls between a call and its record shows one too, but only once.
+    pub lasting_gap: Option<Comparison>,
+    /// Readings of a moment when as much was held as at the peak, with the ordinal of the peak's record.
+    pub at_peak: Option<(u64, DeviceReadings)>,
+    /// The last readings, and what the program held then.
+    pub last: Option<(Held, DeviceReadings)>,
+    before: Option<Comparison>,
+}
+
+impl Comparisons {
+    /// Takes what was read at once.
+    pub(super) fn take(&mut self, comparison: Comparison, trigger: i32) {
+        let better = |old: Comparison| {
+            (comparison.in_use.bytes, comparison.accounted_bytes) > (old.in_use.bytes, old.accounted_bytes)
+        };
+        if self.fullest.is_none_or(better) {
+            self.fullest = Some(comparison);
+        }
+        let lasting = match self.before.replace(comparison) {
+            _ if trigger == trigger::FAILURE => Some(comparison),
+            Some(before) if before.gap_bytes() < comparison.gap_bytes() => Some(before),
+            Some(_) => Some(comparison),
+            None => None,
+        };
+        let gap = |comparison: Option<Comparison>| comparison.map(|comparison| comparison.gap_bytes());
+        if lasting.is_some() && gap(lasting) > gap(self.lasting_gap) {
+            self.lasting_gap = lasting;
+        }
+    }
+}

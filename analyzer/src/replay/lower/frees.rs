@@ -1,0 +1,164 @@
+//! Frees below the program's own: what they take away, and how to undo one whose call fails.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::record::{Event, Kind, Layer, Record};
+
+use super::book::Taken;
+use super::{BOOKS, Lower};
+use crate::replay::accounts::Accounts;
+use crate::replay::apis::{Api, Family};
+use crate::replay::block::Space;
+use crate::replay::vmm::Unmapped;
+
+/// Threads and layers that are remembered at once; two in the same slot displace each other, which matters only between
+/// a free and the return of its call.
+const SLOTS: usize = 4096;
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    thread: u32,
+    call: u32,
+    address: u64,
+    is_unmatched: bool,
+    taken: Taken,
+}
+
+/// The last free of each thread and layer, and frees of what no recorded call gave.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LowerFrees {
+    /// Made when the first is needed: most traces have no lower layers.
+    slots: Vec<Slot>,
+    unmatched: BTreeMap<u16, u64>,
+}
+
+impl LowerFrees {
+    fn slot(&mut self, thread: u32, layer: Layer) -> &mut Slot {
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS, Slot::default);
+        }
+        &mut self.slots[(thread as usize * BOOKS + layer as usize) % SLOTS]
+    }
+}
+
+impl Lower {
+    /// Frees of what no recorded call gave, by function.
+    pub fn unmatched(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.frees.unmatched.iter().filter(|(_, count)| **count > 0).map(|(api, count)| (*api, *count))
+    }
+
+    /// Something is given back at a layer. Returns whether the book of that layer knew it.
+    ///
+    /// `explained` says that the free needs no match: the caller found it elsewhere, or will look there.
+    pub fn free(&mut self, record: &Record, api: &Api, explained: bool, accounts: &mut Accounts) -> bool {
+        let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return false };
+        let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { record.kind() };
+        if matches!(kind, Kind::Queue | Kind::Scratch | Kind::Code | Kind::Reserved) {
+            return true;
+        }
+        let taken = self.take_out(record, layer, kind, api.family, accounts);
+        let found = !matches!(taken, Taken::Nothing);
+        if !found && self.was_freed_above(record, layer) {
+            return true;
+        }
+        let is_unmatched = !found && !explained && matches!(api.family, Family::Pointers | Family::Kfd);
+        if is_unmatched {
+            *self.frees.unmatched.entry(record.api).or_default() += 1;
+        }
+        let (thread, call, address) = (record.thread, record.call, record.address);
+        *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched, taken };
+        found
+    }
+
+    fn take_out(
+        &mut self,
+        record: &Record,
+        layer: Layer,
+        kind: Kind,
+        family: Family,
+        accounts: &mut Accounts,
+    ) -> Taken {
+        let book = &mut self.books[layer as usize];
+        let mut space = Space::of(kind, family);
+        if kind == Kind::Physical && family == Family::Pointers {
+            if let Some(released) = book.release(record.address) {
+                released.gone.iter().for_each(|gone| self.let_go(gone, accounts));
+                return Taken::Handle(released);
+            }
+            // Imported handles are released by the same function.
+            space = Space::Imported;
+        }
+        let gone = book.remove(space, record.address);
+        gone.iter().for_each(|gone| self.let_go(gone, accounts));
+        if gone.is_empty() { Taken::Nothing } else { Taken::Blocks(gone) }
+    }
+
+    /// Whether an enclosing free of this or a higher layer is about the same address: a function that calls its like.
+    fn was_freed_above(&mut self, record: &Record, layer: Layer) -> bool {
+        Layer::ALL[..=layer as usize].iter().any(|above| {
+            let slot = self.frees.slot(record.thread, *above);
+            let encloses = record.call.wrapping_sub(slot.call) as i32 > 0;
+            slot.thread == record.thread && slot.address == record.address && encloses && !record.is_outermost()
+        })
+    }
+
+    /// Physical memory is mapped or unmapped at a layer.
+    pub fn map_or_unmap(&mut self, record: &Record, handle: u64, api: &Api, position: u64, accounts: &mut Accounts) {
+        let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
+        if record.kind() != Kind::Physical || api.family != Family::Pointers {
+            return;
+        }
+        let book = &mut self.books[layer as usize];
+        if record.event() == Some(Event::Map) {
+            let gone = book.map(record.address, record.requested, handle, position);
+            gone.iter().for_each(|gone| self.let_go(gone, accounts));
+            return;
+        }
+        let unmapped = book.unmap(record.address, record.requested);
+        unmapped.gone.iter().for_each(|(_, gone)| self.let_go(gone, accounts));
+        let (thread, call, address) = (record.thread, record.call, record.address);
+        let taken = Taken::Mappings(Box::new(unmapped));
+        *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched: false, taken };
+    }
+
+    /// A free or unmap that was recorded before its call has failed: what it took away is still there.
+    #[cold]
+    pub fn correct(&mut self, record: &Record, api: &Api, position: u64, accounts: &mut Accounts) {
+        let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
+        let slot = self.frees.slot(record.thread, layer);
+        if slot.thread != record.thread || slot.call != record.call || record.status == 0 {
+            return;
+        }
+        let Slot { is_unmatched, taken, .. } = std::mem::take(slot);
+        if is_unmatched && let Some(count) = self.frees.unmatched.get_mut(&record.api) {
+            *count = count.saturating_sub(1);
+        }
+        match taken {
+            Taken::Nothing => {}
+            Taken::Blocks(blocks) => {
+                for mut block in blocks {
+                    block.entered = position;
+                    let (_, old) = self.books[layer as usize].insert(block);
+                    old.iter().for_each(|old| self.let_go(old, accounts));
+                    self.count(&block, accounts);
+                }
+            }
+            Taken::Handle(mut released) => {
+                if let Some(block) = &mut released.gone {
+                    block.entered = position;
+                    self.count(&block.clone(), accounts);
+                }
+                self.books[layer as usize].unrelease(&released);
+            }
+            Taken::Mappings(unmapped) => {
+                let Unmapped { mut mappings, mut gone } = *unmapped;
+                mappings.iter_mut().for_each(|mapping| mapping.entered = position);
+                for (_, block) in &mut gone {
+                    block.entered = position;
+                    self.count(&block.clone(), accounts);
+                }
+                self.books[layer as usize].remap(&mappings, &gone);
+            }
+        }
+    }
+}

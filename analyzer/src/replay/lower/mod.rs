@@ -1,0 +1,312 @@
+//! The layers below the program's own calls: what lives there and why.
+//!
+//! The program's own calls are counted by [`super::accounts`]. What they call below, and what vendor libraries call for
+//! themselves, is kept here: one book per layer, because equal numbers of two layers mean different things. Layers are
+//! never added up; [`super::balance`] says which bytes are the same.
+
+mod alone;
+mod book;
+mod cause;
+mod frees;
+mod open;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
+
+pub use alone::Alone;
+pub use book::LowerBlock;
+pub use cause::Cause;
+
+use super::accounts::Accounts;
+use super::apis::Api;
+use super::block::{Side, Space};
+use alone::TakenAlone;
+use book::Book;
+use frees::LowerFrees;
+use open::OpenCalls;
+
+/// Layers that have a book.
+const BOOKS: usize = 4;
+/// Classes that are told apart by function and call site; beyond that they are summed up.
+const MAX_CLASSES: usize = 4096;
+
+/// What blocks of a row of the ledger have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class {
+    /// Device number, [`NO_DEVICE`] for memory of the host.
+    pub device: u8,
+    /// Layer that was asked.
+    pub layer: Layer,
+    /// Kind of memory.
+    pub kind: Kind,
+    /// Why it exists.
+    pub cause: Cause,
+    /// Function and call site of an outermost call.
+    pub caller: Option<(u16, u32)>,
+}
+
+impl Class {
+    /// The class of a block.
+    pub fn of(block: &LowerBlock) -> Self {
+        let on_device = block.side() == Side::Device;
+        Class {
+            device: if on_device { block.device } else { NO_DEVICE },
+            layer: block.layer,
+            kind: block.kind,
+            cause: block.cause,
+            caller: block.is_outermost.then_some((block.api, block.site)),
+        }
+    }
+}
+
+/// Blocks of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes asked for. Wide enough that no file can make it overflow.
+    pub bytes: u128,
+}
+
+/// Sums by class; classes without blocks are not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums(BTreeMap<Class, Sum>);
+
+impl Sums {
+    fn key(&self, block: &LowerBlock) -> Class {
+        let class = Class::of(block);
+        match self.0.len() >= MAX_CLASSES && !self.0.contains_key(&class) {
+            true => Class { caller: None, ..class },
+            false => class,
+        }
+    }
+
+    /// Counts a block.
+    pub fn add(&mut self, block: &LowerBlock) {
+        if block.side() == Side::Neither {
+            return;
+        }
+        let sum = self.0.entry(self.key(block)).or_default();
+        sum.blocks += 1;
+        sum.bytes += u128::from(block.bytes);
+    }
+
+    fn remove(&mut self, block: &LowerBlock) {
+        let class = Class::of(block);
+        let summed_up = Class { caller: None, ..class };
+        for class in [class, summed_up] {
+            let Some(sum) = self.0.get_mut(&class).filter(|sum| sum.bytes >= u128::from(block.bytes)) else { continue };
+            sum.blocks -= 1;
+            sum.bytes -= u128::from(block.bytes);
+            if sum.blocks == 0 {
+                self.0.remove(&class);
+            }
+            return;
+        }
+    }
+
+    /// All classes with what they hold, in a fixed order.
+    pub fn rows(&self) -> impl Iterator<Item = (Class, Sum)> {
+        self.0.iter().map(|(class, sum)| (*class, *sum))
+    }
+
+    /// The classes of one device, or those of the host.
+    pub fn of(&self, side: Side, device: u8) -> Vec<(Class, Sum)> {
+        let here = |class: &Class| Side::of(class.kind) == side && (side == Side::Host || class.device == device);
+        self.rows().filter(|(class, _)| here(class)).collect()
+    }
+}
+
+/// The layers below.
+#[derive(Clone, Debug)]
+pub struct Lower {
+    books: [Book; BOOKS],
+    /// What the books hold.
+    pub sums: Sums,
+    open: OpenCalls,
+    frees: LowerFrees,
+    alone: TakenAlone,
+    /// Out-of-memory returns of calls that vendor libraries made for themselves.
+    pub failures: u64,
+    /// Layers that gave device memory, by device: bit n is the layer with number n.
+    seen: [u8; 256],
+    /// The device of records that name none, where the trace knows only one.
+    only_device: Option<u8>,
+    is_used: bool,
+}
+
+impl Lower {
+    /// Empty books.
+    pub fn new(only_device: Option<u8>) -> Self {
+        Lower {
+            books: Default::default(),
+            sums: Sums::default(),
+            open: OpenCalls::default(),
+            frees: LowerFrees::default(),
+            alone: TakenAlone::default(),
+            failures: 0,
+            seen: [0; 256],
+            only_device,
+            is_used: false,
+        }
+    }
+
+    /// Whether any layer below was ever recorded: a trace of upper calls alone pays no more than this question.
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// Whether calls wait for the record of what encloses them.
+    #[inline]
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The lowest layer that gave memory of a device in a call that was not the program's own.
+    pub fn lowest(&self, device: u8) -> Option<Layer> {
+        Layer::ALL.iter().copied().filter(|layer| self.gave(device, *layer)).max()
+    }
+
+    /// Whether a layer gave memory of a device in a call that was not the program's own.
+    pub fn gave(&self, device: u8, layer: Layer) -> bool {
+        self.seen[usize::from(device)] & 1 << layer as u8 != 0
+    }
+
+    /// Whether a layer below the runtime gave device memory of any device.
+    pub fn gave_below_runtime(&self) -> bool {
+        self.seen.iter().any(|bits| *bits & !1 != 0)
+    }
+
+    /// All blocks of one side and device.
+    pub fn blocks(&self, side: Side, device: u8) -> impl Iterator<Item = &LowerBlock> {
+        let here = move |block: &&LowerBlock| block.side() == side && (side == Side::Host || block.device == device);
+        self.books.iter().flat_map(Book::blocks).filter(here)
+    }
+
+    /// What vendor libraries took outside any recorded call: a row per layer, function and call site.
+    pub fn taken_alone(&self) -> Vec<Alone> {
+        self.alone.rows()
+    }
+
+    /// Memory was given by a call that is not the program's own.
+    pub fn take_in(&mut self, record: &Record, payload: &[u8], api: &Api, position: u64, accounts: &mut Accounts) {
+        let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
+        if record.address == 0 {
+            return;
+        }
+        self.is_used = true;
+        let kind = match record.event() {
+            Some(Event::Import) => Kind::Imported,
+            _ => record.kind(),
+        };
+        if kind == Kind::Imported && self.books[layer as usize].has(Space::of(kind, api.family), record.address) {
+            // The process imports what it exported itself: the memory is there already.
+            return;
+        }
+        let number = |index: usize| payload::unpack_numbers(payload).nth(index).unwrap_or(0);
+        let is_nvidia = api.family == super::apis::Family::Nvidia;
+        let block = LowerBlock {
+            address: record.address,
+            bytes: record.requested,
+            entered: position,
+            parent: if is_nvidia && number(0) != 0 {
+                record.address >> 32 << 32 | (number(0) & 0xFFFF_FFFF)
+            } else {
+                0
+            },
+            site: record.site,
+            api: record.api,
+            device: if record.device == NO_DEVICE { self.only_device.unwrap_or(NO_DEVICE) } else { record.device },
+            kind,
+            layer,
+            family: api.family,
+            is_outermost: record.is_outermost(),
+            cause: Cause::Itself,
+        };
+        let (key, old) = self.books[layer as usize].insert(block);
+        old.iter().for_each(|old| self.let_go(old, accounts));
+        self.count(&block, accounts);
+        if !record.is_outermost() {
+            self.open.push(record, layer, key, position);
+        }
+    }
+
+    fn count(&mut self, block: &LowerBlock, accounts: &mut Accounts) {
+        self.sums.add(block);
+        if block.side() == Side::Device {
+            self.seen[usize::from(block.device)] |= 1 << block.layer as u8;
+            accounts.device_mut(block.device);
+            self.alone.add(block);
+        }
+    }
+
+    fn let_go(&mut self, block: &LowerBlock, accounts: &mut Accounts) {
+        self.sums.remove(block);
+        self.alone.remove(block);
+        accounts.lower_is_gone(block);
+    }
+
+    /// A record came that may enclose calls which wait.
+    #[cold]
+    pub fn close(&mut self, record: &Record, api: &Api, accounts: &mut Accounts) {
+        let Some(layer) = api.layer else { return };
+        for (open, cause) in self.open.close(record, layer) {
+            let book = &mut self.books[open.layer as usize];
+            let Some(block) = book.get_mut(open.key).filter(|block| block.entered == open.entered) else { continue };
+            if open.is_double {
+                let gone = book.drop_key(open.key);
+                gone.iter().for_each(|gone| self.let_go(gone, accounts));
+                continue;
+            }
+            let before = *block;
+            block.cause = cause;
+            if block.device == NO_DEVICE && block.side() == Side::Device {
+                block.device = open.device;
+            }
+            let after = *block;
+            self.sums.remove(&before);
+            self.count(&after, accounts);
+        }
+    }
+
+    /// Device bytes that wait inside a call: what the layers below gave for it, as far as it is known.
+    pub fn bytes_inside(&mut self, record: &Record, layer: Layer) -> Option<u64> {
+        let books = &mut self.books;
+        let mut bytes = None;
+        for open in self.open.directly_inside(record, layer) {
+            let block = books[open.layer as usize].get_mut(open.key);
+            let Some(block) = block.filter(|block| block.entered == open.entered && block.side() == Side::Device)
+            else {
+                continue;
+            };
+            bytes = Some(bytes.unwrap_or(0u64).saturating_add(block.bytes));
+        }
+        bytes
+    }
+
+    /// A reference to physical memory that is mapped at an address; whether it is known.
+    pub fn retain(&mut self, record: &Record, layer: Option<Layer>, address: u64) -> bool {
+        let book = layer.and_then(|layer| self.books.get_mut(layer as usize));
+        book.is_some_and(|book| book.retain(record.address, address))
+    }
+
+    /// A call of a vendor library on itself failed.
+    pub fn failed(&mut self, record: &Record, api: &Api) {
+        if record.has(flag::FROM_RUNTIME) && api.is_out_of_memory(record.status) {
+            self.failures += 1;
+        }
+    }
+
+    /// The program reset a device: its contexts are gone, and what runtime and driver had given with them.
+    pub fn reset(&mut self, device: u8, accounts: &mut Accounts) {
+        for layer in [Layer::Runtime, Layer::Driver] {
+            let gone = self.books[layer as usize].reset(device);
+            gone.iter().for_each(|gone| self.let_go(gone, accounts));
+        }
+    }
+}

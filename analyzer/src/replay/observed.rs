@@ -1,0 +1,135 @@
+//! What the trace tells beside the calls for memory: refusals, and numbers that were read.
+
+use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
+use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
+
+use super::Replay;
+use super::account::Account;
+use super::arena::Arena;
+use super::balance::Balance;
+use super::block::Side;
+use super::census::Census;
+use super::comparison::Comparison;
+use super::failures::{Oom, RefusedBy};
+use super::readings::DeviceReadings;
+
+impl Replay {
+    /// Whether a record says that something was set up whose memory has no known size. The recorder watches the same calls
+    /// (its `creation`); others that load code are recorded before they are made, and say nothing.
+    pub(super) fn is_set_up(&self, record: &Record) -> bool {
+        let sort =
+            matches!((record.event(), record.kind()), (Some(Event::Module), _) | (Some(Event::Reserve), Kind::Queue));
+        sort && self.apis.get(record.api).sets_up && !record.has(flag::CORRECTION)
+    }
+
+    /// A context, a library's handle or a queue of the program: only its failure matters.
+    pub(super) fn set_up(&mut self, record: &Record) {
+        if record.status == 0 || !self.is_set_up(record) {
+            return;
+        }
+        let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
+        self.refused(&Record { requested: 0, ..*record }, record.device, 0, lowest);
+    }
+
+    /// Takes note of an own allocation that was refused.
+    #[cold]
+    pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, lowest: Option<Layer>) {
+        let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
+        let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
+        if let Some(account) = self.accounts.side_mut(side, device) {
+            account.calls.failures += 1;
+        }
+        let api = self.apis.get(record.api);
+        if !api.is_out_of_memory(record.status) {
+            return;
+        }
+        let refused_by = match record.has(flag::INJECTED) {
+            true => RefusedBy::Injected,
+            false => RefusedBy::Layer(lowest.or(api.layer)),
+        };
+        let saw_below = self.lower.gave_below_runtime();
+        let census = self.census_at_failure(side, device);
+        let account = self.accounts.side_mut(side, device);
+        let (held, model) = match account {
+            Some(account) => (account.held, account.arena.as_ref().map(Arena::free_space)),
+            None => Default::default(),
+        };
+        self.failures.begin(Oom {
+            position: self.events,
+            seq: record.seq(),
+            at: record.at,
+            thread: record.thread,
+            api: record.api,
+            device: (device != NO_DEVICE).then_some(device),
+            kind: record.kind(),
+            requested_bytes: record.requested,
+            unknown_size,
+            granules,
+            status: record.status,
+            refused_by,
+            outcome: Outcome::Unresolved,
+            because: Because::TraceEnded,
+            evidence: Vec::new(),
+            read: DeviceReadings::default(),
+            held,
+            census,
+            saw_below,
+            model,
+        });
+    }
+
+    /// Who holds what now, unless that was counted too often already.
+    fn census_at_failure(&mut self, side: Side, device: u8) -> Option<Box<Census>> {
+        // A failure costs something even where nothing lives.
+        let blocks = self.live.count() as u64 + self.vmm.count() as u64 + 64;
+        self.census_blocks_left = self.census_blocks_left.checked_sub(blocks)?;
+        Some(Box::new(self.census(side, device)))
+    }
+
+    /// Takes what the recorder read.
+    pub(super) fn reading(&mut self, record: &Record, payload: &[u8]) {
+        let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
+        for reading in &readings {
+            self.readings.take(reading, record.at);
+            if reading.quantity == Quantity::RuntimeTotal as u16 {
+                let live = self.live.blocks_mut().chain(self.vmm.blocks_mut());
+                self.accounts.total_known(reading.device, reading.value, self.events, live);
+            }
+        }
+        if record.status == trigger::FAILURE
+            && let Some(oom) = self.failures.by_seq(record.address)
+        {
+            let about = |reading: &&Reading| oom.device.is_none_or(|device| device == reading.device);
+            let about: Vec<Reading> = readings.iter().filter(about).copied().collect();
+            about.iter().for_each(|reading| oom.read.take(reading));
+        }
+        self.compare(record, &readings);
+    }
+
+    /// Sets what was read of each device beside what the calls account for.
+    fn compare(&mut self, record: &Record, readings: &[Reading]) {
+        let mut devices: Vec<u8> = readings.iter().map(|reading| reading.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        for device in devices {
+            let mut read = DeviceReadings::default();
+            readings.iter().filter(|reading| reading.device == device).for_each(|reading| read.take(reading));
+            read.runtime_total_bytes = read.runtime_total_bytes.or(self.accounts.total_bytes(device));
+            let Some(in_use) = read.in_use() else { continue };
+            // A card that the program does not use is read too, and has no account.
+            let (unused, account) = (Account::default(), self.accounts.device(device));
+            let account = account.unwrap_or(&unused);
+            let balance = Balance::of(&account.holdings, &self.lower.sums.of(Side::Device, device));
+            let comparisons = self.comparisons.entry(device).or_default();
+            let (held, peak) = (account.held, &account.peak);
+            comparisons.last = Some((held, read));
+            if held == peak.held && comparisons.at_peak.is_none_or(|(position, _)| position != peak.position) {
+                comparisons.at_peak = Some((peak.position, read));
+            }
+            let (accounted_bytes, lowest) = (balance.total_bytes(), balance.lowest());
+            comparisons.take(Comparison { at: record.at, in_use, accounted_bytes, lowest }, record.status);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Who holds the memory of each device, and pinned host memory.
+
+use crate::passes::holders::PROGRAM;
+use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
+use crate::passes::summary::Summary;
+use crate::report::page::{Page, Paint};
+use crate::report::words::{clean, count, gib_number, gpu, moment, percent, shorten, size};
+
+/// Rows that are shown of one ledger; smaller ones are summed up.
+const MOST_ROWS: usize = 10;
+/// Sources that agree to this are not listed beside each other.
+const AGREES_BYTES: u64 = 1 << 20;
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let mut last = None;
+    for ledger in summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
+        // The first of each device is its most telling moment.
+        if last.replace(ledger.device) == Some(ledger.device) {
+            continue;
+        }
+        write_one(page, &format!("WHO HOLDS {}", gpu(ledger.device)), ledger);
+    }
+    // Pinned memory that only the program asked for stands in the section before.
+    let tells = |ledger: &&DeviceLedger| ledger.rows.iter().any(|row| row.owner != PROGRAM) || ledger.moment != "peak";
+    if let Some(ledger) = summary.host_ledger.first().filter(tells) {
+        write_one(page, "WHO HOLDS pinned host memory", ledger);
+    }
+}
+
+fn write_one(page: &mut Page, heading: &str, ledger: &DeviceLedger) {
+    let at = moment(ledger.at_ns);
+    let when = match ledger.moment.strip_prefix("oom:") {
+        Some(number) => format!("at failure #{number}, {at}"),
+        None => format!("at the {}, {at}", ledger.moment),
+    };
+    page.headed(heading, Paint::Bold, &when);
+    write_rows(page, ledger);
+    write_notes(page, ledger);
+    page.gap();
+}
+
+fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
+    let share = |bytes: u64| {
+        let total = ledger.total_bytes.filter(|total| *total > 0);
+        total.map(|total| percent(bytes as f64 / total as f64)).unwrap_or_default()
+    };
+    let wide = text_width(page);
+    row(page, "", "GiB", if ledger.total_bytes.is_some() { "% of the card" } else { "" });
+    let mut line = |text: &str, bytes: u64| row(page, text, &gib_number(bytes), &share(bytes));
+    let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
+    for holder in shown {
+        line(&describe(holder, wide), holder.bytes);
+    }
+    if !rest.is_empty() {
+        let bytes = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+        line(&format!("{} more", rest.len()), bytes);
+    }
+    if let Some(bytes) = ledger.unattributed_bytes {
+        line("unattributed (the remainder: in no call and no reading)", bytes);
+    }
+    if let Some((bytes, by)) = ledger.free_bytes.zip(ledger.free_by) {
+        line(&format!("free, by {by}"), bytes);
+    }
+}
+
+fn write_notes(page: &mut Page, ledger: &DeviceLedger) {
+    let mut note = |text: String| page.indented("  ", "  ", &text);
+    if ledger.free_bytes.is_none() && ledger.device.is_some() {
+        note("the rest was not measured at that moment".to_owned());
+    }
+    if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
+        note(format!("{} of the remainder are this process's by the driver: contexts, code, page tables", size(bytes)));
+    }
+    if let Some(bytes) = ledger.overattributed_bytes {
+        note(format!(
+            "the blocks above are {} more than {} says is used: part of them is not backed by memory",
+            size(bytes),
+            ledger.free_by.unwrap_or("the reading")
+        ));
+    }
+    if disagree(&ledger.readings) {
+        let parts: Vec<String> = ledger.readings.iter().map(describe_reading).collect();
+        note(format!("read then: {}", parts.join("; ")));
+    }
+    for (bytes, what) in [
+        (ledger.reserved_bytes, "of address space is reserved; that holds no memory"),
+        (ledger.imported_bytes, "of another process's memory is open here; it counts there"),
+    ] {
+        if bytes > 0 {
+            note(format!("{} {what}", size(bytes)));
+        }
+    }
+}
+
+/// Whether the sources say different things, or one says what no other does.
+fn disagree(readings: &[ReadingRow]) -> bool {
+    let free: Vec<u64> = readings.iter().filter_map(|reading| reading.free_bytes).collect();
+    let apart = |one: &u64| free.first().is_some_and(|first| one.abs_diff(*first) > AGREES_BYTES);
+    free.iter().any(apart) || readings.iter().any(|reading| reading.process_bytes.is_some())
+}
+
+fn describe_reading(reading: &ReadingRow) -> String {
+    let free = reading.free_bytes.map(|bytes| match reading.total_bytes {
+        Some(total) => format!("{} of {} free", size(bytes), size(total)),
+        None => format!("{} to be had", size(bytes)),
+    });
+    let process = reading.process_bytes.map(|bytes| format!("{} held by this process", size(bytes)));
+    let parts: Vec<String> = free.into_iter().chain(process).collect();
+    format!("{} {}", reading.source, parts.join(", "))
+}
+
+fn describe(row: &Row, wide: usize) -> String {
+    let (owner, what) = match row.owner {
+        "rounding" => ("rounding", format!("of {}, and blocks kept for reuse", kind_name(row))),
+        "runtime pools and caches" => ("runtime", "pools and caches beyond what was handed out".to_owned()),
+        "contexts and library handles" => ("set-up", format!("contexts and library handles{}", blocks(row))),
+        "other processes" | "graphics clients" => ("others", format!("{}, by {}", row.owner, row.source)),
+        "driver reserve" => ("driver", format!("reserve, by {}", row.source)),
+        owner => (owner, format!("{}{}", kind_name(row), blocks(row))),
+    };
+    let mut text = format!("{owner:<16} {what}");
+    if row.asked_bytes > row.bytes {
+        text.push_str(&format!(", {} asked; its pages move", size(row.asked_bytes)));
+    }
+    // Who called is said as far as there is room.
+    let api = row.api.as_deref().map(clean);
+    let both = api.as_ref().zip(row.library.as_deref().map(clean)).map(|(api, library)| format!("{api}, {library}"));
+    let callers = [both, api].into_iter().flatten().map(|caller| format!("{text} ({caller})"));
+    let fitting = callers.into_iter().find(|line| line.chars().count() <= wide);
+    fitting.unwrap_or(text)
+}
+
+fn blocks(row: &Row) -> String {
+    if row.blocks == 0 { String::new() } else { format!(", {}", count(row.blocks, "block", "blocks")) }
+}
+
+fn kind_name(row: &Row) -> &'static str {
+    match row.kind {
+        "device" => "device memory",
+        "managed" => "managed memory",
+        "array" => "arrays",
+        "physical" => "VMM memory",
+        "pool" => "stream-ordered memory",
+        "code" => "code objects",
+        "queue" => "queues",
+        "host-pinned" => "pinned host memory",
+        "registered" if row.owner == "runtime" => "host memory pinned for copies",
+        "registered" => "registered host memory",
+        other => other,
+    }
+}
+
+fn text_width(page: &Page) -> usize {
+    page.look.width.min(100) - 28
+}
+
+fn row(page: &mut Page, text: &str, bytes: &str, share: &str) {
+    let wide = text_width(page);
+    let text = shorten(text, wide);
+    page.line(&format!("  {text:<wide$}{bytes:>9}  {share:>13}"));
+}
