@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use gpuoom_tests::{Client, Event, Finished, Library, MIB, plain_program, program_with, sim_dir};
+use gpuoom_tests::{Client, Event, Finished, Library, MIB, Report, Trace, plain_program, program_with, sim_dir};
 
 /// Each allocation and free of the runtime holds exactly one of the driver, on the same address; the count of the
 /// program's own calls does not know the latter.
@@ -132,6 +132,36 @@ fn driver_and_runtime_taken_by_dlsym_are_one_account() {
     let report = run.only_trace().report();
     assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (2, 2));
     assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+}
+
+#[test]
+fn capture_is_not_disturbed_by_readings() {
+    let client = Client::new(program_with("cuda_capture.c", Library::CudaOverDriver)).env("SIM_CAPACITY", "300M");
+    let run = client.run_both();
+    assert_eq!(run.stdout, "state 1, 2 nodes, byte 7, ran 2 times\n", "{}", run.stderr);
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/allocations"), 2);
+    report.assert_only_oom("propagated", "status_checked");
+}
+
+#[test]
+fn imported_memory_belongs_to_others() {
+    let run = Client::new(program_with("cuda_imports.c", Library::CudaDriver)).run_both();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    let mut traces = run.traces();
+    assert_eq!(traces.len(), 2, "{traces:?}");
+    // The child has the higher number, unless the numbers began anew: its trace is the one with imports.
+    let imports = |trace: &Trace| trace.events().iter().filter(|event| event.event() == "import").count();
+    traces.sort_by_key(imports);
+    let (exporter, importer) = (traces[0].report(), traces[1].report());
+    assert_eq!((imports(&traces[0]), imports(&traces[1])), (0, 3));
+    let counts = |report: &Report| {
+        let number = |field: &str| report.number(&format!("/devices/0/{field}"));
+        [number("allocations"), number("frees"), number("peak/requested_bytes"), number("end/live_allocations")]
+    };
+    assert_eq!(counts(&exporter), [2, 2, 50 * MIB, 0]);
+    assert_eq!(counts(&importer), [1, 1, 7 * MIB, 0], "{}", traces[1].report_text());
 }
 
 const CREATIONS: [&str; 5] =

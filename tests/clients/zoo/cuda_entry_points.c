@@ -1,7 +1,7 @@
 // What PyTorch's expandable segments do: the runtime hands out the driver's VMM functions by name and version, and a
 // segment grows chunk by chunk until the device is full; then some chunks are given up and one fits.
-// The trace must show each chunk, which no symbol leads to; the failure is recovered; half of the chunks are live at the
-// end.
+// The trace must show each chunk, which no symbol leads to; the failure is recovered; half of the chunks are live at
+// the end.
 #include "cuda_min.h"
 
 enum { CHUNKS = 8, CUDA_12 = 12000 };

@@ -1,5 +1,6 @@
-// The CUDA runtime and driver functions that the programs of the zoo use: our own declarations, so that no NVIDIA header
-// is needed. Device pointers and handles of the driver are passed as pointers: the calling convention is the same.
+// The CUDA runtime and driver functions that the programs of the zoo use: our own declarations, so that no NVIDIA
+// header is needed. Device pointers and handles of the driver are passed as pointers: the calling convention is the
+// same.
 #ifndef CUDA_MIN_H
 #define CUDA_MIN_H
 

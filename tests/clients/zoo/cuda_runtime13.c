@@ -1,5 +1,5 @@
-// Every allocator of a CUDA runtime (libcudart.so.13) that takes its memory from the driver (libcuda.so.1), one failure,
-// and a reset of the device.
+// Every allocator of a CUDA runtime (libcudart.so.13) that takes its memory from the driver (libcuda.so.1), one
+// failure, and a reset of the device.
 // Each allocation shows twice, in the runtime and inside of it in the driver, and is counted once.
 #define _POSIX_C_SOURCE 200112L
 #include "cuda_min.h"

@@ -90,8 +90,10 @@ CALL(cuMemPrefetchAsync, 12020, (const void *p, size_t n, struct location l, uns
 CALL(cuMemAdvise, 12020, (const void *p, size_t n, int advice, struct location l))
 CALL(cuPointerGetAttributes, 7000, (unsigned n, int *attributes, void **data, const void *p))
 
-CALL(cuLibraryLoadData, 12000, (void **m, const void *code, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln))
-CALL(cuLibraryLoadFromFile, 12000, (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln))
+CALL(cuLibraryLoadData, 12000,
+     (void **m, const void *code, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln))
+CALL(cuLibraryLoadFromFile, 12000,
+     (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln))
 CALL(cuLibraryUnload, 12000, (void *m))
 CALL(cuLibraryGetKernel, 12000, (void **k, void *m, const char *name))
 CALL(cuKernelGetFunction, 12000, (void **f, void *k))
@@ -99,7 +101,8 @@ CALL(cuKernelGetAttribute, 12000, (int *v, int a, void *k, int d))
 CALL(cuKernelSetAttribute, 12000, (int a, int v, void *k, int d))
 CALL(cuFuncSetCacheConfig, 3000, (void *f, int v))
 CALL(cuFuncGetName, 12030, (const char **name, void *f))
-CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000, (int *n, void *f, int block, size_t shared, unsigned flags))
+CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
+     (int *n, void *f, int block, size_t shared, unsigned flags))
 CALL(cuLaunchKernel, 7000,
      (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
       void **args, void **extra))

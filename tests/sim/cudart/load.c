@@ -39,7 +39,8 @@ static void load(void) {
     int (*version_of)(int *) = (int (*)(int *))dlsym(library, "cuDriverGetVersion");
     look_up_function look_up = (look_up_function)dlsym(library, "cuGetProcAddress_v2");
     int version = 0, found;
-    if (!version_of || !look_up || version_of(&version) != SIM_SUCCESS || version < RUNTIME_VERSION / 1000 * 1000) return;
+    if (!version_of || !look_up || version_of(&version) != SIM_SUCCESS) return;
+    if (version < RUNTIME_VERSION / 1000 * 1000) return;
     // As seen of NVIDIA's: a look-up of nothing, then the look-up itself in two versions, the newer of which goes on.
     void *ignored = NULL, *newer = NULL;
     (void)look_up("", &ignored, version, 0, &found);

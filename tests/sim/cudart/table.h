@@ -7,11 +7,14 @@ RT(cudaMallocPitch, (void **p, size_t *pitch, size_t w, size_t h), rt_MallocPitc
 RT(cudaMalloc3D, (struct pitched *p, struct extent e), rt_Malloc3D(d, p, e))
 RT(cudaFree, (void *p), p ? d->cuMemFree(p) : SIM_SUCCESS)
 RT(cudaMemGetInfo, (size_t *free, size_t *total), d->cuMemGetInfo(free, total))
-RT(cudaMallocArray, (void **a, const struct channels *c, size_t w, size_t h, unsigned f), rt_MallocArray(d, a, c, w, h, f))
-RT(cudaMalloc3DArray, (void **a, const struct channels *c, struct extent e, unsigned f), rt_Malloc3DArray(d, a, c, e, f))
+RT(cudaMallocArray, (void **a, const struct channels *c, size_t w, size_t h, unsigned f),
+   rt_MallocArray(d, a, c, w, h, f))
+RT(cudaMalloc3DArray, (void **a, const struct channels *c, struct extent e, unsigned f),
+   rt_Malloc3DArray(d, a, c, e, f))
 RT(cudaMallocMipmappedArray, (void **a, const struct channels *c, struct extent e, unsigned levels, unsigned f),
    rt_MallocMipmappedArray(d, a, c, e, levels, f))
-RT(cudaGetMipmappedArrayLevel, (void **a, void *mipmapped, unsigned level), d->cuMipmappedArrayGetLevel(a, mipmapped, level))
+RT(cudaGetMipmappedArrayLevel, (void **a, void *mipmapped, unsigned level),
+   d->cuMipmappedArrayGetLevel(a, mipmapped, level))
 RT(cudaFreeArray, (void *a), a ? d->cuArrayDestroy(a) : SIM_SUCCESS)
 RT(cudaFreeMipmappedArray, (void *a), a ? d->cuMipmappedArrayDestroy(a) : SIM_SUCCESS)
 
@@ -62,7 +65,8 @@ RT(cudaDestroyExternalMemory, (void *m), d->cuDestroyExternalMemory(m))
 
 // Copies and fills
 RT_PTDS(cudaMemcpy, (void *to, const void *from, size_t n, int kind), rt_Memcpy(d, to, from, n, kind))
-RT_PTSZ(cudaMemcpyAsync, (void *to, const void *from, size_t n, int kind, void *s), rt_MemcpyAsync(d, to, from, n, kind, s))
+RT_PTSZ(cudaMemcpyAsync, (void *to, const void *from, size_t n, int kind, void *s),
+        rt_MemcpyAsync(d, to, from, n, kind, s))
 RT(cudaMemcpyPeer, (void *to, int to_device, const void *from, int from_device, size_t n), rt_Memcpy(d, to, from, n, 4))
 RT(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from_device, size_t n, void *s),
    rt_MemcpyAsync(d, to, from, n, 4, s))
@@ -97,9 +101,11 @@ RT_PTSZ(cudaLaunchKernel, (const void *f, struct dim3 grid, struct dim3 block, v
         rt_Launch(d, f, grid, block, args, shared, s))
 RT_PTSZ(__cudaLaunchKernel, (void *f, struct dim3 grid, struct dim3 block, void **args, size_t shared, void *s),
         rt_Launch(d, f, grid, block, args, shared, s))
-RT_PTSZ(cudaLaunchCooperativeKernel, (const void *f, struct dim3 grid, struct dim3 block, void **args, size_t shared, void *s),
+RT_PTSZ(cudaLaunchCooperativeKernel,
+        (const void *f, struct dim3 grid, struct dim3 block, void **args, size_t shared, void *s),
         rt_LaunchCooperative(d, f, grid, block, args, shared, s))
-RT_PTSZ(cudaLaunchKernelExC, (const struct launch_configuration *c, const void *f, void **args), rt_LaunchEx(d, c, f, args))
+RT_PTSZ(cudaLaunchKernelExC, (const struct launch_configuration *c, const void *f, void **args),
+        rt_LaunchEx(d, c, f, args))
 RT_PTSZ(cudaLaunchHostFunc, (void *s, void (*f)(void *), void *data), d->cuLaunchHostFunc(s, f, data))
 RT_PTSZ(cudaStreamAddCallback, (void *s, void (*f)(void *, int, void *), void *data, unsigned flags),
         d->cuStreamAddCallback(s, f, data, flags))
@@ -112,11 +118,13 @@ RT(cudaFuncSetCacheConfig, (const void *f, int v), rt_FuncSetCacheConfig(d, f, v
 RT(cudaFuncGetName, (const char **name, const void *f), rt_FuncGetName(d, name, f))
 RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor, (int *n, const void *f, int block, size_t shared),
    rt_Occupancy(d, n, f, block, shared))
-RT(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, (int *n, const void *f, int block, size_t shared, unsigned flags),
+RT(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+   (int *n, const void *f, int block, size_t shared, unsigned flags),
    rt_Occupancy(d, n, f, block, shared))
 RT(cudaLibraryLoadData, (void **m, const void *code, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln),
    d->cuLibraryLoadData(m, code, jo, jv, jn, lo, lv, ln))
-RT(cudaLibraryLoadFromFile, (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln),
+RT(cudaLibraryLoadFromFile,
+   (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln),
    d->cuLibraryLoadFromFile(m, path, jo, jv, jn, lo, lv, ln))
 RT(cudaLibraryUnload, (void *m), d->cuLibraryUnload(m))
 RT(cudaLibraryGetKernel, (void **kernel, void *m, const char *name), d->cuLibraryGetKernel(kernel, m, name))
@@ -162,7 +170,8 @@ RT(cudaGraphDestroy, (void *g), d->cuGraphDestroy(g))
 RT(cudaGraphClone, (void **clone, void *g), d->cuGraphClone(clone, g))
 RT(cudaGraphAddMemAllocNode, (void **node, void *g, void *const *q, size_t n, void *parameters),
    d->cuGraphAddMemAllocNode(node, g, q, n, parameters))
-RT(cudaGraphAddMemFreeNode, (void **node, void *g, void *const *q, size_t n, void *p), d->cuGraphAddMemFreeNode(node, g, q, n, p))
+RT(cudaGraphAddMemFreeNode, (void **node, void *g, void *const *q, size_t n, void *p),
+   d->cuGraphAddMemFreeNode(node, g, q, n, p))
 RT(cudaGraphAddEmptyNode, (void **node, void *g, void *const *q, size_t n), d->cuGraphAddEmptyNode(node, g, q, n))
 RT(cudaGraphAddHostNode, (void **node, void *g, void *const *q, size_t n, const void *parameters),
    d->cuGraphAddHostNode(node, g, q, n, parameters))
@@ -176,7 +185,8 @@ RT(cudaGraphConditionalHandleCreate, (unsigned long long *h, void *g, unsigned v
 RT(cudaGraphGetNodes, (void *g, void **nodes, size_t *n), d->cuGraphGetNodes(g, nodes, n))
 RT(cudaGraphGetRootNodes, (void *g, void **nodes, size_t *n), d->cuGraphGetRootNodes(g, nodes, n))
 RT(cudaGraphNodeGetType, (void *node, int *type), d->cuGraphNodeGetType(node, type))
-RT(cudaGraphNodeGetDependencies, (void *node, void **q, void *edges, size_t *n), d->cuGraphNodeGetDependencies(node, q, edges, n))
+RT(cudaGraphNodeGetDependencies, (void *node, void **q, void *edges, size_t *n),
+   d->cuGraphNodeGetDependencies(node, q, edges, n))
 RT(cudaGraphInstantiate, (void **e, void *g, unsigned long long f), d->cuGraphInstantiateWithFlags(e, g, f))
 RT(cudaGraphInstantiateWithFlags, (void **e, void *g, unsigned long long f), d->cuGraphInstantiateWithFlags(e, g, f))
 RT_PTSZ(cudaGraphInstantiateWithParams, (void **e, void *g, void *q), d->cuGraphInstantiateWithParams(e, g, q))

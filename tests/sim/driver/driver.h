@@ -240,8 +240,9 @@ struct stream {
     // While it is captured; the stream in which the capture began also knows in which mode
     struct graph *graph;
     unsigned long long capture_id;
-    bool is_origin;
+    bool is_origin, invalidated;
     int mode;
+    const void *thread;
     struct node **tail;  // what the next node waits for
     size_t tail_count;
 };

@@ -1,7 +1,7 @@
 // libcuda.so.1: the exported functions, from the tables.
 //
 // The bodies are static and the exported names aliases of them: neither the look-up nor any call of the library's own
-// passes through the PLT, where a preloaded library would catch it. The real driver does not let itself be caught either.
+// passes through the PLT, where a preloaded library would catch it. The real driver cannot be caught there either.
 #include "driver_api.h"
 
 #include "front_end.h"

@@ -19,7 +19,8 @@ static size_t used_high[SIM_MAX_DEVICES], reserved_high[SIM_MAX_DEVICES];
 static size_t sum(int device, bool live_only) {
     size_t bytes = 0;
     for (struct graph_memory *memory = all; memory; memory = memory->next)
-        if (memory->block.device == device && memory->taken && (memory->live || !live_only)) bytes += memory->block.held;
+        if (memory->block.device == device && memory->taken && (memory->live || !live_only))
+            bytes += memory->block.held;
     return bytes;
 }
 

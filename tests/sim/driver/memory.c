@@ -20,8 +20,11 @@ static int release(void *pointer, bool in_order) {
 }
 
 int drv_MemFree(void *pointer) {
-    if (pointer && sim_allocation_forbidden(SIM_KIND_DEVICE)) return SIM_CAPTURE_UNSUPPORTED;
-    return release(pointer, false);
+    sigset_t saved;
+    sim_lock(&saved);
+    bool forbidden = pointer && sim_allocation_forbidden(SIM_KIND_DEVICE);
+    sim_unlock(&saved);
+    return forbidden ? SIM_CAPTURE_UNSUPPORTED : release(pointer, false);
 }
 
 int drv_ArrayDestroy(void *array) { return array ? sim_FreeArray(array) : SIM_INVALID_HANDLE; }

@@ -104,7 +104,8 @@ CU_ANY(cuMulticastCreate, cuMulticastCreate, 12010, sim_unsupported, (void **h, 
 CU(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, drv_IpcGetMemHandle, (sim_ipc_handle *h, void *p), (h, p))
 CU(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, drv_IpcOpenMemHandle,
    (void **p, sim_ipc_handle h, unsigned f), (p, &h))
-CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, drv_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f), (p, &h))
+CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, drv_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f),
+   (p, &h))
 CU(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, drv_IpcCloseMemHandle, (void *p), (p))
 CU(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, sim_unsupported, (sim_ipc_handle *h, void *e), ())
 CU(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, sim_unsupported, (void **e, sim_ipc_handle h), ())

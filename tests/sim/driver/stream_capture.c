@@ -6,15 +6,27 @@
 
 enum { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED };
 
-static unsigned long long last_capture;        // guarded by the lock
-static int global_captures;                    // likewise: captures under way that bind all threads
-HIDDEN_THREAD_LOCAL int captures_of_thread;  // those of this thread that are not relaxed
-HIDDEN_THREAD_LOCAL int thread_mode;         // set by cuThreadExchangeStreamCaptureMode
+static unsigned long long last_capture;  // guarded by the lock
+HIDDEN_THREAD_LOCAL int thread_mode;  // set by cuThreadExchangeStreamCaptureMode
 
-// Only allocations that are not ordered by a stream: those become nodes, or go beside the capture.
+// What a forbidden call means to this capture, whoever makes the call
+static bool forbids(const struct stream *stream) {
+    if (!stream->graph || !stream->is_origin) return false;
+    if (stream->mode == MODE_RELAXED || thread_mode == MODE_RELAXED) return false;
+    return stream->thread == &thread_mode || (stream->mode == MODE_GLOBAL && thread_mode == MODE_GLOBAL);
+}
+
+// Only allocations that are not ordered by a stream: those become nodes, or go beside the capture. The refusal is not
+// all: the capture is void.
 bool sim_allocation_forbidden(enum sim_kind kind) {
-    if (kind == SIM_KIND_POOL || kind == SIM_KIND_PHYSICAL || thread_mode == MODE_RELAXED) return false;
-    return captures_of_thread || (thread_mode == MODE_GLOBAL && global_captures);
+    if (kind == SIM_KIND_POOL || kind == SIM_KIND_PHYSICAL) return false;
+    bool forbidden = false;
+    for (struct stream *stream = drv_streams(); stream; stream = stream->next) {
+        if (!forbids(stream)) continue;
+        stream->invalidated = true;
+        forbidden = true;
+    }
+    return forbidden;
 }
 
 int drv_ExchangeCaptureMode(int *mode) {
@@ -62,15 +74,7 @@ void drv_capture_leave(struct stream *stream) {
     stream->tail = NULL;
     stream->tail_count = 0;
     stream->graph = NULL;
-    stream->is_origin = false;
-}
-
-static void count(int mode, int difference) {
-    sigset_t saved;
-    if (mode != MODE_RELAXED) captures_of_thread += difference;
-    sim_lock(&saved);
-    if (mode == MODE_GLOBAL) global_captures += difference;
-    sim_unlock(&saved);
+    stream->is_origin = stream->invalidated = false;
 }
 
 int drv_BeginCapture(void *handle, void *graph, int mode) {
@@ -81,11 +85,11 @@ int drv_BeginCapture(void *handle, void *graph, int mode) {
     sigset_t saved;
     sim_lock(&saved);
     stream->capture_id = ++last_capture;
-    sim_unlock(&saved);
     stream->graph = graph;
     stream->is_origin = true;
     stream->mode = mode;
-    count(mode, 1);
+    stream->thread = &thread_mode;
+    sim_unlock(&saved);
     return SIM_SUCCESS;
 }
 
@@ -93,20 +97,26 @@ int drv_EndCapture(void *handle, void **graph) {
     struct stream *stream = drv_capturing_stream(handle);
     if (!graph) return SIM_INVALID_VALUE;
     if (!stream || !stream->is_origin) return SIM_CAPTURE_UNMATCHED;
-    *graph = stream->graph;
-    count(stream->mode, -1);
     unsigned long long id = stream->capture_id;
     sigset_t saved;
     sim_lock(&saved);
+    bool invalidated = stream->invalidated;
+    *graph = invalidated ? NULL : stream->graph;
     for (struct stream *each = drv_streams(); each; each = each->next)
         if (each->graph && each->capture_id == id) drv_capture_leave(each);
     sim_unlock(&saved);
-    return SIM_SUCCESS;
+    return invalidated ? SIM_CAPTURE_INVALIDATED : SIM_SUCCESS;
+}
+
+static int state_of(const struct stream *stream) {
+    enum { NONE, ACTIVE, INVALIDATED };
+    if (!stream) return NONE;
+    return stream->invalidated ? INVALIDATED : ACTIVE;
 }
 
 int drv_IsCapturing(void *stream, int *state) {
     if (!state) return SIM_INVALID_VALUE;
-    *state = drv_capturing_stream(stream) ? 1 : 0;
+    *state = state_of(drv_capturing_stream(stream));
     return SIM_SUCCESS;
 }
 
@@ -114,7 +124,7 @@ int drv_GetCaptureInfo(void *handle, int *state, unsigned long long *id, void **
                        const void **edges, size_t *count) {
     if (!state) return SIM_INVALID_VALUE;
     struct stream *stream = drv_capturing_stream(handle);
-    *state = stream ? 1 : 0;
+    *state = state_of(stream);
     if (!stream) return SIM_SUCCESS;
     if (id) *id = stream->capture_id;
     if (graph) *graph = stream->graph;

@@ -81,7 +81,8 @@ CU_ANY(cuLibraryLoadData, cuLibraryLoadData, 12000, drv_ModuleLoad,
 CU_ANY(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000, drv_ModuleLoad,
        (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln), (m, path))
 CU_ANY(cuLibraryUnload, cuLibraryUnload, 12000, drv_ModuleUnload, (void *m), (m))
-CU_ANY(cuLibraryGetKernel, cuLibraryGetKernel, 12000, drv_GetKernel, (void **k, void *m, const char *name), (k, m, name))
+CU_ANY(cuLibraryGetKernel, cuLibraryGetKernel, 12000, drv_GetKernel, (void **k, void *m, const char *name),
+       (k, m, name))
 CU_ANY(cuLibraryGetModule, cuLibraryGetModule, 12000, drv_same, (void **out, void *m), (out, m))
 CU_ANY(cuKernelGetFunction, cuKernelGetFunction, 12000, drv_same, (void **out, void *k), (out, k))
 CU(cuFuncGetAttribute, cuFuncGetAttribute, 2020, drv_FuncGetAttribute, (int *v, int a, void *f), (v, a, f))
@@ -90,7 +91,8 @@ CU(cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000, sim_handle_use, (void *f, i
 CU(cuFuncGetName, cuFuncGetName, 12030, drv_FuncGetName, (const char **name, void *f), (name, f))
 CU_ANY(cuKernelGetAttribute, cuKernelGetAttribute, 12000, drv_FuncGetAttribute,
        (int *v, int a, void *k, int d), (v, a, k))
-CU_ANY(cuKernelSetAttribute, cuKernelSetAttribute, 12000, drv_FuncSetAttribute, (int a, int v, void *k, int d), (k, a, v))
+CU_ANY(cuKernelSetAttribute, cuKernelSetAttribute, 12000, drv_FuncSetAttribute, (int a, int v, void *k, int d),
+       (k, a, v))
 CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, drv_Occupancy,
    (int *n, void *f, int block, size_t shared), (n, f, block))
 CU(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
@@ -137,11 +139,13 @@ CU_PTSZ(cuEventRecordWithFlags, cuEventRecordWithFlags, 11010, 11010, drv_EventR
 CU_ANY(cuEventQuery, cuEventQuery, 2000, sim_handle_use, (void *e), (e))
 CU_ANY(cuEventSynchronize, cuEventSynchronize, 2000, sim_handle_use, (void *e), (e))
 CU_ANY(cuEventElapsedTime, cuEventElapsedTime, 2000, drv_EventElapsedTime, (float *ms, void *a, void *b), (ms, a, b))
-CU_ANY(cuEventElapsedTime_v2, cuEventElapsedTime, 12080, drv_EventElapsedTime, (float *ms, void *a, void *b), (ms, a, b))
+CU_ANY(cuEventElapsedTime_v2, cuEventElapsedTime, 12080, drv_EventElapsedTime, (float *ms, void *a, void *b),
+       (ms, a, b))
 
 // Stream capture
 CU_PTSZ(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 10000, drv_BeginCapture, (void *s), (s, NULL, 0))
-CU_PTSZ(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 10010, drv_BeginCapture, (void *s, int mode), (s, NULL, mode))
+CU_PTSZ(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 10010, drv_BeginCapture, (void *s, int mode),
+        (s, NULL, mode))
 CU_PTSZ(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 12030, drv_BeginCapture,
         (void *s, void *g, void **d, const void *edges, size_t n, int mode), (s, g, mode))
 CU_PTSZ(cuStreamEndCapture, cuStreamEndCapture, 10000, 10000, drv_EndCapture, (void *s, void **g), (s, g))

@@ -6,6 +6,10 @@
 #include "config.h"
 #include "status.h"
 
+#ifndef MAP_32BIT
+#define MAP_32BIT 0  // another processor: SIM_LOW_ADDRESSES does nothing
+#endif
+
 struct device {
     uintptr_t base;
     size_t span;

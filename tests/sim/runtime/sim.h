@@ -68,7 +68,7 @@ int sim_MemGetInfo(size_t *free, size_t *total);
 int sim_MemGetAddressRange(void **base, size_t *size, void *pointer);
 int sim_DeviceReset(void);
 void sim_release_owned(const void *owner);  // at the end of a CUDA context; wants the lock
-bool sim_allocation_forbidden(enum sim_kind kind);  // whether a stream capture does
+bool sim_allocation_forbidden(enum sim_kind kind);  // whether a stream capture does; wants the lock
 void sim_report_failure(void);  // each front end: what the vendor's library calls on itself after a failure
 
 // array.c
