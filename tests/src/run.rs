@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::artefacts::recorder;
 use crate::report::Report;
 use crate::trace::{Trace, assert_addresses_alternate, parse, report_together};
-use crate::truth::{TruthLine, assert_agrees};
+use crate::truth::{TruthLine, assert_agrees, assert_refusals_agree};
 
 /// No client needs a tenth of it: one that is still there hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -253,5 +253,12 @@ impl Finished {
             assert_addresses_alternate(events);
         }
         assert_agrees(&self.truth(), &traces.concat());
+    }
+
+    /// The same for a program on the simulated CUDA driver, and for what that driver refused.
+    pub fn assert_cuda_trace_is_true(&self) {
+        self.assert_trace_is_true();
+        let traces: Vec<_> = self.traces().iter().map(Trace::events).collect();
+        assert_refusals_agree(&self.truth(), &traces.concat());
     }
 }

@@ -164,3 +164,13 @@ pub(crate) fn assert_agrees(truth: &[TruthLine], events: &[Event]) {
     }));
     assert_same("frees", freed, recorded);
 }
+
+/// Asserts the same of the allocations that the simulated CUDA driver refused.
+pub(crate) fn assert_refusals_agree(truth: &[TruthLine], events: &[Event]) {
+    let refused = truth.iter().filter(|line| line.event() == "failed");
+    let refused = count(refused.map(|line| (line.api().into(), line.thread(), 0, Some(line.requested_bytes()))));
+    let recorded =
+        events.iter().filter(|event| event.event() == "alloc" && event.layer() == "driver" && event.failed());
+    let recorded = count(recorded.map(|event| (event.api().into(), event.thread(), 0, Some(event.requested_bytes()))));
+    assert_same("refusals", refused, recorded);
+}

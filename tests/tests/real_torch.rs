@@ -17,7 +17,7 @@ fn client(program: &str, capacity: &str) -> Option<Client> {
 /// Runs both ways and holds the trace against the card's own log.
 fn run(client: Client) -> Finished {
     let run = client.run_both();
-    run.assert_trace_is_true();
+    run.assert_cuda_trace_is_true();
     assert_eq!(stubs_called(&run), Default::default(), "functions that the simulated CUDA lacks");
     run.only_trace().report().assert_nothing_lost();
     run
@@ -84,6 +84,7 @@ fn assert_propagated_by_exception(run: &Finished) {
     let report = run.only_trace().report();
     assert!(report.count("/ooms") > 0);
     assert_eq!(report.count("/ooms"), failures(&run.truth()));
+    assert_eq!(report.text("/ooms/0/refused_by"), "driver");
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
     assert_peak_is_true(run);
 }
