@@ -136,7 +136,7 @@ fn expandable_segments() {
 #[test]
 fn expandable_segments_that_run_out() {
     let Some(client) = client("oom.py", "1G") else { return };
-    let run = run(client.arg("uncaught").env("PYTORCH_ALLOC_CONF", "expandable_segments:True"));
+    let run = run(client.arg("uncaught").env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"));
     let report = run.only_trace().report();
     report.assert_exited(1);
     // A block is mapped in steps. The step that fails makes PyTorch give back the steps before it and begin again: the
@@ -159,6 +159,17 @@ fn the_asynchronous_allocator() {
     assert!(events.iter().any(|event| event.api() == "cudaMallocAsync" && event.kind() == "pool"));
     run.only_trace().report().assert_exited(0);
     assert_eq!(run.only_trace().report().number("/devices/0/end/requested_bytes"), 0);
+}
+
+#[test]
+fn the_asynchronous_allocator_when_it_runs_out() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("caught").env("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync"));
+    let report = run.only_trace().report();
+    report.assert_exited(0);
+    assert_eq!(report.text("/ooms/0/api"), "cudaMallocAsync");
+    assert_eq!(report.count("/ooms"), failures(&run.truth()));
+    assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
 }
 
 #[test]
