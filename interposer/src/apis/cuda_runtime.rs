@@ -11,7 +11,7 @@ use super::describe::{
 };
 use super::macros::functions;
 use crate::link::Library;
-use crate::link::entry_points::NEWEST;
+use crate::link::entry_points::NOT_SAID;
 use crate::record::Described;
 
 functions! {
@@ -78,13 +78,13 @@ functions! {
     }
     hands_out {
         cudaGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
-            => (symbol, out, NEWEST, flags);
+            => (symbol, out, NOT_SAID, flags);
         cudaGetDriverEntryPoint_ptsz(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
-            => (symbol, out, NEWEST, if flags == 0 { 2 } else { flags });
+            => (symbol, out, NOT_SAID, if flags == 0 { 2 } else { flags });
         cudaGetDriverEntryPointByVersion(symbol: *const c_char, out: *mut *const (), version: u32, flags: u64, result: Pointer)
-            => (symbol, out, i32::try_from(version).unwrap_or(NEWEST), flags);
+            => (symbol, out, i32::try_from(version).unwrap_or(NOT_SAID), flags);
         cudaGetDriverEntryPointByVersion_ptsz(symbol: *const c_char, out: *mut *const (), version: u32, flags: u64, result: Pointer)
-            => (symbol, out, i32::try_from(version).unwrap_or(NEWEST), if flags == 0 { 2 } else { flags });
+            => (symbol, out, i32::try_from(version).unwrap_or(NOT_SAID), if flags == 0 { 2 } else { flags });
     }
     watched {
         cudaGetLastError => ErrorQuery, [];

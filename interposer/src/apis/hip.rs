@@ -11,7 +11,7 @@ use super::describe::{
 };
 use super::macros::functions;
 use crate::link::Library;
-use crate::link::entry_points::NEWEST;
+use crate::link::entry_points::NOT_SAID;
 use crate::record::Described;
 
 functions! {
@@ -99,9 +99,9 @@ functions! {
         hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
             => (symbol, out, version, flags);
         hipGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
-            => (symbol, out, NEWEST, flags);
+            => (symbol, out, NOT_SAID, flags);
         hipGetDriverEntryPoint_spt(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
-            => (symbol, out, NEWEST, if flags == 0 { 2 } else { flags });
+            => (symbol, out, NOT_SAID, if flags == 0 { 2 } else { flags });
     }
     watched {
         hipGetLastError => ErrorQuery, [];

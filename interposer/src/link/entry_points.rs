@@ -61,8 +61,9 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuStreamBeginCapture", 10010, c"cuStreamBeginCapture_v2"),
 ];
 
-/// A version that is newer than all: what a function without a version parameter means.
-pub(crate) const NEWEST: i32 = i32::MAX;
+/// What a function without a version parameter asks for: the version that the caller's runtime was built for. Which symbol
+/// that is, its address tells; where the driver has no symbol there, the newest is taken.
+pub(crate) const NOT_SAID: i32 = i32::MAX;
 
 /// Puts our hook in the place of the function that was just handed out at `out`, if it is one of ours.
 ///
@@ -76,16 +77,32 @@ pub(crate) unsafe fn replace(symbol: *const c_char, out: *mut *const (), version
         }
         (*out, CStr::from_ptr(symbol))
     };
-    let Some(api) = guard::cold(None, || guard::without_signals(|| row_for(name, version, flags))) else { return };
-    let ours = guard::cold(real, || guard::without_signals(|| hook_for(api, real)));
+    let choose = || match version {
+        NOT_SAID => symbol_at(name, real).and_then(|symbol| row_of(symbol, flags)),
+        _ => None,
+    };
+    let hook = || choose().or_else(|| row_for(name, version, flags)).map_or(real, |api| hook_for(api, real));
+    let ours = guard::cold(real, || guard::without_signals(hook));
     // SAFETY: promised by the caller.
     unsafe { *out = ours };
+}
+
+/// Which of the symbols that `name` may mean lies at this address.
+fn symbol_at(name: &CStr, address: *const ()) -> Option<&'static CStr> {
+    let of_name = VERSIONED.iter().filter(|(base, _, _)| *base == name).map(|(_, _, symbol)| *symbol);
+    let symbols: Vec<&CStr> = of_name.collect();
+    let object = (!symbols.is_empty()).then(|| super::object_of(address as usize)).flatten()?;
+    symbols.into_iter().find(|symbol| object.symbol(symbol) == Some(address))
 }
 
 /// The row of the function that is meant.
 fn row_for(name: &CStr, version: i32, flags: u64) -> Option<u16> {
     let mut of_name = VERSIONED.iter().filter(|(base, since, _)| *base == name && *since <= version);
-    let symbol = of_name.next_back().map_or(name, |(_, _, symbol)| *symbol);
+    row_of(of_name.next_back().map_or(name, |(_, _, symbol)| *symbol), flags)
+}
+
+/// The row of a symbol, or of its twin for the per-thread default stream where that is asked for.
+fn row_of(symbol: &CStr, flags: u64) -> Option<u16> {
     if flags & PER_THREAD_STREAM != 0
         && let Some(twin) = ["_ptsz", "_ptds", "_spt"].iter().find_map(|suffix| row_with(symbol, suffix))
     {
@@ -120,7 +137,7 @@ mod tests {
             (c"cuMemAllocAsync", 11020, 2, Some("cuMemAllocAsync_ptsz")),
             (c"cuMemAlloc", 7000, 2, Some("cuMemAlloc_v2")),
             (c"cuCtxCreate", 11000, 0, Some("cuCtxCreate_v2")),
-            (c"cuCtxCreate", NEWEST, 0, Some("cuCtxCreate_v4")),
+            (c"cuCtxCreate", NOT_SAID, 0, Some("cuCtxCreate_v4")),
             (c"cuGetProcAddress", 11030, 0, Some("cuGetProcAddress")),
             (c"cuGetProcAddress", 12000, 0, Some("cuGetProcAddress_v2")),
             (c"hipMemcpyAsync", 60000, 2, Some("hipMemcpyAsync_spt")),
