@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::{apis, guard, log, thread};
 
-pub(crate) use objects::{Object, add_loaded_runtimes, add_runtime_code, load_count, loaded_objects, object_of};
+pub(crate) use objects::{
+    Object, add_loaded_runtimes, add_runtime_code, load_count, loaded_objects, loaded_objects_with_build_ids, object_of,
+};
 
 /// A family of libraries that export the same functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,17 +67,36 @@ pub(super) fn is_ours(address: usize) -> bool {
     (OURS[0].load(Ordering::Relaxed)..end).contains(&address)
 }
 
+/// What a walk through the loader's list looks for, and what it found.
+#[derive(Default)]
+struct Walk {
+    /// Only the object at this address.
+    address: Option<usize>,
+    with_build_ids: bool,
+    found: Vec<Object>,
+}
+
+impl Walk {
+    fn go(mut self) -> Vec<Object> {
+        // SAFETY: the callback gets back the structure that is passed here, for the time of this call.
+        outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut self).cast()) });
+        self.found
+    }
+}
+
 /// All loaded objects, in load order.
 pub(crate) fn loaded_objects() -> Vec<Object> {
-    let mut objects: Vec<Object> = Vec::new();
-    // SAFETY: the callback gets back the vector that is passed here, for the time of this call.
-    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) });
-    objects
+    Walk::default().go()
+}
+
+/// The same with their build ids.
+pub(crate) fn loaded_objects_with_build_ids() -> Vec<Object> {
+    Walk { with_build_ids: true, ..Walk::default() }.go()
 }
 
 /// The object that an address lies in.
 pub(crate) fn object_of(address: usize) -> Option<Object> {
-    loaded_objects().into_iter().find(|object| object.contains(address))
+    Walk { address: Some(address), ..Walk::default() }.go().pop()
 }
 
 /// How often objects were loaded so far: a change says that the list has changed.
@@ -93,34 +112,35 @@ pub(crate) fn load_count() -> u64 {
     count
 }
 
-unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, objects: *mut libc::c_void) -> i32 {
+unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, walk: *mut libc::c_void) -> i32 {
     // SAFETY: the loader passes a valid entry whose headers and name live as long as the object is loaded, which the
-    // loader's lock guarantees during the callback; `objects` is the vector of `loaded_objects`.
+    // loader's lock guarantees during the callback; `walk` is the structure of `Walk::go`.
     unsafe {
-        let info = &*info;
+        let (info, walk) = (&*info, &mut *walk.cast::<Walk>());
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         let base = info.dlpi_addr as usize;
         let mut object = Object { start: usize::MAX, ..Object::default() };
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            let address = base.wrapping_add(header.p_vaddr as usize);
+            object.start = object.start.min(address);
+            object.end = object.end.max(address.saturating_add(header.p_memsz as usize));
+        }
+        if walk.address.is_some_and(|address| !object.contains(address)) {
+            return 0;
+        }
         if !info.dlpi_name.is_null() {
             object.path = CStr::from_ptr(info.dlpi_name).to_string_lossy().into_owned();
         }
-        for header in headers {
-            let address = base.wrapping_add(header.p_vaddr as usize);
-            match header.p_type {
-                libc::PT_LOAD => {
-                    object.start = object.start.min(address);
-                    object.end = object.end.max(address.saturating_add(header.p_memsz as usize));
-                }
-                libc::PT_NOTE if object.build_id.is_empty() => {
-                    let notes = std::slice::from_raw_parts(address as *const u8, header.p_memsz as usize);
-                    object.build_id = build_id(notes);
-                }
-                _ => {}
+        for note in headers.iter().filter(|header| walk.with_build_ids && header.p_type == libc::PT_NOTE) {
+            let address = base.wrapping_add(note.p_vaddr as usize);
+            let notes = std::slice::from_raw_parts(address as *const u8, note.p_memsz as usize);
+            if object.build_id.is_empty() {
+                object.build_id = build_id(notes);
             }
         }
-        (*objects.cast::<Vec<Object>>()).push(object);
+        walk.found.push(object);
+        i32::from(walk.address.is_some())
     }
-    0
 }
 
 /// Finds the GNU build id among ELF notes.
@@ -131,7 +151,8 @@ fn build_id(mut notes: &[u8]) -> String {
         let at = 12usize.saturating_add(name.next_multiple_of(4));
         let Some(value) = notes.get(at..at.saturating_add(length)) else { break };
         if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
-            return value.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('?');
+            return value.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
         }
         let Some(rest) = notes.get(at.saturating_add(length.next_multiple_of(4))..) else { break };
         notes = rest;
@@ -193,7 +214,7 @@ mod tests {
     fn this_program_and_its_libraries_are_found() {
         let own = object_of(this_program_and_its_libraries_are_found as *const () as usize).unwrap();
         assert!(own.start < own.end);
-        let libc = loaded_objects().into_iter().find(|object| object.path.contains("libc.so")).unwrap();
+        let libc = loaded_objects_with_build_ids().into_iter().find(|object| object.path.contains("libc.so")).unwrap();
         assert_eq!(libc.build_id.len(), 40, "{libc:?}");
         assert!(libc.symbol(c"getpid").is_some());
         assert!(libc.symbol(c"no_such_function").is_none());

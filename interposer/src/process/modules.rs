@@ -39,7 +39,7 @@ static LISTED_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 /// All of them, with the program itself first: a call site may lie in any.
 pub(crate) fn collect() -> Modules {
     LISTED_AT.store(link::load_count(), Ordering::Relaxed);
-    let objects = link::loaded_objects();
+    let objects = link::loaded_objects_with_build_ids();
     let of_files = objects.into_iter().enumerate().filter(|(position, object)| {
         // The kernel's own page has a name without a path.
         *position == 0 || object.path.contains('/')
