@@ -44,8 +44,12 @@ pub(crate) struct ThreadState {
     pub(crate) has_own_descriptors: bool,
     /// Entries of `failures` in use.
     pub(crate) open_failures: u8,
+    /// Current CUDA context: its place among the remembered ones + 1, 0: not known.
+    pub(crate) context: u8,
     /// Devices of the contexts below the current one, a byte each, the nearest in the lowest.
     pub(crate) devices_below: u64,
+    /// The same of the contexts' places.
+    pub(crate) contexts_below: u64,
     /// Stack address of the outermost call under way.
     pub(crate) outermost_stack: usize,
     /// This thread's entry in the table of calls under way.

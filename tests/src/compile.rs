@@ -25,6 +25,8 @@ pub enum Library {
     CudaDriver,
     /// The simulated `libcudart.so.13`, which finds the driver by itself.
     CudaOverDriver,
+    /// Both of them.
+    CudaAndDriver,
     /// The same runtime, linked into the program.
     CudaStatic,
     /// The libraries that make handles.
@@ -72,6 +74,9 @@ fn link_arguments(library: Library) -> Vec<OsString> {
         Library::CudaDriver => (sim_dir().to_path_buf(), &["-l:libcuda.so.1"]),
         // The runtime's own search for the driver follows the program's path only if that one is of the old kind.
         Library::CudaOverDriver => (sim_dir().to_path_buf(), &["-l:libcudart.so.13", "-Wl,--disable-new-dtags"]),
+        Library::CudaAndDriver => {
+            (sim_dir().to_path_buf(), &["-l:libcudart.so.13", "-l:libcuda.so.1", "-Wl,--disable-new-dtags"])
+        }
         Library::CudaStatic => (sim_dir().to_path_buf(), &["-l:libcudart_static.a", "-ldl"]),
         Library::Handles => (sim_dir().to_path_buf(), HANDLE_LIBRARIES),
     };

@@ -146,6 +146,19 @@ fn capture_is_not_disturbed_by_readings() {
 }
 
 #[test]
+fn allocations_are_on_the_device_of_the_current_context() {
+    let client = Client::new(program_with("cuda_contexts.c", Library::CudaAndDriver)).env("SIM_DEVICES", "2");
+    let run = client.run_both();
+    run.assert_trace_is_true();
+    let events = run.only_trace().events();
+    let on = |device: u64| -> Vec<u64> {
+        let there = events.iter().filter(|event| event.is_allocation() && event.device() == Some(device));
+        there.map(|event| event.requested_bytes() / MIB).collect()
+    };
+    assert_eq!((on(0), on(1)), (vec![20, 40, 60, 80], vec![10, 30, 50, 70]));
+}
+
+#[test]
 fn imported_memory_belongs_to_others() {
     let run = Client::new(program_with("cuda_imports.c", Library::CudaDriver)).run_both();
     assert_eq!(run.exit_code(), 0, "{}", run.stderr);

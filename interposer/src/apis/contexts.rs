@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::describe::{Call, Out, Pointer, block, creation, device_number, given};
+use super::describe::{Call, Out, Pointer, block, creation, device_number, given, selection};
 use crate::record::Described;
 use crate::thread;
 
@@ -25,10 +25,18 @@ pub(super) fn remember(context: u64, device: u8) {
     }
 }
 
+fn index_of(context: u64) -> Option<usize> {
+    HANDLES.iter().position(|handle| context != 0 && handle.load(Ordering::Acquire) == context)
+}
+
 /// The device of a context that was seen when it was made.
 pub(super) fn device_of(context: u64) -> Option<u8> {
-    let index = HANDLES.iter().position(|handle| context != 0 && handle.load(Ordering::Acquire) == context)?;
-    Some(DEVICES[index].load(Ordering::Acquire)).filter(|device| *device != NO_DEVICE)
+    Some(DEVICES[index_of(context)?].load(Ordering::Acquire)).filter(|device| *device != NO_DEVICE)
+}
+
+/// What a thread remembers of its current context.
+fn place_of(context: u64) -> u8 {
+    index_of(context).map_or(0, |index| index as u8 + 1)
 }
 
 /// A context is gone: nothing may be asked of it any more.
@@ -45,20 +53,28 @@ pub(crate) fn context_on(device: u8) -> Option<u64> {
     on_device.find_map(|(handle, _)| Some(handle.load(Ordering::Acquire)).filter(|context| *context != 0))
 }
 
-/// The calling thread's device is this one from now on; the one before is kept below it.
-pub(super) fn push(device: u8) {
+/// The calling thread's context and its device are these from now on; the ones before are kept below them.
+fn push(context: u64, device: u8) {
     // SAFETY: this thread's own state, and nothing here calls out.
     let state = unsafe { &mut *thread::current() };
     state.devices_below = state.devices_below << 8 | u64::from(state.device);
-    state.device = device;
+    state.contexts_below = state.contexts_below << 8 | u64::from(state.context);
+    (state.device, state.context) = (device, place_of(context));
 }
 
-/// The device below is the thread's again.
-pub(super) fn pop() {
+/// The context below is the thread's again, and so is its device.
+fn pop() {
     // SAFETY: as above.
     let state = unsafe { &mut *thread::current() };
-    state.device = state.devices_below as u8;
+    (state.device, state.context) = (state.devices_below as u8, state.contexts_below as u8);
     state.devices_below >>= 8;
+    state.contexts_below >>= 8;
+}
+
+fn is_current(context: u64) -> bool {
+    // SAFETY: as above.
+    let current = unsafe { (*thread::current()).context };
+    current != 0 && current == place_of(context)
 }
 
 /// A context that is set up for a device. `cuCtxCreate` also makes it the thread's.
@@ -69,8 +85,20 @@ pub(super) fn context(call: Call, describe: impl Fn(bool) -> Described, real: im
         let what = describe(true);
         remember(what.address, what.device.unwrap_or(NO_DEVICE));
         if what.requested != 0 {
-            push(what.device.unwrap_or(NO_DEVICE));
+            push(what.address, what.device.unwrap_or(NO_DEVICE));
         }
+    }
+    status
+}
+
+/// A context takes the place of the thread's current one.
+#[inline(always)]
+pub(super) fn context_selected(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let is_ours = call.frame.is_some();
+    let status = selection(call, &describe, real);
+    if is_ours && status == 0 {
+        // SAFETY: this thread's own state.
+        unsafe { (*thread::current()).context = place_of(describe(true).address) };
     }
     status
 }
@@ -80,18 +108,25 @@ pub(super) fn context(call: Call, describe: impl Fn(bool) -> Described, real: im
 pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
     let status = real();
-    if let (0, Some(device)) = (status, describe(true).device) {
-        push(device);
+    let what = describe(true);
+    if let (0, Some(device)) = (status, what.device) {
+        push(what.address, device);
     }
     frame.leave();
     status
 }
 
-/// A context is destroyed, with all that it holds.
+/// A context is destroyed, with all that it holds. The thread's current one is taken away with that.
 #[inline(always)]
 pub(super) fn context_destroyed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    forget(describe(false).address);
-    creation(call, describe, real)
+    let context = describe(false).address;
+    let was_current = call.frame.is_some() && is_current(context);
+    forget(context);
+    let status = creation(call, describe, real);
+    if status == 0 && was_current {
+        pop();
+    }
+    status
 }
 
 /// The thread's context is taken away, and the one below it counts again.
@@ -136,10 +171,11 @@ mod tests {
         assert_eq!((context_on(5), context_on(9)), (Some(0x88), None));
         forget(0x88);
         assert_eq!((device_of(0x88), context_on(5)), (None, None));
-        push(3);
-        push(5);
-        assert_eq!(device(), 5);
+        push(0x77, 3);
+        push(0x99, 5);
+        assert_eq!((device(), is_current(0x77), is_current(0x99)), (5, false, false));
         pop();
+        assert!(is_current(0x77) && !is_current(0));
         assert_eq!(device(), 3);
         pop();
         assert_eq!(device(), 0);

@@ -109,7 +109,7 @@ const OUT_OF_REACH: &str = "
 /// How calls of a row are recorded, in the words of the page.
 fn recorded(row: &Row) -> &'static str {
     match row.how {
-        "watched" | "selection" => "after a failure",
+        "watched" | "selection" | "context_selected" => "after a failure",
         "creation" | "context" | "context_destroyed" => "status",
         "capture" | "context_pushed" | "context_popped" => "followed",
         "hands_out" => "hands out",

@@ -97,7 +97,7 @@ functions! {
             |done| context_of(done, out, device, true);
         cuDevicePrimaryCtxRetain(out: Out, device: i32) => context, Module, None, |done| context_of(done, out, device, false);
         cuCtxDestroy_v2(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
-        cuCtxSetCurrent(handle: Pointer) => selection, Device, None, |_done| of_context(handle);
+        cuCtxSetCurrent(handle: Pointer) => context_selected, Device, None, |_done| of_context(handle);
         cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);
         cuCtxPopCurrent_v2(out: Out) => context_popped, Device, None, |_done| given(0);
         cuStreamBeginCapture_v2(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 use crate::record::{Described, Frame};
 use crate::{link, readings, thread, watch};
 
-pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed};
+pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
 
 /// An out-parameter for a pointer or handle.
 pub(super) type Out = *mut u64;
