@@ -159,6 +159,19 @@ fn allocations_are_on_the_device_of_the_current_context() {
 }
 
 #[test]
+fn threads_that_race_for_the_driver_lose_nothing() {
+    for library in [Library::CudaOverDriver, Library::CudaStatic] {
+        let run = Client::new(program_with("cuda_threads.c", library)).run_both();
+        assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+        run.assert_trace_is_true();
+        let report = run.only_trace().report();
+        report.assert_nothing_lost();
+        assert_eq!(report.number("/devices/0/allocations"), 8 * 200 * 3);
+        assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+    }
+}
+
+#[test]
 fn imported_memory_belongs_to_others() {
     let run = Client::new(program_with("cuda_imports.c", Library::CudaDriver)).run_both();
     assert_eq!(run.exit_code(), 0, "{}", run.stderr);
