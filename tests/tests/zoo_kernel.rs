@@ -1,7 +1,7 @@
 //! Requests to the kernel's drivers, against a stand-in below the recorder: what it did and what was recorded are the same,
 //! in order.
 
-use gpuoom_tests::{Client, Event, Finished, MIB, SimKernel, TruthLine, plain_program, zoo_source};
+use gpuoom_tests::{Client, Event, Finished, Library, MIB, SimKernel, TruthLine, plain_program, plugin, zoo_source};
 
 const ENOMEM: u64 = 12;
 
@@ -139,4 +139,85 @@ fn cards_are_counted_as_the_program_counts() {
 fn programs_without_such_files_leave_no_trace() {
     let run = Client::new(plain_program("kfd_malformed.c")).run_both();
     assert!(run.traces().is_empty());
+}
+
+#[test]
+fn amdgpu_buffers_are_recorded_as_they_happened() {
+    let (_kernel, client) = kfd("drm_client.c", 2);
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    let events = assert_same_steps(&run);
+    let sizes: Vec<(String, u64)> = events
+        .iter()
+        .filter(|event| event.event() == "alloc" && !event.failed())
+        .map(|event| (event.kind().to_owned(), event.requested_bytes()))
+        .collect();
+    let device = |bytes| ("device".to_owned(), bytes);
+    let host = ("host-pinned".to_owned(), 7 * MIB + 1);
+    assert_eq!(sizes, [device(3 * MIB), device(5 * MIB), host, device(9 * MIB), device(2 * MIB)]);
+    let report = run.only_trace().report();
+    let ends = [0, 1].map(|device| report.number(&format!("/devices/{device}/end/requested_bytes")));
+    assert_eq!(ends, [2 * MIB, 5 * MIB]);
+}
+
+#[test]
+fn nvidias_objects_are_recorded_with_their_parents() {
+    let (_kernel, client) = kfd("nvidia_client.c", 2);
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    let events = assert_same_steps(&run);
+    let refused: Vec<&Event> = events.iter().filter(|event| event.status() == 0x51).collect();
+    assert_eq!(refused.iter().map(|event| event.requested_bytes()).collect::<Vec<_>>(), [1024 * MIB]);
+    // What a freed object takes along lives below it: the parents are in the trace.
+    let freed: Vec<u64> =
+        events.iter().filter(|event| event.event() == "free" && !event.failed()).filter_map(Event::address).collect();
+    let went_along = run.truth();
+    let went_along = went_along.iter().filter(|line| line.event() == "goes along");
+    let mut children = 0;
+    for line in went_along {
+        let made = events.iter().find(|event| event.is_allocation() && event.address() == Some(line.address()));
+        let Some(made) = made else { continue };
+        let parent = line.address() >> 32 << 32 | made.numbers()[0];
+        let client = line.address() >> 32;
+        assert!(freed.contains(&parent) || freed.contains(&(client << 32 | client)), "{made:?}");
+        children += 1;
+    }
+    assert!(children >= 5, "{children}");
+}
+
+#[test]
+fn requests_belong_to_the_call_that_made_them() {
+    let (_kernel, client) = kfd("kfd_below_hip.c", 1);
+    // Copies, because the loader knows one file under one name only.
+    let libraries = tempfile::tempdir().expect("a scratch directory");
+    let copy = |name: &str| {
+        let path = libraries.path().join(name);
+        std::fs::copy(plugin("kfd_below_hip.c", Library::None), &path).expect("a copy of the plugin");
+        path
+    };
+    let run = client.arg(copy("libamdhip64.so.6")).arg(copy("libdrm.so.2")).run_both();
+    assert_eq!(run.stdout, "0\n1\n2\n");
+    let trace = run.only_trace();
+    let events = trace.events();
+    let hip: Vec<u64> = events.iter().filter(|event| event.api() == "hipMalloc").map(Event::seq).collect();
+    let requests: Vec<(u64, Option<u64>, bool)> = events
+        .iter()
+        .filter(|event| event.event() == "alloc" && event.api() != "hipMalloc")
+        .map(|event| (event.requested_bytes(), event.parent(), event.is_programs_own()))
+        .collect();
+    let [first, second] = hip[..] else { panic!("two calls of hipMalloc: {events:#?}") };
+    let below = |bytes, parent| (bytes, Some(parent), false);
+    let expected = [
+        (MIB, None, false),
+        below(2 * MIB, first),
+        below(4096, first),
+        (3 * MIB, None, true),
+        below(1024 * MIB, second),
+        below(4096, second),
+    ];
+    assert_eq!(requests, expected);
+    let report = trace.report();
+    assert_eq!(report.count("/ooms"), 1);
+    assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
+    assert_eq!(report.text("/ooms/0/refused_by"), "kernel");
 }

@@ -63,7 +63,7 @@ pub struct EventRow {
     /// Number of the out-of-memory return, counted from 1: what `oom:N` means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom: Option<u64>,
-    /// Handle and offset of a mapping, pool of an allocation.
+    /// Handle and offset of a mapping, pool of an allocation, what else a request to a driver says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
     /// Label, exception type, what began or ended.
@@ -290,8 +290,10 @@ fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
             let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
             row.readings = readings.iter().map(reading_row).collect();
         }
-        Some(Event::Alloc | Event::Map | Event::Import | Event::Module) if !payload.is_empty() => {
-            row.numbers = payload::unpack_numbers(payload).collect();
+        Some(Event::Alloc | Event::Pin | Event::Free | Event::Map | Event::Reserve | Event::Import | Event::Module)
+            if !payload.is_empty() =>
+        {
+            row.numbers = payload::unpack_numbers(payload).collect()
         }
         _ => {}
     }

@@ -43,9 +43,8 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
         RM_ALLOC => rm_alloc(payload),
         RM_ALLOC_MEMORY => rm_alloc_memory(payload),
         RM_FREE => {
-            let object = object(payload.u32(0)?, payload.u32(8)?);
-            let numbers = [u64::from(payload.u32(4)?), 0];
-            let what = Described { numbers, number_count: 1, ..Described::new(object, 0) };
+            let [root, parent, handle] = [payload.u32(0)?, payload.u32(4)?, payload.u32(8)?];
+            let what = freed(root, parent, handle);
             payload.u32(12)?;
             Some(Plan { status_at: Some(12), ..Plan::new(Request::NvFree, How::Gives, Kind::Device, what) })
         }
@@ -66,6 +65,11 @@ pub(super) fn unwrap(number: u8, payload: Payload) -> Option<(u8, Payload)> {
 
 fn object(root: u32, handle: u32) -> u64 {
     u64::from(root) << 32 | u64::from(handle)
+}
+
+fn freed(root: u32, parent: u32, handle: u32) -> Described {
+    let device = device_of(object(root, parent)).or_else(|| device_of(object(root, handle)));
+    Described { numbers: [u64::from(parent), 0], number_count: 1, device, ..Described::new(object(root, handle), 0) }
 }
 
 /// Memory of an object class, with [hParent, hClass] as further numbers.
@@ -145,8 +149,7 @@ fn heap(payload: &Payload) -> Option<Plan> {
         6 => [64, 88],
         14 => [56, 80],
         3 => {
-            let numbers = [u64::from(parent), 0];
-            let what = Described { numbers, number_count: 1, ..Described::new(object(root, handle), 0) };
+            let what = freed(root, parent, handle);
             let plan = Plan::new(Request::NvHeap, How::Gives, Kind::Device, what);
             return Some(Plan { event: Event::Free, status_at: Some(STATUS_AT), ..plan });
         }
