@@ -1,7 +1,9 @@
 //! Requests to the kernel's drivers, against a stand-in below the recorder: what it did and what was recorded are the same,
 //! in order.
 
-use gpuoom_tests::{Client, Event, Finished, Library, MIB, SimKernel, TruthLine, plain_program, plugin, zoo_source};
+use gpuoom_tests::{
+    Client, Event, Finished, Library, MIB, SimKernel, TruthLine, plain_program, plugin, program_with, zoo_source,
+};
 
 const ENOMEM: u64 = 12;
 
@@ -220,4 +222,23 @@ fn requests_belong_to_the_call_that_made_them() {
     assert_eq!(report.count("/ooms"), 1);
     assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
     assert_eq!(report.text("/ooms/0/refused_by"), "kernel");
+}
+
+#[test]
+fn nvml_is_read_where_the_program_has_it() {
+    let libraries = tempfile::tempdir().expect("a scratch directory");
+    let nvml = libraries.path().join("libnvidia-ml.so.1");
+    std::fs::copy(plugin("nvml_user.c", Library::None), &nvml).expect("a copy of the plugin");
+    let client = || Client::new(program_with("nvml_user.c", Library::Cuda)).env("SIM_CAPACITY", "1G");
+    let read = |run: &Finished| {
+        let events = run.only_trace().events();
+        let failure = events.iter().rfind(|event| event.event() == "reading").expect("the readings of the failure");
+        ["nvml_total_bytes", "nvml_used_bytes", "nvml_reserved_bytes", "nvml_process_bytes"]
+            .map(|quantity| failure.reading(quantity).map(|bytes| bytes / MIB))
+    };
+    // The library lists processes by their numbers in the initial namespace, which not every machine runs tests in.
+    let is_initial = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.ends_with("pid:[4026531836]"));
+    let run = client().arg(nvml).run_both();
+    assert_eq!(read(&run), [Some(1024), Some(700), Some(24), is_initial.then_some(7)]);
+    assert_eq!(read(&client().run_both()), [None; 4]);
 }

@@ -28,6 +28,8 @@ use gpuoom_trace::record::{Event, Layer};
 
 use crate::link::Library;
 
+pub(crate) use kernel::gpus;
+
 pub(crate) use contexts::context_on;
 
 /// A row of the table of functions.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gpuoom_trace::metadata::{DeviceFacts, Reading, probe_skipped};
 
-use super::probe;
 use super::runtime::Runtime;
+use super::{nvml, probe};
 use crate::guard;
 use crate::link::Library;
 
@@ -121,6 +121,9 @@ fn answer(device: Device, question: Question) -> Answer {
         Question::Memory => {
             let mut readings = Vec::new();
             runtime.memory(device.index, &mut readings);
+            if device.library != Library::Hip {
+                nvml::read(|| runtime.pci_bus_id(device.index), device.index, &mut readings);
+            }
             Answer::Memory(readings)
         }
         Question::Largest { .. } if !runtime.last_error_is_per_thread() => {

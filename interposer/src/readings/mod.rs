@@ -3,11 +3,14 @@
 //! program sees.
 
 mod asker;
+mod fdinfo;
 mod host;
+mod nvml;
 mod probe;
 mod runtime;
 mod sysfs;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -150,6 +153,8 @@ pub(crate) struct Readings {
     recorder: &'static Recorder,
     asker: Option<Asker>,
     cards: Vec<sysfs::Card>,
+    /// KFD's numbers of the GPUs and the indices that the program's runtime gives them.
+    gpus: Vec<(u64, u8)>,
     used: Vec<Device>,
     probed: Vec<u8>,
     started: Instant,
@@ -159,7 +164,8 @@ impl Readings {
     /// Looks for the cards of this machine. Without an asker no runtime is asked.
     pub(crate) fn new(recorder: &'static Recorder, asker: Option<Asker>) -> Self {
         let cards = sysfs::cards(config::get());
-        Readings { recorder, asker, cards, used: Vec::new(), probed: Vec::new(), started: Instant::now() }
+        let gpus = apis::gpus(config::get());
+        Readings { recorder, asker, cards, gpus, used: Vec::new(), probed: Vec::new(), started: Instant::now() }
     }
 
     fn ask(&mut self, device: Device, question: Question) -> Answer {
@@ -194,7 +200,10 @@ impl Readings {
     }
 
     fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>) {
-        sysfs::read(config::get(), &self.cards, &mut readings);
+        sysfs::read(config::get(), &self.cards, &self.gpus, &mut readings);
+        if reason != trigger::PERIOD {
+            sysfs::read_graphics(config::get(), &self.cards, Path::new("/proc"), &mut readings);
+        }
         host::read(config::get(), reason != trigger::PERIOD, &mut readings);
         readings.truncate(MAX_READINGS);
         let mut bytes = [0; MAX_PAYLOAD_BYTES];

@@ -146,8 +146,13 @@ impl Runtime {
             runtime_version: self.version,
             driver_version: self.number(self.names.driver_version),
             total_bytes: total.map_or(0, |reading| reading.value),
-            pci_bus_id: self.text(self.names.pci_bus_id, device),
+            pci_bus_id: self.pci_bus_id(device),
         }
+    }
+
+    /// Where the device is plugged in, empty where the runtime does not tell.
+    pub(super) fn pci_bus_id(&self, device: u8) -> String {
+        self.text(self.names.pci_bus_id, device)
     }
 
     fn text(&self, name: &CStr, device: u8) -> String {

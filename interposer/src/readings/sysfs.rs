@@ -1,10 +1,12 @@
 //! What the amdgpu kernel driver shows in sysfs. Sources: Linux `amdgpu_vram_mgr.c`, `amdkfd/kfd_process.c`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, process};
 
 use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::record::NO_DEVICE;
 
+use super::fdinfo;
 use crate::config::Config;
 
 /// A card with memory counters.
@@ -61,8 +63,8 @@ pub(super) fn assign(cards: &mut [Card], device: u8, pci_bus_id: &str) {
     cards[found].device = device;
 }
 
-/// Reads the counters of all cards and this process's share of KFD memory.
-pub(super) fn read(config: &Config, cards: &[Card], readings: &mut Vec<Reading>) {
+/// Reads the counters of all cards, and what KFD says of this process and of all others.
+pub(super) fn read(config: &Config, cards: &[Card], gpus: &[(u64, u8)], readings: &mut Vec<Reading>) {
     for card in cards {
         for (file, quantity) in COUNTERS {
             if let Some(value) = number(&card.directory.join(file)) {
@@ -70,11 +72,53 @@ pub(super) fn read(config: &Config, cards: &[Card], readings: &mut Vec<Reading>)
             }
         }
     }
-    let process = config.system_path(&format!("/sys/class/kfd/kfd/proc/{}", std::process::id()));
-    for (position, (gpu_id, _)) in gpu_nodes(config).iter().enumerate() {
-        if let Some(value) = number(&process.join(format!("vram_{gpu_id}"))) {
-            readings.push(Reading { quantity: Quantity::KfdProcessVram as u16, device: position as u8, value });
+    let own = process::id();
+    let pids = kfd_processes(config);
+    let is_known = pids.contains(&own) || is_initial_namespace(Path::new("/proc/self/ns/pid"));
+    for (gpu_id, device) in gpus.iter().filter(|(_, device)| *device != NO_DEVICE) {
+        let mut push = |quantity: Quantity, value| {
+            readings.push(Reading { quantity: quantity as u16, device: *device, value });
+        };
+        let of = |pid: u32| number(&config.system_path(&format!("{KFD_PROCESSES}/{pid}/vram_{gpu_id}")));
+        if let Some(value) = of(own) {
+            push(Quantity::KfdProcessVram, value);
         }
+        if is_known {
+            let others = pids.iter().filter(|pid| **pid != own).filter_map(|pid| of(*pid));
+            push(Quantity::KfdOthersVram, others.fold(0, u64::saturating_add));
+        }
+    }
+}
+
+/// Where KFD lists the processes that use it, by their numbers in the initial namespace.
+const KFD_PROCESSES: &str = "/sys/class/kfd/kfd/proc";
+/// Processes that are looked at in one reading.
+const MAX_KFD_PROCESSES: usize = 1024;
+
+/// The processes that KFD knows.
+pub(super) fn kfd_processes(config: &Config) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(config.system_path(KFD_PROCESSES)) else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.take(MAX_KFD_PROCESSES).collect()
+}
+
+/// Whether this process's own number is the one that KFD knows it by: in a container it would take itself for somebody
+/// else. The initial namespace has a fixed number (Linux `include/linux/proc_ns.h`).
+pub(super) fn is_initial_namespace(link: &Path) -> bool {
+    const INITIAL: &str = "pid:[4026531836]";
+    fs::read_link(link).is_ok_and(|target| target == Path::new(INITIAL))
+}
+
+/// Reads what graphics clients of other processes hold. Looks at all processes: not for every period.
+pub(super) fn read_graphics(config: &Config, cards: &[Card], proc: &Path, readings: &mut Vec<Reading>) {
+    if cards.is_empty() {
+        return;
+    }
+    let pids = kfd_processes(config);
+    let Some(sums) = fdinfo::graphics(proc, process::id(), |pid| pids.contains(&pid)) else { return };
+    for card in cards.iter().filter(|card| !card.pci_bus_id.is_empty()) {
+        let value = sums.get(&card.pci_bus_id).copied().unwrap_or(0);
+        readings.push(Reading { quantity: Quantity::GraphicsVram as u16, device: card.device, value });
     }
 }
 
@@ -108,9 +152,11 @@ mod tests {
             fs::create_dir_all(&node).unwrap();
             fs::write(node.join("gpu_id"), format!("{gpu_id}\n")).unwrap();
         }
-        let process = root.join(format!("sys/class/kfd/kfd/proc/{}", std::process::id()));
-        fs::create_dir_all(&process).unwrap();
-        fs::write(process.join("vram_17"), "4096\n").unwrap();
+        for (pid, gpu_id, used) in [(std::process::id(), 17, 4096), (1, 17, 300), (2, 17, 20), (2, 9999, 7)] {
+            let process = root.join(format!("sys/class/kfd/kfd/proc/{pid}"));
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join(format!("vram_{gpu_id}")), format!("{used}\n")).unwrap();
+        }
         Config { sysroot: root.into(), ..Config::default() }
     }
 
@@ -123,9 +169,56 @@ mod tests {
         assign(&mut cards, 0, "0000:0a:00.0");
         assert_eq!((cards[0].device, cards[1].device), (1, 0));
         let mut readings = Vec::new();
-        read(&config, &cards, &mut readings);
-        assert_eq!(readings[0], Reading { quantity: Quantity::VramTotal as u16, device: 1, value: 25_753_026_560 });
-        let last = *readings.last().unwrap();
-        assert_eq!(last, Reading { quantity: Quantity::KfdProcessVram as u16, device: 1, value: 4096 });
+        read(&config, &cards, &[], &mut readings);
+        assert_eq!(
+            readings,
+            [1, 0].map(|device| {
+                let value = if device == 1 { 25_753_026_560 } else { 17_163_091_968 };
+                Reading { quantity: Quantity::VramTotal as u16, device, value }
+            })
+        );
+    }
+
+    #[test]
+    fn kfd_tells_own_memory_from_that_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = tree(directory.path());
+        let mut readings = Vec::new();
+        read(&config, &[], &[(9999, 0), (17, 1), (5, NO_DEVICE)], &mut readings);
+        let found: Vec<_> = readings.iter().map(|reading| (reading.quantity, reading.device, reading.value)).collect();
+        let [own, others] = [Quantity::KfdProcessVram as u16, Quantity::KfdOthersVram as u16];
+        assert_eq!(found, [(others, 0, 7), (own, 1, 4096), (others, 1, 320)]);
+    }
+
+    #[test]
+    fn only_the_initial_namespace_has_the_numbers_that_kfd_knows() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = |name: &str, target: &str| {
+            let path = directory.path().join(name);
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            path
+        };
+        assert!(is_initial_namespace(&link("host", "pid:[4026531836]")));
+        assert!(!is_initial_namespace(&link("container", "pid:[4026532501]")));
+        assert!(!is_initial_namespace(&directory.path().join("none")));
+    }
+
+    #[test]
+    fn graphics_clients_go_to_their_card() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = tree(directory.path());
+        let proc = directory.path().join("proc");
+        for (pid, client) in [(2, 5), (100, 6)] {
+            let process = proc.join(pid.to_string());
+            fs::create_dir_all(process.join("fd")).unwrap();
+            fs::create_dir_all(process.join("fdinfo")).unwrap();
+            std::os::unix::fs::symlink("/dev/dri/renderD128", process.join("fd/3")).unwrap();
+            let text = format!("drm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t{client}\n");
+            fs::write(process.join("fdinfo/3"), text + "drm-memory-vram:\t64 KiB\n").unwrap();
+        }
+        let mut readings = Vec::new();
+        read_graphics(&config, &cards(&config), &proc, &mut readings);
+        let found: Vec<_> = readings.iter().map(|reading| (reading.device, reading.value)).collect();
+        assert_eq!(found, [(0, 65536), (1, 0)], "process 2 uses KFD");
     }
 }

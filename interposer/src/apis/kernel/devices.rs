@@ -36,6 +36,13 @@ pub(super) fn of_minor(minor: u32) -> u8 {
     find(|card| card.minors.contains(&Some(minor)))
 }
 
+/// KFD's numbers of all GPUs with their index in this process.
+pub(crate) fn gpus(config: &Config) -> Vec<(u64, u8)> {
+    let cards = cards(config, |name| std::env::var(name).ok());
+    let known = cards.iter().filter(|card| card.gpu_id != 0);
+    known.map(|card| (u64::from(card.gpu_id), card.device)).collect()
+}
+
 /// All cards, those of KFD first: their order is the runtime's. Read once; the program's environment then is what its
 /// runtime read or will read.
 fn cards(config: &Config, variable: impl Fn(&str) -> Option<String>) -> Vec<Card> {

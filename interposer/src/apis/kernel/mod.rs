@@ -25,6 +25,8 @@ use crate::link::Library;
 use crate::record::Described;
 use payload::Payload;
 
+pub(crate) use devices::gpus;
+
 /// Names, events and the kind that is most usual, in the order of [`Request`].
 const REQUESTS: [(&CStr, Event, Kind); 16] = [
     (c"AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", Event::Alloc, Kind::Device),
