@@ -56,6 +56,20 @@ impl Report {
         assert_eq!((self.number("/trace/events_lost"), self.number("/trace/torn_events")), (0, 0));
     }
 
+    /// Asserts that no interface was bypassed, and that each ledger adds up: rows, remainder and free memory to the total of
+    /// what was read.
+    pub fn assert_accounts(&self) {
+        assert_eq!(self.count("/coverage/bypassed"), 0, "{:#}", self.get("/coverage"));
+        for ledger in self.get("/ledger").as_array().into_iter().flatten() {
+            let number = |field: &str| ledger[field].as_u64();
+            let rows: u64 =
+                ledger["rows"].as_array().into_iter().flatten().filter_map(|row| row["bytes"].as_u64()).sum();
+            let Some((free, rest)) = number("free_bytes").zip(number("unattributed_bytes")) else { continue };
+            let over = number("overattributed_bytes").unwrap_or(0);
+            assert_eq!(Some(rows + rest + free), number("total_bytes").map(|total| total + over), "{ledger:#}");
+        }
+    }
+
     /// Asserts that there was exactly one out-of-memory return, and what became of it.
     pub fn assert_only_oom(&self, outcome: &str, because: &str) {
         assert_eq!(self.count("/ooms"), 1, "{:#}", self.0);

@@ -246,8 +246,9 @@ impl Finished {
     }
 
     /// Asserts that the traces of all processes together hold what the device did, no more and no less, in an order in
-    /// which the allocations and frees of each address alternate.
+    /// which the allocations and frees of each address alternate, and that their reports account for it.
     pub fn assert_trace_is_true(&self) {
+        self.traces().iter().for_each(|trace| trace.report().assert_accounts());
         let traces: Vec<_> = self.traces().iter().map(Trace::events).collect();
         for events in &traces {
             assert_addresses_alternate(events);

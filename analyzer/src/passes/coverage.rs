@@ -199,15 +199,7 @@ fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison) -> Opti
 
 /// The interface that a function belongs to.
 fn interface(name: &str) -> &'static str {
-    let prefixes = [
-        ("hip", "HIP"),
-        ("cuda", "the CUDA runtime"),
-        ("cu", "the CUDA driver"),
-        ("hsa", "HSA"),
-        ("AMDKFD", "KFD"),
-        ("DRM", "DRM"),
-        ("NV", "NVIDIA's resource manager"),
-    ];
+    let prefixes = [("hip", "HIP"), ("cuda", "the CUDA runtime"), ("cu", "the CUDA driver"), ("hsa", "HSA")];
     prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("an interface", |(_, name)| name)
 }
 

@@ -169,9 +169,9 @@ impl Replay {
     fn unmatched(&mut self, record: &Record, below: bool) -> Undo {
         let known = below || self.pools.remove(&record.address).is_some();
         // What a vendor library frees may come from a call of its own that was explained by another. Queues and code are
-        // no memory that is counted; objects of NVIDIA's resource manager and GEM handles come from other calls too.
+        // no memory that is counted; handles of the kernel's drivers come from requests that are no memory, too.
         let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
-        let many_sources = matches!(self.apis.family(record.api), Family::Nvidia | Family::Drm);
+        let many_sources = self.apis.family(record.api) != Family::Pointers;
         if known || uncounted || many_sources || record.has(flag::FROM_RUNTIME) {
             return Undo::Nothing;
         }

@@ -30,6 +30,11 @@ pub fn gib_number(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / GIB)
 }
 
+/// The number of a size in MiB with two digits, for columns that name the unit.
+pub fn mib_number(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / GIB * 1024.0)
+}
+
 /// A share with one digit: `9.7 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

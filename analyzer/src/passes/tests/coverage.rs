@@ -61,13 +61,16 @@ fn a_free_without_its_allocation_shows_a_bypass() {
 fn a_free_below_without_its_allocation_shows_a_bypass() {
     let mut trace = builder();
     trace.alloc_through(0, &[at("hipMalloc", 0x1000, MIB), at(HSA, 0x1000, MIB)]);
-    trace.free_through(0, &[at("hipFree", 0x1000, 0), at("AMDKFD_IOC_FREE_MEMORY_OF_GPU", 9, 0)]);
-    assert_eq!(interfaces(&trace), ["KFD"]);
-    // GEM handles come from other requests too.
-    let mut gem = builder();
-    gem.alloc_through(0, &[at("hipMalloc", 0x1000, MIB), at(HSA, 0x1000, MIB)]);
-    gem.free_through(0, &[at("hipFree", 0x1000, 0), at("DRM_IOCTL_GEM_CLOSE", 9, 0)]);
-    assert!(interfaces(&gem).is_empty());
+    trace.free_through(0, &[at("hipFree", 0x1000, 0), at("hsa_amd_memory_pool_free", 0x9000, 0)]);
+    assert_eq!(interfaces(&trace), ["HSA"]);
+    // Handles of the kernel's drivers come from requests that are no memory, too.
+    for api in ["AMDKFD_IOC_FREE_MEMORY_OF_GPU", "DRM_IOCTL_GEM_CLOSE", "NV_ESC_RM_FREE"] {
+        let mut kernel = builder();
+        kernel.alloc_through(0, &[at("hipMalloc", 0x1000, MIB), at(HSA, 0x1000, MIB)]);
+        kernel.free_through(0, &[at("hipFree", 0x1000, 0), at(api, 9, 0)]);
+        kernel.free_kind(Kind::Device, api, 10);
+        assert!(interfaces(&kernel).is_empty(), "{api}");
+    }
 }
 
 fn runtime_takes(trace: &mut TraceBuilder, api: &'static str, pieces: u64) {

@@ -3,7 +3,7 @@
 use crate::passes::coverage::Coverage;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, grouped, percent};
+use crate::report::words::{clean, count, grouped, moment, percent};
 
 /// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
 const ENOUGH: f64 = 0.95;
@@ -44,7 +44,12 @@ fn accounts_for(coverage: &Coverage) -> String {
         (Some(share), Some(_)) => {
             let by = coverage.by.unwrap_or("several sources");
             let whose = if coverage.of_process { "" } else { ", all processes" };
-            format!("the trace accounts for {} of the device memory in use (by {by}{whose}){seen}.", percent(share))
+            let when = match &coverage.devices[..] {
+                [device] if share < ENOUGH => format!(" at {}", moment(device.at_ns)),
+                _ => String::new(),
+            };
+            let share = percent(share);
+            format!("the trace accounts for {share} of the device memory in use{when} (by {by}{whose}){seen}.")
         }
         _ => format!("how much device memory was in use was not read{seen}."),
     }

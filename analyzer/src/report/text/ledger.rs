@@ -4,10 +4,12 @@ use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, gib_number, gpu, moment, percent, shorten, size};
+use crate::report::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
 
 /// Rows that are shown of one ledger; smaller ones are summed up.
 const MOST_ROWS: usize = 10;
+/// Ledgers in which nothing is larger are told in MiB.
+const SMALLEST_IN_GIB: u64 = 1 << 30;
 /// Sources that agree to this are not listed beside each other.
 const AGREES_BYTES: u64 = 1 << 20;
 
@@ -45,8 +47,12 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
         total.map(|total| percent(bytes as f64 / total as f64)).unwrap_or_default()
     };
     let wide = text_width(page);
-    row(page, "", "GiB", if ledger.total_bytes.is_some() { "% of the card" } else { "" });
-    let mut line = |text: &str, bytes: u64| row(page, text, &gib_number(bytes), &share(bytes));
+    // Small cards and small sums are told in smaller units.
+    let most = ledger.total_bytes.into_iter().chain(ledger.rows.iter().map(|row| row.bytes)).max().unwrap_or(0);
+    let (unit, number): (_, fn(u64) -> String) =
+        if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
+    row(page, "", unit, if ledger.total_bytes.is_some() { "% of the card" } else { "" });
+    let mut line = |text: &str, bytes: u64| row(page, text, &number(bytes), &share(bytes));
     let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
     for holder in shown {
         line(&describe(holder, wide), holder.bytes);
@@ -71,9 +77,9 @@ fn write_notes(page: &mut Page, ledger: &DeviceLedger) {
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         note(format!("{} of the remainder are this process's by the driver: contexts, code, page tables", size(bytes)));
     }
-    if let Some(bytes) = ledger.overattributed_bytes {
+    if let Some(bytes) = ledger.overattributed_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         note(format!(
-            "the blocks above are {} more than {} says is used: part of them is not backed by memory",
+            "the rows above are {} more than {} says is used: part of them is not on the card, or not counted there",
             size(bytes),
             ledger.free_by.unwrap_or("the reading")
         ));
