@@ -218,11 +218,14 @@ impl Rows {
         let corrects = record.has(flag::CORRECTION);
         let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import));
         let is_call = !matches!(event, Some(Event::Mark | Event::Process | Event::Reading | Event::Exception) | None);
-        let has_status = is_call && (!gives_back || corrects);
+        // What only matters after a failure is recorded before its call: how that ended is not known.
+        let is_over = about_memory || record.duration != 0;
+        let asked_about = event == Some(Event::ErrorQuery) && record.has(flag::ERROR_TEXT);
+        let has_status = is_call && (is_over && (!gives_back || corrects) || asked_about);
         let mut row = EventRow {
             seq: record.seq(),
             at_ns: self.clock.at_ns(record.at),
-            duration_ns: (is_call && !gives_back).then(|| self.clock.duration_ns(u64::from(record.duration))),
+            duration_ns: (is_call && is_over && !gives_back).then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
             event: event.map_or("unknown", |event| event_name(event, api.resets_device)),
             api: is_call.then(|| api.name.clone()),
