@@ -262,6 +262,25 @@ fn a_file_appears_whole_or_not_at_all() {
     assert_ne!(place.run(&["report", "-o", "no/such/place.txt", "t.bin"]).status.code(), Some(0));
 }
 
+/// A file is moved into its place; a pipe or a device must stay what it is, and a link must keep leading somewhere.
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let place = Place::new();
+    place.trace("a.trace.bin", &small());
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+    place.stdout(&["report", "-o", "pipe", "a.trace.bin"]);
+    assert!(String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).contains("VERDICT"));
+    assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+
+    std::fs::write(place.path("target.txt"), "before").unwrap();
+    std::os::unix::fs::symlink("target.txt", place.path("link.txt")).unwrap();
+    place.stdout(&["report", "-o", "link.txt", "a.trace.bin"]);
+    assert!(std::fs::symlink_metadata(place.path("link.txt")).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(place.path("target.txt")).unwrap().contains("VERDICT"));
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = Place::new();

@@ -20,13 +20,27 @@ pub(super) fn complain(message: &str) {
 /// Standard output or a file.
 pub(super) enum Output {
     Standard(BufWriter<io::Stdout>),
-    File { writer: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+    /// A device or a pipe: there is nothing to replace.
+    Stream(BufWriter<File>, PathBuf),
+    File {
+        writer: BufWriter<File>,
+        temporary: PathBuf,
+        path: PathBuf,
+    },
 }
 
 impl Output {
-    /// Opens what was asked for. A file is written beside its place and moved there when it is whole.
+    /// Opens what was asked for. A file is written beside its place and moved there when it is whole; a link is followed
+    /// first, and what is no file (`/dev/null`, a pipe) is written to and stays what it is.
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Output::Standard(BufWriter::with_capacity(1 << 16, io::stdout()))) };
+        let resolved = std::fs::canonicalize(path);
+        let path = resolved.as_deref().unwrap_or(path);
+        if std::fs::metadata(path).is_ok_and(|existing| !existing.is_file() && !existing.is_dir()) {
+            let stream = File::options().write(true).open(path);
+            let stream = stream.with_context(|| format!("{}: can't be written", path.display()))?;
+            return Ok(Output::Stream(BufWriter::new(stream), path.to_owned()));
+        }
         let mut name = path.file_name().with_context(|| format!("{}: not a file name", path.display()))?.to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let temporary = path.with_file_name(name);
@@ -52,11 +66,17 @@ impl Output {
     pub(super) fn write(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match &mut self {
             Output::Standard(out) => write(out).and_then(|()| out.flush()),
+            Output::Stream(out, _) => write(out).and_then(|()| out.flush()),
             Output::File { writer, .. } => write(writer).and_then(|()| writer.flush()),
         };
         match (&self, written) {
-            (Output::Standard(_), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            (Output::Standard(_) | Output::Stream(..), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
             (Output::Standard(_), written) => written.context("standard output can't be written"),
+            (Output::Stream(_, path), written) => {
+                written.with_context(|| format!("{}: can't be written", path.display()))
+            }
             (Output::File { temporary, path, .. }, written) => {
                 let moved = written.and_then(|()| std::fs::rename(temporary, path));
                 if moved.is_err() {

@@ -225,7 +225,8 @@ impl Rows {
         let mut row = EventRow {
             seq: record.seq(),
             at_ns: self.clock.at_ns(record.at),
-            duration_ns: (is_call && is_over && !gives_back).then(|| self.clock.duration_ns(u64::from(record.duration))),
+            duration_ns: (is_call && is_over && !gives_back)
+                .then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
             event: event.map_or("unknown", |event| event_name(event, api.resets_device)),
             api: is_call.then(|| api.name.clone()),
