@@ -75,6 +75,9 @@ impl Because {
     }
 }
 
+/// Stands for the size of something whose size nobody tells, a library's handle for instance.
+pub const UNKNOWN_BYTES: u64 = u64::MAX;
+
 /// What a thread did, as far as it matters after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -137,7 +140,9 @@ impl Watched {
     pub fn step(&mut self, step: Step) -> Option<(Outcome, Because)> {
         match step {
             Step::Allocated { device, requested_bytes } => {
-                let same = device == self.device && requested_bytes >= self.requested_bytes;
+                // The size of what sets something up is not known: it makes up for its own sort only.
+                let comparable = (requested_bytes == UNKNOWN_BYTES) == (self.requested_bytes == UNKNOWN_BYTES);
+                let same = device == self.device && comparable && requested_bytes >= self.requested_bytes;
                 same.then_some((Outcome::Recovered, Because::RetrySucceeded))
             }
             Step::LastErrorRead => self.show(Because::StatusChecked),
@@ -202,6 +207,7 @@ mod tests {
             (&[Step::LastErrorRead, Step::Thrown, retried(2000)], (Recovered, RetrySucceeded)),
             (&[retried(999), WORK], (Dropped, GpuWorkContinued)),
             (&[Step::Allocated { device: Some(1), requested_bytes: 5000 }, WORK], (Dropped, GpuWorkContinued)),
+            (&[retried(UNKNOWN_BYTES), WORK], (Dropped, GpuWorkContinued)),
             (&[WORK, retried(1000)], (Dropped, GpuWorkContinued)),
             (&[Step::LastErrorRead, WORK], (Propagated, StatusChecked)),
             (&[Step::LastErrorRead, Step::ErrorText { status: OOM }, WORK], (Propagated, ErrorReported)),
