@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::describe::{Call, Out, Pointer, block, creation, device_number, given, selection};
+use super::around::{Call, creation, selection};
+use super::describe::{Out, Pointer, block, device_number, given};
 use crate::record::Described;
 use crate::thread;
 

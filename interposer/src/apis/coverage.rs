@@ -113,7 +113,7 @@ fn recorded(row: &Row) -> &'static str {
         "creation" | "context" | "context_destroyed" => "status",
         "capture" | "context_pushed" | "context_popped" => "followed",
         "hands_out" => "hands out",
-        "allocation" | "release" | "naming" | "" => "always",
+        "allocation" | "release" | "naming" | "migration" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }

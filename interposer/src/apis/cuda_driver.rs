@@ -9,8 +9,9 @@ use gpuoom_trace::record::Layer;
 
 use super::contexts::{context_of, of_context};
 use super::describe::{
-    IpcHandle, Out, Pointer, block, device_number, driver_array, external, external_buffer, from_pool, given, mapping,
-    of_device, physical, pitched, pool, pool_of, small_block,
+    IpcHandle, Out, Pointer, advised, block, device_number, driver_array, external, external_array, external_buffer,
+    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_of,
+    resource_memory, resources, retained, sent, small_block,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -57,7 +58,11 @@ functions! {
         cuMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
             |done| block(done, out, 0);
         cuMemRetainAllocationHandle(out: Out, address: Pointer) => naming, Import, Physical,
-            |done| Described { numbers: [address, 0], number_count: 1, ..block(done, out, 0) };
+            |done| retained(done, out, address);
+        cuGraphicsMapResources(count: u32, handles: *const u64, stream: Pointer) => allocation, Import, Imported,
+            |done| resources(done, count.cast_signed(), handles);
+        cuGraphicsMapResources_ptsz(count: u32, handles: *const u64, stream: Pointer) => allocation, Import, Imported,
+            |done| resources(done, count.cast_signed(), handles);
 
         cuMemFree_v2(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         cuMemFree(pointer: u32) => release, Free, Device, |_done| given(Pointer::from(pointer));
@@ -73,6 +78,12 @@ functions! {
             |_done| Described::new(pointer, size as u64);
         cuDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
         cuIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        cuGraphicsUnmapResources(count: u32, handles: *const u64, stream: Pointer) => release, Free, Imported,
+            |done| resources(done, count.cast_signed(), handles);
+        cuGraphicsUnmapResources_ptsz(count: u32, handles: *const u64, stream: Pointer) => release, Free, Imported,
+            |done| resources(done, count.cast_signed(), handles);
+        cuGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
+            => release, Free, Pool, |_done| given(pointer);
         cuMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         cuDevicePrimaryCtxReset_v2(device: i32) => release, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
@@ -89,6 +100,25 @@ functions! {
         cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
         cuExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
             |done| external_buffer(done, out, memory, descriptor);
+        cuExternalMemoryGetMappedMipmappedArray(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+            |done| external_array(done, out, memory, descriptor);
+        cuGraphicsResourceGetMappedPointer_v2(out: Out, size: *mut usize, resource: Pointer) => naming, Map, Imported,
+            |done| resource_memory(done, out, size, resource);
+        cuGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
+            => naming, Reserve, Pool, |done| graph_memory(done, parameters);
+        cuMemAdvise(pointer: Pointer, size: usize, advice: u32, device: i32) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, device_number(device));
+        cuMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, place(location));
+        cuMemPrefetchAsync(pointer: Pointer, size: usize, device: i32, stream: Pointer) => migration, Map, Managed,
+            |_done| sent(pointer, size, device_number(device));
+        cuMemPrefetchAsync_ptsz(pointer: Pointer, size: usize, device: i32, stream: Pointer) => migration, Map, Managed,
+            |_done| sent(pointer, size, device_number(device));
+        cuMemPrefetchAsync_v2(pointer: Pointer, size: usize, location: u64, flags: u32, stream: Pointer)
+            => migration, Map, Managed, |_done| sent(pointer, size, place(location));
+        cuMemPrefetchAsync_v2_ptsz(pointer: Pointer, size: usize, location: u64, flags: u32, stream: Pointer)
+            => migration, Map, Managed, |_done| sent(pointer, size, place(location));
+        cuCtxSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
 
         cuCtxCreate_v2(out: Out, flags: u32, device: i32) => context, Module, None, |done| context_of(done, out, device, true);
         cuCtxCreate_v3(out: Out, affinity: Pointer, count: i32, flags: u32, device: i32) => context, Module, None,
@@ -207,10 +237,6 @@ functions! {
         cuMemsetD2D16Async_ptsz => GpuWork, [0];
         cuMemsetD2D32Async => GpuWork, [0];
         cuMemsetD2D32Async_ptsz => GpuWork, [0];
-        cuMemPrefetchAsync => GpuWork, [0];
-        cuMemPrefetchAsync_ptsz => GpuWork, [0];
-        cuMemPrefetchAsync_v2 => GpuWork, [0];
-        cuMemPrefetchAsync_v2_ptsz => GpuWork, [0];
 
         cuCtxSynchronize => Sync, [];
         cuStreamSynchronize => Sync, [];

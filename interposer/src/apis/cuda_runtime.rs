@@ -6,12 +6,13 @@ use std::ffi::c_char;
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, array, block, device_number, external, external_buffer, from_pool, given,
-    of_device, pitched, pool, pool_at, pool_of, volume,
+    Extent, IpcHandle, Out, Pointer, advised, array, block, device_number, external, external_array, external_buffer,
+    from_pool, given, graph_memory, limit, of_device, pitched, place, pool, pool_at, pool_of, resource_memory,
+    resources, sent, volume,
 };
 use super::macros::functions;
-use crate::link::Library;
 use crate::link::entry_points::NOT_SAID;
+use crate::link::{self, Library};
 use crate::record::Described;
 
 functions! {
@@ -45,6 +46,8 @@ functions! {
             |done| external(done, out, descriptor);
         cudaMemPoolImportFromShareableHandle(out: Out, handle: Pointer, kind: u32, flags: u32) => allocation, Import, Imported,
             |done| block(done, out, 0);
+        cudaGraphicsMapResources(count: i32, handles: *const u64, stream: Pointer) => allocation, Import, Imported,
+            |done| resources(done, count, handles);
 
         cudaFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         cudaFreeHost(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
@@ -55,8 +58,13 @@ functions! {
         cudaFreeAsync_ptsz(pointer: Pointer, stream: Pointer) => release, Free, Pool, |_done| given(pointer);
         cudaDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
         cudaIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        cudaGraphicsUnmapResources(count: i32, handles: *const u64, stream: Pointer) => release, Free, Imported,
+            |done| resources(done, count, handles);
+        cudaGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
+            => release, Free, Pool, |_done| given(pointer);
         cudaMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         cudaDeviceReset() => release, Device, None, |_done| given(0);
+        cudaThreadExit() => release, Device, None, |_done| given(0);
 
         cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
         cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
@@ -64,6 +72,27 @@ functions! {
         cudaDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
         cudaExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
             |done| external_buffer(done, out, memory, descriptor);
+        cudaExternalMemoryGetMappedMipmappedArray(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+            |done| external_array(done, out, memory, descriptor);
+        cudaGraphicsResourceGetMappedPointer(out: Out, size: *mut usize, resource: Pointer) => naming, Map, Imported,
+            |done| resource_memory(done, out, size, resource);
+        cudaGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
+            => naming, Reserve, Pool, |done| graph_memory(done, parameters);
+        // Up to 12 a device number and a stream; from 13 on a location, flags and a stream.
+        cudaMemAdvise(pointer: Pointer, size: usize, advice: u32, target: u64) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, device_or_place(target));
+        cudaMemPrefetchAsync(pointer: Pointer, size: usize, target: u64, fourth: u64, fifth: u64) => migration, Map, Managed,
+            |_done| sent(pointer, size, device_or_place(target));
+        cudaMemPrefetchAsync_ptsz(pointer: Pointer, size: usize, target: u64, fourth: u64, fifth: u64) => migration, Map, Managed,
+            |_done| sent(pointer, size, device_or_place(target));
+        cudaMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, place(location));
+        cudaMemPrefetchAsync_v2(pointer: Pointer, size: usize, location: u64, flags: u32, stream: Pointer)
+            => migration, Map, Managed, |_done| sent(pointer, size, place(location));
+        cudaMemPrefetchAsync_v2_ptsz(pointer: Pointer, size: usize, location: u64, flags: u32, stream: Pointer)
+            => migration, Map, Managed, |_done| sent(pointer, size, place(location));
+        cudaDeviceSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
+
         cudaMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
             |done| pool_at(done, out, location);
         cudaMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
@@ -73,6 +102,12 @@ functions! {
             |_done| Described { device: Some(device_number(device)), ..given(0) };
         cudaStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
         cudaStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cudaStreamBeginCaptureToGraph(
+            stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
+        ) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cudaStreamBeginCaptureToGraph_ptsz(
+            stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
+        ) => capture, Sync, None, |_done| Described::new(stream, 1);
         cudaStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
         cudaStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
     }
@@ -103,6 +138,8 @@ functions! {
         __cudaLaunchKernel_ptsz => GpuWork, [];
         cudaLaunchHostFunc => GpuWork, [];
         cudaLaunchHostFunc_ptsz => GpuWork, [];
+        cudaLaunchHostFunc_v2 => GpuWork, [];
+        cudaLaunchHostFunc_v2_ptsz => GpuWork, [];
         cudaGraphLaunch => GpuWork, [];
         cudaGraphLaunch_ptsz => GpuWork, [];
 
@@ -124,6 +161,14 @@ functions! {
         cudaMemcpy2DFromArray_ptds => GpuWork, [0, 2];
         cudaMemcpy2DFromArrayAsync => GpuWork, [0, 2];
         cudaMemcpy2DFromArrayAsync_ptsz => GpuWork, [0, 2];
+        cudaMemcpyToArrayAsync => GpuWork, [0, 3];
+        cudaMemcpyToArrayAsync_ptsz => GpuWork, [0, 3];
+        cudaMemcpyFromArrayAsync => GpuWork, [0, 1];
+        cudaMemcpyFromArrayAsync_ptsz => GpuWork, [0, 1];
+        cudaMemcpyArrayToArray => GpuWork, [0, 3];
+        cudaMemcpyArrayToArray_ptds => GpuWork, [0, 3];
+        cudaMemcpy2DArrayToArray => GpuWork, [0, 3];
+        cudaMemcpy2DArrayToArray_ptds => GpuWork, [0, 3];
         cudaMemcpyToArray => GpuWork, [0, 3];
         cudaMemcpyToArray_ptds => GpuWork, [0, 3];
         cudaMemcpyFromArray => GpuWork, [0, 1];
@@ -133,7 +178,15 @@ functions! {
         cudaMemcpy3DAsync => GpuWork, [];
         cudaMemcpy3DAsync_ptsz => GpuWork, [];
         cudaMemcpy3DPeer => GpuWork, [];
+        cudaMemcpy3DPeer_ptds => GpuWork, [];
         cudaMemcpy3DPeerAsync => GpuWork, [];
+        cudaMemcpy3DPeerAsync_ptsz => GpuWork, [];
+        cudaMemcpy3DBatchAsync => GpuWork, [];
+        cudaMemcpy3DBatchAsync_ptsz => GpuWork, [];
+        cudaMemcpy3DWithAttributesAsync => GpuWork, [];
+        cudaMemcpy3DWithAttributesAsync_ptsz => GpuWork, [];
+        cudaMemcpyWithAttributesAsync => GpuWork, [0, 1];
+        cudaMemcpyWithAttributesAsync_ptsz => GpuWork, [0, 1];
         cudaMemcpyToSymbol => GpuWork, [1];
         cudaMemcpyToSymbol_ptds => GpuWork, [1];
         cudaMemcpyToSymbolAsync => GpuWork, [1];
@@ -156,8 +209,12 @@ functions! {
         cudaMemset3D_ptds => GpuWork, [];
         cudaMemset3DAsync => GpuWork, [];
         cudaMemset3DAsync_ptsz => GpuWork, [];
-        cudaMemPrefetchAsync => GpuWork, [0];
-        cudaMemPrefetchAsync_ptsz => GpuWork, [0];
+        cudaMemPrefetchBatchAsync => GpuWork, [];
+        cudaMemPrefetchBatchAsync_ptsz => GpuWork, [];
+        cudaMemDiscardBatchAsync => GpuWork, [];
+        cudaMemDiscardBatchAsync_ptsz => GpuWork, [];
+        cudaMemDiscardAndPrefetchBatchAsync => GpuWork, [];
+        cudaMemDiscardAndPrefetchBatchAsync_ptsz => GpuWork, [];
 
         cudaDeviceSynchronize => Sync, [];
         cudaStreamSynchronize => Sync, [];
@@ -166,11 +223,23 @@ functions! {
         cudaStreamQuery => Sync, [];
         cudaStreamQuery_ptsz => Sync, [];
         cudaMemPoolTrimTo => Sync, [];
+        cudaMemPoolSetAttribute => Sync, [];
+        cudaDeviceGraphMemTrim => Sync, [];
+        cudaDeviceSetGraphMemAttribute => Sync, [];
 
         cudaMemGetInfo => Reading, [];
 
         cudaLibraryLoadData => Module, [];
         cudaLibraryLoadFromFile => Module, [];
         cudaLibraryUnload => Module, [];
+    }
+}
+
+/// Where managed memory is to go, as the functions without a suffix take it: which form that is depends on the release.
+fn device_or_place(target: u64) -> u8 {
+    match link::major_version(Library::CudaRuntime) {
+        13.. => place(target),
+        // An int in a register: the upper half means nothing.
+        _ => device_number(target as i32),
     }
 }

@@ -1,149 +1,13 @@
-//! What the recorded rows share: how a call is recorded around the real one, and what it is about.
+//! What a call is about, read from its arguments and results: what the rows of several tables share.
 
-use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::NO_DEVICE;
 
-use crate::record::{Described, Frame};
-use crate::{link, readings, thread, watch};
-
-pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
+use crate::record::Described;
 
 /// An out-parameter for a pointer or handle.
 pub(super) type Out = *mut u64;
 /// A pointer that is only passed on or compared.
 pub(super) type Pointer = u64;
-
-/// A call in one of the functions below.
-pub(super) struct Call {
-    /// The call under way, `None` when it is only forwarded.
-    pub(super) frame: Option<Frame>,
-    /// What it means.
-    pub(super) event: Event,
-    /// The sort of memory.
-    pub(super) kind: Kind,
-}
-
-/// The real function for the hook that was just entered.
-#[inline(always)]
-pub(super) fn real_of(api: u16) -> *const () {
-    // SAFETY: this thread's own state.
-    link::real(api, unsafe { (*thread::current()).caller })
-}
-
-/// Allocations: recorded after the call, because only then the address is known, and because another thread can't get the
-/// same address before this one frees it.
-#[inline(always)]
-pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
-    frame.note_under_way(describe(false).requested);
-    let status = real();
-    let status = if status == 0 { 0 } else { readings::again_if_probed(&frame, status, &real) };
-    let mut what = describe(status == 0);
-    let out = what.address;
-    if status != 0 && call.event != Event::Pin {
-        what.address = 0;
-    }
-    let record = frame.record(call.event, call.kind, status, &what, true);
-    let seq = frame.publish(&record, &what);
-    frame.clear_under_way();
-    if frame.is_programs_own() {
-        if status == 0 {
-            watch::allocated(&frame, &record);
-        } else {
-            watch::failed(&frame, &record, seq, out);
-        }
-    }
-    frame.leave();
-    status
-}
-
-/// Frees, unmaps and unpins: recorded before the call, because another thread may get the address as soon as it is free.
-/// A free that then fails is corrected by a second record.
-#[inline(always)]
-pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
-    let what = describe(true);
-    let record = frame.record(call.event, call.kind, 0, &what, false);
-    frame.publish(&record, &what);
-    let status = real();
-    if status != 0 {
-        let corrected = Record { status, kind_flags: record.kind_flags | flag::CORRECTION, ..record };
-        frame.publish(&corrected, &what);
-    }
-    frame.leave();
-    status
-}
-
-/// Calls that name something and take no memory (a pool, an address range, a mapping).
-#[inline(always)]
-pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
-    let status = real();
-    let mut what = describe(status == 0);
-    if status != 0 && (call.event == Event::Reserve || call.kind == Kind::Imported) {
-        // Only the place for the answer is known; where the program itself gives the address, that stays.
-        what.address = 0;
-    }
-    frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
-    frame.leave();
-    status
-}
-
-/// Calls that set something up whose memory nobody counts (a library's handle, a context): the status is what matters.
-#[inline(always)]
-pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
-    frame.note_under_way(0);
-    let status = real();
-    let mut what = Described { requested: 0, ..describe(status == 0) };
-    let out = what.address;
-    if status != 0 {
-        what.address = 0;
-    }
-    let record = frame.record(call.event, call.kind, status, &what, true);
-    let seq = frame.publish(&record, &what);
-    frame.clear_under_way();
-    if frame.is_programs_own() {
-        // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
-        let record = Record { requested: u64::MAX, ..record };
-        if status == 0 {
-            watch::allocated(&frame, &record);
-        } else {
-            watch::failed(&frame, &record, seq, out);
-        }
-    }
-    frame.leave();
-    status
-}
-
-/// The choice of a device for the thread: remembered, and recorded only after a failure.
-#[inline(always)]
-pub(super) fn selection(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let status = real();
-    let Some(frame) = call.frame else { return status };
-    let what = describe(true);
-    if let (0, Some(device)) = (status, what.device) {
-        // SAFETY: this thread's own state.
-        unsafe { (*thread::current()).device = device };
-    }
-    if watch::is_watched() {
-        frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
-    }
-    frame.leave();
-    status
-}
-
-/// Stream capture: while it lasts, an allocation by anybody would break it, so nothing is probed.
-#[inline(always)]
-pub(super) fn capture(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let status = real();
-    if call.frame.is_some_and(|frame| frame.is_programs_own()) && status == 0 {
-        readings::capture_changed(describe(true).requested != 0);
-    }
-    if let Some(frame) = call.frame {
-        frame.leave();
-    }
-    status
-}
 
 /// Reads a value that the vendor's function reads or writes too; 0 for a null pointer.
 ///
@@ -367,6 +231,81 @@ pub(super) unsafe fn from_pool(done: bool, out: Out, size_bytes: usize, pool: Po
     unsafe { Described { numbers: [pool, 0], number_count: 1, ..block(done, out, size_bytes) } }
 }
 
+/// A memory node of a graph: `hipMemAllocNodeParams` / `cudaMemAllocNodeParams` begin with the properties of a pool and have
+/// the size at 104 and the address, once there is one, at 112. Memory is obtained when the graph runs, and nobody says so:
+/// the address is only named here, and its size is not counted.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn graph_memory(done: bool, parameters: *const u8) -> Described {
+    // SAFETY: promised by the caller: 120 bytes.
+    unsafe {
+        let address = if done { field(parameters, 112) } else { 0 };
+        Described { device: location(parameters), ..Described::new(address, field(parameters, 104)) }
+    }
+}
+
+/// A handle that was asked for by an address where its memory is mapped, which adds a reference.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn retained(done: bool, out: Out, mapped: Pointer) -> Described {
+    // SAFETY: promised by the caller.
+    unsafe { Described { numbers: [mapped, 0], number_count: 1, ..block(done, out, 0) } }
+}
+
+/// A limit of the device, such as that of its own heap.
+pub(super) fn limit(which: u32, value: usize) -> Described {
+    Described { numbers: [u64::from(which), value as u64], number_count: 2, ..given(0) }
+}
+
+/// Managed memory that is to go to a device, or to the host ([`NO_DEVICE`]).
+pub(super) fn sent(pointer: Pointer, size_bytes: usize, device: u8) -> Described {
+    Described { device: Some(device), ..Described::new(pointer, size_bytes as u64) }
+}
+
+/// Advice about managed memory: {advice, device}.
+pub(super) fn advised(pointer: Pointer, size_bytes: usize, advice: u32, device: u8) -> Described {
+    Described { numbers: [u64::from(advice), u64::from(device)], number_count: 2, ..sent(pointer, size_bytes, device) }
+}
+
+/// The device of a `hipMemLocation` / `cudaMemLocation` {type, id} that is passed by value, in one register.
+pub(super) fn place(location: u64) -> u8 {
+    // Type 1 is a device.
+    if location as u32 == 1 { device_number((location >> 32) as i32) } else { NO_DEVICE }
+}
+
+/// The resource of another interface: the first of those that are mapped, and how many they are.
+///
+/// # Safety
+/// `resources` is null or points at `count` handles when `done`.
+pub(super) unsafe fn resources(done: bool, count: i32, resources: *const u64) -> Described {
+    // SAFETY: promised by the caller.
+    let first = if done && count > 0 { unsafe { read(resources) } } else { 0 };
+    Described { numbers: [u64::try_from(count).unwrap_or(0), 0], number_count: 1, ..given(first) }
+}
+
+/// The memory of a mapped resource; the runtime says how large it is.
+///
+/// # Safety
+/// As [`block`], for both pointers.
+pub(super) unsafe fn resource_memory(done: bool, out: Out, size: *const usize, resource: Pointer) -> Described {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let what = block(done, out, if done { read(size) } else { 0 });
+        Described { numbers: [resource, 0], number_count: 2, ..what }
+    }
+}
+
+/// A mipmapped array in external memory: its offset stands at the start of its description, its size is the runtime's affair.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn external_array(done: bool, out: Out, memory: u64, descriptor: *const u8) -> Described {
+    // SAFETY: promised by the caller: 64 bytes.
+    unsafe { Described { numbers: [memory, field(descriptor, 0)], number_count: 2, ..block(done, out, 0) } }
+}
+
 /// A mapping of `handle` at `address`.
 pub(super) fn mapping(address: Pointer, size_bytes: usize, offset: usize, handle: u64) -> Described {
     Described { numbers: [handle, offset as u64], number_count: 2, ..Described::new(address, size_bytes as u64) }
@@ -376,4 +315,17 @@ pub(super) fn mapping(address: Pointer, size_bytes: usize, offset: usize, handle
 #[inline(always)]
 pub(super) fn given(address: Pointer) -> Described {
     Described::new(address, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_one_register_tells_the_device() {
+        // Types: 0 invalid, 1 device, 2 host, 3 host by number.
+        assert_eq!([1, 1 | 3 << 32].map(place), [0, 3]);
+        assert_eq!([2, 2 | 1 << 32, 3 | 1 << 32, 0].map(place), [NO_DEVICE; 4]);
+        assert_eq!(place(1 | 0xFFFF_FFFF << 32), NO_DEVICE, "-1 is the processor");
+    }
 }

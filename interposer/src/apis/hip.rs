@@ -6,8 +6,9 @@ use std::ffi::c_char;
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, array, block, device_number, driver_array, external, external_buffer, from_pool,
-    given, mapping, of_device, physical, pitched, pool, pool_of, volume,
+    Extent, IpcHandle, Out, Pointer, advised, array, block, device_number, driver_array, external, external_buffer,
+    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_at, pool_of,
+    resource_memory, resources, retained, sent, volume,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -58,6 +59,8 @@ functions! {
             |done| external(done, out, descriptor);
         hipMemPoolImportFromShareableHandle(out: Out, handle: Pointer, kind: u32, flags: u32) => allocation, Import, Imported,
             |done| block(done, out, 0);
+        hipGraphicsMapResources(count: i32, handles: *const u64, stream: Pointer) => allocation, Import, Imported,
+            |done| resources(done, count, handles);
 
         hipFree(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
         hipHostFree(pointer: Pointer) => release, Free, HostPinned, |_done| given(pointer);
@@ -74,6 +77,12 @@ functions! {
             |_done| Described::new(pointer, size as u64);
         hipDestroyExternalMemory(memory: Pointer) => release, Free, Imported, |_done| given(memory);
         hipIpcCloseMemHandle(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
+        hipGraphicsUnmapResources(count: i32, handles: *const u64, stream: Pointer) => release, Free, Imported,
+            |done| resources(done, count, handles);
+        hipGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
+            => release, Free, Pool, |_done| given(pointer);
+        hipDrvGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
+            => release, Free, Pool, |_done| given(pointer);
         hipMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         hipDeviceReset() => release, Device, None, |_done| given(0);
         hipDevicePrimaryCtxReset(device: i32) => release, Device, None,
@@ -87,13 +96,34 @@ functions! {
         hipDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
         hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
         hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+        hipMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
+            |done| pool_at(done, out, location);
         hipExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
             |done| external_buffer(done, out, memory, descriptor);
+        hipGraphicsResourceGetMappedPointer(out: Out, size: *mut usize, resource: Pointer) => naming, Map, Imported,
+            |done| resource_memory(done, out, size, resource);
+        hipMemRetainAllocationHandle(out: Out, mapped: Pointer) => naming, Import, Physical, |done| retained(done, out, mapped);
+        hipGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
+            => naming, Reserve, Pool, |done| graph_memory(done, parameters);
+        hipMemAdvise(pointer: Pointer, size: usize, advice: u32, device: i32) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, device_number(device));
+        hipMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
+            |_done| advised(pointer, size, advice, place(location));
+        hipMemPrefetchAsync(pointer: Pointer, size: usize, device: i32, stream: Pointer) => migration, Map, Managed,
+            |_done| sent(pointer, size, device_number(device));
+        hipMemPrefetchAsync_v2(pointer: Pointer, size: usize, location: u64, flags: u32, stream: Pointer)
+            => migration, Map, Managed, |_done| sent(pointer, size, place(location));
+        hipDeviceSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
 
         hipSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
         hipStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        hipStreamBeginCapture_spt(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        hipStreamBeginCaptureToGraph(
+            stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
+        ) => capture, Sync, None, |_done| Described::new(stream, 1);
         hipStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        hipStreamEndCapture_spt(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
     }
     hands_out {
         hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
@@ -165,12 +195,21 @@ functions! {
         hipMemcpyFromArray_spt => GpuWork, [0, 1];
         hipMemcpyAtoH => GpuWork, [1];
         hipMemcpyHtoA => GpuWork, [0];
+        hipMemcpyAtoD => GpuWork, [0, 1];
+        hipMemcpyDtoA => GpuWork, [0, 2];
+        hipMemcpyAtoA => GpuWork, [0, 2];
+        hipMemcpyAtoHAsync => GpuWork, [1];
+        hipMemcpyHtoAAsync => GpuWork, [0];
+        hipMemcpy2DArrayToArray => GpuWork, [0, 3];
         hipMemcpyParam2D => GpuWork, [];
         hipMemcpyParam2DAsync => GpuWork, [];
         hipMemcpy3D => GpuWork, [];
         hipMemcpy3D_spt => GpuWork, [];
         hipMemcpy3DAsync => GpuWork, [];
         hipMemcpy3DAsync_spt => GpuWork, [];
+        hipMemcpy3DPeer => GpuWork, [];
+        hipMemcpy3DPeerAsync => GpuWork, [];
+        hipMemcpy3DBatchAsync => GpuWork, [];
         hipDrvMemcpy3D => GpuWork, [];
         hipDrvMemcpy3DAsync => GpuWork, [];
         hipDrvMemcpy2DUnaligned => GpuWork, [];
@@ -193,6 +232,12 @@ functions! {
         hipMemsetD16Async => GpuWork, [0];
         hipMemsetD32 => GpuWork, [0];
         hipMemsetD32Async => GpuWork, [0];
+        hipMemsetD2D8 => GpuWork, [0];
+        hipMemsetD2D8Async => GpuWork, [0];
+        hipMemsetD2D16 => GpuWork, [0];
+        hipMemsetD2D16Async => GpuWork, [0];
+        hipMemsetD2D32 => GpuWork, [0];
+        hipMemsetD2D32Async => GpuWork, [0];
         hipMemset2D => GpuWork, [0];
         hipMemset2D_spt => GpuWork, [0];
         hipMemset2DAsync => GpuWork, [0];
@@ -201,7 +246,7 @@ functions! {
         hipMemset3D_spt => GpuWork, [];
         hipMemset3DAsync => GpuWork, [];
         hipMemset3DAsync_spt => GpuWork, [];
-        hipMemPrefetchAsync => GpuWork, [0];
+        hipMemPrefetchBatchAsync => GpuWork, [];
 
         hipDeviceSynchronize => Sync, [];
         hipStreamSynchronize => Sync, [];
@@ -210,6 +255,9 @@ functions! {
         hipStreamQuery => Sync, [];
         hipStreamQuery_spt => Sync, [];
         hipMemPoolTrimTo => Sync, [];
+        hipMemPoolSetAttribute => Sync, [];
+        hipDeviceGraphMemTrim => Sync, [];
+        hipDeviceSetGraphMemAttribute => Sync, [];
 
         hipMemGetInfo => Reading, [];
 

@@ -5,7 +5,7 @@ mod places;
 
 use gpuoom_trace::record::{Layer, NO_DEVICE};
 
-use super::describe::{Out, Pointer, block, field, given, mapping, read};
+use super::describe::{Out, Pointer, block, field, given, mapping, read, retained};
 use super::macros::functions;
 use crate::link::Library;
 use crate::record::Described;
@@ -62,11 +62,11 @@ functions! {
             |_done| mapping(pointer, size, offset, handle);
         // One more reference to the physical memory that is mapped at the address.
         hsa_amd_vmem_retain_alloc_handle(out: Out, mapped: Pointer) => naming, Import, Physical,
-            |done| Described { numbers: [mapped, 0], number_count: 1, ..block(done, out, 0) };
+            |done| retained(done, out, mapped);
         hsa_amd_svm_attributes_set(pointer: Pointer, size: usize, attributes: *const u8, count: usize) => naming, Map, Managed,
-            |done| migration(done, pointer, size, attributes, count);
+            |done| attributes_of(done, pointer, size, attributes, count);
         hsa_amd_svm_prefetch_async(pointer: Pointer, size: usize, agent: u64, awaited: u32, signals: Pointer, signal: u64)
-            => naming, Map, Managed, |_done| of_holder(agent, Described::new(pointer, size as u64));
+            => migration, Map, Managed, |_done| of_holder(agent, Described::new(pointer, size as u64));
 
         // A queue's ring, its buffers and the code of an executable are memory whose size nobody up here tells.
         hsa_queue_create(
@@ -144,7 +144,7 @@ fn loading(executable: u64, source: u64) -> Described {
 ///
 /// # Safety
 /// `attributes` points at `count` pairs of u64 when `done`.
-unsafe fn migration(done: bool, pointer: Pointer, size: usize, attributes: *const u8, count: usize) -> Described {
+unsafe fn attributes_of(done: bool, pointer: Pointer, size: usize, attributes: *const u8, count: usize) -> Described {
     let count = if done { count.min(MAX_ATTRIBUTES) } else { 0 };
     // SAFETY: promised by the caller: pairs of 16 bytes.
     let pair =

@@ -2,7 +2,7 @@
 
 /// Makes the tables of one vendor interface.
 ///
-/// `recorded` rows: `name(arguments) => how, event, kind, description;` where `how` is a function of [`super::describe`]
+/// `recorded` rows: `name(arguments) => how, event, kind, description;` where `how` is a function of [`super::around`]
 /// that runs around the real call, and the description is made from the arguments (and `done`: the call succeeded).
 /// `hands_out` rows: `name(arguments) => (symbol, out, version, flags);` functions that hand out functions.
 /// `watched` rows: `name => event, [positions of device pointers];`
@@ -103,15 +103,15 @@ macro_rules! recorded {
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
                 let frame = $crate::record::Frame::enter(API);
-                let real = $crate::apis::describe::real_of(API);
+                let real = $crate::apis::around::real_of(API);
                 // SAFETY: the vendor's function of this name has this signature (see the table for its source).
                 let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
-                let call = $crate::apis::describe::Call {
+                let call = $crate::apis::around::Call {
                     frame,
                     event: gpuoom_trace::record::Event::$event,
                     kind: gpuoom_trace::record::Kind::$kind,
                 };
-                $crate::apis::describe::$how(
+                $crate::apis::around::$how(
                     call,
                     // SAFETY: the description reads what the vendor's function itself reads or has just written.
                     |$done: bool| {
@@ -149,7 +149,7 @@ macro_rules! hands_out {
             const API: u16 = ($base + Number::$name as usize) as u16;
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
-                let real = $crate::apis::describe::real_of(API);
+                let real = $crate::apis::around::real_of(API);
                 // SAFETY: the vendor's function of this name has this signature (see the table for its source), and these
                 // are the program's own arguments.
                 let status = unsafe {

@@ -7,6 +7,7 @@
 //!   function with all arguments where they were, whatever they are. Only while some thread has an undecided failure does
 //!   the stub call `seen` of [`crate::watch`] first.
 
+mod around;
 mod contexts;
 #[cfg(test)]
 mod coverage;

@@ -28,19 +28,22 @@ const HIP: &[(&str, &str)] = &[
          hipMemsetD8Async hipMemsetD16 hipMemsetD16Async hipMemsetD32 hipMemsetD32Async hipMemset2D hipMemset2DAsync \
          hipMemset3D hipMemset3DAsync hipMemPrefetchAsync hipDeviceSynchronize hipStreamSynchronize \
          hipEventSynchronize hipStreamQuery hipMemGetInfo hipModuleLoad hipModuleLoadData hipModuleLoadDataEx \
-         hipModuleUnload",
+         hipModuleUnload hipMemAdvise",
     ),
     (
         "4.3",
         "hipImportExternalMemory hipArrayDestroy hipDestroyExternalMemory hipExternalMemoryGetMappedBuffer \
-         hipStreamBeginCapture hipStreamEndCapture hipGraphLaunch hipMemcpy2DToArrayAsync hipDrvMemcpy2DUnaligned",
+         hipStreamBeginCapture hipStreamEndCapture hipGraphLaunch hipMemcpy2DToArrayAsync hipDrvMemcpy2DUnaligned hipGraphicsMapResources \
+         hipGraphicsResourceGetMappedPointer hipGraphicsUnmapResources",
     ),
+    ("4.5", "hipDeviceGraphMemTrim hipDeviceSetGraphMemAttribute"),
     (
         "5.1",
         "hipMallocAsync hipMallocFromPoolAsync hipMemCreate hipMemPoolImportPointer hipMemImportFromShareableHandle \
          hipMemPoolImportFromShareableHandle hipFreeAsync hipMemRelease hipMemUnmap hipMemAddressFree \
          hipMemPoolDestroy hipMemAddressReserve hipMemMap hipMemPoolCreate hipDeviceGetDefaultMemPool \
-         hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo",
+         hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo hipMemPoolSetAttribute \
+         hipMemRetainAllocationHandle",
     ),
     (
         "5.2",
@@ -54,14 +57,28 @@ const HIP: &[(&str, &str)] = &[
         "hipDrvGetErrorString hipDrvGetErrorName hipLaunchHostFunc hipGraphLaunch_spt hipMemcpy2DAsync_spt \
          hipMemcpy2DToArrayAsync_spt hipMemcpy2DFromArrayAsync_spt hipMemcpyFromArray_spt hipMemcpy3DAsync_spt \
          hipMemcpyToSymbolAsync_spt hipMemcpyFromSymbolAsync_spt hipMemsetAsync_spt hipMemset2DAsync_spt \
-         hipMemset3DAsync_spt",
+         hipMemset3DAsync_spt hipDeviceSetLimit hipStreamBeginCapture_spt hipStreamEndCapture_spt",
     ),
-    ("5.5", "hipModuleLaunchCooperativeKernel hipModuleLaunchCooperativeKernelMultiDevice"),
+    (
+        "5.5",
+        "hipModuleLaunchCooperativeKernel hipModuleLaunchCooperativeKernelMultiDevice hipGraphAddMemAllocNode \
+         hipGraphAddMemFreeNode",
+    ),
     ("6.0", "hipExtGetLastError"),
-    ("6.1", "hipGetProcAddress"),
+    ("6.1", "hipGetProcAddress hipStreamBeginCaptureToGraph"),
+    (
+        "6.2",
+        "hipDrvGraphAddMemFreeNode hipMemcpyAtoD hipMemcpyDtoA hipMemcpyAtoA hipMemcpyAtoHAsync hipMemcpyHtoAAsync \
+         hipMemcpy2DArrayToArray",
+    ),
     ("6.5", "hipLaunchKernelExC hipDrvLaunchKernelEx"),
-    ("7.1", "hipModuleLoadFatBinary hipMemcpyBatchAsync hipGetDriverEntryPoint hipGetDriverEntryPoint_spt"),
-    ("7.2", "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload"),
+    (
+        "7.1",
+        "hipModuleLoadFatBinary hipMemcpyBatchAsync hipGetDriverEntryPoint hipGetDriverEntryPoint_spt \
+         hipMemPrefetchAsync_v2 hipMemAdvise_v2 hipMemcpy3DPeer hipMemcpy3DPeerAsync hipMemcpy3DBatchAsync \
+         hipMemsetD2D8 hipMemsetD2D8Async hipMemsetD2D16 hipMemsetD2D16Async hipMemsetD2D32 hipMemsetD2D32Async",
+    ),
+    ("7.2", "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload hipMemGetMemPool hipMemPrefetchBatchAsync"),
 ];
 
 /// The CUDA driver.
@@ -74,6 +91,8 @@ const DRIVER: &[(&str, &str)] = &[
     ),
     ("2.1", "cuModuleLoadDataEx"),
     ("2.2", "cuMemHostAlloc"),
+    ("3.0", "cuGraphicsMapResources cuGraphicsUnmapResources"),
+    ("3.1", "cuCtxSetLimit"),
     (
         "3.2",
         "cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemAllocHost_v2 cuArrayCreate_v2 cuArray3DCreate_v2 cuMemFree_v2 \
@@ -82,7 +101,8 @@ const DRIVER: &[(&str, &str)] = &[
          cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyHtoAAsync_v2 cuMemcpyAtoHAsync_v2 \
          cuMemcpy2DAsync_v2 cuMemcpy3DAsync_v2 cuMemsetD8_v2 cuMemsetD16_v2 cuMemsetD32_v2 cuMemsetD2D8_v2 \
          cuMemsetD2D16_v2 cuMemsetD2D32_v2 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8Async \
-         cuMemsetD2D16Async cuMemsetD2D32Async cuMemGetInfo_v2",
+         cuMemsetD2D16Async cuMemsetD2D32Async cuMemGetInfo_v2 \
+         cuGraphicsResourceGetMappedPointer_v2",
     ),
     (
         "4.0",
@@ -104,14 +124,15 @@ const DRIVER: &[(&str, &str)] = &[
          cuMemsetD8_v2_ptds cuMemsetD16_v2_ptds cuMemsetD32_v2_ptds cuMemsetD2D8_v2_ptds cuMemsetD2D16_v2_ptds \
          cuMemsetD2D32_v2_ptds cuMemsetD8Async_ptsz cuMemsetD16Async_ptsz cuMemsetD32Async_ptsz \
          cuMemsetD2D8Async_ptsz cuMemsetD2D16Async_ptsz cuMemsetD2D32Async_ptsz cuStreamSynchronize_ptsz \
-         cuStreamQuery_ptsz",
+         cuStreamQuery_ptsz cuGraphicsMapResources_ptsz cuGraphicsUnmapResources_ptsz",
     ),
-    ("8.0", "cuMemPrefetchAsync cuMemPrefetchAsync_ptsz"),
+    ("8.0", "cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemAdvise"),
     ("9.0", "cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice"),
     (
         "10.0",
         "cuImportExternalMemory cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuStreamEndCapture \
-         cuStreamEndCapture_ptsz cuLaunchHostFunc cuLaunchHostFunc_ptsz cuGraphLaunch cuGraphLaunch_ptsz",
+         cuStreamEndCapture_ptsz cuLaunchHostFunc cuLaunchHostFunc_ptsz cuGraphLaunch cuGraphLaunch_ptsz \
+         cuExternalMemoryGetMappedMipmappedArray",
     ),
     ("10.1", "cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz"),
     (
@@ -129,11 +150,11 @@ const DRIVER: &[(&str, &str)] = &[
          cuMemPoolTrimTo",
     ),
     ("11.3", "cuGetProcAddress"),
-    ("11.4", "cuCtxCreate_v3 cuDeviceGraphMemTrim"),
+    ("11.4", "cuCtxCreate_v3 cuDeviceGraphMemTrim cuGraphAddMemAllocNode cuGraphAddMemFreeNode"),
     ("11.6", "cuLaunchKernelEx cuLaunchKernelEx_ptsz"),
     ("12.0", "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload"),
     ("12.1", "cuMulticastCreate"),
-    ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz"),
+    ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemAdvise_v2"),
     ("12.5", "cuCtxCreate_v4"),
     ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz"),
 ];

@@ -200,6 +200,29 @@ pub(crate) fn is_loaded(library: Library) -> bool {
     loaded_objects().iter().any(|object| is_copy_of(object, library))
 }
 
+/// Major version of a loaded library by its file name (`libcudart.so.13`), 0 where that tells none. For cold calls: the
+/// loader's list is walked until a version is found.
+#[cold]
+pub(crate) fn major_version(library: Library) -> u32 {
+    static KNOWN: [AtomicU32; LIBRARIES] = [const { AtomicU32::new(0) }; LIBRARIES];
+    let known = &KNOWN[library as usize];
+    // Relaxed: one number, the same whoever finds it.
+    let version = known.load(Ordering::Relaxed);
+    if version != 0 {
+        return version;
+    }
+    let copies = || loaded_objects().into_iter().filter(|object| is_copy_of(object, library));
+    let found = guard::cold(0, || {
+        guard::without_signals(|| copies().find_map(|object| major_version_in(&object.path)).unwrap_or(0))
+    });
+    known.store(found, Ordering::Relaxed);
+    found
+}
+
+fn major_version_in(path: &str) -> Option<u32> {
+    path.rsplit_once(".so.")?.1.split('.').next()?.parse().ok()
+}
+
 fn is_copy_of(object: &Object, library: Library) -> bool {
     let file_name = object.path.rsplit('/').next().unwrap_or_default();
     library.path_parts().iter().any(|part| file_name.contains(part))
@@ -209,4 +232,22 @@ fn is_copy_of(object: &Object, library: Library) -> bool {
 #[inline(always)]
 pub(crate) fn is_runtime_code(address: usize) -> bool {
     objects::is_runtime_code(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_tells_the_major_version() {
+        for (path, version) in [
+            ("/usr/lib/libcudart.so.13", Some(13)),
+            ("/site/libcudart-d0da41ae.so.11.0", Some(11)),
+            ("/usr/lib/libamdhip64.so.5.2.21153", Some(5)),
+            ("/site/libamdhip64.so", None),
+            ("/x.so.d/libcudart.so", None),
+        ] {
+            assert_eq!(major_version_in(path), version, "{path}");
+        }
+    }
 }

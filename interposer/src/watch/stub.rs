@@ -98,6 +98,21 @@ fn record(api: u16, caller: usize, arguments: &Arguments) {
     frame.leave();
 }
 
+/// A recorded call of the program works on this pointer: what a watched call would leave, while a failure is open.
+#[inline(always)]
+pub(crate) fn works_on(frame: &Frame, pointer: u64) {
+    if failure::is_watched() && frame.is_programs_own() {
+        guard::cold((), || {
+            let failed_pointer = failure::uses_failed_pointer(std::iter::once(pointer));
+            let what = Described::new(pointer, 0);
+            let mut record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
+            record.kind_flags |= if failed_pointer { flag::FAILED_POINTER } else { 0 };
+            frame.recorder().publish(&record);
+            failure::step(Step::GpuWork { failed_pointer });
+        });
+    }
+}
+
 fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
     Some(match row.event {
         Event::GpuWork => Step::GpuWork { failed_pointer: failure::uses_failed_pointer(pointers(row, arguments)) },

@@ -1,0 +1,151 @@
+//! How a call is recorded around the real one: before it or after it, and what a failure makes of it.
+
+use gpuoom_trace::outcome::UNKNOWN_BYTES;
+use gpuoom_trace::record::{Event, Kind, Record, flag};
+
+use crate::record::{Described, Frame};
+use crate::{link, readings, thread, watch};
+
+pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
+
+/// A call in one of the functions below.
+pub(super) struct Call {
+    /// The call under way, `None` when it is only forwarded.
+    pub(super) frame: Option<Frame>,
+    /// What it means.
+    pub(super) event: Event,
+    /// The sort of memory.
+    pub(super) kind: Kind,
+}
+
+/// The real function for the hook that was just entered.
+#[inline(always)]
+pub(super) fn real_of(api: u16) -> *const () {
+    // SAFETY: this thread's own state.
+    link::real(api, unsafe { (*thread::current()).caller })
+}
+
+/// Allocations: recorded after the call, because only then the address is known, and because another thread can't get the
+/// same address before this one frees it.
+#[inline(always)]
+pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    frame.note_under_way(describe(false).requested);
+    let status = real();
+    let status = if status == 0 { 0 } else { readings::again_if_probed(&frame, status, &real) };
+    let mut what = describe(status == 0);
+    let out = what.address;
+    if status != 0 && call.event != Event::Pin {
+        what.address = 0;
+    }
+    let record = frame.record(call.event, call.kind, status, &what, true);
+    let seq = frame.publish(&record, &what);
+    frame.clear_under_way();
+    if frame.is_programs_own() {
+        if status == 0 {
+            watch::allocated(&frame, &record);
+        } else {
+            watch::failed(&frame, &record, seq, out);
+        }
+    }
+    frame.leave();
+    status
+}
+
+/// Frees, unmaps and unpins: recorded before the call, because another thread may get the address as soon as it is free.
+/// A free that then fails is corrected by a second record.
+#[inline(always)]
+pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    let what = describe(true);
+    let record = frame.record(call.event, call.kind, 0, &what, false);
+    frame.publish(&record, &what);
+    let status = real();
+    if status != 0 {
+        let corrected = Record { status, kind_flags: record.kind_flags | flag::CORRECTION, ..record };
+        frame.publish(&corrected, &what);
+    }
+    frame.leave();
+    status
+}
+
+/// Calls that name something and take no memory (a pool, an address range, a mapping).
+#[inline(always)]
+pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    let status = real();
+    let mut what = describe(status == 0);
+    if status != 0 && (call.event == Event::Reserve || call.kind == Kind::Imported) {
+        // Only the place for the answer is known; where the program itself gives the address, that stays.
+        what.address = 0;
+    }
+    frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
+    frame.leave();
+    status
+}
+
+/// Managed memory is sent somewhere: GPU work for a failure that is open on this thread, and a record of its own anyway.
+#[inline(always)]
+pub(super) fn migration(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    if let Some(frame) = &call.frame {
+        watch::works_on(frame, describe(false).address);
+    }
+    naming(call, describe, real)
+}
+
+/// Calls that set something up whose memory nobody counts (a library's handle, a context): the status is what matters.
+#[inline(always)]
+pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    frame.note_under_way(0);
+    let status = real();
+    let mut what = Described { requested: 0, ..describe(status == 0) };
+    let out = what.address;
+    if status != 0 {
+        what.address = 0;
+    }
+    let record = frame.record(call.event, call.kind, status, &what, true);
+    let seq = frame.publish(&record, &what);
+    frame.clear_under_way();
+    if frame.is_programs_own() {
+        // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
+        let record = Record { requested: UNKNOWN_BYTES, ..record };
+        if status == 0 {
+            watch::allocated(&frame, &record);
+        } else {
+            watch::failed(&frame, &record, seq, out);
+        }
+    }
+    frame.leave();
+    status
+}
+
+/// The choice of a device for the thread: remembered, and recorded only after a failure.
+#[inline(always)]
+pub(super) fn selection(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let status = real();
+    let Some(frame) = call.frame else { return status };
+    let what = describe(true);
+    if let (0, Some(device)) = (status, what.device) {
+        // SAFETY: this thread's own state.
+        unsafe { (*thread::current()).device = device };
+    }
+    if watch::is_watched() {
+        frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
+    }
+    frame.leave();
+    status
+}
+
+/// Stream capture: while it lasts, an allocation by anybody would break it, so nothing is probed.
+#[inline(always)]
+pub(super) fn capture(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let status = real();
+    if call.frame.is_some_and(|frame| frame.is_programs_own()) && status == 0 {
+        readings::capture_changed(describe(true).requested != 0);
+    }
+    if let Some(frame) = call.frame {
+        frame.leave();
+    }
+    status
+}
