@@ -84,7 +84,7 @@ impl Api {
             _ => HANDLES.iter().chain(&SET_UPS).any(|prefix| name.starts_with(prefix)),
         };
         Api {
-            resets_device: name.ends_with("Reset"),
+            resets_device: name.ends_with("Reset") || name == "cudaThreadExit",
             sets_up,
             family: Family::of(name, layer),
             name: name.to_owned(),

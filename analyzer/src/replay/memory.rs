@@ -201,7 +201,11 @@ impl Replay {
         if failed && !record.is_outermost() {
             self.failures.note_nested(record, self.apis.get(record.api).layer);
         }
-        // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none.
+        // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none. The piece has an
+        // address that is given back like memory, though.
+        if is_map && own && !failed && record.kind() == Kind::Imported {
+            self.pools.insert(record.address, record.device);
+        }
         if failed || record.kind() != Kind::Physical {
             return;
         }

@@ -149,6 +149,7 @@ pub struct Replay {
     pub sites: rustc_hash::FxHashMap<u32, u64>,
     /// Bytes of each device over time; followed only where somebody has put one here.
     pub timeline: Option<Timeline>,
+    /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
     last_frees: undo::LastFrees,
     /// Bytes that lower layers gave inside the array call with this sequence number.

@@ -130,6 +130,12 @@ fn what_is_no_memory_of_this_process_counts_nowhere() {
     let import = trace.record(Event::Import, Kind::Imported, "hipMemImportFromShareableHandle");
     trace.push(Record { address: 0x8000, ..import }, &[]);
     trace.free_kind(Kind::Physical, "hipMemRelease", 0x8000);
+    let buffer = trace.record(Event::Map, Kind::Imported, "hipExternalMemoryGetMappedBuffer");
+    trace.with_numbers(Record { address: 0x9000, requested: MIB, ..buffer }, &[0x77, 0]);
+    trace.free(0x9000);
+    let node = trace.record(Event::Reserve, Kind::Pool, "hipGraphAddMemAllocNode");
+    trace.push(Record { address: 0xA000, requested: MIB, ..node }, &[]);
+    trace.free_kind(Kind::Pool, "hipGraphAddMemFreeNode", 0xA000);
     let replay = run(&trace);
     assert_eq!(held(&replay), (1, u128::from(GIB)));
     assert_eq!((replay.mappings(0).count(), replay.unmatched_frees), (0, 0));
