@@ -202,7 +202,9 @@ impl Event {
     /// Whether this is a call of the program that gave memory back. Address ranges, pools and queues are objects, not memory.
     pub fn is_free(&self) -> bool {
         let of_object = matches!(self.kind(), "reserved" | "queue")
-            || ["AddressFree", "PoolDestroy"].iter().any(|end| self.api().ends_with(end));
+            || ["AddressFree", "PoolDestroy", "MemFreeNode", "UnmapResources"]
+                .iter()
+                .any(|end| self.api().ends_with(end));
         let frees = matches!(self.event(), "free" | "unpin") && !of_object;
         frees && !self.failed() && self.is_programs_own() && self.address().is_some()
     }

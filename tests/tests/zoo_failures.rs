@@ -41,6 +41,11 @@ fn failed_pointer_in_a_copy_is_dropped() {
 }
 
 #[test]
+fn failed_pointer_in_a_prefetch_is_dropped() {
+    run_and_expect(Client::new(program("oom_null_prefetch.c")), "dropped", "failed_pointer_used");
+}
+
+#[test]
 fn retry_after_a_free_is_recovered() {
     let client = Client::new(program("oom_retried.c")).env("SIM_CAPACITY", "1G");
     let report = run_and_expect(client, "recovered", "retry_succeeded");

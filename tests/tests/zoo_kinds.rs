@@ -27,6 +27,43 @@ fn every_kind_of_memory_is_recorded_once() {
 }
 
 #[test]
+fn what_is_no_memory_is_named_and_not_counted() {
+    let run = Client::new(program("tour.c")).run_recorded();
+    let trace = run.only_trace();
+    let events = trace.events();
+    let calls = |api: &str| -> Vec<&Event> { events.iter().filter(|event| event.api() == api).collect() };
+    let shown = |api: &str| -> Vec<_> {
+        let row = |event: &&Event| (event.event().to_owned(), event.kind().to_owned(), event.device());
+        calls(api).iter().map(|event| (row(event), event.requested_bytes())).collect()
+    };
+    let expected = |event: &str, kind: &str, device, bytes| ((event.to_owned(), kind.to_owned(), device), bytes);
+    assert_eq!(shown("hipMemAdvise"), [expected("map", "managed", Some(0), 9 * MIB)]);
+    let (there, back) = (expected("map", "managed", Some(0), 8 * MIB), expected("map", "managed", None, 8 * MIB));
+    assert_eq!(shown("hipMemPrefetchAsync"), [there, back], "to the device, and back to the host");
+    let node = expected("reserve", "pool", Some(0), 13 * MIB);
+    assert_eq!(shown("hipGraphAddMemAllocNode"), [node.clone(), node]);
+    assert_eq!(shown("hipGraphicsResourceGetMappedPointer"), [expected("map", "imported", Some(0), 4096)]);
+    let nodes = calls("hipGraphAddMemAllocNode");
+    let frees = [calls("hipGraphAddMemFreeNode")[0], calls("hipDrvGraphAddMemFreeNode")[0]];
+    assert_eq!(frees.map(Event::address), [nodes[0].address(), nodes[1].address()]);
+    let resource = calls("hipGraphicsMapResources")[0].address();
+    assert!(resource.is_some() && calls("hipGraphicsUnmapResources")[0].address() == resource);
+    assert_eq!(calls("hipDeviceSetLimit")[0].event(), "module");
+    let report = trace.report();
+    assert_eq!((report.number("/unmatched_frees"), report.number("/failed_frees")), (0, 0));
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 23 * MIB, "two blocks of stream-ordered memory");
+}
+
+#[test]
+fn a_handle_asked_for_by_address_holds_the_memory() {
+    let run = Client::new(program("vmm_retained.c")).run_both();
+    assert_eq!(run.stdout, format!("retained {0}\nmapped {0}\nneither 0\n", 64 * MIB));
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/unmatched_frees")), (1, 0));
+}
+
+#[test]
 fn mapped_memory_outlives_its_handle() {
     let run = Client::new(program("vmm_outlives_handle.c")).run_both();
     assert_eq!(run.stdout, format!("{} in use\n", 32 * MIB));

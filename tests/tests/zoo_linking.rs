@@ -166,6 +166,10 @@ fn cuda_runtime_is_recorded() {
     run.assert_trace_is_true();
     let trace = run.only_trace();
     assert!(trace.events().iter().filter(|event| event.is_allocation()).all(|event| event.api().starts_with("cuda")));
+    // Up to CUDA 12 the third argument is a device, from 13 on a location: by the name of the loaded file this is 12.
+    let events = trace.events();
+    let sent = events.iter().filter(|event| event.api() == "cudaMemPrefetchAsync").map(|event| event.device());
+    assert_eq!(sent.collect::<Vec<_>>(), [Some(0), None]);
     let report = trace.report();
     report.assert_only_oom("propagated", "error_reported");
     assert_eq!(report.text("/ooms/0/status/name"), "cudaErrorMemoryAllocation");

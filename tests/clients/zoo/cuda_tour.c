@@ -20,6 +20,8 @@ int cudaHostRegister(void *pointer, size_t size, unsigned flags);
 int cudaHostUnregister(void *pointer);
 int cudaMallocAsync(void **pointer, size_t size, void *stream);
 int cudaFreeAsync(void *pointer, void *stream);
+int cudaMemAdvise(const void *pointer, size_t size, int advice, int device);
+int cudaMemPrefetchAsync(const void *pointer, size_t size, int device, void *stream);
 int cudaFree(void *pointer);
 int cudaFreeArray(void *array);
 int cudaFreeHost(void *pointer);
@@ -41,6 +43,9 @@ static void device_memory(void) {
     size_t pitch;
     MUST(cudaMalloc(&block, 35 << 20));
     MUST(cudaMallocManaged(&managed, 6 << 20, 1));
+    MUST(cudaMemAdvise(managed, 6 << 20, 1, 0));
+    MUST(cudaMemPrefetchAsync(managed, 6 << 20, 0, NULL));
+    MUST(cudaMemPrefetchAsync(managed, 6 << 20, -1, NULL));
     MUST(cudaMallocPitch(&pitched, &pitch, 900, 300));
     MUST(cudaMalloc3D(&cube, (cudaExtent){300, 20, 10}));
     MUST(cudaMallocArray(&array, &floats, 320, 200, 0));

@@ -40,6 +40,12 @@ typedef struct {
     unsigned char reserved[56];
 } hipMemPoolProps;
 typedef struct { hipMemLocation location; int flags; } hipMemAccessDesc;
+typedef struct {
+    hipMemPoolProps poolProps;
+    const hipMemAccessDesc *accessDescs;
+    size_t accessDescCount, bytesize;
+    void *dptr;
+} hipMemAllocNodeParams;
 
 hipError_t hipMalloc(void **pointer, size_t size);
 hipError_t hipMallocManaged(void **pointer, size_t size, unsigned flags);
@@ -70,6 +76,22 @@ hipError_t hipMemRelease(void *handle);
 hipError_t hipMemMap(void *pointer, size_t size, size_t offset, void *handle, unsigned long long flags);
 hipError_t hipMemUnmap(void *pointer, size_t size);
 hipError_t hipMemSetAccess(void *pointer, size_t size, const hipMemAccessDesc *descriptors, size_t count);
+
+hipError_t hipMemRetainAllocationHandle(void **handle, void *pointer);
+
+hipError_t hipMemAdvise(const void *pointer, size_t size, int advice, int device);
+hipError_t hipMemPrefetchAsync(const void *pointer, size_t size, int device, hipStream_t stream);
+hipError_t hipDeviceSetLimit(int limit, size_t value);
+hipError_t hipGraphCreate(void **graph, unsigned flags);
+hipError_t hipGraphDestroy(void *graph);
+hipError_t hipGraphAddMemAllocNode(void **node, void *graph, void *const *after, size_t count,
+                                   hipMemAllocNodeParams *parameters);
+hipError_t hipGraphAddMemFreeNode(void **node, void *graph, void *const *after, size_t count, void *pointer);
+hipError_t hipDrvGraphAddMemFreeNode(void **node, void *graph, void *const *after, size_t count, void *pointer);
+hipError_t hipDeviceGraphMemTrim(int device);
+hipError_t hipGraphicsMapResources(int count, void **resources, hipStream_t stream);
+hipError_t hipGraphicsResourceGetMappedPointer(void **pointer, size_t *size, void *resource);
+hipError_t hipGraphicsUnmapResources(int count, void **resources, hipStream_t stream);
 
 hipError_t hipMemcpy(void *to, const void *from, size_t size, int kind);
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t size, int kind, hipStream_t stream);

@@ -1,4 +1,5 @@
 // One of each kind: managed, pitched, 3D, arrays, pinned, registered, stream-ordered, pool, virtual memory management.
+// Also what is named and is no memory of the program: advice, memory nodes of a graph, a resource of graphics, a limit.
 // The trace must show every allocation that the card made, each once, and nothing live at the end.
 #define _POSIX_C_SOURCE 200112L
 #include "hip_min.h"
@@ -7,7 +8,11 @@ static void linear(void) {
     void *managed, *pitched;
     hipPitchedPtr cube;
     size_t pitch;
+    enum { CPU = -1, READ_MOSTLY = 1 };
     MUST(hipMallocManaged(&managed, 9 * MiB, hipMemAttachGlobal));
+    MUST(hipMemAdvise(managed, 9 * MiB, READ_MOSTLY, 0));
+    MUST(hipMemPrefetchAsync(managed, 8 * MiB, 0, NULL));
+    MUST(hipMemPrefetchAsync(managed, 8 * MiB, CPU, NULL));
     MUST(hipMallocPitch(&pitched, &pitch, 1000, 333));
     MUST(hipMalloc3D(&cube, (hipExtent){500, 20, 30}));
     MUST(hipFree(managed));
@@ -70,6 +75,29 @@ static void virtual_memory(void) {
     MUST(hipMemAddressFree(range, 64 * granule));
 }
 
+static void graph(void) {
+    hipMemAllocNodeParams parameters = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = 13 * MiB};
+    void *graph, *node, *first;
+    MUST(hipGraphCreate(&graph, 0));
+    MUST(hipGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters));
+    first = parameters.dptr;
+    MUST(hipGraphAddMemAllocNode(&node, graph, &node, 1, &parameters));
+    MUST(hipGraphAddMemFreeNode(&node, graph, &node, 1, first));
+    MUST(hipDrvGraphAddMemFreeNode(&node, graph, &node, 1, parameters.dptr));
+    MUST(hipGraphDestroy(graph));
+    MUST(hipDeviceGraphMemTrim(0));
+}
+
+static void of_others(void) {
+    enum { HEAP_SIZE = 2 };
+    void *resource = &resource, *pointer;
+    size_t size;
+    MUST(hipGraphicsMapResources(1, &resource, NULL));
+    MUST(hipGraphicsResourceGetMappedPointer(&pointer, &size, resource));
+    MUST(hipGraphicsUnmapResources(1, &resource, NULL));
+    MUST(hipDeviceSetLimit(HEAP_SIZE, 16 * MiB));
+}
+
 int main(void) {
     size_t free, total;
     linear();
@@ -77,6 +105,8 @@ int main(void) {
     host();
     stream_ordered();
     virtual_memory();
+    graph();
+    of_others();
     MUST(hipMemGetInfo(&free, &total));
     printf("%zu of %zu in use\n", total - free, total);
     return 0;

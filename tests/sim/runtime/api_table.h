@@ -49,7 +49,7 @@ API(hipDeviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool, DeviceGetDefaultMem
 API(hipDeviceGetMemPool, cudaDeviceGetMemPool, DeviceGetMemPool, (void **p, int d), (p, d))
 API(hipDeviceSetMemPool, cudaDeviceSetMemPool, DeviceSetMemPool, (int d, void *p), (d, p))
 
-// Memory of other processes and interfaces, and memory nodes of graphs: none here
+// Memory of other processes: none here
 API(hipMemPoolExportToShareableHandle, cudaMemPoolExportToShareableHandle, unsupported,
     (void *h, void *p, int type, unsigned f), ())
 API(hipMemPoolImportFromShareableHandle, cudaMemPoolImportFromShareableHandle, unsupported,
@@ -63,10 +63,17 @@ API(hipImportExternalMemory, cudaImportExternalMemory, unsupported, (void **m, c
 API(hipDestroyExternalMemory, cudaDestroyExternalMemory, unsupported, (void *m), ())
 API(hipExternalMemoryGetMappedBuffer, cudaExternalMemoryGetMappedBuffer, unsupported,
     (void **p, void *m, const void *d), ())
-API(hipGraphAddMemAllocNode, cudaGraphAddMemAllocNode, unsupported,
-    (void **node, void *g, const void *d, size_t n, void *q), ())
-API(hipGraphAddMemFreeNode, cudaGraphAddMemFreeNode, unsupported,
-    (void **node, void *g, const void *d, size_t n, void *p), ())
+
+// Memory nodes of graphs, and of graphics
+API(hipGraphAddMemAllocNode, cudaGraphAddMemAllocNode, GraphAddMemAllocNode,
+    (void **node, void *g, const void *d, size_t n, sim_memory_node *q), (node, q))
+API(hipGraphAddMemFreeNode, cudaGraphAddMemFreeNode, GraphAddMemFreeNode,
+    (void **node, void *g, const void *d, size_t n, void *p), (node, p))
+API(hipDeviceSetGraphMemAttribute, cudaDeviceSetGraphMemAttribute, done, (int device, int a, void *v), ())
+API(hipGraphicsMapResources, cudaGraphicsMapResources, done, (int n, void **resources, void *s), ())
+API(hipGraphicsUnmapResources, cudaGraphicsUnmapResources, done, (int n, void **resources, void *s), ())
+API(hipGraphicsResourceGetMappedPointer, cudaGraphicsResourceGetMappedPointer, GraphicsResourceGetMappedPointer,
+    (void **p, size_t *n, void *resource), (p, n, resource))
 API(hipDeviceGraphMemTrim, cudaDeviceGraphMemTrim, done, (int device), ())
 
 // Copies and fills

@@ -81,7 +81,8 @@ EXPORTED(hipMemSetAccess, MemSetAccess, (void *p, size_t n, const void *d, size_
 EXPORTED(hipMemGetAccess, unsupported, (unsigned long long *f, const void *location, void *p), ())
 EXPORTED(hipMemExportToShareableHandle, unsupported, (void *out, void *h, int type, unsigned long long f), ())
 EXPORTED(hipMemImportFromShareableHandle, unsupported, (void **h, void *os, int type), ())
-EXPORTED(hipMemRetainAllocationHandle, unsupported, (void **h, void *p), ())
+EXPORTED(hipMemRetainAllocationHandle, MemRetainAllocationHandle, (void **h, void *p), (h, p))
+EXPORTED(hipDrvGraphAddMemFreeNode, GraphAddMemFreeNode, (void **node, void *g, const void *d, size_t n, void *p), (node, p))
 
 // Copies and fills
 EXPORTED(hipMemcpyWithStream, Memcpy, (void *to, const void *from, size_t n, int kind, void *s), (to, from, n))

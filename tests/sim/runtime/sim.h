@@ -44,6 +44,12 @@ typedef struct {
     size_t max_size;
     unsigned char reserved[56];
 } sim_pool_properties;
+typedef struct {
+    sim_pool_properties pool;
+    const void *access;
+    size_t access_count, size;
+    void *pointer;  // the answer
+} sim_memory_node;
 
 // One allocation call, from the lock to the log line. Every begin has its end; between them the lock is held.
 struct sim_attempt {
@@ -123,6 +129,13 @@ int sim_MemRelease(void *handle);
 int sim_MemMap(void *pointer, size_t size, size_t offset, void *handle, unsigned long long flags);
 int sim_MemUnmap(void *pointer, size_t size);
 int sim_MemSetAccess(void *pointer, size_t size, const void *descriptors, size_t count);
+
+// graph_memory.c
+int sim_GraphAddMemAllocNode(void **node, sim_memory_node *parameters);
+int sim_GraphAddMemFreeNode(void **node, void *pointer);
+
+// graphics.c
+int sim_GraphicsResourceGetMappedPointer(void **pointer, size_t *size, void *resource);
 
 // copy.c
 int sim_Memcpy(void *to, const void *from, size_t size);
