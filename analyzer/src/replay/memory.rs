@@ -248,8 +248,9 @@ impl Replay {
         let kind = match (record.event(), record.kind()) {
             (Some(Event::Import), Kind::Physical) => {
                 let mapped = payload::unpack_numbers(payload).next().unwrap_or(0);
-                let known = self.lower.retain(record, api.layer, mapped);
-                if known || (own && self.vmm.retain(record.address, mapped)) {
+                let below = self.lower.retain(record, api.layer, mapped);
+                let held = own && self.vmm.retain(record.address, mapped);
+                if below || held {
                     return;
                 }
                 Kind::Imported
