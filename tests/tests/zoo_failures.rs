@@ -74,6 +74,17 @@ fn another_threads_work_is_not_the_reaction() {
     run_and_expect(Client::new(program("oom_other_thread.c")), "unresolved", "trace_ended");
 }
 
+/// The last words on stderr are said by another thread than the one that failed; they agree with the report.
+#[test]
+fn last_words_know_of_other_threads() {
+    let client = || Client::new(program("oom_other_thread.c")).env("GPUOOM_PROBE", "off");
+    let run = client().run_both();
+    assert!(run.recorder_lines()[0].contains("undecided"), "{}", run.stderr);
+    let run = client().arg("fail").run_both();
+    run.only_trace().report().assert_only_oom("propagated", "process_exited");
+    assert!(run.recorder_lines()[0].contains("propagated by the program"), "{}", run.stderr);
+}
+
 #[test]
 fn exit_with_a_failure_is_propagated() {
     let report = run_and_expect(Client::new(program("oom_exit_one.c")), "propagated", "process_exited");

@@ -32,6 +32,8 @@ static FAILURES: AtomicU32 = AtomicU32::new(0);
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 static PROPAGATED: AtomicU32 = AtomicU32::new(0);
 static RECOVERED: AtomicU32 = AtomicU32::new(0);
+/// Open failures, of all threads, that the program has shown to have noticed.
+static NOTICED: AtomicU32 = AtomicU32::new(0);
 /// Function, device and size of the first failure.
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
@@ -50,7 +52,7 @@ pub(crate) fn is_watched() -> bool {
 /// A forked child begins without its parent's failures.
 pub(crate) fn forget_all() {
     WATCHING.store(0, Ordering::Relaxed);
-    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED] {
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &NOTICED] {
         counter.store(0, Ordering::Relaxed);
     }
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
@@ -117,9 +119,14 @@ pub(super) fn step(step: Step) {
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
+        let was_noticed = failure.shown != 0;
         match failure.step(step) {
-            Some((outcome, _)) => count(outcome),
+            Some((outcome, _)) => {
+                NOTICED.fetch_sub(u32::from(was_noticed), Ordering::Relaxed);
+                count(outcome);
+            }
             None => {
+                NOTICED.fetch_add(u32::from(!was_noticed && failure.shown != 0), Ordering::Relaxed);
                 state.failures[kept] = failure;
                 kept += 1;
             }
@@ -193,7 +200,7 @@ pub(crate) fn process_ends(failure: bool) {
     if is_watched() {
         step(Step::Ended { failure });
     }
-    let account = Account::now();
+    let account = Account::at_the_end(failure);
     if account.failures == 0 || SUMMARY_PRINTED.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -215,6 +222,20 @@ struct Account {
 }
 
 impl Account {
+    /// What is still open, of whatever thread, is judged as the analyzer does: a process that ends with a failure has let
+    /// it out, and one that has noticed has too.
+    fn at_the_end(failure: bool) -> Self {
+        let mut account = Account::now();
+        let undecided = account.undecided();
+        let noticed = NOTICED.load(Ordering::Relaxed);
+        account.propagated += if failure { undecided } else { noticed.min(undecided) };
+        account
+    }
+
+    fn undecided(&self) -> u32 {
+        self.failures.saturating_sub(self.dropped + self.propagated + self.recovered)
+    }
+
     fn now() -> Self {
         let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
         let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
@@ -233,12 +254,12 @@ impl Account {
 impl Display for Account {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Account { failures, dropped, propagated, recovered, .. } = *self;
-        let undecided = failures.saturating_sub(dropped + propagated + recovered);
+        let undecided = self.undecided();
         write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
         match dropped {
             0 if recovered == failures => write!(out, "recovered by the program")?,
             0 if propagated == failures => write!(out, "propagated by the program")?,
-            // Of another thread than the one that ends the process: the analyzer decides those.
+            // Nobody reacted before the process ended well.
             0 if undecided == failures => write!(out, "undecided when the process ended")?,
             0 if undecided > 0 => write!(
                 out,
