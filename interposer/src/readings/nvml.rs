@@ -53,8 +53,8 @@ pub(super) fn read(bus_id: impl FnOnce() -> String, device: u8, readings: &mut V
     let mut push = |quantity: Quantity, value| readings.push(Reading { quantity: quantity as u16, device, value });
     if let Some(memory) = memory(&library, handle) {
         push(Quantity::NvmlTotal, memory.total);
-        // Documents disagree on whether `used` has the reserve in it.
-        push(Quantity::NvmlUsed, memory.total.saturating_sub(memory.free).saturating_sub(memory.reserved));
+        // Documents disagree on whether `used` has the reserve in it; here it has.
+        push(Quantity::NvmlUsed, memory.total.saturating_sub(memory.free));
         push(Quantity::NvmlReserved, memory.reserved);
     }
     // The processes are listed by their numbers in the initial namespace.

@@ -18,26 +18,28 @@ const NV_ERR_GENERIC: i32 = 0xFFFF;
 
 /// What came of a request.
 enum Outcome {
-    Succeeded(Box<Payload>),
+    Succeeded,
     Failed(i32),
     /// To be asked again by the caller.
     Interrupted,
 }
 
-fn outcome(plan: &Plan, payload: &Payload, result: c_int) -> Outcome {
+/// The outcome, and the payload with the driver's answer.
+fn outcome(plan: &Plan, payload: &Payload, result: c_int) -> (Outcome, Payload) {
     let errno = guard::errno();
     if result != 0 {
-        return match errno {
+        let failed = match errno {
             libc::EINTR | libc::EAGAIN => Outcome::Interrupted,
             libc::ENOMEM if plan.status_at.is_some() => Outcome::Failed(NV_ERR_NO_MEMORY),
             _ if plan.status_at.is_some() => Outcome::Failed(NV_ERR_GENERIC),
             _ => Outcome::Failed(errno.max(1)),
         };
+        return (failed, *payload);
     }
-    let Some(after) = payload.again() else { return Outcome::Failed(libc::EFAULT) };
+    let Some(after) = payload.again() else { return (Outcome::Failed(libc::EFAULT), *payload) };
     match plan.status_at.map(|at| after.u32(at).unwrap_or(0)) {
-        None | Some(0) => Outcome::Succeeded(Box::new(after)),
-        Some(status) => Outcome::Failed(status as i32),
+        None | Some(0) => (Outcome::Succeeded, after),
+        Some(status) => (Outcome::Failed(status as i32), after),
     }
 }
 
@@ -58,10 +60,11 @@ fn take(frame: &Frame, plan: &Plan, payload: &Payload, real: impl Fn() -> c_int)
     guard::set_errno(errno_before);
     let result = real();
     let errno = guard::errno();
-    match outcome(plan, payload, result) {
+    let (outcome, after) = outcome(plan, payload, result);
+    match outcome {
         Outcome::Interrupted => {}
-        Outcome::Succeeded(after) if plan.how == How::Asks => told(frame, plan, &after),
-        Outcome::Succeeded(after) => taken(frame, plan, 0, Some(&after)),
+        Outcome::Succeeded if plan.how == How::Asks => told(frame, plan, &after),
+        Outcome::Succeeded => taken(frame, plan, 0, Some(&after)),
         Outcome::Failed(_) if plan.how == How::Asks => {}
         Outcome::Failed(status) => taken(frame, plan, status, None),
     }
@@ -111,8 +114,8 @@ fn give(frame: &Frame, plan: &Plan, payload: &Payload, real: impl Fn() -> c_int)
     guard::set_errno(errno_before);
     let result = real();
     let errno = guard::errno();
-    let status = match outcome(plan, payload, result) {
-        Outcome::Succeeded(_) => 0,
+    let status = match outcome(plan, payload, result).0 {
+        Outcome::Succeeded => 0,
         Outcome::Failed(status) => status,
         Outcome::Interrupted => errno,
     };

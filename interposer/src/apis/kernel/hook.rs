@@ -7,7 +7,7 @@ use super::nodes::{self, Node};
 use super::payload::Payload;
 use super::{How, Plan, calls, drm, kfd, nvidia, origin};
 use crate::record::Frame;
-use crate::{guard, link, state, thread};
+use crate::{config, guard, link, state, thread};
 
 /// Letters of the drivers' requests. Their lowest three bits differ, which [`CANDIDATES`] needs.
 const KFD: u8 = b'K';
@@ -93,7 +93,7 @@ pub(super) unsafe extern "C" fn ioctl() {
     )
 }
 
-type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+type Ioctl = unsafe extern "C-unwind" fn(c_int, c_ulong, ...) -> c_int;
 
 /// Looks for the next `ioctl`. No heap: the first caller may be anybody, at any moment.
 extern "C" fn find() -> *mut () {
@@ -105,7 +105,7 @@ extern "C" fn find() -> *mut () {
 }
 
 /// Stands in where nobody has an `ioctl`.
-unsafe extern "C" fn by_system_call(fd: c_int, request: c_ulong, argument: u64) -> c_int {
+unsafe extern "C-unwind" fn by_system_call(fd: c_int, request: c_ulong, argument: u64) -> c_int {
     // SAFETY: the program's own arguments.
     unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int }
 }
@@ -118,7 +118,7 @@ fn real(fd: c_int, request: c_ulong, argument: u64) -> c_int {
 }
 
 /// A candidate.
-unsafe extern "C" fn body(fd: c_int, request: c_ulong, argument: u64) -> c_int {
+unsafe extern "C-unwind" fn body(fd: c_int, request: c_ulong, argument: u64) -> c_int {
     let errno = guard::errno();
     let Some((plan, payload)) = plan(fd, request, argument) else { return real(fd, request, argument) };
     let frame = begin(&plan);
@@ -138,7 +138,7 @@ unsafe extern "C" fn body(fd: c_int, request: c_ulong, argument: u64) -> c_int {
 /// What the request is about, if it is one that is recorded, on a descriptor of that driver.
 fn plan(fd: c_int, request: c_ulong, argument: u64) -> Option<(Plan, Payload)> {
     // SAFETY: this thread's own state.
-    if unsafe { (*thread::current()).is_recorders } {
+    if unsafe { (*thread::current()).is_recorders } || config::get().disabled {
         return None;
     }
     let [number, letter] = [request as u8, (request >> 8) as u8];

@@ -14,6 +14,8 @@ mod flags {
     pub(super) const VRAM: u32 = 1 << 0;
     pub(super) const GTT: u32 = 1 << 1;
     pub(super) const USERPTR: u32 = 1 << 2;
+    /// Doorbells and other registers.
+    pub(super) const REGISTERS: u32 = 1 << 3 | 1 << 4;
 }
 
 /// What a request with this number is about; `None` where that is nothing that is recorded.
@@ -30,19 +32,54 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
         }
         0x16 => alloc(payload),
         0x17 => {
-            let handle = payload.u64(0)?;
+            let handle = payload.u64(0).filter(|handle| !registers::has(*handle))?;
             let what = on_gpu(Described::new(handle, 0), (handle >> 32) as u32);
             Some(Plan::new(Request::KfdFree, How::Gives, Kind::Device, what))
         }
         0x1D => import(Request::KfdImport, payload, [0, 16], |what, after| {
-            what.address = after.u64(8).unwrap_or(0);
+            what.address = memory(after.u64(8));
         }),
         0x20 => svm(payload),
         0x23 => available(payload),
         0x80 => import(Request::KfdIpcImport, payload, [8, 40], |what, after| {
-            what.address = after.u64(0).unwrap_or(0);
+            what.address = memory(after.u64(0));
         }),
         _ => None,
+    }
+}
+
+/// A handle of memory, whatever it was before.
+fn memory(handle: Option<u64>) -> u64 {
+    let handle = handle.unwrap_or(0);
+    registers::remove(handle);
+    handle
+}
+
+/// Handles of doorbells and other registers: so that their frees are not taken for frees of memory. A process has one or
+/// two per card.
+mod registers {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static HANDLES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+    // Relaxed: the number says everything.
+    pub(super) fn has(handle: u64) -> bool {
+        handle != 0 && HANDLES.iter().any(|known| known.load(Ordering::Relaxed) == handle)
+    }
+
+    pub(super) fn add(handle: u64) {
+        if !has(handle) {
+            let mut free = HANDLES.iter();
+            free.any(|place| place.compare_exchange(0, handle, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+        }
+    }
+
+    pub(super) fn remove(handle: u64) {
+        for known in &HANDLES {
+            if handle != 0 && known.load(Ordering::Relaxed) == handle {
+                known.store(0, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -50,7 +87,7 @@ fn on_gpu(what: Described, gpu_id: u32) -> Described {
     Described { device: Some(devices::of_gpu_id(gpu_id)), ..what }
 }
 
-/// The handle is the address. Doorbells and registers are no memory. With `AQL_QUEUE_MEM` the size is that of the addresses,
+/// The handle is the address. Doorbells and other registers are no memory, but are given back like memory. With `AQL_QUEUE_MEM` the size is that of the addresses,
 /// twice the storage: the flags tell.
 fn alloc(payload: &Payload) -> Option<Plan> {
     let [va, size] = [payload.u64(0)?, payload.u64(8)?];
@@ -59,10 +96,15 @@ fn alloc(payload: &Payload) -> Option<Plan> {
         _ if bits & flags::VRAM != 0 => (Event::Alloc, Kind::Device),
         _ if bits & flags::GTT != 0 => (Event::Alloc, Kind::HostPinned),
         _ if bits & flags::USERPTR != 0 => (Event::Pin, Kind::Registered),
+        _ if bits & flags::REGISTERS != 0 => {
+            let complete = |_: &mut Described, after: &Payload| registers::add(after.u64(16).unwrap_or(0));
+            let plan = Plan::new(Request::KfdAlloc, How::Tells, Kind::None, Described::new(0, 0));
+            return Some(Plan { complete, ..plan });
+        }
         _ => return None,
     };
     let what = Described { numbers: [va, u64::from(bits)], number_count: 2, ..Described::new(0, size) };
-    let complete = |what: &mut Described, after: &Payload| what.address = after.u64(16).unwrap_or(0);
+    let complete = |what: &mut Described, after: &Payload| what.address = memory(after.u64(16));
     Some(Plan { event, complete, ..Plan::new(Request::KfdAlloc, How::Takes, kind, on_gpu(what, gpu_id)) })
 }
 
@@ -142,7 +184,20 @@ mod tests {
             assert_eq!((plan.event, plan.kind, plan.what.requested), (event, kind, 4 << 20));
             assert_eq!(plan.what.numbers, [0x7000_0000, bits]);
         }
-        assert!(alloc_of(8).is_none() && alloc_of(16).is_none() && alloc_of(0).is_none());
+        assert!(alloc_of(0).is_none());
+    }
+
+    #[test]
+    fn doorbells_are_no_memory_and_neither_are_their_frees() {
+        let doorbell = alloc_of(8).expect("told");
+        assert_eq!(doorbell.how, How::Tells);
+        let handle = [(16, 8, 0x7_0000_0009)];
+        (doorbell.complete)(&mut { doorbell.what }, &payload(40, &handle));
+        let free = || plan(0x17, &payload(8, &[(0, 8, 0x7_0000_0009)]));
+        assert!(free().is_none() && free().is_none());
+        let memory = alloc_of(1).expect("memory");
+        (memory.complete)(&mut { memory.what }, &payload(40, &handle));
+        assert!(free().is_some(), "the number belongs to memory now");
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! Objects are a client (`hRoot`) and a handle within it; both together are the address. A freed object takes its children
 //! along: the payload tells the parent, and who reads the trace keeps the tree. The driver's status is in the payload; the
 //! request itself succeeds.
+//!
+//! `/dev/nvidia-uvm` is left out: its requests map what the resource manager gave, or advise about managed memory, which is
+//! a mapping of that file and no request at all. Duplicated and imported objects are not followed either: whether memory
+//! outlives its object through them has to be seen on a card.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
