@@ -193,7 +193,9 @@ fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
         probe_skipped::CAPTURE => "a stream was being captured",
         probe_skipped::TIMEOUT => "it took too long",
         probe_skipped::NO_THREAD => "the recorder has no thread of its own in this process",
-        probe_skipped::NOT_ASKED => "it was turned off, or measured before on this device",
+        probe_skipped::NOT_ASKED => {
+            "it was turned off, measured before on this device, or not tried for this kind of memory"
+        }
         _ => "the recorder gives a reason that this version does not know",
     })
 }
