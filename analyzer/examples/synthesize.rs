@@ -1,6 +1,7 @@
-//! Writes a large trace to measure the analyzer with: `synthesize FILE [EVENTS [LIVE]]`.
+//! Writes a large trace to measure the analyzer with: `synthesize FILE [EVENTS [LIVE [LAYERS]]]`.
 //!
-//! Two threads allocate and free blocks of mixed sizes on one card; addresses are reused as an allocator would.
+//! Two threads allocate and free blocks of mixed sizes on one card; addresses are reused as an allocator would. Each call
+//! passes LAYERS layers (1 to 3): the runtime, HSA, KFD.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -37,19 +38,46 @@ struct Program {
     wanted: usize,
     calls: [u32; 2],
     at_ns: u64,
-    malloc: u16,
-    free: u16,
+    /// Functions of each layer: the one that gives, and the one that gives back.
+    layers: Vec<(u16, u16)>,
+    /// Records of calls below, still to be written.
+    waiting: Vec<Record>,
 }
 
 impl Program {
     fn next(&mut self, seq: u64) -> Record {
+        if self.waiting.is_empty() {
+            let outermost = self.outermost();
+            self.waiting = self.through_layers(outermost);
+        }
+        let record = self.waiting.pop().unwrap_or_default();
+        Record { commit: seq + 1, ..record }
+    }
+
+    /// The records of a call and those below it, the first one last: an allocation is recorded after what it calls.
+    fn through_layers(&mut self, outermost: Record) -> Vec<Record> {
+        let thread = usize::from(outermost.thread == THREADS[1]);
+        let gives = outermost.event() == Some(Event::Alloc);
+        let mut records = Vec::new();
+        for (depth, (give, back)) in (0u16..).zip(&self.layers) {
+            let api = if gives { *give } else { *back };
+            let (call, at) = (outermost.call + u32::from(depth), outermost.at + u64::from(depth));
+            records.push(Record { api, call, at, parent_distance: u16::from(depth > 0), ..outermost });
+        }
+        self.calls[thread] += self.layers.len() as u32 - 1;
+        if !gives {
+            records.reverse();
+        }
+        records
+    }
+
+    fn outermost(&mut self) -> Record {
         let fills = self.random.below(2 * self.wanted as u64) >= self.live.len() as u64;
         let thread = self.random.below(2) as usize;
         self.calls[thread] += 1;
         self.at_ns += 800 + self.random.below(4000);
         let event = if fills { Event::Alloc } else { Event::Free };
         let common = Record {
-            commit: seq + 1,
             at: self.at_ns,
             thread: THREADS[thread],
             call: self.calls[thread],
@@ -68,21 +96,14 @@ impl Program {
         });
         self.live.push(address);
         let duration = 600 + self.random.below(2000) as u32;
-        Record {
-            api: self.malloc,
-            address,
-            requested,
-            duration,
-            padded_granules: Granule::new(256 << 20).count(requested),
-            ..common
-        }
+        Record { address, requested, duration, padded_granules: Granule::new(256 << 20).count(requested), ..common }
     }
 
     fn release(&mut self, common: Record) -> Record {
         let which = self.random.below(self.live.len() as u64) as usize;
         let address = self.live.swap_remove(which);
         self.free_addresses.push(address);
-        Record { api: self.free, address, ..common }
+        Record { address, ..common }
     }
 }
 
@@ -92,7 +113,13 @@ fn main() -> std::io::Result<()> {
     let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (events, live) = (number(2, 10_000_000), number(3, 20_000) as usize);
     let mut builder = TraceBuilder::default().device(0, "AMD Instinct MI300X", 192 * GIB);
-    let (malloc, free) = (builder.api("hipMalloc"), builder.api("hipFree"));
+    let layers = [
+        ("hipMalloc", "hipFree"),
+        ("hsa_amd_memory_pool_allocate", "hsa_amd_memory_pool_free"),
+        ("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "AMDKFD_IOC_FREE_MEMORY_OF_GPU"),
+    ];
+    let layers = layers[..number(4, 1).clamp(1, 3) as usize].iter();
+    let layers = layers.map(|(give, back)| (builder.api(give), builder.api(back))).collect();
     let mut file = BufWriter::new(File::create(path)?);
     file.write_all(&builder.bytes())?;
     let mut program = Program {
@@ -103,8 +130,8 @@ fn main() -> std::io::Result<()> {
         wanted: live,
         calls: [0; 2],
         at_ns: 1000,
-        malloc,
-        free,
+        layers,
+        waiting: Vec::new(),
     };
     let mut maker = ChunkMaker::default();
     let mut seq = 0;

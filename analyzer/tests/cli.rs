@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder, at};
 use gpuoom_trace::header::{Header, end};
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use serde_json::Value;
@@ -359,4 +359,32 @@ fn a_pipe_gets_no_colours() {
     let text = place.stdout(&["t.bin"]);
     assert!(!text.contains('\x1b'));
     std::io::sink().write_all(text.as_bytes()).unwrap();
+}
+
+/// Three layers inside each other, a handle that finds no memory: the list names the enclosing calls and the failures as the
+/// report counts them.
+#[test]
+fn layers_below_have_their_enclosing_calls() {
+    let place = Place::new();
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    let handle = trace.record(Event::Module, Kind::None, "hipblasCreate");
+    trace.push(Record { status: 2, ..handle }, &[]);
+    let kernel = at("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", 9, 2 * MIB);
+    let layers = [at("hipMalloc", 0x1000, MIB), at("hsa_amd_memory_pool_allocate", 0x1000, MIB), kernel];
+    trace.alloc_through(0, &layers);
+    trace.refuse(17 * GIB);
+    place.trace("t.bin", &trace);
+    let text = place.stdout(&["events", "--format", "json", "t.bin"]);
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let parents: Vec<&Value> = events.iter().map(|event| &event["parent"]).collect();
+    assert_eq!(parents, [&Value::Null, &events[2]["seq"], &events[3]["seq"], &Value::Null, &Value::Null]);
+    let layers: Vec<&Value> = events.iter().map(|event| &event["layer"]).collect();
+    assert_eq!(layers, ["runtime", "kernel", "hsa", "runtime", "runtime"]);
+    assert_eq!((&events[0]["oom"], &events[4]["oom"]), (&1.into(), &2.into()));
+    let report = place.json(&["report", "--format", "json", "t.bin"]);
+    assert_eq!((&report["ooms"][0]["requested_bytes"], &report["ooms"][0]["unknown_size"]), (&0.into(), &true.into()));
+    assert_eq!(report["ooms"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["coverage"]["lowest_layer"], "kernel");
+    let map = place.json(&["map", "--format", "json", "--at", "end", "t.bin"]);
+    assert_eq!(map["devices"][0]["requested_bytes"], MIB);
 }

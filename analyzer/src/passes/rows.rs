@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::passes::oom::{Status, layer_name};
-use crate::replay::apis::{Api, Apis};
+use crate::replay::apis::Apis;
 
 /// Rows that may wait for the record of their enclosing call.
 const MAX_WAITING: usize = 1 << 16;
@@ -154,7 +154,7 @@ impl Rows {
 
     fn take(&mut self, record: &Record, payload: &[u8]) {
         let mut row = self.row(record, payload);
-        if is_own_oom(record, self.apis.get(record.api)) {
+        if self.apis.get(record.api).is_own_out_of_memory(record) {
             self.ooms += 1;
             row.oom = Some(self.ooms);
         }
@@ -253,12 +253,6 @@ fn event_name(event: Event, resets_device: bool) -> &'static str {
         Event::Device => Event::Sync.name(),
         event => event.name(),
     }
-}
-
-/// Whether a record is one of the failures that a report counts.
-fn is_own_oom(record: &Record, api: &Api) -> bool {
-    let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
-    asks && record.is_programs_own() && record.status != 0 && api.is_out_of_memory(record.status)
 }
 
 fn marks(record: &Record) -> Vec<&'static str> {

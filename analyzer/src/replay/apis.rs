@@ -1,7 +1,7 @@
 //! The functions of a trace by number: name, layer, and what their status codes mean.
 
 use gpuoom_trace::metadata::ApiTable;
-use gpuoom_trace::record::Layer;
+use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 use gpuoom_trace::status;
 
 /// Whose status codes a function returns.
@@ -57,7 +57,7 @@ pub struct Api {
     pub resets_device: bool,
     /// Whether it sets something up that takes memory of unknown size, if it is not an allocation: a context, a library's
     /// handle, a limit, a queue, an executable.
-    pub sets_up: bool,
+    sets_up: bool,
     /// What its addresses are.
     pub family: Family,
     out_of_memory_codes: &'static [i32],
@@ -92,6 +92,20 @@ impl Api {
             out_of_memory_codes,
             codes,
         }
+    }
+
+    /// Whether a record says that this function set something up whose memory has no known size, or failed to. The recorder
+    /// watches the same calls (its `creation`); others that load code are recorded before they are made, and say nothing.
+    pub fn is_set_up(&self, record: &Record) -> bool {
+        let sort =
+            matches!((record.event(), record.kind()), (Some(Event::Module), _) | (Some(Event::Reserve), Kind::Queue));
+        sort && self.sets_up && !record.has(flag::CORRECTION)
+    }
+
+    /// Whether a record of this function is one of the program's out-of-memory returns that a report counts.
+    pub fn is_own_out_of_memory(&self, record: &Record) -> bool {
+        let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin)) || self.is_set_up(record);
+        asks && record.is_programs_own() && record.status != 0 && self.is_out_of_memory(record.status)
     }
 
     /// Whether a failing call with this status means that memory ran out.

@@ -247,7 +247,7 @@ impl Replay {
             _ => {}
         }
         if self.failures.is_watching() && own {
-            self.failures.step(record, self.is_set_up(record));
+            self.failures.step(record, self.apis.get(record.api).is_set_up(record));
         }
     }
 

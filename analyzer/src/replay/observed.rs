@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Event, Layer, NO_DEVICE, Record, flag};
 
 use super::Replay;
 use super::account::Account;
@@ -16,17 +16,9 @@ use super::failures::{Oom, RefusedBy};
 use super::readings::DeviceReadings;
 
 impl Replay {
-    /// Whether a record says that something was set up whose memory has no known size. The recorder watches the same calls
-    /// (its `creation`); others that load code are recorded before they are made, and say nothing.
-    pub(super) fn is_set_up(&self, record: &Record) -> bool {
-        let sort =
-            matches!((record.event(), record.kind()), (Some(Event::Module), _) | (Some(Event::Reserve), Kind::Queue));
-        sort && self.apis.get(record.api).sets_up && !record.has(flag::CORRECTION)
-    }
-
     /// A context, a library's handle or a queue of the program: only its failure matters.
     pub(super) fn set_up(&mut self, record: &Record) {
-        if record.status == 0 || !self.is_set_up(record) {
+        if record.status == 0 || !self.apis.get(record.api).is_set_up(record) {
             return;
         }
         let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };

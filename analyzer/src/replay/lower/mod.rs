@@ -27,7 +27,7 @@ use super::block::{Side, Space};
 use alone::TakenAlone;
 use book::Book;
 use frees::LowerFrees;
-use open::OpenCalls;
+use open::{Open, OpenCalls};
 
 /// Layers that have a book.
 const BOOKS: usize = 4;
@@ -128,6 +128,8 @@ pub struct Lower {
     /// What the books hold.
     pub sums: Sums,
     open: OpenCalls,
+    /// Room for what a record settles.
+    settled: Vec<(Open, Cause)>,
     frees: LowerFrees,
     alone: TakenAlone,
     /// Out-of-memory returns of calls that vendor libraries made for themselves.
@@ -146,6 +148,7 @@ impl Lower {
             books: Default::default(),
             sums: Sums::default(),
             open: OpenCalls::default(),
+            settled: Vec::new(),
             frees: LowerFrees::default(),
             alone: TakenAlone::default(),
             failures: 0,
@@ -255,7 +258,9 @@ impl Lower {
     #[cold]
     pub fn close(&mut self, record: &Record, api: &Api, accounts: &mut Accounts) {
         let Some(layer) = api.layer else { return };
-        for (open, cause) in self.open.close(record, layer) {
+        let mut settled = std::mem::take(&mut self.settled);
+        self.open.close(record, layer, &mut settled);
+        for (open, cause) in settled.drain(..) {
             let book = &mut self.books[open.layer as usize];
             let Some(block) = book.get_mut(open.key).filter(|block| block.entered == open.entered) else { continue };
             if open.is_double {
@@ -272,6 +277,7 @@ impl Lower {
             self.sums.remove(&before);
             self.count(&after, accounts);
         }
+        self.settled = settled;
     }
 
     /// Device bytes that wait inside a call: what the layers below gave for it, as far as it is known.

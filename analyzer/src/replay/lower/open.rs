@@ -43,11 +43,13 @@ impl Open {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenCalls {
     threads: FxHashMap<u32, Vec<Open>>,
+    /// Calls that wait, of all threads: their lists stay, empty, for the next call.
+    count: usize,
 }
 
 impl OpenCalls {
     pub(super) fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+        self.count == 0
     }
 
     /// A block was given inside a call that is not recorded yet.
@@ -68,13 +70,15 @@ impl OpenCalls {
         let calls = self.threads.entry(record.thread).or_default();
         if calls.len() >= MAX_OPEN {
             calls.remove(0);
+            self.count -= 1;
         }
         calls.push(open);
+        self.count += 1;
     }
 
-    /// A record of a thread explains what lies inside it. Returns what is settled now.
-    pub(super) fn close(&mut self, record: &Record, layer: Layer) -> Vec<(Open, Cause)> {
-        let Some(calls) = self.threads.get_mut(&record.thread) else { return Vec::new() };
+    /// A record of a thread explains what lies inside it. What is settled now goes to `settled`.
+    pub(super) fn close(&mut self, record: &Record, layer: Layer, settled: &mut Vec<(Open, Cause)>) {
+        let Some(calls) = self.threads.get_mut(&record.thread) else { return };
         let inside = calls.iter().rposition(|open| !open.lies_inside(record)).map_or(0, |last| last + 1);
         let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let gives = asks && record.status == 0;
@@ -89,14 +93,13 @@ impl OpenCalls {
             open.is_double |= gives && layer == open.layer && record.address != 0;
         }
         if !record.is_outermost() {
-            return Vec::new();
+            return;
         }
-        let calls = self.threads.remove(&record.thread).unwrap_or_default();
-        let settle = |(index, open): (usize, Open)| {
+        self.count -= calls.len();
+        settled.extend(calls.drain(..).enumerate().map(|(index, open)| {
             let cause = open.cause.unwrap_or(Cause::Itself);
             (open, if index < inside { cause } else { cause.of_outermost(record) })
-        };
-        calls.into_iter().enumerate().map(settle).collect()
+        }));
     }
 
     /// What waits inside a call with no other recorded call of a higher layer in between.

@@ -6,7 +6,7 @@ use crate::report::page::{Page, Paint};
 use crate::report::words::{clean, count, grouped, moment, percent};
 
 /// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
-const ENOUGH: f64 = 0.95;
+const ENOUGH: f64 = 0.98;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let trace = &summary.trace;
