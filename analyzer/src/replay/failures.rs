@@ -1,6 +1,6 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
-use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
+use gpuoom_trace::outcome::{Because, Outcome, Step, UNKNOWN_BYTES, Watched};
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 use rustc_hash::FxHashMap;
 
@@ -142,7 +142,7 @@ impl Failures {
             return;
         }
         // What has no size is made up for only by a success of its own sort.
-        let wanted_bytes = if oom.unknown_size { u64::MAX } else { oom.requested_bytes };
+        let wanted_bytes = if oom.unknown_size { UNKNOWN_BYTES } else { oom.requested_bytes };
         let watched = Watched::new(oom.device, wanted_bytes, oom.status);
         self.watches.entry(oom.thread).or_default().open.push((self.listed.len(), watched));
         self.by_seq.insert(oom.seq, self.listed.len());
@@ -203,7 +203,7 @@ impl Failures {
 fn step_of(record: &Record, sets_up: bool) -> Option<Step> {
     match record.event()? {
         _ if sets_up && record.status == 0 => {
-            Some(Step::Allocated { device: record.device(), requested_bytes: u64::MAX })
+            Some(Step::Allocated { device: record.device(), requested_bytes: UNKNOWN_BYTES })
         }
         Event::Alloc | Event::Pin if record.status == 0 => {
             Some(Step::Allocated { device: record.device(), requested_bytes: record.requested })
