@@ -38,10 +38,12 @@ fn driver_is_recorded_call_by_call() {
         assert!(events.iter().any(|event| event.is_allocation() && event.kind() == kind), "no {kind} in {events:#?}");
     }
     assert!(allocations(&events).contains(&("cuMemAlloc", 3 * MIB)), "the 32-bit function");
+    assert!(allocations(&events).contains(&("cuArray3DCreate", 32 * 16 * 8 * 4)), "the first drivers' array");
     assert!(allocations(&events).contains(&("cuMemAllocAsync_ptsz", 12 * MIB)), "the twin");
     let report = run.only_trace().report();
     // device, legacy, managed, pitched, 3 arrays, 3 stream-ordered, 1 physical, one in another context
-    assert_eq!(report.number("/devices/0/allocations"), 12);
+    // and three of the first drivers' kind
+    assert_eq!(report.number("/devices/0/allocations"), 15);
     assert_eq!(report.number("/host/allocations"), 4);
     assert_eq!(report.number("/devices/0/end/live_allocations"), 0, "{}", run.only_trace().report_text());
     report.assert_only_oom("propagated", "error_reported");

@@ -10,9 +10,10 @@ use gpuoom_trace::record::Layer;
 use super::contexts::{context_of, of_context};
 use super::describe::{
     IpcHandle, Out, Pointer, advised, block, device_number, driver_array, external, external_array, external_buffer,
-    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_of,
-    resource_memory, resources, retained, sent, small_block,
+    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_at, pool_of,
+    resource_memory, resources, retained, sent,
 };
+use super::legacy::{pool_for, small_array, small_block, small_pitched};
 use super::macros::functions;
 use crate::link::Library;
 use crate::record::Described;
@@ -24,6 +25,8 @@ functions! {
         cuMemAlloc(out: *mut u32, size: u32) => allocation, Alloc, Device, |done| small_block(done, out, size);
         cuMemAllocPitch_v2(out: Out, pitch: *mut usize, width: usize, height: usize, element: u32) => allocation, Alloc, Device,
             |done| pitched(done, out, pitch, width, height);
+        cuMemAllocPitch(out: *mut u32, pitch: *mut u32, width: u32, height: u32, element: u32) => allocation, Alloc, Device,
+            |done| small_pitched(done, out, pitch, width, height);
         cuMemAllocManaged(out: Out, size: usize, flags: u32) => allocation, Alloc, Managed, |done| block(done, out, size);
         cuMemAllocHost_v2(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
         cuMemAllocHost(out: Out, size: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size as usize);
@@ -36,6 +39,10 @@ functions! {
             |done| driver_array(done, out, descriptor, false, 1);
         cuArray3DCreate_v2(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
             |done| driver_array(done, out, descriptor, true, 1);
+        cuArrayCreate(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| small_array(done, out, descriptor, false);
+        cuArray3DCreate(out: Out, descriptor: *const u8) => allocation, Alloc, Array,
+            |done| small_array(done, out, descriptor, true);
         cuMipmappedArrayCreate(out: Out, descriptor: *const u8, levels: u32) => allocation, Alloc, Array,
             |done| driver_array(done, out, descriptor, true, levels);
         cuMemAllocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
@@ -97,6 +104,11 @@ functions! {
         cuMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
         cuDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
         cuDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+        cuMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
+            |done| pool_at(done, out, location);
+        cuMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool, |done| pool_at(done, out, location);
+        cuMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
+            |_done| pool_for(location, memory_pool);
         cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
         cuExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
             |done| external_buffer(done, out, memory, descriptor);
@@ -120,12 +132,14 @@ functions! {
             => migration, Map, Managed, |_done| sent(pointer, size, place(location));
         cuCtxSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
 
+        cuCtxCreate(out: Out, flags: u32, device: i32) => context, Module, None, |done| context_of(done, out, device, true);
         cuCtxCreate_v2(out: Out, flags: u32, device: i32) => context, Module, None, |done| context_of(done, out, device, true);
         cuCtxCreate_v3(out: Out, affinity: Pointer, count: i32, flags: u32, device: i32) => context, Module, None,
             |done| context_of(done, out, device, true);
         cuCtxCreate_v4(out: Out, parameters: Pointer, flags: u32, device: i32) => context, Module, None,
             |done| context_of(done, out, device, true);
         cuDevicePrimaryCtxRetain(out: Out, device: i32) => context, Module, None, |done| context_of(done, out, device, false);
+        cuCtxDestroy(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
         cuCtxDestroy_v2(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
         cuCtxSetCurrent(handle: Pointer) => context_selected, Device, None, |_done| of_context(handle);
         cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);

@@ -10,6 +10,7 @@ use super::describe::{
     from_pool, given, graph_memory, limit, of_device, pitched, place, pool, pool_at, pool_of, resource_memory,
     resources, sent, volume,
 };
+use super::legacy::pool_for;
 use super::macros::functions;
 use crate::link::entry_points::NOT_SAID;
 use crate::link::{self, Library};
@@ -95,6 +96,8 @@ functions! {
 
         cudaMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
             |done| pool_at(done, out, location);
+        cudaMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
+            |_done| pool_for(location, memory_pool);
         cudaMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
             |done| pool_at(done, out, location);
 

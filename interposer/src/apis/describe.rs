@@ -35,16 +35,6 @@ pub(super) unsafe fn field<T: Copy + Default>(base: *const u8, offset: usize) ->
     unsafe { read(base.add(offset).cast()) }
 }
 
-/// A block of the first CUDA drivers: 32-bit pointer and size.
-///
-/// # Safety
-/// As [`block`].
-pub(super) unsafe fn small_block(done: bool, out: *mut u32, size_bytes: u32) -> Described {
-    // SAFETY: promised by the caller.
-    let address = if done { u64::from(unsafe { read(out) }) } else { out as u64 };
-    Described::new(address, u64::from(size_bytes))
-}
-
 /// A plain block: its size in bytes and, once it exists, its pointer behind `out`. Before that the address is `out`
 /// itself, which must not be followed: nobody has checked it yet.
 ///
@@ -109,7 +99,8 @@ pub(super) unsafe fn array(done: bool, out: Out, channels: *const u8, extent: Ex
     unsafe { block(done, out, array_bytes(extent, element_bytes, levels)) }
 }
 
-fn array_bytes(extent: Extent, element_bytes: usize, levels: u32) -> usize {
+/// Bytes of an array with all its levels.
+pub(super) fn array_bytes(extent: Extent, element_bytes: usize, levels: u32) -> usize {
     let level = |shift: u32| {
         let side = |size: usize| (size >> shift.min(63)).max(1);
         let rows = side(extent.height).saturating_mul(side(extent.depth));
@@ -133,15 +124,18 @@ pub(super) unsafe fn driver_array(done: bool, out: Out, descriptor: *const u8, i
         };
         (extent, field::<u32>(descriptor, after), field::<u32>(descriptor, after + 4))
     };
-    // CU_AD_FORMAT_*: 0x01/0x08 one byte, 0x02/0x09/0x10 two, 0x03/0x0a/0x20 four.
+    // SAFETY: as above.
+    unsafe { block(done, out, array_bytes(extent, element_bytes(format, channels), levels)) }
+}
+
+/// Bytes of an array's element. `CU_AD_FORMAT_*`: 0x01/0x08 one byte, 0x02/0x09/0x10 two, 0x03/0x0a/0x20 four.
+pub(super) fn element_bytes(format: u32, channels: u32) -> usize {
     let format_bytes = match format {
         0x01 | 0x08 => 1,
         0x02 | 0x09 | 0x10 => 2,
         _ => 4,
     };
-    let element_bytes = format_bytes * channels.clamp(1, 4) as usize;
-    // SAFETY: as above.
-    unsafe { block(done, out, array_bytes(extent, element_bytes, levels)) }
+    format_bytes * channels.clamp(1, 4) as usize
 }
 
 /// Physical memory: the device stands in `hipMemAllocationProp` / `CUmemAllocationProp` as location {type, id} at 8.
@@ -189,11 +183,18 @@ pub(super) unsafe fn of_device(done: bool, out: Out, device: i32) -> Described {
 /// # Safety
 /// As [`block`].
 pub(super) unsafe fn pool_at(done: bool, out: Out, location: *const u8) -> Described {
-    // SAFETY: promised by the caller: 8 bytes. Type 1 is a device.
+    // SAFETY: promised by the caller: 8 bytes.
+    unsafe { Described { device: Some(of_location(location)), ..block(done, out, 0) } }
+}
+
+/// The device of a location {type, id}.
+///
+/// # Safety
+/// `location` is null or has 8 bytes.
+pub(super) unsafe fn of_location(location: *const u8) -> u8 {
+    // SAFETY: promised by the caller. Type 1 is a device.
     let (kind, id) = unsafe { (field::<i32>(location, 0), field::<i32>(location, 4)) };
-    let device = if kind == 1 { device_number(id) } else { NO_DEVICE };
-    // SAFETY: as above.
-    unsafe { Described { device: Some(device), ..block(done, out, 0) } }
+    if kind == 1 { device_number(id) } else { NO_DEVICE }
 }
 
 /// A pool that becomes the device's.

@@ -19,6 +19,7 @@ mod handles;
 mod hip;
 mod hsa;
 mod kernel;
+mod legacy;
 mod macros;
 #[cfg(test)]
 mod since;

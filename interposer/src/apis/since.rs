@@ -164,7 +164,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("11.3", "cudaGetDriverEntryPoint cudaGetDriverEntryPoint_ptsz"),
     ("12.5", "cudaGetDriverEntryPointByVersion cudaGetDriverEntryPointByVersion_ptsz"),
     ("12.8", "cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload"),
-    ("13", "cudaMemGetDefaultMemPool cudaMemGetMemPool"),
+    ("13", "cudaMemGetDefaultMemPool cudaMemGetMemPool cudaMemSetMemPool"),
 ];
 
 /// The version of a function, empty where it is not known.

@@ -39,6 +39,21 @@ static void arrays(void) {
     MUST(cuMipmappedArrayDestroy(mipmapped));
 }
 
+// What the first drivers had, with 32-bit sizes.
+static void legacy_memory(void) {
+    struct { unsigned width, height; int format; unsigned channels; } flat = {640, 480, 0x20, 1};
+    struct { unsigned width, height, depth; int format; unsigned channels, flags; } solid = {32, 16, 8, 0x08, 4, 0};
+    unsigned pitched, pitch;
+    void *array, *array3d;
+    MUST(cuMemAllocPitch(&pitched, &pitch, 700, 500, 4));
+    MUST(cuArrayCreate(&array, &flat));
+    MUST(cuArray3DCreate(&array3d, &solid));
+    printf("pitch %u\n", pitch);
+    MUST(cuMemFree(pitched));
+    MUST(cuArrayDestroy(array));
+    MUST(cuArrayDestroy(array3d));
+}
+
 static void host_memory(void) {
     void *pinned, *legacy, *portable, *own;
     if (posix_memalign(&own, 4096, 256 * KiB) != 0) exit(79);
@@ -103,6 +118,7 @@ int main(void) {
     MUST(cuCtxSetCurrent(context));
     device_memory();
     arrays();
+    legacy_memory();
     host_memory();
     pools();
     mapped_memory();
