@@ -246,3 +246,13 @@ fn nvml_is_read_where_the_program_has_it() {
     assert_eq!(read(&run), [Some(1024), Some(724), Some(24), is_initial.then_some(7)]);
     assert_eq!(read(&client().run_both()), [None; 4]);
 }
+
+#[test]
+fn threads_that_pass_handles_on_are_kept_in_order() {
+    let (_kernel, client) = kfd("kfd_threads.c", 1);
+    let run = client.env("SIM_CAPACITY", "1G").run_both();
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
+    assert_eq!(report.number("/devices/0/allocations") + report.number("/host/allocations"), 8 * 400);
+}
