@@ -174,6 +174,16 @@ fn nvidias_objects_are_recorded_with_their_parents() {
     let events = assert_same_steps(&run);
     let refused: Vec<&Event> = events.iter().filter(|event| event.status() == 0x51).collect();
     assert_eq!(refused.iter().map(|event| event.requested_bytes()).collect::<Vec<_>>(), [1024 * MIB]);
+    let report = run.only_trace().report();
+    for device in 0..report.count("/devices") {
+        assert_eq!(
+            report.number(&format!("/devices/{device}/end/live_allocations")),
+            0,
+            "{}",
+            run.only_trace().report_text()
+        );
+    }
+    assert_eq!(report.number("/host/end/live_allocations"), 0);
     // What a freed object takes along lives below it: the parents are in the trace.
     let freed: Vec<u64> =
         events.iter().filter(|event| event.event() == "free" && !event.failed()).filter_map(Event::address).collect();

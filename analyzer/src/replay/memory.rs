@@ -32,6 +32,10 @@ impl Replay {
             }
             return;
         }
+        if self.apis.family(record.api) == Family::Nvidia {
+            let parent = payload::unpack_numbers(payload).next().unwrap_or(0);
+            self.objects.add(record.address, parent);
+        }
         let (requested_bytes, granules) = match self.array_bytes(record) {
             Some(bytes) => (bytes, self.granules_of(bytes)),
             None => (record.requested, granules),
@@ -130,6 +134,7 @@ impl Replay {
         }
         let undo = match (record.kind(), self.apis.family(record.api)) {
             (Kind::Physical, Family::Pointers) => self.release(record, below),
+            (kind, Family::Nvidia) => self.give_back_object(Space::of(kind, Family::Nvidia), record, below),
             (kind, family) => {
                 let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
                 self.give_back(Space::of(kind, family), record, below)
@@ -147,6 +152,26 @@ impl Replay {
         let is_pool = record.kind() == Kind::Pool && self.pools.contains_key(&record.address);
         let explained = is_pool || record.is_outermost();
         self.lower.free(record, self.apis.get(record.api), explained, &mut self.accounts)
+    }
+
+    /// Memory of NVIDIA's resource manager goes alone, or with the object that it was allocated under.
+    #[cold]
+    fn give_back_object(&mut self, space: Space, record: &Record, below: bool) -> Undo {
+        let under = self.objects.take_under(record.address);
+        let gone: Vec<Block> = under.iter().filter_map(|address| self.live.remove(space, *address)).collect();
+        for block in &gone {
+            if let Some(account) = self.accounts.of_mut(block) {
+                account.let_go(block);
+                account.calls.frees += 1;
+            }
+        }
+        match gone.is_empty() {
+            true => {
+                self.objects.remove(record.address);
+                self.give_back(space, record, below)
+            }
+            false => Undo::Object(record.address, gone),
+        }
     }
 
     #[inline]
@@ -317,6 +342,16 @@ impl Replay {
                     account.calls.frees -= 1;
                 }
                 self.bring_back(side, block, record.at);
+            }
+            Undo::Object(object, blocks) => {
+                self.objects.put_back(object, blocks.iter().map(|block| block.address));
+                for block in blocks {
+                    let side = Side::of(block.kind);
+                    if let Some(account) = self.accounts.side_mut(side, block.device) {
+                        account.calls.frees -= 1;
+                    }
+                    self.bring_back(side, block, record.at);
+                }
             }
             Undo::Uncounted(block) => {
                 self.count_uncounted(&block, true);

@@ -12,6 +12,7 @@ pub mod failures;
 pub mod live;
 pub mod lower;
 mod memory;
+mod objects;
 mod observed;
 pub mod readings;
 pub mod spacing;
@@ -151,6 +152,7 @@ pub struct Replay {
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
+    objects: objects::Objects,
     last_frees: undo::LastFrees,
     /// Bytes that lower layers gave inside the array call with this sequence number.
     inside_array: Option<(u64, u64)>,
@@ -191,6 +193,7 @@ impl Replay {
             sites: rustc_hash::FxHashMap::default(),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
+            objects: objects::Objects::default(),
             last_frees: undo::LastFrees::default(),
             inside_array: None,
             census_blocks_left: CENSUS_BLOCKS,

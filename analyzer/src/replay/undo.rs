@@ -17,6 +17,8 @@ pub(super) enum Undo {
     Unmatched,
     /// A block.
     Block(Block),
+    /// An object of NVIDIA's resource manager, with the blocks that went with it.
+    Object(u64, Vec<Block>),
     /// A reserved range or imported memory, which are on no account.
     Uncounted(Block),
     /// A released handle.
