@@ -6,7 +6,7 @@ use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
 use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
 use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight, clock_source};
 use gpuoom_trace::metadata::{
-    ApiRow, ApiTable, DeviceFacts, Module, Modules, ProcessFacts, Reading, encode_readings, trigger,
+    ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, Module, Modules, ProcessFacts, Reading, encode_readings, trigger,
 };
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{
@@ -54,6 +54,8 @@ pub struct TraceBuilder {
     pub process: ProcessFacts,
     /// The loaded libraries.
     pub modules: Vec<Module>,
+    /// Libraries that call past the recorder.
+    pub bypasses: Vec<Bypass>,
     /// Call site of the next outermost calls.
     pub site: u32,
     /// The next record begins at this moment, in nanoseconds.
@@ -97,6 +99,7 @@ impl TraceBuilder {
             header,
             process,
             modules: Vec::new(),
+            bypasses: Vec::new(),
             site: 0,
             now_ns: 0,
             slots_per_chunk: MAX_CHUNK_SLOTS,
@@ -380,6 +383,10 @@ impl TraceBuilder {
         if !self.modules.is_empty() {
             let modules = Modules { modules: self.modules.clone() };
             chunks.extend_from_slice(maker.metadata(chunk_kind::MODULES, &modules));
+        }
+        if !self.bypasses.is_empty() {
+            let bypasses = Bypasses { bypasses: self.bypasses.clone() };
+            chunks.extend_from_slice(maker.metadata(chunk_kind::BYPASSES, &bypasses));
         }
         for device in &self.devices {
             chunks.extend_from_slice(maker.metadata(chunk_kind::DEVICE, device));

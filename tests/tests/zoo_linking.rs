@@ -126,6 +126,8 @@ fn calls_that_lead_past_the_recorder_are_named() {
     let [bypass] = &trace.metadata.bypasses.bypasses[..] else { panic!("{:?}", trace.metadata.bypasses) };
     assert!(bypass.caller.contains("deepbind") && bypass.target.contains("libamdhip64"), "{bypass:?}");
     assert!(bypass.function == "hipMalloc" && bypass.functions == 2, "{bypass:?}");
+    let text = run.only_trace().report_text();
+    assert!(text.contains("BYPASSED: HIP"), "{text}");
 }
 
 #[test]

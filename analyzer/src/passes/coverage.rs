@@ -117,7 +117,7 @@ fn lowest_layer(replay: &Replay) -> Option<Layer> {
 }
 
 fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
-    let mut found = Vec::new();
+    let mut found: Vec<Bypass> = past_the_hooks(trace).collect();
     // Where records are missing, a free without its allocation proves nothing.
     if trace.header.events_lost == 0 && trace.header.torn == 0 && trace.damages().is_empty() {
         found.extend(unknown_frees(replay));
@@ -128,6 +128,22 @@ fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Ve
         beyond_calls(libraries, *device, &gap)
     }));
     found
+}
+
+/// The recorder saw references of a library that lead past its hooks.
+fn past_the_hooks(trace: &TraceFile) -> impl Iterator<Item = Bypass> {
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    trace.metadata.bypasses.bypasses.iter().map(move |bypass| Bypass {
+        interface: interface(&bypass.function).to_owned(),
+        why: format!(
+            "{} of the references of {} ({} among them) lead past the recorder to {}, as with RTLD_DEEPBIND",
+            bypass.functions,
+            file_name(&bypass.caller),
+            bypass.function,
+            file_name(&bypass.target),
+        ),
+        bytes: None,
+    })
 }
 
 /// Memory is given back that no recorded call gave.

@@ -1,6 +1,6 @@
 //! How complete a trace is: each sign of a bypass, with what refutes it.
 
-use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::metadata::{Bypass, Quantity};
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
 use super::{builder, read};
@@ -168,4 +168,22 @@ fn a_program_that_bypassed_everything_is_seen_by_its_memory() {
     let coverage = coverage(&trace);
     assert_eq!((coverage.bypassed.len(), coverage.share), (1, Some(0.0)));
     assert_eq!(coverage.bypassed[0].interface, "all recorded interfaces");
+}
+
+/// What the recorder saw in the tables of a library stands for itself; without it there is no such sign.
+#[test]
+fn references_that_lead_past_the_hooks_are_named() {
+    let mut trace = builder();
+    trace.alloc(0x1000, MIB);
+    assert!(interfaces(&trace).is_empty());
+    trace.bypasses.push(Bypass {
+        caller: "/opt/app/libplugin.so".into(),
+        function: "hipMalloc".into(),
+        target: "/opt/rocm/lib/libamdhip64.so.6".into(),
+        functions: 2,
+    });
+    let [bypass] = &coverage(&trace).bypassed[..] else { panic!("{:?}", coverage(&trace)) };
+    assert_eq!(bypass.interface, "HIP");
+    assert!(bypass.why.contains("libplugin.so (hipMalloc among them)"), "{}", bypass.why);
+    assert!(bypass.why.contains("libamdhip64.so.6"), "{}", bypass.why);
 }
