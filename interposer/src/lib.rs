@@ -31,6 +31,7 @@ extern "C" fn load() {
         config::get();
         state::prepare();
         link::fork_gate::install();
+        link::bypass::note_first_loaded();
     });
 }
 

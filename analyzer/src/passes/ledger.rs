@@ -14,6 +14,9 @@ use crate::replay::census::Census;
 use crate::replay::failures::Oom;
 use crate::replay::readings::{DeviceReadings, Source, Whole};
 
+/// Failures of a device that have a ledger.
+const MOST_FAILURES: usize = 64;
+
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
@@ -116,7 +119,7 @@ fn moments(
     (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
-    if let Some((number, oom)) = telling_failure(replay, side, device) {
+    for (number, oom) in failures(replay, side, device) {
         let census = oom.census.as_deref().cloned().unwrap_or_default();
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
@@ -249,14 +252,17 @@ pub fn source_name(libraries: &Libraries<'_>, device: u8, source: Source) -> &'s
     }
 }
 
-/// The failure of a device that decides the verdict, as far as its holders were counted.
-fn telling_failure(replay: &Replay, side: Side, device: u8) -> Option<(u64, &Oom)> {
+/// The failures of a device whose holders were counted: first the one that decides the verdict, then the others in order.
+fn failures(replay: &Replay, side: Side, device: u8) -> Vec<(u64, &Oom)> {
     let here = |oom: &Oom| match side {
         Side::Host => Side::of(oom.kind) == Side::Host,
         _ => Side::of(oom.kind) != Side::Host && oom.device == Some(device),
     };
     let listed = (1..).zip(&replay.failures.listed);
-    let of_device: Vec<(u64, &Oom)> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
-    let index = deciding(of_device.iter().map(|(_, oom)| oom.outcome))?;
-    of_device.get(index).copied()
+    let mut of_device: Vec<(u64, &Oom)> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
+    if let Some(index) = deciding(of_device.iter().map(|(_, oom)| oom.outcome)) {
+        of_device[..=index].rotate_right(1);
+    }
+    of_device.truncate(MOST_FAILURES);
+    of_device
 }

@@ -4,6 +4,7 @@
 //! references were bound to stands in its relocated tables; nothing is changed there, it is only read.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpuoom_trace::metadata::Bypass;
 use gpuoom_trace::record::Event;
@@ -12,6 +13,23 @@ use super::fork_gate::outside_forks;
 use super::symbols::{Reference, Table};
 use super::{is_copy_of, names, objects};
 use crate::apis;
+
+/// Objects that were there before the program ran. Only `dlopen` takes `RTLD_DEEPBIND`, so they are not looked at: they are
+/// the first of the loader's list for good, and often the largest.
+static FIRST_LOADED: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the objects that the program was started with. Called before it runs.
+pub(crate) fn note_first_loaded() {
+    FIRST_LOADED.store(objects::loaded_objects().len(), Ordering::Relaxed);
+}
+
+/// A walk through the loader's list.
+#[derive(Default)]
+struct Walk {
+    /// Objects that it has come by.
+    passed: usize,
+    suspects: Vec<Suspect>,
+}
 
 /// A reference of ours that does not lead to us.
 struct Suspect {
@@ -22,11 +40,11 @@ struct Suspect {
 
 /// The libraries that call a vendor's library past the hooks, in load order. Uses the heap.
 pub(crate) fn find() -> Vec<Bypass> {
-    let mut suspects: Vec<Suspect> = Vec::new();
-    // SAFETY: the callback gets back the vector that is passed here, for the time of this call.
-    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut suspects).cast()) });
+    let mut walk = Walk::default();
+    // SAFETY: the callback gets back the structure that is passed here, for the time of this call.
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut walk).cast()) });
     let mut bypasses: Vec<Bypass> = Vec::new();
-    for suspect in suspects {
+    for suspect in walk.suspects {
         // Another preloaded library may stand before us: its hooks call on, and we see that.
         let target = objects::object_of(suspect.target);
         let Some(target) = target.filter(|object| is_copy_of(object, apis::row(suspect.api).library)) else { continue };
@@ -55,9 +73,13 @@ pub(crate) fn find() -> Vec<Bypass> {
     bypasses
 }
 
-unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _: usize, suspects: *mut c_void) -> i32 {
-    // SAFETY: the loader passes a valid entry whose headers live during the callback; `suspects` is `find`'s vector.
-    let (info, suspects) = unsafe { (&*info, &mut *suspects.cast::<Vec<Suspect>>()) };
+unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c_void) -> i32 {
+    // SAFETY: the loader passes a valid entry whose headers live during the callback; `walk` is `find`'s structure.
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
+    walk.passed += 1;
+    if walk.passed <= FIRST_LOADED.load(Ordering::Relaxed) {
+        return 0;
+    }
     // SAFETY: as above; the loader's lock keeps the object loaded.
     let Some(table) = (unsafe { Table::of(info) }) else { return 0 };
     // SAFETY: as above.
@@ -68,7 +90,7 @@ unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _: usize, suspects
                 && !objects::is_ours(target)
                 && !objects::is_ours(place)
             {
-                suspects.push(Suspect { caller: place, target, api });
+                walk.suspects.push(Suspect { caller: place, target, api });
             }
         });
     }
