@@ -7,10 +7,13 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `s` | free, may be filled by the claimant of `s` |
+//! | `s`, and 0 in the first lap | free, may be filled by the claimant of `s` |
 //! | `s + 1` | committed, first slot of a record |
 //! | `(s + 1) \| EXTENSION` | committed, further slot of a record |
 //! | something older | a claimant of an earlier lap was stopped between claim and commit and still owns the slot |
+//!
+//! A ring begins as zeros: a fresh file is that already, and nobody has to touch four megabytes of it for a program that
+//! makes ten calls. 0 is no word of a later lap, so a slot that still reads 0 then belongs to a stopped claimant.
 //!
 //! A claimant that finds anything but "free" gives its number up and claims again: numbers have gaps, records are never
 //! overwritten, and a thread that sleeps inside the claim can never tear a later record.
@@ -46,11 +49,11 @@ pub struct Slot {
 pub type SlotWords = [u64; WORDS];
 
 impl Slot {
-    /// Whether the claimant of `seq` may fill this slot.
+    /// Whether the claimant of `seq` may fill this slot, in a ring of `mask + 1` slots.
     #[inline]
-    fn is_free(&self, seq: u64) -> bool {
+    fn is_free(&self, seq: u64, mask: u64) -> bool {
         // Acquire: pairs with the drainer's release in `give_back`, so that the copy it took is done before we overwrite.
-        self.words[0].load(Ordering::Acquire) == seq
+        is_free(self.words[0].load(Ordering::Acquire), seq, mask)
     }
 
     #[inline]
@@ -123,12 +126,18 @@ pub(crate) enum Found {
     Void,
 }
 
+/// Whether a commit word says that its slot waits for `seq`: by number, or untouched in the first lap.
+#[inline]
+fn is_free(word: u64, seq: u64, mask: u64) -> bool {
+    word == seq || (word == 0 && seq <= mask)
+}
+
 /// Judges the commit word of the slot for `seq` in a ring of `mask + 1` slots that was drained up to `tail`.
 pub(crate) fn judge(word: u64, seq: u64, mask: u64, tail: u64) -> Found {
     if word == seq + 1 {
         return Found::First;
     }
-    if word == seq {
+    if is_free(word, seq, mask) {
         return Found::Pending;
     }
     let owner = word.wrapping_sub(1);
@@ -142,14 +151,11 @@ impl<'a> Ring<'a> {
         slots.len().is_power_of_two().then_some(Ring { slots, mask, head, tail })
     }
 
-    /// Marks every slot as free for the first lap. Before the ring is shared.
+    /// Begins the first lap, in slots that are all zero. Before the ring is shared.
     pub fn initialise(&self) {
-        for (index, slot) in self.slots.iter().enumerate() {
-            slot.words[0].store(index as u64, Ordering::Relaxed);
-        }
+        // Relaxed: whoever finds the ring does so through a pointer that is published later.
         self.head.store(0, Ordering::Relaxed);
-        // Release: whoever finds the ring through a pointer published later sees all marks.
-        self.tail.store(0, Ordering::Release);
+        self.tail.store(0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -167,7 +173,7 @@ impl<'a> Ring<'a> {
         // Relaxed: the number alone orders the records; the payload is ordered by the commit mark.
         let seq = self.head.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(seq);
-        if slot.is_free(seq) {
+        if slot.is_free(seq, self.mask) {
             slot.fill(bytemuck::cast_ref(record), seq + 1);
             return Ok(seq);
         }
@@ -186,7 +192,7 @@ impl<'a> Ring<'a> {
         let record = Record { slots: count as u8, ..*record };
         for _ in 0..CLAIM_ATTEMPTS {
             let seq = self.head.fetch_add(count, Ordering::Relaxed);
-            if (seq..seq + count).all(|s| self.slot(s).is_free(s)) {
+            if (seq..seq + count).all(|s| self.slot(s).is_free(s, self.mask)) {
                 self.fill_all(seq, &record, payload);
                 return Ok(seq);
             }
@@ -209,7 +215,7 @@ impl<'a> Ring<'a> {
     /// Commits what is free of a claim that was given up as further slots of nothing, which readers pass over.
     fn void(&self, seq: u64, count: u64) {
         for s in seq..seq + count {
-            if self.slot(s).is_free(s) {
+            if self.slot(s).is_free(s, self.mask) {
                 self.slot(s).fill(&[0; WORDS], (s + 1) | EXTENSION);
             }
         }

@@ -103,7 +103,7 @@ fn a_long_record_that_comes_late_leaves_no_dead_slots() {
     let late: Vec<_> = seen.iter().filter(|record| record.call == 0).collect();
     assert_eq!((late.len(), late[0].slots, seen.len()), (1, 1, 60));
     let head = memory.head.load(Ordering::Relaxed);
-    assert!((head..head + 8).all(|seq| ring.slot(seq).is_free(seq)), "all eight slots are free");
+    assert!((head..head + 8).all(|seq| ring.slot(seq).is_free(seq, ring.capacity() - 1)), "all eight slots are free");
 }
 
 /// A thread stopped between claim and commit neither blocks for good nor tears a later record.
@@ -122,7 +122,7 @@ fn a_stopped_claimant_keeps_its_slot_until_it_commits() {
         ring.publish(&record(call)).unwrap();
         assert_eq!(drain(&ring, false).1.len(), 1);
     }
-    assert!(!memory.slots[0].is_free(memory.head.load(Ordering::Relaxed)));
+    assert!(!memory.slots[0].is_free(memory.head.load(Ordering::Relaxed), ring.capacity() - 1));
     // It wakes up and commits; the record comes out once, with its own number, and the slot works again.
     memory.commit(stopped, &record(0));
     let mut seen = Vec::new();
@@ -132,4 +132,13 @@ fn a_stopped_claimant_keeps_its_slot_until_it_commits() {
     }
     assert_eq!(seen.iter().filter(|call| **call == 0).count(), 1);
     assert_eq!(seen.len(), 23);
+}
+
+/// A slot that nobody has touched is free in the first lap only: later it belongs to whoever was stopped before it.
+#[test]
+fn zeros_are_free_in_the_first_lap_only() {
+    assert!(is_free(0, 0, 7) && is_free(0, 7, 7) && is_free(12, 12, 7));
+    assert!(!is_free(0, 8, 7) && !is_free(4, 12, 7) && !is_free(12, 4, 7));
+    assert_eq!(judge(0, 5, 7, 0), Found::Pending);
+    assert_eq!(judge(0, 13, 7, 0), Found::Void);
 }
