@@ -74,6 +74,17 @@ fn functions_taken_by_dlsym_are_recorded() {
 }
 
 #[test]
+fn functions_taken_by_proc_address_are_recorded() {
+    let run = Client::new(plain_program("by_proc_address.c")).arg(sim_hip()).env("GPUOOM_PROBE", "off").run_both();
+    assert_eq!(run.exit_code(), 0);
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/host/allocations")), (1, 1));
+    // The error query is a watched function, taken the same way.
+    report.assert_only_oom("propagated", "status_checked");
+}
+
+#[test]
 fn python_ctypes_is_recorded() {
     let run = python("py_ctypes.py").arg(sim_hip()).run_both();
     assert_eq!(run.exit_code(), 0);

@@ -1,4 +1,6 @@
 // libamdhip64.so: the functions that HIP shares with CUDA come from the table, HIP's own stand below.
+#include <string.h>
+
 #include "front_end.h"
 
 #define API(hip, cuda, body, parameters, arguments) EXPORTED(hip, body, parameters, arguments)
@@ -117,3 +119,38 @@ EXPORTED(hipGetDevicePropertiesR0600, properties, (void *q, int d), (q, TOTAL_SI
 EXPORTED(hipDeviceGet, DeviceGet, (int *d, int ordinal), (d, ordinal))
 EXPORTED(hipDeviceGetName, DeviceGetName, (char *t, int n, int d), (t, n, d))
 EXPORTED(hipDeviceTotalMem, DeviceTotalMem, (size_t *n, int d), (n, d))
+
+// As the real library does, hipGetProcAddress answers the library's own functions, and not what a preloaded library has
+// under their names: hence the hidden aliases.
+#define OWN(name) extern __typeof(name) own_##name __attribute__((alias(#name), visibility("hidden")));
+#undef API
+#define API(hip, cuda, body, parameters, arguments) OWN(hip)
+#include "api_table.h"
+OWN(hipExtMallocWithFlags)
+OWN(hipHostMalloc)
+OWN(hipHostFree)
+OWN(hipMemCreate)
+OWN(hipMemRelease)
+OWN(hipGetLastError)
+OWN(hipModuleLoadData)
+OWN(hipModuleLaunchKernel)
+
+#define ROW(name) {#name, (void *)own_##name},
+static const struct { const char *name; void *function; } own_functions[] = {
+#undef API
+#define API(hip, cuda, body, parameters, arguments) ROW(hip)
+#include "api_table.h"
+    ROW(hipExtMallocWithFlags) ROW(hipHostMalloc) ROW(hipHostFree) ROW(hipMemCreate) ROW(hipMemRelease)
+    ROW(hipGetLastError) ROW(hipModuleLoadData) ROW(hipModuleLaunchKernel)
+};
+
+// The version and the flags choose nothing here: no function of this table has changed, or has a twin.
+EXPORT int hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags, int *result) {
+    enum { FOUND, NOT_FOUND };
+    *function = NULL;
+    for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
+        if (strcmp(own_functions[i].name, symbol) == 0) *function = own_functions[i].function;
+    }
+    if (result) *result = *function ? FOUND : NOT_FOUND;
+    return *function ? SIM_SUCCESS : SIM_INVALID_VALUE;
+}
