@@ -1,0 +1,107 @@
+//! What an entry of the catalogue says.
+
+use serde::{Deserialize, Serialize};
+
+/// One diagnosis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name, which never changes.
+    pub id: String,
+    /// What it says, as half a sentence.
+    pub title: String,
+    /// Where it can happen: `rocm`, `cuda`, or something finer.
+    pub platforms: Vec<String>,
+    /// Lowest tier of evidence that decides it.
+    pub tier: Tier,
+    /// What must hold, each of it.
+    pub proves: Vec<String>,
+    /// Of these one must hold, where there are any.
+    #[serde(default)]
+    pub any_proves: Vec<String>,
+    /// What excludes it.
+    #[serde(default)]
+    pub refutes: Vec<String>,
+    /// How sure it can be; empty: [`DEFAULT_CONFIDENCE`](super::DEFAULT_CONFIDENCE).
+    #[serde(default)]
+    pub confidence: String,
+    /// What to do about it, cheapest first.
+    #[serde(default, rename(deserialize = "fix"))]
+    pub fixes: Vec<Fix>,
+    /// What the fixes cost beyond the effort of the change.
+    #[serde(default)]
+    pub cost: String,
+    /// What a reader must know besides.
+    #[serde(default)]
+    pub note: String,
+    /// Where to report it; empty: it is no bug, or nobody's.
+    #[serde(default)]
+    pub file: Vec<Filing>,
+    /// Where the rule comes from.
+    #[serde(default)]
+    pub sources: Vec<String>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fix {
+    /// What to type; empty where it is a change of code or of habit.
+    #[serde(default)]
+    pub command: String,
+    /// What it does.
+    pub text: String,
+    /// On which platform and versions; empty: on all.
+    #[serde(default)]
+    pub when: String,
+    /// Rungs of the ladder of fixes that it stands for.
+    #[serde(default)]
+    pub rungs: Vec<u8>,
+}
+
+/// A place for a bug report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filing {
+    /// The tracker or project.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What the report must hold.
+    #[serde(default)]
+    pub with: String,
+}
+
+/// What evidence takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Tier {
+    /// The calls alone.
+    T0,
+    /// Readings, settings, limits and versions that the recorder takes.
+    T1,
+    /// Something from outside the process.
+    T2,
+    /// Another run, with one thing changed.
+    T3,
+}
+
+impl Tier {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::T0 => "T0",
+            Tier::T1 => "T1",
+            Tier::T2 => "T2",
+            Tier::T3 => "T3",
+        }
+    }
+
+    /// What it needs, in words.
+    pub fn needs(self) -> &'static str {
+        match self {
+            Tier::T0 => "the recorded calls alone",
+            Tier::T1 => "the recorder's readings, settings, limits and versions",
+            Tier::T2 => "something from outside the process",
+            Tier::T3 => "another run with one thing changed",
+        }
+    }
+}
