@@ -14,7 +14,7 @@ use crate::replay::census::Census;
 use crate::replay::failures::Oom;
 use crate::replay::readings::{DeviceReadings, Source, Whole};
 
-/// Failures of a device that have a ledger.
+/// Failures of a device that have a ledger beside the one that decides the verdict.
 const MOST_FAILURES: usize = 64;
 
 /// One holder.
@@ -119,12 +119,14 @@ fn moments(
     (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
-    for (number, oom) in failures(replay, side, device) {
+    let at_failure = |(number, oom): (u64, &Oom)| {
         let census = oom.census.as_deref().cloned().unwrap_or_default();
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
-        moments.push(Moment { name: format!("oom:{number}"), at: oom.at, census, read });
-    }
+        Moment { name: format!("oom:{number}"), at: oom.at, census, read }
+    };
+    let (telling, others) = failures(replay, side, device);
+    moments.extend(telling.map(at_failure));
     if account.peak.held.blocks > 0 {
         let own = account.blocks_at_peak(replay.blocks_of(side, device));
         let census = Census::of_blocks(own.iter(), account.lower_at_peak(replay.lower.blocks(side, device)));
@@ -133,6 +135,7 @@ fn moments(
     }
     let (census, read) = (replay.census(side, device), at_end.unwrap_or_default());
     moments.push(Moment { name: "end".to_owned(), at: replay.last_at, census, read });
+    moments.extend(others.into_iter().map(at_failure));
     moments
 }
 
@@ -252,17 +255,15 @@ pub fn source_name(libraries: &Libraries<'_>, device: u8, source: Source) -> &'s
     }
 }
 
-/// The failures of a device whose holders were counted: first the one that decides the verdict, then the others in order.
-fn failures(replay: &Replay, side: Side, device: u8) -> Vec<(u64, &Oom)> {
+/// The failures of a device whose holders were counted: the one that decides the verdict, if one does, and the others.
+fn failures(replay: &Replay, side: Side, device: u8) -> (Option<(u64, &Oom)>, Vec<(u64, &Oom)>) {
     let here = |oom: &Oom| match side {
         Side::Host => Side::of(oom.kind) == Side::Host,
         _ => Side::of(oom.kind) != Side::Host && oom.device == Some(device),
     };
     let listed = (1..).zip(&replay.failures.listed);
     let mut of_device: Vec<(u64, &Oom)> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
-    if let Some(index) = deciding(of_device.iter().map(|(_, oom)| oom.outcome)) {
-        of_device[..=index].rotate_right(1);
-    }
+    let telling = deciding(of_device.iter().map(|(_, oom)| oom.outcome)).map(|index| of_device.remove(index));
     of_device.truncate(MOST_FAILURES);
-    of_device
+    (telling, of_device)
 }

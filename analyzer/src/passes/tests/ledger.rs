@@ -232,3 +232,24 @@ proptest! {
         prop_assert!(summary.coverage.bypassed.is_empty(), "{:?}", summary.coverage.bypassed);
     }
 }
+
+/// Each failure has its ledger; the one that decides the verdict comes first, and only then the peak.
+#[test]
+fn each_failure_has_a_ledger() {
+    let mut trace = builder();
+    for (number, address) in [0x1000u64, 0x2000, 0x3000].into_iter().enumerate() {
+        trace.alloc(address, GIB);
+        trace.refuse(64 * GIB + number as u64 * GIB);
+    }
+    let summary = summary(&trace);
+    let moments: Vec<&str> = summary.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
+    let mut sorted = moments.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["end", "oom:1", "oom:2", "oom:3", "peak"]);
+    assert!(moments[0].starts_with("oom:") && moments[1] == "peak", "{moments:?}");
+    let held = |name: &str| {
+        let ledger = summary.ledger.iter().find(|ledger| ledger.moment == name).expect("a ledger");
+        ledger.rows.iter().map(|row| row.bytes).sum::<u64>()
+    };
+    assert_eq!(["oom:1", "oom:2", "oom:3"].map(held), [GIB, 2 * GIB, 3 * GIB]);
+}
