@@ -119,7 +119,7 @@ fn moments(
     (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
-    let at_failure = |(number, oom): (u64, &Oom)| {
+    let at_failure = |(number, oom): Numbered<'_>| {
         let census = oom.census.as_deref().cloned().unwrap_or_default();
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
@@ -255,14 +255,17 @@ pub fn source_name(libraries: &Libraries<'_>, device: u8, source: Source) -> &'s
     }
 }
 
+/// A failure and its number, counted from 1.
+type Numbered<'a> = (u64, &'a Oom);
+
 /// The failures of a device whose holders were counted: the one that decides the verdict, if one does, and the others.
-fn failures(replay: &Replay, side: Side, device: u8) -> (Option<(u64, &Oom)>, Vec<(u64, &Oom)>) {
+fn failures(replay: &Replay, side: Side, device: u8) -> (Option<Numbered<'_>>, Vec<Numbered<'_>>) {
     let here = |oom: &Oom| match side {
         Side::Host => Side::of(oom.kind) == Side::Host,
         _ => Side::of(oom.kind) != Side::Host && oom.device == Some(device),
     };
     let listed = (1..).zip(&replay.failures.listed);
-    let mut of_device: Vec<(u64, &Oom)> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
+    let mut of_device: Vec<Numbered<'_>> = listed.filter(|(_, oom)| here(oom) && oom.census.is_some()).collect();
     let telling = deciding(of_device.iter().map(|(_, oom)| oom.outcome)).map(|index| of_device.remove(index));
     of_device.truncate(MOST_FAILURES);
     (telling, of_device)
