@@ -195,6 +195,36 @@ fn wrong_usage_is_2_and_what_is_not_there_is_not_offered() {
 }
 
 #[test]
+fn the_catalogue_is_listed_and_explained() {
+    let place = Place::new();
+    let list = place.json(&["explain", "--format", "json"]);
+    assert_eq!(list["schema"], "gpuoom.explain/1");
+    let chapters = list["chapters"].as_array().unwrap();
+    let ids: Vec<&str> = chapters
+        .iter()
+        .flat_map(|chapter| chapter["entries"].as_array().unwrap())
+        .map(|entry| entry["id"].as_str().unwrap())
+        .collect();
+    assert_eq!((chapters.len(), ids.len()), (10, 80));
+    let text = place.stdout(&["explain"]);
+    assert!(ids.iter().all(|id| text.contains(id)), "{text}");
+    let entry = place.json(&["explain", "map-count-exhaustion", "--format", "json"]);
+    assert_eq!((&entry["chapter"], &entry["tier"]), (&"B".into(), &"T1".into()));
+    assert_eq!(entry["fixes"][0]["command"], "sysctl -w vm.max_map_count=1048576");
+    assert_eq!(entry["file"][1]["where"], "ROCm/rocm-systems");
+    assert!(place.stdout(&["explain", "map-count-exhaustion"]).contains("sysctl -w vm.max_map_count=1048576"));
+}
+
+#[test]
+fn an_unknown_diagnosis_is_2_with_the_nearest() {
+    let output = Place::new().run(&["explain", "zombi-vram\x1b[31m"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(output.stdout.is_empty() && message.contains("nearest are zombie-vram, "), "{message}");
+    assert!(!message.contains('\x1b'), "{message:?}");
+}
+
+#[test]
 fn several_traces_are_reported_even_if_one_is_not_readable() {
     let place = Place::new();
     place.trace("a.bin", &small());

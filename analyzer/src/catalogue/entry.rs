@@ -22,7 +22,7 @@ pub struct Entry {
     /// What excludes it.
     #[serde(default)]
     pub refutes: Vec<String>,
-    /// How sure it can be; empty: [`DEFAULT_CONFIDENCE`](super::DEFAULT_CONFIDENCE).
+    /// How sure it can be; empty in the data: [`DEFAULT_CONFIDENCE`](super::DEFAULT_CONFIDENCE).
     #[serde(default)]
     pub confidence: String,
     /// What to do about it, cheapest first.

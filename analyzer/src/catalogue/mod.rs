@@ -51,16 +51,17 @@ struct File {
 /// All chapters.
 pub fn chapters() -> &'static [Chapter] {
     static CHAPTERS: OnceLock<Vec<Chapter>> = OnceLock::new();
-    CHAPTERS.get_or_init(|| {
-        FILES
-            .iter()
-            .map(|&(letter, title, data)| {
-                // The data is built in, and a test reads all of it.
-                let file: File = toml::from_str(data).unwrap_or_else(|error| panic!("chapter {letter}: {error}"));
-                Chapter { letter, title, entries: file.entry }
-            })
-            .collect()
-    })
+    CHAPTERS.get_or_init(|| FILES.iter().map(|&(letter, title, data)| read(letter, title, data)).collect())
+}
+
+/// Reads a chapter. The data is built in, and a test reads all of it.
+fn read(letter: char, title: &'static str, data: &str) -> Chapter {
+    let file: File = toml::from_str(data).unwrap_or_else(|error| panic!("chapter {letter}: {error}"));
+    let mut entries = file.entry;
+    for entry in entries.iter_mut().filter(|entry| entry.confidence.is_empty()) {
+        entry.confidence = DEFAULT_CONFIDENCE.to_owned();
+    }
+    Chapter { letter, title, entries }
 }
 
 /// All entries, in the order of the chapters.
@@ -71,6 +72,11 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 /// The entry with this id.
 pub fn find(id: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.id == id)
+}
+
+/// The chapter in which an entry stands.
+pub fn chapter_of(entry: &Entry) -> Option<&'static Chapter> {
+    chapters().iter().find(|chapter| chapter.entries.iter().any(|other| other.id == entry.id))
 }
 
 /// Ids that somebody who typed `id` may have meant, the nearest first, at most three.

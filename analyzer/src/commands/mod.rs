@@ -1,6 +1,7 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
 mod events;
+mod explain;
 mod map;
 mod output;
 mod progress;
@@ -21,7 +22,7 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 8] = ["whatif", "diff", "check", "export", "bundle", "doctor", "explain", "live"];
+const LATER: [&str; 7] = ["whatif", "diff", "check", "export", "bundle", "doctor", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
@@ -44,6 +45,8 @@ enum Command {
     Events(events::EventsArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
     Record(record::RecordArgs),
+    /// The diagnosis catalogue: all entries, or one with what proves and refutes it, what to do, and sources
+    Explain(explain::ExplainArgs),
 }
 
 /// One trace.
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Some(Command::Map(args)) => map::run(args),
         Some(Command::Events(args)) => events::run(args),
         Some(Command::Record(args)) => record::run(args),
+        Some(Command::Explain(args)) => explain::run(args),
     };
     match done {
         Ok(status) => ExitCode::from(status),

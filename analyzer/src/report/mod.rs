@@ -1,6 +1,7 @@
 //! From values to bytes: one file per format.
 
 pub mod events;
+pub mod explain;
 pub mod json;
 pub mod map;
 pub mod page;

@@ -1,0 +1,217 @@
+//! `explain`: the catalogue as a list, or one entry of it.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::page::{Page, Paint};
+use crate::catalogue::entry::{Entry, Fix, Tier};
+use crate::catalogue::{Chapter, chapter_of};
+
+/// Name and version of the JSON.
+pub const SCHEMA: &str = "gpuoom.explain/1";
+
+/// All entries, a line each.
+pub fn write_list(page: &mut Page, chapters: &[Chapter]) {
+    let entries = || chapters.iter().flat_map(|chapter| &chapter.entries);
+    let id_width = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
+    let platforms_width = entries().map(|entry| entry.platforms.join(", ").len()).max().unwrap_or(0);
+    let text =
+        "`gpuoom-analyze explain ID` shows one: what proves and refutes it, what to do, where the rule comes from";
+    page.headed(&format!("{} DIAGNOSES", entries().count()), Paint::Bold, text);
+    for tier in [Tier::T0, Tier::T1, Tier::T2, Tier::T3] {
+        page.line(&format!("  {}  takes {}", tier.name(), tier.needs()));
+    }
+    for chapter in chapters {
+        page.gap();
+        page.headed(&chapter.letter.to_string(), Paint::Bold, chapter.title);
+        for entry in &chapter.entries {
+            let platforms = entry.platforms.join(", ");
+            let first = format!("  {:<id_width$}  {}  {platforms:<platforms_width$}  ", entry.id, entry.tier.name());
+            page.indented(&first, &" ".repeat(first.len()), &entry.title);
+        }
+    }
+}
+
+/// One entry, all of it.
+pub fn write_entry(page: &mut Page, entry: &Entry) {
+    page.headed(&entry.id, Paint::Bold, &entry.title);
+    let chapter = chapter_of(entry).map_or(String::new(), |chapter| format!("{}, {}; ", chapter.letter, chapter.title));
+    let tier = format!("{}, decided by {}", entry.tier.name(), entry.tier.needs());
+    page.indented("", "  ", &format!("{chapter}{}; {tier}", entry.platforms.join(", ")));
+    page.gap();
+    evidence(page, entry);
+    page.headed("CONFIDENCE", Paint::Bold, &entry.confidence);
+    page.gap();
+    what_to_do(page, entry);
+    if !entry.note.is_empty() {
+        page.headed("NOTE", Paint::Bold, &entry.note);
+        page.gap();
+    }
+    where_to_report(page, entry);
+    list(page, "SOURCES", "", &entry.sources);
+}
+
+fn evidence(page: &mut Page, entry: &Entry) {
+    match entry.proves.is_empty() {
+        true => list(page, "PROVEN BY", "one of these", &entry.any_proves),
+        false => {
+            list(page, "PROVEN BY", "each of these", &entry.proves);
+            list(page, "AND", "one of these", &entry.any_proves);
+        }
+    }
+    list(page, "REFUTED BY", "any of these", &entry.refutes);
+}
+
+fn list(page: &mut Page, heading: &str, text: &str, items: &[String]) {
+    if items.is_empty() {
+        return;
+    }
+    page.headed(heading, Paint::Bold, text);
+    for item in items {
+        page.indented("  -  ", "     ", item);
+    }
+    page.gap();
+}
+
+fn what_to_do(page: &mut Page, entry: &Entry) {
+    if entry.fixes.is_empty() {
+        page.headed("WHAT TO DO", Paint::Bold, "nothing by itself");
+    } else {
+        page.headed("WHAT TO DO", Paint::Bold, "what fits the platform and the versions");
+    }
+    for (number, fix) in (1..).zip(&entry.fixes) {
+        page.indented(&format!("{number:>3}  "), "     ", &describe(fix));
+    }
+    page.gap();
+    if !entry.cost.is_empty() {
+        page.headed("COST", Paint::Bold, &entry.cost);
+        page.gap();
+    }
+}
+
+fn describe(fix: &Fix) -> String {
+    let mut text = String::new();
+    if !fix.when.is_empty() {
+        text.push_str(&format!("[{}] ", fix.when));
+    }
+    if !fix.command.is_empty() {
+        text.push_str(&format!("{}: ", fix.command));
+    }
+    text + &fix.text
+}
+
+fn where_to_report(page: &mut Page, entry: &Entry) {
+    if entry.file.is_empty() {
+        return;
+    }
+    page.headed("WHERE TO REPORT", Paint::Bold, "");
+    for filing in &entry.file {
+        let with = if filing.with.is_empty() { String::new() } else { format!(": {}", filing.with) };
+        page.indented("  -  ", "     ", &format!("{}{with}", filing.place));
+    }
+    page.gap();
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    schema: &'static str,
+    chapters: Vec<ListedChapter<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListedChapter<'a> {
+    letter: char,
+    title: &'a str,
+    entries: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    title: &'a str,
+    tier: Tier,
+    platforms: &'a [String],
+}
+
+/// All entries, for programs.
+pub fn write_list_json(out: &mut dyn Write, chapters: &[Chapter]) -> io::Result<()> {
+    let chapters = chapters.iter().map(|chapter| ListedChapter {
+        letter: chapter.letter,
+        title: chapter.title,
+        entries: chapter.entries.iter().map(Listed::of).collect(),
+    });
+    serde_json::to_writer_pretty(&mut *out, &List { schema: SCHEMA, chapters: chapters.collect() })?;
+    writeln!(out)
+}
+
+impl<'a> Listed<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Listed { id: &entry.id, title: &entry.title, tier: entry.tier, platforms: &entry.platforms }
+    }
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    schema: &'static str,
+    chapter: Option<char>,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+/// One entry, for programs.
+pub fn write_entry_json(out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+    let chapter = chapter_of(entry).map(|chapter| chapter.letter);
+    serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, chapter, entry })?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{chapters, entries, find};
+    use crate::report::page::Look;
+
+    fn text(width: usize, write: impl FnOnce(&mut Page)) -> String {
+        let mut page = Page::new(Look::new(width, false));
+        write(&mut page);
+        page.into_text()
+    }
+
+    #[test]
+    fn one_entry_is_a_page() {
+        insta::assert_snapshot!(text(100, |page| write_entry(page, find("process-fraction-cap").unwrap())));
+    }
+
+    #[test]
+    fn the_list_begins_with_the_tiers() {
+        let list = text(110, |page| write_list(page, &chapters()[..1]));
+        insta::assert_snapshot!(list);
+    }
+
+    #[test]
+    fn everything_that_an_entry_says_is_on_its_page() {
+        for entry in entries() {
+            let page = text(80, |page| write_entry(page, entry));
+            assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+            let page: Vec<&str> = page.split_whitespace().collect();
+            let page = page.join(" ");
+            let lists = [&entry.proves, &entry.any_proves, &entry.refutes, &entry.sources];
+            let fixes = entry.fixes.iter().flat_map(|fix| [&fix.command, &fix.text, &fix.when]);
+            let filings = entry.file.iter().flat_map(|filing| [&filing.place, &filing.with]);
+            let rest = [&entry.title, &entry.confidence, &entry.cost, &entry.note];
+            for said in lists.into_iter().flatten().chain(fixes).chain(filings).chain(rest) {
+                assert!(page.contains(said.as_str()), "{}: {said}\n{page}", entry.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_has_a_row_for_each() {
+        let list = text(80, |page| write_list(page, chapters()));
+        for entry in entries() {
+            let rows = list.lines().filter(|line| line.split_whitespace().next() == Some(&entry.id)).count();
+            assert_eq!(rows, 1, "{}", entry.id);
+        }
+    }
+}
