@@ -231,7 +231,8 @@ impl Replay {
         if is_map && own && !failed && record.kind() == Kind::Imported {
             self.pools.insert(record.address, record.device);
         }
-        if failed || record.kind() != Kind::Physical {
+        // Nor does memory of a driver that becomes visible to a card: it counts since it was given.
+        if failed || record.kind() != Kind::Physical || self.apis.family(record.api) != Family::Pointers {
             return;
         }
         let handle = if is_map { payload::unpack_numbers(payload).next().unwrap_or(0) } else { 0 };

@@ -124,6 +124,14 @@ fn what_is_no_memory_of_this_process_counts_nowhere() {
     // An attribute that has the number of a handle.
     let advise = trace.record(Event::Map, Kind::Managed, "hipMemAdvise");
     trace.with_numbers(Record { address: 0x1000, requested: MIB, ..advise }, &[4, 1]);
+    // A handle of KFD that has it, and becomes visible to a card and is hidden again.
+    let visible = trace.record(Event::Map, Kind::Device, "AMDKFD_IOC_MAP_MEMORY_TO_GPU");
+    trace.with_numbers(Record { address: 4, ..visible }, &[4, 4]);
+    let physical = trace.record(Event::Map, Kind::Physical, "AMDKFD_IOC_MAP_MEMORY_TO_GPU");
+    trace.with_numbers(Record { address: 0x20_0000, requested: MIB, ..physical }, &[4, 0]);
+    let hidden = trace.record(Event::Unmap, Kind::Device, "AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU");
+    trace.with_numbers(Record { address: 4, duration: 0, ..hidden }, &[1]);
+    trace.last_call_failed(22);
     let queue = trace.record(Event::Reserve, Kind::Queue, "hsa_queue_create");
     trace.push(Record { address: 0x2000, requested: MIB, ..queue }, &[]);
     trace.free_kind(Kind::Queue, "hsa_queue_destroy", 0x2000);

@@ -14,7 +14,17 @@ static void memory(int kfd) {
     uint32_t gpus[2] = {GPU0, GPU1};
     struct kfd_map map = {handles[0], (uintptr_t)gpus, 2, 0};
     show("map", ask(kfd, KFD_MAP, &map));
+    printf("for %u cards\n", map.done);
     show("unmap", ask(kfd, KFD_UNMAP, &map));
+    map = (struct kfd_map){handles[4], (uintptr_t)gpus, 1, 0};
+    show("map doorbells", ask(kfd, KFD_MAP, &map));
+    show("unmap doorbells", ask(kfd, KFD_UNMAP, &map));
+    map.handle = 77;
+    show("map nothing", ask(kfd, KFD_MAP, &map));
+    show("unmap nothing", ask(kfd, KFD_UNMAP, &map));
+    map = (struct kfd_map){handles[0], 8, 2, 0};
+    show("cards from nowhere", ask(kfd, KFD_MAP, &map));
+    show("cards from nowhere", ask(kfd, KFD_UNMAP, &map));
     show("free", kfd_free(kfd, handles[0]));
     show("free again", kfd_free(kfd, handles[0]));
     uint64_t reused = kfd_alloc(kfd, GPU0, 11 * MiB, VRAM);

@@ -8,7 +8,7 @@
 static unsigned long sized(unsigned long request, unsigned size) { return (request & ~(0x3FFFul << 16)) | (unsigned long)size << 16; }
 
 static void pointers(int kfd) {
-    static const unsigned long requests[] = {KFD_CREATE_QUEUE, KFD_DESTROY_QUEUE, KFD_SCRATCH, KFD_ALLOC, KFD_FREE,
+    static const unsigned long requests[] = {KFD_CREATE_QUEUE, KFD_DESTROY_QUEUE, KFD_SCRATCH, KFD_ALLOC, KFD_FREE, KFD_MAP, KFD_UNMAP,
                                              KFD_IMPORT_DMABUF, KFD_SVM(2), KFD_AVAILABLE, KFD_IPC_IMPORT};
     char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(pages + 4096, 4096, PROT_NONE);

@@ -106,9 +106,17 @@ static int destroy_queue(unsigned char *payload) {
     return 0;
 }
 
-static int map(unsigned char *payload) {
-    if (!find(memory, get64(payload))) return -EINVAL;
-    put32(payload + 20, get32(payload + 16));
+// The cards lie in an array of the caller's; each must be there.
+static int map(const char *event, const char *api, unsigned char *payload) {
+    struct piece *piece = find(memory, get64(payload));
+    uint32_t ids[SIM_MAX_CARDS], count = get32(payload + 16);
+    if (!piece || count == 0 || count > SIM_MAX_CARDS) return -EINVAL;
+    if (!copy_in(ids, get64(payload + 8), count * sizeof *ids)) return -EFAULT;
+    for (uint32_t i = 0; i < count; i++) {
+        if (card_of(ids[i]) < 0) return -EINVAL;
+    }
+    put32(payload + 20, count);
+    log_line(&(struct line){event, api, "device", piece->card, piece->key, 0, piece->held, 0});
     return 0;
 }
 
@@ -135,8 +143,8 @@ int kfd_request(unsigned number, size_t size, unsigned char *payload) {
         case 0x15: return card_of(get32(payload + 4)) < 0 ? -EINVAL : 0;
         case 0x16: return alloc(payload);
         case 0x17: return free_memory(payload);
-        case 0x18:
-        case 0x19: return map(payload);
+        case 0x18: return map("map", "AMDKFD_IOC_MAP_MEMORY_TO_GPU", payload);
+        case 0x19: return map("unmap", "AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU", payload);
         case 0x1D: return import("AMDKFD_IOC_IMPORT_DMABUF", get32(payload + 16), payload + 8);
         case 0x20: return svm(size, payload);
         case 0x23: return available(payload);

@@ -7,7 +7,7 @@ use super::{How, Plan, Request, devices};
 use crate::record::Described;
 
 /// The numbers that [`plan`] knows.
-pub(super) const NUMBERS: [u8; 9] = [0x02, 0x03, 0x11, 0x16, 0x17, 0x1D, 0x20, 0x23, 0x80];
+pub(super) const NUMBERS: [u8; 11] = [0x02, 0x03, 0x11, 0x16, 0x17, 0x18, 0x19, 0x1D, 0x20, 0x23, 0x80];
 
 /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
 mod flags {
@@ -31,10 +31,11 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
             Some(Plan::new(Request::KfdScratch, How::Takes, Kind::Scratch, what))
         }
         0x16 => alloc(payload),
-        0x17 => {
-            let handle = payload.u64(0).filter(|handle| !registers::has(*handle))?;
-            let what = on_gpu(Described::new(handle, 0), (handle >> 32) as u32);
-            Some(Plan::new(Request::KfdFree, How::Gives, Kind::Device, what))
+        0x17 => Some(Plan::new(Request::KfdFree, How::Gives, Kind::Device, of_memory(payload)?)),
+        0x18 => map(payload),
+        0x19 => {
+            let what = Described { numbers: [asked(payload)?, 0], number_count: 1, ..of_memory(payload)? };
+            Some(Plan::new(Request::KfdUnmap, How::Gives, Kind::Device, what))
         }
         0x1D => import(Request::KfdImport, payload, [0, 16], |what, after| {
             what.address = memory(after.u64(8));
@@ -46,6 +47,26 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
         }),
         _ => None,
     }
+}
+
+/// What the handle at the beginning of a request stands for, if that is memory. Its upper half is the card.
+fn of_memory(payload: &Payload) -> Option<Described> {
+    let handle = payload.u64(0).filter(|handle| !registers::has(*handle))?;
+    Some(on_gpu(Described::new(handle, 0), (handle >> 32) as u32))
+}
+
+/// `kfd_ioctl_map_memory_to_gpu_args` and its counterpart: how many cards are meant.
+fn asked(payload: &Payload) -> Option<u64> {
+    payload.u32(20)?;
+    payload.u32(16).map(u64::from)
+}
+
+/// Memory becomes visible to cards: to how many it should, and to how many it did. Its page tables take memory that nobody
+/// tells, so this can fail where the allocation did not.
+fn map(payload: &Payload) -> Option<Plan> {
+    let what = Described { numbers: [asked(payload)?, 0], number_count: 2, ..of_memory(payload)? };
+    let complete = |what: &mut Described, after: &Payload| what.numbers[1] = after.u32(20).map_or(0, u64::from);
+    Some(Plan { complete, ..Plan::new(Request::KfdMap, How::Takes, Kind::Device, what) })
 }
 
 /// A handle of memory, whatever it was before.
@@ -194,7 +215,9 @@ mod tests {
         let handle = [(16, 8, 0x7_0000_0009)];
         (doorbell.complete)(&mut { doorbell.what }, &payload(40, &handle));
         let free = || plan(0x17, &payload(8, &[(0, 8, 0x7_0000_0009)]));
+        let mapped = |number| plan(number, &payload(24, &[(0, 8, 0x7_0000_0009), (16, 4, 1)]));
         assert!(free().is_none() && free().is_none());
+        assert!(mapped(0x18).is_none() && mapped(0x19).is_none());
         let memory = alloc_of(1).expect("memory");
         (memory.complete)(&mut { memory.what }, &payload(40, &handle));
         assert!(free().is_some(), "the number belongs to memory now");
@@ -215,7 +238,21 @@ mod tests {
         }
         assert!(plan(0x16, &payload(39, &[(36, 2, 1)])).is_none());
         assert!(plan(0x02, &payload(52, &[])).is_none());
-        assert!(plan(0x18, &payload(64, &[])).is_none());
+        assert!(plan(0x18, &payload(23, &[(0, 8, 9)])).is_none());
+        assert!(plan(0x19, &payload(23, &[(0, 8, 9)])).is_none());
+        assert!(plan(0x1A, &payload(64, &[])).is_none());
+    }
+
+    #[test]
+    fn a_mapping_tells_for_how_many_cards() {
+        let fields = [(0, 8, 0x5_0000_0002), (8, 8, 0x10), (16, 4, 2)];
+        let found = plan(0x18, &payload(24, &fields)).expect("a mapping");
+        assert_eq!((found.event, found.how, found.what.address), (Event::Map, How::Takes, 0x5_0000_0002));
+        let mut what = found.what;
+        (found.complete)(&mut what, &payload(24, &[&fields[..], &[(20, 4, 2)]].concat()));
+        assert_eq!((what.numbers, what.requested), ([2, 2], 0));
+        let found = plan(0x19, &payload(24, &fields)).expect("its end");
+        assert_eq!((found.event, found.how, found.what.numbers[0]), (Event::Unmap, How::Gives, 2));
     }
 
     #[test]

@@ -28,9 +28,11 @@ use payload::Payload;
 pub(crate) use devices::gpus;
 
 /// Names, events and the kind that is most usual, in the order of [`Request`].
-const REQUESTS: [(&CStr, Event, Kind); 16] = [
+const REQUESTS: [(&CStr, Event, Kind); 18] = [
     (c"AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", Event::Alloc, Kind::Device),
     (c"AMDKFD_IOC_FREE_MEMORY_OF_GPU", Event::Free, Kind::Device),
+    (c"AMDKFD_IOC_MAP_MEMORY_TO_GPU", Event::Map, Kind::Device),
+    (c"AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU", Event::Unmap, Kind::Device),
     (c"AMDKFD_IOC_IMPORT_DMABUF", Event::Import, Kind::Imported),
     (c"AMDKFD_IOC_IPC_IMPORT_HANDLE", Event::Import, Kind::Imported),
     (c"AMDKFD_IOC_SVM", Event::Map, Kind::Managed),
@@ -53,6 +55,8 @@ const REQUESTS: [(&CStr, Event, Kind); 16] = [
 enum Request {
     KfdAlloc,
     KfdFree,
+    KfdMap,
+    KfdUnmap,
     KfdImport,
     KfdIpcImport,
     KfdSvm,
@@ -142,6 +146,7 @@ mod tests {
 
     #[test]
     fn rows_and_requests_are_in_one_order() {
+        assert_eq!(REQUESTS[Request::KfdUnmap as usize].0, c"AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU");
         assert_eq!(REQUESTS[Request::KfdDestroyQueue as usize].0, c"AMDKFD_IOC_DESTROY_QUEUE");
         assert_eq!(REQUESTS[Request::GemClose as usize].0, c"DRM_IOCTL_GEM_CLOSE");
         assert_eq!(REQUESTS[Request::NvFree as usize].0, c"NV_ESC_RM_FREE");
