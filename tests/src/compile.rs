@@ -29,6 +29,8 @@ pub enum Library {
     CudaAndDriver,
     /// The same runtime, linked into the program.
     CudaStatic,
+    /// The simulated `libhsa-runtime64.so.1`.
+    Hsa,
     /// The libraries that make handles.
     Handles,
 }
@@ -78,6 +80,7 @@ fn link_arguments(library: Library) -> Vec<OsString> {
             (sim_dir().to_path_buf(), &["-l:libcudart.so.13", "-l:libcuda.so.1", "-Wl,--disable-new-dtags"])
         }
         Library::CudaStatic => (sim_dir().to_path_buf(), &["-l:libcudart_static.a", "-ldl"]),
+        Library::Hsa => (sim_dir().to_path_buf(), &["-l:libhsa-runtime64.so.1"]),
         Library::Handles => (sim_dir().to_path_buf(), HANDLE_LIBRARIES),
     };
     let mut rpath = OsString::from("-Wl,-rpath,");

@@ -31,8 +31,6 @@ struct copy3d_side {
     size_t pitch, height;
 };
 struct copy3d { struct copy3d_side from, to; size_t width, height, depth; };
-struct external_memory_description { int type; uint64_t handle[2]; uint64_t size; unsigned flags; };
-struct external_buffer_description { uint64_t offset, size; unsigned flags; };
 struct launch_configuration {
     unsigned grid[3], block[3], shared;
     void *stream, *attributes;
@@ -130,17 +128,6 @@ int drv_MemHostGetFlags(unsigned *flags, void *pointer);
 int drv_MemGetAccess(unsigned long long *flags, const sim_location *location, void *pointer);
 int drv_PointerGetAttribute(void *data, int attribute, void *pointer);
 int drv_PointerGetAttributes(unsigned count, const int *attributes, void **data, void *pointer);
-
-// foreign.c
-struct sim_block *drv_foreign_find_containing(uintptr_t address);  // wants the lock
-int drv_MemExportToShareableHandle(void *out, void *handle, int type);
-int drv_MemImportFromShareableHandle(void **handle, void *os_handle, int type);
-int drv_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer);
-int drv_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle);
-int drv_IpcCloseMemHandle(void *pointer);
-int drv_ImportExternalMemory(void **memory, const struct external_memory_description *description);
-int drv_ExternalMemoryGetMappedBuffer(void **pointer, void *memory, const struct external_buffer_description *buffer);
-int drv_DestroyExternalMemory(void *memory);
 
 // copy.c
 int drv_MemcpyAsync(void *to, const void *from, size_t size, void *stream);

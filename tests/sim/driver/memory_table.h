@@ -93,29 +93,29 @@ CU_ANY(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, sim_MemR
        (void **h, void *p), (h, p))
 CU_ANY(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020,
        sim_MemGetAllocationPropertiesFromHandle, (sim_allocation_properties *q, void *h), (q, h))
-CU_ANY(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, drv_MemExportToShareableHandle,
+CU_ANY(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, sim_MemExportToShareableHandle,
        (void *out, void *h, int type, unsigned long long f), (out, h, type))
-CU_ANY(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, drv_MemImportFromShareableHandle,
+CU_ANY(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, sim_MemImportFromShareableHandle,
        (void **h, void *os, int type), (h, os, type))
 CU_PTSZ(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010, 11010, sim_unsupported, (void *list, unsigned n, void *s), ())
 CU_ANY(cuMulticastCreate, cuMulticastCreate, 12010, sim_unsupported, (void **h, const void *q), ())
 
 // Memory of other processes and other interfaces
-CU(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, drv_IpcGetMemHandle, (sim_ipc_handle *h, void *p), (h, p))
-CU(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, drv_IpcOpenMemHandle,
+CU(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, sim_IpcGetMemHandle, (sim_ipc_handle *h, void *p), (h, p))
+CU(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, sim_IpcOpenMemHandle,
    (void **p, sim_ipc_handle h, unsigned f), (p, &h))
-CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, drv_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f),
+CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, sim_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f),
    (p, &h))
-CU(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, drv_IpcCloseMemHandle, (void *p), (p))
+CU(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, sim_IpcCloseMemHandle, (void *p), (p))
 CU(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, sim_unsupported, (sim_ipc_handle *h, void *e), ())
 CU(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, sim_unsupported, (void **e, sim_ipc_handle h), ())
-CU(cuImportExternalMemory, cuImportExternalMemory, 10000, drv_ImportExternalMemory,
+CU(cuImportExternalMemory, cuImportExternalMemory, 10000, sim_ImportExternalMemory,
    (void **m, const struct external_memory_description *d), (m, d))
-CU(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000, drv_ExternalMemoryGetMappedBuffer,
+CU(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000, sim_ExternalMemoryGetMappedBuffer,
    (void **p, void *m, const struct external_buffer_description *d), (p, m, d))
 CU(cuExternalMemoryGetMappedMipmappedArray, cuExternalMemoryGetMappedMipmappedArray, 10000, sim_unsupported,
    (void **a, void *m, const void *d), ())
-CU(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, drv_DestroyExternalMemory, (void *m), (m))
+CU(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, sim_DestroyExternalMemory, (void *m), (m))
 CU_PTSZ(cuGraphicsMapResources, cuGraphicsMapResources, 3000, 7000, sim_unsupported,
         (unsigned n, void **resources, void *s), ())
 CU_PTSZ(cuGraphicsUnmapResources, cuGraphicsUnmapResources, 3000, 7000, sim_unsupported,

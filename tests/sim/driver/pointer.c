@@ -19,7 +19,7 @@ static bool find(const void *pointer, struct found *found) {
     sim_lock(&saved);
     struct sim_block *block = sim_device_find_containing(address);
     if (!block) block = sim_host_find_containing(address);
-    if (!block) block = drv_foreign_find_containing(address);
+    if (!block) block = sim_foreign_find_containing(address);
     if (block) {
         base = block->address;
         size = block->requested;

@@ -20,6 +20,7 @@ enum sim_kind {
     SIM_KIND_RESERVED,    // address range without memory
     SIM_KIND_CONTEXT,     // what a CUDA context takes for itself
     SIM_KIND_GRAPH,       // memory node of a graph
+    SIM_KIND_CODE,        // code objects
     SIM_KIND_IMPORTED,    // address range onto memory that somebody else owns
 };
 

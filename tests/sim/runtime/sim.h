@@ -51,6 +51,9 @@ typedef struct {
     void *pointer;  // the answer
 } sim_memory_node;
 
+struct external_memory_description { int type; uint64_t handle[2]; uint64_t size; unsigned flags; };
+struct external_buffer_description { uint64_t offset, size; unsigned flags; };
+
 // One allocation call, from the lock to the log line. Every begin has its end; between them the lock is held.
 struct sim_attempt {
     enum sim_kind kind;
@@ -129,6 +132,19 @@ int sim_MemRelease(void *handle);
 int sim_MemMap(void *pointer, size_t size, size_t offset, void *handle, unsigned long long flags);
 int sim_MemUnmap(void *pointer, size_t size);
 int sim_MemSetAccess(void *pointer, size_t size, const void *descriptors, size_t count);
+
+// foreign.c
+int sim_export_memory(int *file, void *pointer);  // as an object of the kernel
+int sim_map_file(void **pointer, size_t *size, int file);  // what such an object stands for
+struct sim_block *sim_foreign_find_containing(uintptr_t address);  // wants the lock
+int sim_MemExportToShareableHandle(void *out, void *handle, int type);
+int sim_MemImportFromShareableHandle(void **handle, void *os_handle, int type);
+int sim_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer);
+int sim_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle);
+int sim_IpcCloseMemHandle(void *pointer);
+int sim_ImportExternalMemory(void **memory, const struct external_memory_description *description);
+int sim_ExternalMemoryGetMappedBuffer(void **pointer, void *memory, const struct external_buffer_description *buffer);
+int sim_DestroyExternalMemory(void *memory);
 
 // graph_memory.c
 int sim_GraphAddMemAllocNode(void **node, sim_memory_node *parameters);

@@ -15,6 +15,7 @@ static const char *const kind_names[] = {
     [SIM_KIND_POOL] = "pool",         [SIM_KIND_PHYSICAL] = "physical",     [SIM_KIND_PINNED] = "host-pinned",
     [SIM_KIND_REGISTERED] = "registered", [SIM_KIND_RESERVED] = "reserved",
     [SIM_KIND_CONTEXT] = "context",   [SIM_KIND_GRAPH] = "graph",           [SIM_KIND_IMPORTED] = "imported",
+    [SIM_KIND_CODE] = "code",
 };
 
 struct line {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "sim.h"
 
 // What travels between processes, in an IPC handle or in a file
 struct ticket {
@@ -17,7 +17,7 @@ static const char magic[8] = "SIMIPC\1";
 
 static struct sim_block *imports;  // guarded by the lock
 
-struct sim_block *drv_foreign_find_containing(uintptr_t address) {
+struct sim_block *sim_foreign_find_containing(uintptr_t address) {
     for (struct sim_block *block = imports; block; block = block->next)
         if (address - block->address < block->held) return block;
     return NULL;
@@ -57,7 +57,7 @@ static int forget(void *pointer) {
     return block ? SIM_SUCCESS : SIM_INVALID_VALUE;
 }
 
-int drv_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer) {
+int sim_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer) {
     void *base;
     struct ticket ticket = {.process = (int)getpid(), .device = sim_thread()->device};
     if (!handle || sim_MemGetAddressRange(&base, &ticket.size, pointer) != SIM_SUCCESS) return SIM_INVALID_VALUE;
@@ -68,7 +68,7 @@ int drv_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer) {
     return SIM_SUCCESS;
 }
 
-int drv_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle) {
+int sim_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle) {
     struct ticket ticket;
     memcpy(&ticket, handle, sizeof ticket);
     if (!pointer || memcmp(ticket.magic, magic, sizeof magic) != 0) return SIM_INVALID_VALUE;
@@ -77,39 +77,62 @@ int drv_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle) {
     return import(pointer, ticket.device, ticket.size);
 }
 
-int drv_IpcCloseMemHandle(void *pointer) { return forget(pointer); }
+int sim_IpcCloseMemHandle(void *pointer) { return forget(pointer); }
 
 enum { FILE_DESCRIPTOR = 1 };
 
-int drv_MemExportToShareableHandle(void *out, void *handle, int type) {
+static int write_ticket(int *out, struct ticket *ticket) {
+    memcpy(ticket->magic, magic, sizeof magic);
+    int file = memfd_create("simulated device memory", MFD_CLOEXEC);
+    if (file < 0) return SIM_OUT_OF_MEMORY;
+    if (pwrite(file, ticket, sizeof *ticket, 0) != sizeof *ticket) {
+        close(file);
+        return SIM_OUT_OF_MEMORY;
+    }
+    *out = file;
+    return SIM_SUCCESS;
+}
+
+static int read_ticket(struct ticket *ticket, int file) {
+    if (pread(file, ticket, sizeof *ticket, 0) != sizeof *ticket) return SIM_INVALID_VALUE;
+    return memcmp(ticket->magic, magic, sizeof magic) == 0 ? SIM_SUCCESS : SIM_INVALID_VALUE;
+}
+
+int sim_MemExportToShareableHandle(void *out, void *handle, int type) {
     sim_allocation_properties properties;
     if (!out || sim_MemGetAllocationPropertiesFromHandle(&properties, handle) != SIM_SUCCESS) return SIM_INVALID_VALUE;
     if (type != FILE_DESCRIPTOR) return SIM_NOT_SUPPORTED;
     struct ticket ticket = {.process = (int)getpid(), .device = properties.location.id, .address = (uint64_t)handle,
                             .size = ((struct sim_block *)handle)->requested};
-    memcpy(ticket.magic, magic, sizeof magic);
-    int file = memfd_create("simulated device memory", MFD_CLOEXEC);
-    if (file < 0) return SIM_OUT_OF_MEMORY;
-    if (pwrite(file, &ticket, sizeof ticket, 0) != sizeof ticket) {
-        close(file);
-        return SIM_OUT_OF_MEMORY;
-    }
-    *(int *)out = file;
-    return SIM_SUCCESS;
+    return write_ticket(out, &ticket);
 }
 
-int drv_MemImportFromShareableHandle(void **handle, void *os_handle, int type) {
+int sim_export_memory(int *file, void *pointer) {
+    void *base;
+    struct ticket ticket = {.process = (int)getpid(), .device = sim_thread()->device};
+    if (!file || sim_MemGetAddressRange(&base, &ticket.size, pointer) != SIM_SUCCESS) return SIM_INVALID_VALUE;
+    ticket.address = (uint64_t)base;
+    return write_ticket(file, &ticket);
+}
+
+int sim_MemImportFromShareableHandle(void **handle, void *os_handle, int type) {
     struct ticket ticket;
     if (!handle) return SIM_INVALID_VALUE;
     if (type != FILE_DESCRIPTOR) return SIM_NOT_SUPPORTED;
-    if (pread((int)(intptr_t)os_handle, &ticket, sizeof ticket, 0) != sizeof ticket) return SIM_INVALID_VALUE;
-    if (memcmp(ticket.magic, magic, sizeof magic) != 0) return SIM_INVALID_VALUE;
+    if (read_ticket(&ticket, (int)(intptr_t)os_handle) != SIM_SUCCESS) return SIM_INVALID_VALUE;
     return sim_vmm_import(handle, ticket.device, ticket.size);
+}
+
+int sim_map_file(void **pointer, size_t *size, int file) {
+    struct ticket ticket;
+    if (!pointer || !size || read_ticket(&ticket, file) != SIM_SUCCESS) return SIM_INVALID_VALUE;
+    *size = ticket.size;
+    return import(pointer, ticket.device, ticket.size);
 }
 
 // External memory: the handle knows no more than its size.
 
-int drv_ImportExternalMemory(void **memory, const struct external_memory_description *description) {
+int sim_ImportExternalMemory(void **memory, const struct external_memory_description *description) {
     if (!memory || !description || !description->size) return SIM_INVALID_VALUE;
     sigset_t saved;
     sim_lock(&saved);
@@ -124,14 +147,14 @@ int drv_ImportExternalMemory(void **memory, const struct external_memory_descrip
     return object ? SIM_SUCCESS : SIM_OUT_OF_MEMORY;
 }
 
-int drv_ExternalMemoryGetMappedBuffer(void **pointer, void *memory, const struct external_buffer_description *buffer) {
+int sim_ExternalMemoryGetMappedBuffer(void **pointer, void *memory, const struct external_buffer_description *buffer) {
     const struct sim_block *object = memory;
     if (!pointer || !object || !buffer) return SIM_INVALID_VALUE;
     bool inside = buffer->size <= object->requested && buffer->offset <= object->requested - buffer->size;
     return inside ? import(pointer, object->device, buffer->size) : SIM_INVALID_VALUE;
 }
 
-int drv_DestroyExternalMemory(void *memory) {
+int sim_DestroyExternalMemory(void *memory) {
     if (!memory) return SIM_INVALID_HANDLE;
     sigset_t saved;
     sim_lock(&saved);
