@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod commands;
+pub mod evidence;
 pub mod intake;
 pub mod passes;
 pub mod replay;
