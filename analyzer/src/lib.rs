@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod commands;
+pub mod diagnosis;
 pub mod evidence;
 pub mod intake;
 pub mod passes;
@@ -12,3 +13,4 @@ pub mod replay;
 pub mod report;
 #[doc(hidden)]
 pub mod testing;
+pub mod words;

@@ -8,7 +8,7 @@ use crate::catalogue::entry::Entry;
 use crate::catalogue::{chapters, find, nearest};
 use crate::report::explain::{write_entry, write_entry_json, write_list, write_list_json};
 use crate::report::page::Page;
-use crate::report::words::clean;
+use crate::words::clean;
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {

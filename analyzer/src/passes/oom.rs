@@ -102,8 +102,8 @@ pub struct OomReport {
     pub held_blocks: u64,
     /// The model's view.
     pub model: Option<Model>,
-    /// Diagnosis, for a later version.
-    pub cause: Option<String>,
+    /// The diagnosis that explains it; null where none is at least probable.
+    pub cause: Option<&'static str>,
     /// Call stack, for a later version.
     pub stack: Vec<String>,
 }

@@ -7,6 +7,9 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::diagnosis::case::Case;
+use crate::diagnosis::diagnose;
+use crate::diagnosis::finding::{Excluded, Finding};
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
@@ -134,8 +137,12 @@ pub struct Summary {
     pub host_ledger: Vec<DeviceLedger>,
     /// How complete the trace is.
     pub coverage: Coverage,
-    /// Diagnoses, for a later version.
-    pub diagnoses: Vec<String>,
+    /// Why memory ran out, the most telling first.
+    pub diagnoses: Vec<Finding>,
+    /// Diagnoses that were ruled out although their shape was there.
+    pub diagnoses_excluded: Vec<Excluded>,
+    /// Failures that no diagnosis was tried on, because there are too many.
+    pub ooms_not_diagnosed: u64,
     /// What could not be read.
     pub damages: Vec<DamageSummary>,
     /// Calls that had not returned when the trace ends.
@@ -164,7 +171,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
     let libraries = Libraries::new(trace, replay);
     let ledger_of = |(device, account): &(u8, &Account)| ledger::of_device(replay, &libraries, *device, account);
-    Summary {
+    let mut summary = Summary {
         trace: describe_trace(trace, replay),
         process: describe_process(trace, replay.end),
         devices,
@@ -176,13 +183,27 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         host_ledger: ledger::of_host(replay, &libraries),
         coverage: coverage::judge(trace, replay, &libraries),
         diagnoses: Vec::new(),
+        diagnoses_excluded: Vec::new(),
+        ooms_not_diagnosed: 0,
         damages: describe_damages(trace),
         calls_under_way: describe_calls_under_way(trace, replay),
         allocation_latency_ns: distribution::describe(&replay.latency_ticks, |ticks| clock.duration_ns(ticks)),
         allocation_size_bytes: distribution::describe(&replay.sizes_bytes, |bytes| bytes),
         unmatched_frees: replay.unmatched_frees,
         failed_frees: replay.failed_frees,
+    };
+    add_diagnoses(trace, replay, &mut summary);
+    summary
+}
+
+fn add_diagnoses(trace: &TraceFile, replay: &Replay, summary: &mut Summary) {
+    let diagnoses = diagnose(&Case::new(trace, replay, summary));
+    for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {
+        oom.cause = cause;
     }
+    summary.diagnoses = diagnoses.found;
+    summary.diagnoses_excluded = diagnoses.excluded;
+    summary.ooms_not_diagnosed = diagnoses.not_looked_at;
 }
 
 fn describe_trace(trace: &TraceFile, replay: &Replay) -> TraceSummary {

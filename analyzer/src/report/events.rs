@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::passes::rows::EventRow;
 use crate::report::page::Look;
-use crate::report::words::{clean, gpu, shorten, size, span};
+use crate::words::{clean, gpu, shorten, size, span};
 
 /// Columns of the CSV.
 const COLUMNS: [&str; 17] = [

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::passes::map::{AddressMap, ArenaMap, DeviceMap, Run};
 use crate::report::page::{Page, Paint};
 use crate::report::shade::{LEGEND, Row, rows};
-use crate::report::words::{gpu, moment, percent, size};
+use crate::words::{gpu, moment, percent, size};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.map/1";

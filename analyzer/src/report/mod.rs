@@ -7,4 +7,3 @@ pub mod map;
 pub mod page;
 pub mod shade;
 pub mod text;
-pub mod words;

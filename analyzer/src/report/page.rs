@@ -84,9 +84,9 @@ impl Page {
 
     /// A line with a left and a right part; the left one is shortened so that both fit.
     pub fn two_sides(&mut self, left: &str, right: &str) {
-        let right = super::words::shorten(right, self.look.width.saturating_sub(24));
+        let right = crate::words::shorten(right, self.look.width.saturating_sub(24));
         let room = self.look.width.saturating_sub(right.chars().count() + 2);
-        let left = super::words::shorten(left, room);
+        let left = crate::words::shorten(left, room);
         self.line(&format!("{left:<room$}  {right}"));
     }
 
@@ -125,7 +125,7 @@ impl Page {
             line.push_str(before);
             // A single word that is longer than a line is the only thing that is cut.
             let room = self.look.width.saturating_sub(column + before.chars().count()).max(8);
-            let word = super::words::shorten(word, room);
+            let word = crate::words::shorten(word, room);
             column += before.chars().count() + word.chars().count();
             line.push_str(&word);
             before = " ";

@@ -4,7 +4,7 @@ use crate::passes::advice::{Advice, advise, warn};
 use crate::passes::summary::Summary;
 use crate::passes::verdict::Verdict;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, moment, size};
+use crate::words::{clean, moment, size};
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let advice = advise(summary, verdict);

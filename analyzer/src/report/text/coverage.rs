@@ -3,7 +3,7 @@
 use crate::passes::coverage::Coverage;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, grouped, moment, percent};
+use crate::words::{clean, count, grouped, moment, percent};
 
 /// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
 const ENOUGH: f64 = 0.98;

@@ -9,7 +9,7 @@ use crate::passes::oom::{Evidence, OomReport};
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{device_of, fits_as_observed};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
 
 /// More failures than this are folded by function and outcome.
 const MOST_SHOWN: usize = 10;

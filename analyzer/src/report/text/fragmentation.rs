@@ -6,7 +6,7 @@ use crate::passes::summary::Summary;
 use crate::report::map::{draw_addresses, is_drawn};
 use crate::report::page::{Page, Paint};
 use crate::report::shade::LEGEND;
-use crate::report::words::{count, gpu, moment, percent, size};
+use crate::words::{count, gpu, moment, percent, size};
 
 /// Rows of the small map.
 const FEW_ROWS: usize = 6;

@@ -3,7 +3,7 @@
 use crate::passes::device::DeviceSummary;
 use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
-use crate::report::words::{clean, gib, moment, runtime, runtime_version, shorten, signal};
+use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal};
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let process = &summary.process;

@@ -4,7 +4,7 @@ use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
+use crate::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
 
 /// Rows that are shown of one ledger; smaller ones are summed up.
 const MOST_ROWS: usize = 10;

@@ -3,7 +3,7 @@
 use crate::passes::account::AccountSummary;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::report::words::{count, gpu, moment, percent, size, span};
+use crate::words::{count, gpu, moment, percent, size, span};
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let used = |account: &AccountSummary| account.allocations + account.failures + account.empty_allocations > 0;

@@ -2,6 +2,7 @@
 
 mod advice;
 mod coverage;
+mod diagnoses;
 mod failures;
 mod fragmentation;
 mod head;
@@ -26,6 +27,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     head::write(&mut page, summary);
     verdict::write(&mut page, summary, verdict);
     failures::write(&mut page, summary);
+    diagnoses::write(&mut page, summary);
     memory::write(&mut page, summary);
     ledger::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);

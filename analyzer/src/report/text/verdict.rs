@@ -6,7 +6,7 @@ use crate::passes::oom::OomReport;
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{Outcomes, Verdict, Why, count_outcomes, device_of};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{count, gpu, moment, runtime, signal, size};
+use crate::words::{count, gpu, moment, runtime, signal, size};
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let outcomes = count_outcomes(&summary.ooms);
@@ -17,7 +17,13 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     };
     let ending = ending(summary);
     let mut sentences = match verdict {
-        Verdict::OutOfMemory { oom, why } => vec![out_of_memory(summary, &summary.ooms[oom], why), reaction(outcomes)],
+        Verdict::OutOfMemory { oom, why } => {
+            let oom = &summary.ooms[oom];
+            let mut sentences = vec![out_of_memory(summary, oom, why)];
+            sentences.extend(cause(summary, oom));
+            sentences.push(reaction(outcomes));
+            sentences
+        }
         Verdict::Healthy { fullest } => vec![healthy(summary, fullest)],
         Verdict::NothingAllocated => vec![nothing(summary)],
     };
@@ -90,6 +96,12 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
             size(oom.held_bytes)
         ),
     }
+}
+
+/// The diagnosis of a failure and how sure it is.
+fn cause(summary: &Summary, oom: &OomReport) -> Option<String> {
+    let finding = summary.diagnoses.iter().find(|finding| Some(finding.id) == oom.cause)?;
+    Some(format!("Cause: {}, {}.", finding.id, finding.confidence.name()))
 }
 
 pub(super) fn reaction(outcomes: Outcomes) -> String {

@@ -3,7 +3,7 @@
 use super::{MOST_IN_FULL, has_ranks, host};
 use crate::passes::job::{Job, JobDevice, JobPeak, JoinedBy, Share};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, gib_number, moment, percent, size, span};
+use crate::words::{clean, count, gib_number, moment, percent, size, span};
 
 /// Processes that are named with their share.
 const MOST_SHARES: usize = 4;

@@ -9,7 +9,7 @@ mod verdict;
 use crate::passes::job::{AlignedBy, Class, HostClock, Job, JobProcess};
 use crate::passes::summary::Summary;
 use crate::report::page::{Look, Page, Paint};
-use crate::report::words::{clean, count, moment, span};
+use crate::words::{clean, count, moment, span};
 
 /// Up to so many processes have a row and a report each; of more, only those that something happened to.
 const MOST_IN_FULL: usize = 16;
@@ -143,7 +143,7 @@ fn host(hostname: &str) -> String {
 fn end(process: &JobProcess) -> String {
     match (process.exit_code, process.signal) {
         (Some(code), _) => format!("exit {code}"),
-        (_, Some(number)) => crate::report::words::signal(number),
+        (_, Some(number)) => crate::words::signal(number),
         _ => "end not seen".to_owned(),
     }
 }

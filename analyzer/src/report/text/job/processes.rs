@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{MOST_IN_FULL, end, has_ranks, host, urgency};
 use crate::passes::job::{Class, Job, JobProcess};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{clean, count, gib_number, gpu, shorten};
+use crate::words::{clean, count, gib_number, gpu, shorten};
 
 /// Lines of processes that were put together.
 const MOST_FOLDED: usize = 8;

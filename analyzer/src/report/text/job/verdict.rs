@@ -7,7 +7,7 @@ use crate::passes::oom::OomReport;
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{Verdict, judge};
 use crate::report::page::{Page, Paint};
-use crate::report::words::{count, moment, percent, size};
+use crate::words::{count, moment, percent, size};
 
 /// Processes that are named in a sentence.
 const MOST_NAMED: usize = 3;

@@ -1,0 +1,199 @@
+//! What rules look at: a trace that was summed up, the state it left, and one failure with its figures.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
+
+use super::check::Known;
+use super::versions::Versions;
+use crate::passes::device::DeviceSummary;
+use crate::passes::fragmentation::saturate;
+use crate::passes::oom::OomReport;
+use crate::passes::summary::Summary;
+use crate::replay::Replay;
+use crate::replay::failures::Oom;
+use crate::replay::readings::Series;
+
+/// Everything that is known about one run.
+pub struct Case<'a> {
+    /// The trace.
+    pub trace: &'a TraceFile,
+    /// The state at its end.
+    pub replay: &'a Replay,
+    /// What the report says of it.
+    pub summary: &'a Summary,
+    /// What runs, and in which versions.
+    pub versions: Versions,
+}
+
+impl<'a> Case<'a> {
+    /// A trace that was replayed and summed up.
+    pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary) -> Self {
+        let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
+        Case { trace, replay, summary, versions: Versions::of(summary, modules) }
+    }
+
+    /// The recorded environment.
+    pub fn environment(&self) -> &'a BTreeMap<String, String> {
+        &self.summary.process.environment
+    }
+
+    /// A variable of the recorded environment that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&'a str> {
+        self.environment().get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A series of readings that belongs to no device.
+    pub fn series(&self, quantity: Quantity) -> Option<&'a Series> {
+        self.replay.readings.series(quantity, NO_DEVICE)
+    }
+
+    /// The series of a reading of a device.
+    pub fn device_series(&self, quantity: Quantity, device: u8) -> Option<&'a Series> {
+        self.replay.readings.series(quantity, device)
+    }
+
+    /// The failures that are looked at, with their figures.
+    pub fn failures(&self) -> impl Iterator<Item = Failure<'a>> + '_ {
+        let both = self.summary.ooms.iter().zip(&self.replay.failures.listed);
+        both.map(|(report, oom)| Failure::new(self, report, oom))
+    }
+}
+
+/// One out-of-memory return with the figures of its moment. Names of section 1.2 of the catalogue's specification are given in
+/// brackets.
+#[derive(Clone, Copy)]
+pub struct Failure<'a> {
+    /// As it is reported.
+    pub report: &'a OomReport,
+    /// As it was replayed.
+    pub oom: &'a Oom,
+    /// Its device.
+    pub device: Option<&'a DeviceSummary>,
+}
+
+impl<'a> Failure<'a> {
+    fn new(case: &Case<'a>, report: &'a OomReport, oom: &'a Oom) -> Self {
+        let device = case.summary.devices.iter().find(|device| device.index == report.device);
+        Failure { report, oom, device }
+    }
+
+    /// Whether memory of the device itself was asked for.
+    pub fn is_of_device(&self) -> bool {
+        matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool)
+    }
+
+    /// Whether pinned or registered host memory was asked for.
+    pub fn is_of_host(&self) -> bool {
+        matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
+    }
+
+    /// Whether the recorder refused it on request.
+    pub fn is_injected(&self) -> bool {
+        self.report.refused_by == Some("injected")
+    }
+
+    /// [R] What was asked for.
+    pub fn request_bytes(&self) -> Known<u64> {
+        Known::new(
+            (!self.report.unknown_size).then_some(self.report.requested_bytes),
+            "the size of what was set up, which no interface tells",
+        )
+    }
+
+    /// [T] The device's memory as its runtime reports it, else as the driver does.
+    pub fn total_bytes(&self) -> Known<u64> {
+        let read = &self.oom.read;
+        let total = read.runtime_total_bytes.or(self.device.and_then(|device| device.total_bytes));
+        Known::new(
+            total.or(read.vram_total_bytes).or(read.nvml_total_bytes).filter(|total| *total > 0),
+            "the size of the device",
+        )
+    }
+
+    /// [F] Free memory as the runtime reported it at the failure.
+    pub fn runtime_free_bytes(&self) -> Known<u64> {
+        Known::new(self.oom.read.runtime_free_bytes, "free memory by the runtime at the failure (GPUOOM_SAMPLE)")
+    }
+
+    /// [F_sys] Free memory as sysfs, or NVML, reported it at the failure.
+    pub fn driver_free_bytes(&self) -> Known<u64> {
+        let read = &self.oom.read;
+        let free = |total: Option<u64>, used: Option<u64>| Some(total?.saturating_sub(used?));
+        let free =
+            free(read.vram_total_bytes, read.vram_used_bytes).or(free(read.nvml_total_bytes, read.nvml_used_bytes));
+        Known::new(free, "used memory by the driver at the failure (sysfs or NVML)")
+    }
+
+    /// The smaller of the two: sizes are judged by it.
+    pub fn free_bytes(&self) -> Known<u64> {
+        let (runtime, driver) = (self.runtime_free_bytes(), self.driver_free_bytes());
+        runtime.zip(driver).map(|(runtime, driver)| runtime.min(driver)).or(runtime).or(driver)
+    }
+
+    /// [L_dev + L_vmm] What the program's own live blocks hold on the device.
+    pub fn own_bytes(&self) -> u64 {
+        saturate(self.oom.held.requested_bytes)
+    }
+
+    /// [K_self] This process's memory as the driver counts it (KFD, else NVML).
+    pub fn process_bytes(&self) -> Known<u64> {
+        let read = &self.oom.read;
+        let counted = read.process_vram_bytes.filter(|bytes| *bytes > 0);
+        Known::new(
+            counted.or(read.nvml_process_bytes.filter(|bytes| *bytes > 0)),
+            "this process's memory by the driver (KFD or NVML)",
+        )
+    }
+
+    /// [hidden] What the driver counts for this process beyond its own blocks.
+    pub fn hidden_bytes(&self) -> Known<u64> {
+        let own = self.own_bytes();
+        self.process_bytes().map(|process| process.saturating_sub(own))
+    }
+
+    /// What this process holds: its blocks, and what the driver counts beyond them where it does.
+    pub fn process_or_own_bytes(&self) -> u64 {
+        self.process_bytes().get().map_or(self.own_bytes(), |process| process.max(self.own_bytes()))
+    }
+
+    /// [U_sys] Memory of the device in use by all, as the driver reports it.
+    pub fn used_bytes(&self) -> Known<u64> {
+        let read = &self.oom.read;
+        Known::new(read.vram_used_bytes.or(read.nvml_used_bytes), "used memory by the driver (sysfs or NVML)")
+    }
+
+    /// [other_compute] Memory of other compute processes.
+    pub fn other_compute_bytes(&self) -> Known<u64> {
+        let read = &self.oom.read;
+        let by_nvml = || {
+            let (used, own) = (read.nvml_used_bytes?, read.nvml_process_bytes.filter(|bytes| *bytes > 0)?);
+            Some(used.saturating_sub(own).saturating_sub(read.nvml_reserved_bytes.unwrap_or(0)))
+        };
+        Known::new(read.others_vram_bytes.or_else(by_nvml), "memory of other compute processes (KFD or NVML)")
+    }
+
+    /// [external] Memory in use that is not this process's.
+    pub fn external_bytes(&self) -> Known<u64> {
+        self.used_bytes().zip(self.process_bytes()).map(|(used, process)| used.saturating_sub(process))
+    }
+
+    /// The most that can be in use by others: all that is in use but for what this process is known to hold.
+    pub fn external_at_most_bytes(&self) -> Known<u64> {
+        self.used_bytes().map(|used| used.saturating_sub(self.process_or_own_bytes()))
+    }
+
+    /// [gap_api] Free memory by the runtime less free memory by sysfs: positive where the runtime is too optimistic.
+    pub fn gap_bytes(&self) -> Known<i128> {
+        let both = self.runtime_free_bytes().zip(self.driver_free_bytes());
+        both.map(|(runtime, driver)| i128::from(runtime) - i128::from(driver))
+    }
+
+    /// [R − F] What is missing.
+    pub fn shortfall_bytes(&self) -> Option<u64> {
+        let (request, free) = self.request_bytes().zip(self.free_bytes()).get()?;
+        Some(request.saturating_sub(free)).filter(|missing| *missing > 0)
+    }
+}

@@ -1,0 +1,117 @@
+//! What a report says of a diagnosis.
+
+use serde::Serialize;
+
+use super::check::{Basis, Confidence, Evidence, Refuter};
+use crate::catalogue::entry::Filing;
+
+/// What part a diagnosis plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It explains a failure, or how the run ended.
+    Cause,
+    /// It says when in the run a failure came.
+    Shape,
+    /// It makes a failure worse: what the program did with it.
+    Severity,
+    /// It is there, and explains nothing by itself.
+    Condition,
+    /// It says what something that looks bad is not.
+    Refutation,
+}
+
+impl Role {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Cause => "cause",
+            Role::Shape => "shape",
+            Role::Severity => "severity",
+            Role::Condition => "condition",
+            Role::Refutation => "refutation",
+        }
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// Rung of the ladder, 0 the cheapest; `None` where the ladder has none for it.
+    pub rung: Option<u8>,
+    /// What to type; empty where it is a change of code or of habit.
+    pub command: String,
+    /// What it does.
+    pub why: String,
+    /// What it costs.
+    pub cost: String,
+    /// On which versions, where the trace does not tell whether they are these.
+    pub only_if: String,
+    /// What it gives back, where the trace tells.
+    pub gives_back_bytes: Option<u64>,
+    /// How that number came about.
+    pub gives_back_basis: Option<Basis>,
+    /// Whether that is enough for the failure; `None` where one of the numbers is missing.
+    pub is_enough: Option<bool>,
+}
+
+/// A diagnosis that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Id in the catalogue.
+    pub id: &'static str,
+    /// What it says, as half a sentence.
+    pub title: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// What part it plays.
+    pub role: Role,
+    /// The failures that it is about, by number; empty for the run or a device.
+    pub ooms: Vec<u64>,
+    /// The device, where it is about one.
+    pub device: Option<u8>,
+    /// What holds.
+    pub evidence: Vec<Evidence>,
+    /// What would have refuted it.
+    pub refuters_checked: Vec<Refuter>,
+    /// The readings, files or runs that would settle it.
+    pub missing: Vec<String>,
+    /// What to do about it, cheapest first.
+    pub fix: Vec<Fix>,
+    /// What is missing for the failure to succeed, where the trace tells.
+    pub shortfall_bytes: Option<u64>,
+    /// Whether a number of the evidence comes from the model of the card.
+    pub modelled: bool,
+    /// What a reader must know besides.
+    pub note: String,
+    /// Where to report it, and with what; empty: it is no bug.
+    pub file: Vec<Filing>,
+    /// Where the rule comes from.
+    pub sources: Vec<String>,
+}
+
+/// A diagnosis that was ruled out although its shape was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Excluded {
+    /// Id in the catalogue.
+    pub id: &'static str,
+    /// What it would have said.
+    pub title: String,
+    /// The failures that it would have been about.
+    pub ooms: Vec<u64>,
+    /// What refutes it.
+    pub by: String,
+}
+
+/// Everything that the rules found, the most telling first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnoses {
+    /// What holds.
+    pub found: Vec<Finding>,
+    /// What was ruled out.
+    pub excluded: Vec<Excluded>,
+    /// The cause of each failure in the order of the failures; `None` where none is at least probable.
+    pub causes: Vec<Option<&'static str>>,
+    /// Failures that were not looked at, because there are too many.
+    pub not_looked_at: u64,
+}

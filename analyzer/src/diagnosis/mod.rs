@@ -1,0 +1,176 @@
+//! From what a trace shows to why memory ran out: rules, the order of questions, and what to do.
+//!
+//! A [`Case`] is everything that is known about a run. Each [`rules::Rule`] is asked about each failure, each device or the
+//! run, and says with a [`Check`] what must hold and what refutes it. What holds becomes a [`Finding`] with the words and
+//! fixes of the catalogue. Nothing here reads events or prints.
+
+pub mod case;
+pub mod check;
+pub mod finding;
+pub mod remedies;
+pub mod rules;
+pub mod thresholds;
+pub mod triage;
+pub mod versions;
+
+#[cfg(test)]
+mod labelled;
+
+use case::{Case, Failure};
+use check::{Check, Confidence, Judgement};
+use finding::{Diagnoses, Excluded, Finding, Role};
+use rules::{Ask, Rule};
+
+use crate::catalogue;
+use crate::passes::oom::deciding;
+
+/// Failures that rules are asked about, beside the one that decides the verdict.
+const MOST_FAILURES: usize = 256;
+/// What the umbrella for "free was reported" resolves to.
+const RESOLVES_PHANTOM_FREE: [&str; 14] = [
+    "process-fraction-cap",
+    "single-alloc-cap",
+    "map-count-exhaustion",
+    "vmm-fd-exhaustion",
+    "free-overreported-graphics",
+    "kfd-system-memory-limit",
+    "device-cgroup-limit",
+    "uma-ttm-limit",
+    "ipc-export-pin",
+    "async-free-pending",
+    "mallocasync-oom",
+    "known-bad-version",
+    "expandable-with-max-split",
+    "apu-reporting-inconsistent",
+];
+
+/// Asks all rules.
+pub fn diagnose(case: &Case<'_>) -> Diagnoses {
+    let looked_at = looked_at(case);
+    let failures: Vec<Failure<'_>> =
+        case.failures().filter(|failure| looked_at.contains(&failure.report.number)).collect();
+    let mut all = Diagnoses { causes: vec![None; case.summary.ooms.len()], ..Diagnoses::default() };
+    for rule in rules::all() {
+        match rule.ask {
+            Ask::Run(ask) => take(&mut all, case, rule, None, None, None, |check| ask(case, check)),
+            Ask::Device(ask) => {
+                for device in &case.summary.devices {
+                    take(&mut all, case, rule, None, device.index, None, |check| ask(case, device, check));
+                }
+            }
+            Ask::Failure(ask) => {
+                for failure in &failures {
+                    let (number, device) = (Some(failure.report.number), failure.report.device);
+                    let missing = failure.shortfall_bytes();
+                    take(&mut all, case, rule, number, device, missing, |check| ask(case, failure, check));
+                }
+            }
+        }
+    }
+    resolve(&mut all.found);
+    triage::sort(&mut all.found);
+    name_causes(&mut all);
+    all.not_looked_at = case.summary.oom_count.saturating_sub(looked_at.len() as u64);
+    all
+}
+
+/// The numbers of the failures that rules are asked about.
+fn looked_at(case: &Case<'_>) -> Vec<u64> {
+    let ooms = &case.summary.ooms;
+    let decides = deciding(ooms.iter().map(|oom| oom.outcome)).map(|index| ooms[index].number);
+    let first = ooms.iter().take(MOST_FAILURES).map(|oom| oom.number);
+    first.chain(decides.filter(|number| *number > MOST_FAILURES as u64)).collect()
+}
+
+/// Puts one rule to the test and takes in what it finds.
+fn take(
+    all: &mut Diagnoses,
+    case: &Case<'_>,
+    rule: &Rule,
+    oom: Option<u64>,
+    device: Option<u8>,
+    shortfall_bytes: Option<u64>,
+    ask: impl FnOnce(&mut Check),
+) {
+    let mut check = Check::default();
+    ask(&mut check);
+    let Some(entry) = catalogue::find(rule.id) else { return };
+    let judgement = check.judgement();
+    let (evidence, refuters_checked, missing, returns, modelled) = check.into_parts();
+    match judgement {
+        Judgement::None => {}
+        Judgement::Excluded { by } => {
+            let known = all.excluded.iter_mut().find(|known| known.id == rule.id && known.by == by);
+            match known {
+                Some(known) => known.ooms.extend(oom),
+                None => all.excluded.push(Excluded {
+                    id: rule.id,
+                    title: entry.title.clone(),
+                    ooms: oom.into_iter().collect(),
+                    by,
+                }),
+            }
+        }
+        Judgement::Found(confidence) => {
+            let finding = Finding {
+                id: rule.id,
+                title: entry.title.clone(),
+                confidence,
+                role: rule.role,
+                ooms: oom.into_iter().collect(),
+                device,
+                evidence,
+                refuters_checked,
+                missing,
+                fix: remedies::of(entry, &case.versions, &returns, shortfall_bytes),
+                shortfall_bytes,
+                modelled,
+                note: entry.note.clone(),
+                file: entry.file.clone(),
+                sources: entry.sources.clone(),
+            };
+            join(&mut all.found, finding);
+        }
+    }
+}
+
+/// Takes a finding in; what was found of the same device before covers one more failure, and the surer one's words stay.
+fn join(found: &mut Vec<Finding>, finding: Finding) {
+    let same = found.iter_mut().find(|known| known.id == finding.id && known.device == finding.device);
+    let Some(known) = same else {
+        found.push(finding);
+        return;
+    };
+    let ooms = [std::mem::take(&mut known.ooms), finding.ooms.clone()].concat();
+    if finding.confidence > known.confidence {
+        *known = finding;
+    }
+    known.ooms = ooms;
+}
+
+/// Drops the umbrella where something that explains it is at least probable for the same failures.
+fn resolve(found: &mut Vec<Finding>) {
+    let explained: Vec<u64> = found
+        .iter()
+        .filter(|finding| finding.confidence >= Confidence::Probable && finding.role == Role::Cause)
+        .filter(|finding| RESOLVES_PHANTOM_FREE.contains(&finding.id))
+        .flat_map(|finding| finding.ooms.clone())
+        .collect();
+    for finding in found.iter_mut().filter(|finding| finding.id == "phantom-free") {
+        finding.ooms.retain(|oom| !explained.contains(oom));
+    }
+    found.retain(|finding| finding.id != "phantom-free" || !finding.ooms.is_empty());
+}
+
+/// The cause of a failure is the most telling diagnosis about it that is at least probable.
+fn name_causes(all: &mut Diagnoses) {
+    let causes = all.found.iter().filter(|finding| {
+        matches!(finding.role, Role::Cause | Role::Shape) && finding.confidence >= Confidence::Probable
+    });
+    for finding in causes {
+        for number in &finding.ooms {
+            let place = all.causes.get_mut((*number - 1) as usize);
+            place.map(|cause| cause.get_or_insert(finding.id));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The rules: a file per chapter of the catalogue, a function per entry.
+//!
+//! A rule says with [`Check`] what must hold and what refutes it, always with the numbers. It decides no confidence by
+//! itself: that follows from what held and what is missing.
+
+mod capacity;
+mod errors;
+mod phantom_free;
+
+use super::case::{Case, Failure};
+use super::check::Check;
+use super::finding::Role;
+use crate::passes::device::DeviceSummary;
+
+/// What a rule is asked about.
+#[derive(Clone, Copy)]
+pub enum Ask {
+    /// Each out-of-memory return.
+    Failure(fn(&Case<'_>, &Failure<'_>, &mut Check)),
+    /// Each device.
+    Device(fn(&Case<'_>, &DeviceSummary, &mut Check)),
+    /// The run, once.
+    Run(fn(&Case<'_>, &mut Check)),
+}
+
+/// One rule.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Id of its entry in the catalogue.
+    pub id: &'static str,
+    /// What part the diagnosis plays.
+    pub role: Role,
+    /// What it is asked about.
+    pub ask: Ask,
+}
+
+/// A rule about a failure.
+const fn failure(id: &'static str, role: Role, ask: fn(&Case<'_>, &Failure<'_>, &mut Check)) -> Rule {
+    Rule { id, role, ask: Ask::Failure(ask) }
+}
+
+/// All rules.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    [capacity::RULES, phantom_free::RULES, errors::RULES].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_about_entries_of_the_catalogue_and_each_has_one() {
+        let mut seen = std::collections::HashSet::new();
+        for rule in all() {
+            assert!(crate::catalogue::find(rule.id).is_some(), "{}", rule.id);
+            assert!(seen.insert(rule.id), "{}: two rules", rule.id);
+        }
+    }
+}

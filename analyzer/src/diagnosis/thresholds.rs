@@ -1,0 +1,48 @@
+//! The numbers by which rules decide. Each says where it comes from; none was measured by us on a card.
+
+/// One mebibyte.
+pub const MIB: u64 = 1 << 20;
+/// One gibibyte.
+pub const GIB: u64 = 1 << 30;
+
+/// The program's own share of the card from which on its memory is the proven reason. (User document 000, relaxed.)
+pub const CAPACITY_HIGH: f64 = 0.90;
+/// The same for a probable reason.
+pub const CAPACITY_MEDIUM: f64 = 0.75;
+/// Share of the card that others must hold to be a reason.
+pub const OTHERS_SHARE: f64 = 0.10;
+/// Difference between the runtime's and sysfs's free memory that deserves a warning. (User document 000.)
+pub const GAP_WARNING_BYTES: u64 = 3 * GIB / 2;
+/// Difference that is nothing: upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded.
+pub const GAP_NOISE_BYTES: u64 = 300 * MIB;
+/// Unused share of what PyTorch reserved. (User document 003.)
+pub const UNUSED_SHARE: f64 = 0.30;
+/// Time in which a release and a second try belong to a failure: PyTorch releases its cache and tries again at once.
+pub const RETRY_NS: u64 = 1_000_000_000;
+/// Share of a count limit (mappings, descriptors) that counts as reached.
+pub const COUNT_SHARE: f64 = 0.95;
+/// Live device allocations that may reach the limit of mappings: two mappings each, 65,530 by default.
+pub const MANY_ALLOCATIONS: u64 = 28_000;
+/// What ROCr rounds blocks of video memory to. (ROCr amd_memory_region.cpp)
+pub const ROCR_BLOCK_BYTES: u64 = 2 * MIB;
+/// What rounding must waste to be worth a word.
+pub const WASTE_SHARE: f64 = 0.10;
+/// Measured granularity from which on the 256 MiB model is more than a model.
+pub const GRANULARITY_LARGE_BYTES: u64 = 64 * MIB;
+/// Memory of an APU's host that must stay free. (User document 002: 4 to 8 GiB.)
+pub const HOST_RESERVE_BYTES: u64 = 8 * GIB;
+
+/// Whether free memory was enough: above the rounding of one call and the page-table reserve.
+pub fn is_enough(free_bytes: u64, request_bytes: u64) -> bool {
+    free_bytes >= request_bytes.saturating_add(request_bytes / 10).saturating_add(64 * MIB)
+}
+
+/// Whether two sizes are the same but for accounting: within 2 % or 64 MiB.
+pub fn is_near(left: u64, right: u64) -> bool {
+    left.abs_diff(right) <= (left.max(right) / 50).max(64 * MIB)
+}
+
+/// A share of a whole; 0 of nothing.
+pub fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,79 @@
+//! Why memory ran out: the most telling diagnoses, what speaks for them, what was checked, and what would settle them.
+
+use crate::diagnosis::finding::{Finding, Role};
+use crate::passes::summary::Summary;
+use crate::report::page::{Page, Paint};
+use crate::words::{clean, count};
+
+/// Diagnoses that are told in full.
+const MOST_TOLD: usize = 3;
+/// Ruled-out diagnoses that are named.
+const MOST_RULED_OUT: usize = 3;
+/// Numbers of failures that are listed.
+const MOST_NUMBERS: usize = 4;
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let (background, causes): (Vec<&Finding>, Vec<&Finding>) =
+        summary.diagnoses.iter().partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
+    if summary.diagnoses.is_empty() {
+        return;
+    }
+    page.headed("WHY", Paint::Bold, "the most telling first");
+    for finding in causes.iter().take(MOST_TOLD) {
+        tell(page, finding);
+    }
+    let rest = causes.iter().skip(MOST_TOLD).chain(&background);
+    for finding in rest {
+        let text = format!("{}: {}", clean(&finding.title), evidence(finding));
+        page.painted("  ", &format!("also {}, {}:", finding.id, finding.confidence.name()), Paint::Plain, &text);
+    }
+    rule_out(page, summary);
+    if summary.ooms_not_diagnosed > 0 {
+        let more = count(summary.ooms_not_diagnosed, "failure was", "failures were");
+        page.indented("  ", "  ", &format!("{more} not diagnosed: the first ones and the one that decides are."));
+    }
+    page.gap();
+}
+
+fn tell(page: &mut Page, finding: &Finding) {
+    let word = format!("{}, {}:", finding.id, finding.confidence.name());
+    page.painted("  ", &word, Paint::Bold, &format!("{}{}", clean(&finding.title), about(finding)));
+    page.indented("      ", "      ", &evidence(finding));
+    let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);
+    if !checked.is_empty() {
+        let texts: Vec<String> = checked.iter().map(|refuter| clean(&refuter.text)).collect();
+        page.indented("      ", "      ", &format!("checked, and not so: {}", texts.join("; ")));
+    }
+    if !open.is_empty() {
+        let texts: Vec<String> = open.iter().map(|refuter| clean(&refuter.text)).collect();
+        page.indented("      ", "      ", &format!("could not be checked: {}", texts.join("; ")));
+    }
+    if !finding.missing.is_empty() {
+        let texts: Vec<String> = finding.missing.iter().map(|text| clean(text)).collect();
+        page.indented("      ", "      ", &format!("would settle it: {}", texts.join("; ")));
+    }
+}
+
+/// Which failures it is about, where that is not all there is.
+fn about(finding: &Finding) -> String {
+    if finding.ooms.is_empty() {
+        return String::new();
+    }
+    let mut numbers: Vec<String> = finding.ooms.iter().take(MOST_NUMBERS).map(|number| format!("#{number}")).collect();
+    let more = finding.ooms.len().saturating_sub(MOST_NUMBERS);
+    if more > 0 {
+        numbers.push(format!("{more} more"));
+    }
+    format!(" ({})", numbers.join(", "))
+}
+
+fn evidence(finding: &Finding) -> String {
+    let texts: Vec<String> = finding.evidence.iter().map(|evidence| clean(&evidence.text)).collect();
+    texts.join("; ")
+}
+
+fn rule_out(page: &mut Page, summary: &Summary) {
+    for excluded in summary.diagnoses_excluded.iter().take(MOST_RULED_OUT) {
+        page.painted("  ", &format!("not {}:", excluded.id), Paint::Plain, &clean(&excluded.by));
+    }
+}
