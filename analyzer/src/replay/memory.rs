@@ -40,7 +40,7 @@ impl Replay {
             Some(bytes) => (bytes, self.granules_of(bytes)),
             None => (record.requested, granules),
         };
-        self.take_in(side, Block { requested_bytes, granules, device, kind, ..self.block(record) });
+        self.take_in(side, Block { requested_bytes, granules, device, kind, ..self.block(record) }, record.thread);
     }
 
     #[inline]
@@ -83,7 +83,7 @@ impl Replay {
 
     /// Counts a block and makes it live.
     #[inline]
-    fn take_in(&mut self, side: Side, block: Block) {
+    fn take_in(&mut self, side: Side, block: Block, thread: u32) {
         if let Some(old) = self.make_live(side, block, block.at)
             && let Some(account) = self.accounts.of_mut(&old)
         {
@@ -94,6 +94,7 @@ impl Replay {
         if block.kind == Kind::Device && block.family == Family::Pointers {
             account.spacing.see(block.address);
         }
+        self.tracks.given(&block, thread, account.held.requested_bytes);
     }
 
     /// Puts a block into table and account; returns the one that had its address, which is gone now.
@@ -163,6 +164,7 @@ impl Replay {
             if let Some(account) = self.accounts.of_mut(block) {
                 account.let_go(block);
                 account.calls.frees += 1;
+                self.tracks.returned(block, record, account.held.requested_bytes);
             }
         }
         match gone.is_empty() {
@@ -181,6 +183,7 @@ impl Replay {
             Some(account) => {
                 account.let_go(&block);
                 account.calls.frees += 1;
+                self.tracks.returned(&block, record, account.held.requested_bytes);
                 Undo::Block(block)
             }
             None => {
@@ -211,7 +214,7 @@ impl Replay {
         };
         let device = released.device;
         if let Some(block) = &released.gone {
-            self.accounts.let_go(block);
+            self.let_go(block, record);
         }
         self.accounts.device_mut(device).calls.frees += u64::from(released.is_last);
         Undo::Release(released)
@@ -247,19 +250,26 @@ impl Replay {
             true => self.vmm.map(record.address, record.requested, handle, self.events),
             false => self.vmm.unmap(record.address, record.requested),
         };
-        self.let_go_unmapped(&unmapped.mappings, &unmapped.gone);
+        self.let_go_unmapped(&unmapped.mappings, &unmapped.gone, record);
         if !is_map {
             let undo = Undo::Unmap(Box::new(unmapped));
             self.last_frees.remember(record.thread, record.call, undo);
         }
     }
 
-    fn let_go_unmapped(&mut self, mappings: &[Mapping], gone: &[(u64, Block)]) {
+    /// Takes physical memory that is gone off its account.
+    fn let_go(&mut self, block: &Block, record: &Record) {
+        let account = self.accounts.device_mut(block.device);
+        account.let_go(block);
+        self.tracks.returned(block, record, account.held.requested_bytes);
+    }
+
+    fn let_go_unmapped(&mut self, mappings: &[Mapping], gone: &[(u64, Block)], record: &Record) {
         for mapping in mappings {
             self.accounts.device_mut(mapping.device).unmapped(mapping);
         }
         for (_, block) in gone {
-            self.accounts.let_go(block);
+            self.let_go(block, record);
         }
     }
 
@@ -376,11 +386,20 @@ impl Replay {
     fn bring_back(&mut self, side: Side, mut block: Block, at: u64) {
         block.entered = self.events;
         self.make_live(side, block, at);
+        self.note_change(side, block.device, at);
+    }
+
+    /// What an account holds changed without a call that gave or took it.
+    fn note_change(&mut self, side: Side, device: u8, at: u64) {
+        if let Some(account) = self.accounts.side_mut(side, device) {
+            self.tracks.changed(side, device, at, account.held.requested_bytes);
+        }
     }
 
     fn enter_again(&mut self, mut block: Block, at: u64) -> Block {
         block.entered = self.events;
         self.accounts.device_mut(block.device).take_in(&mut block, at);
+        self.note_change(Side::Device, block.device, at);
         block
     }
 
@@ -399,7 +418,8 @@ impl Replay {
         let blocks = self.live.remove_device(device);
         let count = blocks.len() + unmapped.gone.len();
         blocks.iter().for_each(|block| self.accounts.let_go(block));
-        self.let_go_unmapped(&unmapped.mappings, &unmapped.gone);
+        self.let_go_unmapped(&unmapped.mappings, &unmapped.gone, record);
         self.accounts.device_mut(device).calls.reset += count as u64;
+        self.note_change(Side::Device, device, record.at);
     }
 }

@@ -20,6 +20,7 @@ pub mod spread;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+pub mod tracks;
 mod undo;
 pub mod vmm;
 
@@ -44,6 +45,7 @@ use lower::Lower;
 use readings::Readings;
 use spread::Spread;
 use timeline::Timeline;
+use tracks::Tracks;
 use vmm::Vmm;
 
 /// Blocks that are looked at to count who held what at failures. A trace with very many failures over very many blocks
@@ -148,6 +150,8 @@ pub struct Replay {
     pub failed_frees: u64,
     /// Return addresses by call site.
     pub sites: rustc_hash::FxHashMap<u32, u64>,
+    /// What is followed for the rules that explain failures.
+    pub tracks: Tracks,
     /// Bytes of each device over time; followed only where somebody has put one here.
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
@@ -191,6 +195,7 @@ impl Replay {
             graph_bytes: 0,
             failed_frees: 0,
             sites: rustc_hash::FxHashMap::default(),
+            tracks: Tracks::new(&trace.clock()),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             objects: objects::Objects::default(),
@@ -243,14 +248,23 @@ impl Replay {
             Some(Event::Free | Event::Unpin) => self.free(record),
             Some(Event::Map | Event::Unmap) => self.mapping(record, payload, own),
             Some(Event::Reserve | Event::Import) => self.reserve_or_import(record, payload, own),
-            Some(Event::Module) if own => self.set_up(record),
+            Some(Event::Module) => self.module(record, own),
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
             Some(Event::Device) if own => self.device_event(record),
+            Some(Event::Sync) if own => self.tracks.synchronised(record),
+            Some(Event::Mark) => self.tracks.marked(record, payload),
             _ => {}
         }
         if self.failures.is_watching() && own {
             self.failures.step(record, self.apis.get(record.api).is_set_up(record));
+        }
+    }
+
+    fn module(&mut self, record: &Record, own: bool) {
+        self.tracks.module(record, &self.apis.get(record.api).name);
+        if own {
+            self.set_up(record);
         }
     }
 
@@ -273,6 +287,7 @@ impl Replay {
 
     /// Decides what the records left open. After the last batch.
     pub fn finish(&mut self) {
+        self.tracks.finish();
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
             let (at, event) = (self.last_at, Event::Process);

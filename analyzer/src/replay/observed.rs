@@ -10,10 +10,13 @@ use super::account::Account;
 use super::arena::Arena;
 use super::balance::Balance;
 use super::block::Side;
-use super::census::Census;
+use super::census::{self, Census};
 use super::comparison::Comparison;
-use super::failures::{Oom, RefusedBy};
+use super::failures::{MAX_LISTED, Oom, RefusedBy};
 use super::readings::DeviceReadings;
+use super::tracks::around::{Around, PendingFrees};
+use super::tracks::reads::Read;
+use super::tracks::saturate;
 
 impl Replay {
     /// A context, a library's handle or a queue of the program: only its failure matters.
@@ -48,6 +51,9 @@ impl Replay {
             Some(account) => (account.held, account.arena.as_ref().map(Arena::free_space)),
             None => Default::default(),
         };
+        if self.failures.listed.len() < MAX_LISTED {
+            self.note_around(record, side, device, held.requested_bytes);
+        }
         self.failures.begin(Oom {
             position: self.events,
             seq: record.seq(),
@@ -70,6 +76,37 @@ impl Replay {
             saw_below,
             model,
         });
+    }
+
+    /// Takes note of what is the case around a failure, before it is listed.
+    fn note_around(&mut self, record: &Record, side: Side, device: u8, held_bytes: u128) {
+        let live_blocks = self.live.count() as u64 + self.vmm.count() as u64;
+        // A failure costs something even where nothing lives.
+        let blocks = self.live.blocks().chain(self.vmm.blocks()).filter(|block| census::is_of(block, side, device));
+        let survivors = self.tracks.survivors(live_blocks + 64, blocks, record.at);
+        let around = Around {
+            failure: self.failures.listed.len(),
+            seq: record.seq(),
+            device,
+            thread: record.thread,
+            calls_before: 0,
+            held_bytes: saturate(held_bytes),
+            vmm_handles: self.vmm.count() as u64,
+            live_blocks,
+            reserved_bytes: self.reserved_bytes(),
+            survivors,
+            pending: PendingFrees::default(),
+            read_before: None,
+            read_after: None,
+            next: None,
+        };
+        self.tracks.refused(record, device, around);
+    }
+
+    /// Reserved address ranges of all devices, in bytes.
+    fn reserved_bytes(&self) -> u64 {
+        let all = self.accounts.devices().map(|(_, account)| account.reserved_bytes);
+        saturate(all.fold(0, u128::saturating_add))
     }
 
     /// Who holds what now, unless that was counted too often already.
@@ -100,6 +137,13 @@ impl Replay {
         self.compare(record, &readings);
     }
 
+    fn note_read(&mut self, record: &Record, device: u8, read: DeviceReadings) {
+        let of_failure = (record.status == trigger::FAILURE).then_some(record.address);
+        let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
+        let (held_bytes, reserved_bytes) = (saturate(held), self.reserved_bytes());
+        self.tracks.read(device, of_failure, Read { at: record.at, read, held_bytes, reserved_bytes });
+    }
+
     /// Sets what was read of each device beside what the calls account for.
     fn compare(&mut self, record: &Record, readings: &[Reading]) {
         let mut devices: Vec<u8> = readings.iter().map(|reading| reading.device).collect();
@@ -108,6 +152,7 @@ impl Replay {
         for device in devices {
             let mut read = DeviceReadings::default();
             readings.iter().filter(|reading| reading.device == device).for_each(|reading| read.take(reading));
+            self.note_read(record, device, read);
             read.runtime_total_bytes = read.runtime_total_bytes.or(self.accounts.total_bytes(device));
             let Some(in_use) = read.in_use() else { continue };
             // A card that the program does not use is read too, and has no account.

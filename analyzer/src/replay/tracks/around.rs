@@ -1,0 +1,199 @@
+//! What was the case around each failure: before it, at it, and after it.
+
+use std::collections::VecDeque;
+
+use gpuoom_trace::record::NO_DEVICE;
+
+use super::ends::Ends;
+use super::reads::Read;
+use super::survivors::Survivors;
+
+/// Failures that are described of the beginning, and as many of the end.
+const LISTED: usize = 256;
+/// Failures that wait for a reading or for the thread's next request.
+const MOST_WAITING: usize = 64;
+/// How far back frees by stream-ordered calls may still be pending, in nanoseconds.
+pub const PENDING_NS: u64 = 2_000_000_000;
+/// Stream-ordered frees that are remembered.
+const ASYNC_FREES: usize = 1024;
+
+/// Memory that was given back by stream-ordered calls shortly before a failure, with no wait by the program recorded since.
+///
+/// Waits are recorded only after a failure: that none is recorded does not say that there was none
+/// ([`super::unknown::Unknown::Synchronisations`]). A plain free of device memory on the device waits for it, and counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingFrees {
+    /// Bytes.
+    pub bytes: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Whether all frees of the last [`PENDING_NS`] are among them; else there were more than are remembered.
+    pub is_complete: bool,
+}
+
+/// A thread's next request for memory after its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Function.
+    pub api: u16,
+    /// Ticks when it began.
+    pub at: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Device.
+    pub device: u8,
+    /// Whether memory was given.
+    pub succeeded: bool,
+}
+
+/// One failure.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// Index among the failures that are listed.
+    pub failure: usize,
+    /// Sequence number of its record.
+    pub seq: u64,
+    /// Device, [`NO_DEVICE`] where it is not known.
+    pub device: u8,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Number of calls for memory before it, for [`super::calls::Calls::before`].
+    pub calls_before: u64,
+    /// Bytes that the program held on that device, or on the host where that was asked.
+    pub held_bytes: u64,
+    /// Physical memory (VMM handles) that lives, of all devices.
+    pub vmm_handles: u64,
+    /// Blocks that live, of all devices and of the host.
+    pub live_blocks: u64,
+    /// Sum of the reserved address ranges, in bytes.
+    pub reserved_bytes: u64,
+    /// What lives on the device by origin and size; `None` where so many blocks lived at so many failures that it was not
+    /// counted.
+    pub survivors: Option<Box<Survivors>>,
+    /// Frees that may still be pending.
+    pub pending: PendingFrees,
+    /// The last reading of the device before the failure.
+    pub read_before: Option<Read>,
+    /// The first reading of the device after the failure, beside the one that belongs to it.
+    pub read_after: Option<Read>,
+    /// The thread's next request.
+    pub next: Option<Next>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AsyncFree {
+    at: u64,
+    bytes: u64,
+    device: u8,
+}
+
+/// The last frees by stream-ordered calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AsyncFrees {
+    frees: VecDeque<AsyncFree>,
+    /// Ticks of the newest free that was pushed out.
+    forgotten_at: Option<u64>,
+}
+
+impl AsyncFrees {
+    pub(super) fn push(&mut self, at: u64, bytes: u64, device: u8) {
+        if self.frees.len() == ASYNC_FREES {
+            self.forgotten_at = self.frees.pop_front().map(|free| free.at);
+        }
+        self.frees.push_back(AsyncFree { at, bytes, device });
+    }
+
+    /// The program waited for a device, or for all.
+    #[inline]
+    pub(super) fn synchronised(&mut self, device: u8) {
+        if !self.frees.is_empty() {
+            self.frees.retain(|free| device != NO_DEVICE && free.device != device);
+        }
+    }
+
+    pub(super) fn since(&self, from: u64, device: u8) -> PendingFrees {
+        let counts = |free: &&AsyncFree| free.at >= from && (device == NO_DEVICE || free.device == device);
+        let mut pending =
+            PendingFrees { is_complete: self.forgotten_at.is_none_or(|at| at < from), ..PendingFrees::default() };
+        for free in self.frees.iter().filter(counts) {
+            pending.bytes = pending.bytes.saturating_add(free.bytes);
+            pending.frees += 1;
+        }
+        pending
+    }
+}
+
+/// All failures that are described.
+#[derive(Clone, Debug)]
+pub struct AllAround {
+    listed: Ends<Around>,
+    /// Failures whose thread has not asked again.
+    asking: VecDeque<(u32, usize)>,
+    /// Failures after which nothing was read yet.
+    unread: VecDeque<usize>,
+}
+
+impl Default for AllAround {
+    fn default() -> Self {
+        AllAround { listed: Ends::new(LISTED), asking: VecDeque::new(), unread: VecDeque::new() }
+    }
+}
+
+impl AllAround {
+    pub(super) fn push(&mut self, around: Around) {
+        for list_is_full in [self.asking.len() >= MOST_WAITING, self.unread.len() >= MOST_WAITING] {
+            if list_is_full {
+                self.asking.pop_front();
+                self.unread.pop_front();
+            }
+        }
+        self.asking.push_back((around.thread, around.failure));
+        self.unread.push_back(around.failure);
+        self.listed.push(around);
+    }
+
+    /// Whether any thread's next request is waited for.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
+    /// A thread asked for memory.
+    #[cold]
+    pub(super) fn asked(&mut self, thread: u32, next: Next) {
+        let listed = &mut self.listed;
+        self.asking.retain(|(of, failure)| {
+            if *of != thread {
+                return true;
+            }
+            if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
+                around.next = Some(next);
+            }
+            false
+        });
+    }
+
+    /// A device was read; `of_failure` is the failure's sequence number if it was because of one.
+    pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
+        let listed = &mut self.listed;
+        self.unread.retain(|failure| {
+            let Some(around) = listed.find_mut(*failure, |around| around.failure) else { return false };
+            let is_own = of_failure == Some(around.seq);
+            if is_own || (around.device != device && around.device != NO_DEVICE) {
+                return true;
+            }
+            around.read_after = Some(read);
+            false
+        });
+    }
+
+    /// In the order of the failures; the first and the last of many.
+    pub fn listed(&self) -> &Ends<Around> {
+        &self.listed
+    }
+
+    /// What was around the failure with this index, where it is described.
+    pub fn failure(&self, index: usize) -> Option<&Around> {
+        self.listed.find(index, |around| around.failure)
+    }
+}

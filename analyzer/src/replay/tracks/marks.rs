@@ -1,0 +1,54 @@
+//! Labels that the program put on its timeline.
+
+use gpuoom_trace::payload;
+use gpuoom_trace::record::Record;
+
+use super::ends::Ends;
+
+/// Labels that are kept of the beginning, and as many of the end.
+const LISTED: usize = 2048;
+/// Characters of a label that are kept.
+const MAX_LABEL: usize = 200;
+
+/// One label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Ticks.
+    pub at: u64,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// The label, cut if it is very long.
+    pub label: String,
+    /// How many of the program's calls for memory came before it.
+    pub calls_before: u64,
+}
+
+/// All labels.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    listed: Ends<Mark>,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Marks { listed: Ends::new(LISTED) }
+    }
+}
+
+impl Marks {
+    #[cold]
+    pub(super) fn push(&mut self, record: &Record, bytes: &[u8], calls_before: u64) {
+        let label = payload::text(bytes).chars().take(MAX_LABEL).collect();
+        self.listed.push(Mark { at: record.at, thread: record.thread, label, calls_before });
+    }
+
+    /// In order; beginning and end of a long list.
+    pub fn listed(&self) -> &Ends<Mark> {
+        &self.listed
+    }
+
+    /// The last label at or before a moment.
+    pub fn before(&self, at: u64) -> Option<&Mark> {
+        self.listed.iter().rev().find(|mark| mark.at <= at)
+    }
+}

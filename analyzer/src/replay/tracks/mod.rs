@@ -1,0 +1,307 @@
+//! What is followed while a trace is replayed, so that rules can look at it afterwards: bytes over time, calls, retries,
+//! labels, and what was the case around failures. Memory is bounded, whatever the trace holds.
+
+pub mod around;
+pub mod calls;
+pub mod ends;
+pub mod marks;
+pub mod reads;
+pub mod retries;
+pub mod series;
+pub mod survivors;
+#[cfg(test)]
+mod tests;
+pub mod unknown;
+
+use gpuoom_trace::clock::Clock;
+use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
+
+use super::block::{Block, Side};
+use super::readings::DeviceReadings;
+use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use calls::{Call, Calls, What};
+use marks::Marks;
+use reads::{Read, Reads};
+use retries::Retries;
+use series::Series;
+use survivors::Survivors;
+
+/// A free of more than this is a large one, in bytes.
+pub const LARGE_FREE_BYTES: u64 = 64 << 20;
+/// Blocks that are looked at for failures before any call was seen, and for each eight calls one more.
+const FREE_LOOKS: u64 = 1 << 20;
+/// Place of the host among the tracks of devices.
+const HOST: usize = 256;
+
+/// Stream-ordered memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolTrack {
+    /// Bytes that were given.
+    pub given_bytes: u64,
+    /// Bytes that were given back.
+    pub returned_bytes: u64,
+    /// Calls that gave.
+    pub given: u64,
+    /// Calls that gave back.
+    pub returned: u64,
+    /// The largest request that was granted, in bytes.
+    pub largest_bytes: u64,
+    /// Most bytes that were in use at once.
+    pub peak_bytes: u64,
+}
+
+/// One device, or the host.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceTrack {
+    /// Bytes of the program's blocks over time.
+    pub live: Series,
+    /// Stream-ordered memory.
+    pub pool: PoolTrack,
+    /// Ticks of the first free of more than [`LARGE_FREE_BYTES`].
+    pub first_large_free_at: Option<u64>,
+    /// What was read of it.
+    pub reads: Reads,
+    /// Physical memory (VMM) that was created, in bytes.
+    pub vmm_created_bytes: u64,
+}
+
+/// Code objects that HSA loaded, and executables that were destroyed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modules {
+    /// Code objects loaded.
+    pub loaded: u64,
+    /// Executables destroyed.
+    pub destroyed: u64,
+    /// Calls above HSA that load a module. They are recorded only after a failure, so this is a part of them.
+    pub loads_above: u64,
+}
+
+/// Everything that is followed.
+#[derive(Clone, Debug)]
+pub struct Tracks {
+    devices: Vec<Option<Box<DeviceTrack>>>,
+    /// The program's calls for memory.
+    pub calls: Calls,
+    /// Labels.
+    pub marks: Marks,
+    /// Failures that were tried again.
+    pub retries: Retries,
+    /// What was around failures.
+    pub around: AllAround,
+    /// Loaded code.
+    pub modules: Modules,
+    async_frees: AsyncFrees,
+    looked_at: u64,
+    pending_ticks: u64,
+}
+
+impl Tracks {
+    /// Nothing yet.
+    pub fn new(clock: &Clock) -> Self {
+        Tracks {
+            devices: vec![None; HOST + 1],
+            calls: Calls::default(),
+            marks: Marks::default(),
+            retries: Retries::new(ticks_of(clock, retries::WITHIN_NS)),
+            around: AllAround::default(),
+            modules: Modules::default(),
+            async_frees: AsyncFrees::default(),
+            looked_at: 0,
+            pending_ticks: ticks_of(clock, PENDING_NS),
+        }
+    }
+
+    /// The track of a device.
+    pub fn device(&self, device: u8) -> Option<&DeviceTrack> {
+        self.devices[usize::from(device)].as_deref()
+    }
+
+    /// The track of the host's pinned and registered memory.
+    pub fn host(&self) -> Option<&DeviceTrack> {
+        self.devices[HOST].as_deref()
+    }
+
+    /// The devices that have a track, by number.
+    pub fn devices(&self) -> impl Iterator<Item = (u8, &DeviceTrack)> {
+        (0..=u8::MAX).zip(&self.devices).filter_map(|(device, track)| Some((device, track.as_deref()?)))
+    }
+
+    #[inline]
+    fn track(&mut self, side: Side, device: u8) -> &mut DeviceTrack {
+        let place = if side == Side::Host { HOST } else { usize::from(device) };
+        self.devices[place].get_or_insert_default()
+    }
+
+    /// The program was given a block; `held_bytes` is what the account then holds.
+    #[inline]
+    pub(super) fn given(&mut self, block: &Block, thread: u32, held_bytes: u128) {
+        let side = Side::of(block.kind);
+        let (at, bytes, device) = (block.at, block.requested_bytes, block.device);
+        self.track(side, device).live.follow(at, saturate(held_bytes), bytes);
+        self.calls.push(call(block, thread, at, What::Given));
+        if matches!(block.kind, Kind::Pool | Kind::Physical) {
+            self.given_apart(block);
+        }
+        if self.retries.is_watching(at) {
+            self.retries.given(thread, device, bytes, at);
+        }
+        if self.around.is_waiting() {
+            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true };
+            self.around.asked(thread, next);
+        }
+    }
+
+    /// Memory of pools and physical memory have sums of their own.
+    fn given_apart(&mut self, block: &Block) {
+        let bytes = block.requested_bytes;
+        let track = self.track(Side::Device, block.device);
+        if block.kind == Kind::Physical {
+            track.vmm_created_bytes = track.vmm_created_bytes.saturating_add(bytes);
+            return track.reads.created(bytes);
+        }
+        let pool = &mut track.pool;
+        pool.given += 1;
+        pool.given_bytes = pool.given_bytes.saturating_add(bytes);
+        pool.largest_bytes = pool.largest_bytes.max(bytes);
+        pool.peak_bytes = pool.peak_bytes.max(pool.given_bytes.saturating_sub(pool.returned_bytes));
+    }
+
+    /// The program gave a block back.
+    #[inline]
+    pub(super) fn returned(&mut self, block: &Block, record: &Record, held_bytes: u128) {
+        let side = Side::of(block.kind);
+        let (bytes, device) = (block.requested_bytes, block.device);
+        let track = self.track(side, device);
+        track.live.follow(record.at, saturate(held_bytes), 0);
+        if bytes > LARGE_FREE_BYTES && track.first_large_free_at.is_none() {
+            track.first_large_free_at = Some(record.at);
+        }
+        let of_free =
+            Call { site: record.site, api: record.api, ..call(block, record.thread, record.at, What::Returned) };
+        self.calls.push(of_free);
+        match (block.kind, record.kind()) {
+            (Kind::Physical, _) => self.track(side, device).reads.released(bytes),
+            (Kind::Pool, freed_as) => self.returned_to_pool(block, record.at, freed_as),
+            // A plain free waits for the device.
+            (Kind::Device, Kind::Device) => self.async_frees.synchronised(device),
+            _ => {}
+        }
+        if self.retries.is_watching(record.at) {
+            self.retries.returned(record.thread, device, bytes, record.at);
+        }
+    }
+
+    fn returned_to_pool(&mut self, block: &Block, at: u64, freed_as: Kind) {
+        let pool = &mut self.track(Side::Device, block.device).pool;
+        pool.returned += 1;
+        pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
+        if freed_as == Kind::Pool {
+            self.async_frees.push(at, block.requested_bytes, block.device);
+        }
+    }
+
+    /// The bytes of an account changed without a call of the program: a free that failed, a reset.
+    pub(super) fn changed(&mut self, side: Side, device: u8, at: u64, held_bytes: u128) {
+        self.track(side, device).live.follow(at, saturate(held_bytes), 0);
+    }
+
+    /// The program waited for a device.
+    pub(super) fn synchronised(&mut self, record: &Record) {
+        self.async_frees.synchronised(record.device);
+    }
+
+    /// A label.
+    pub(super) fn marked(&mut self, record: &Record, payload: &[u8]) {
+        self.marks.push(record, payload, self.calls.count());
+    }
+
+    /// Code was loaded or unloaded.
+    pub(super) fn module(&mut self, record: &Record, api: &str) {
+        let modules = &mut self.modules;
+        match api {
+            _ if record.status != 0 => {}
+            _ if api.starts_with("hsa_executable_load") => modules.loaded += 1,
+            "hsa_executable_destroy" => modules.destroyed += 1,
+            _ if api.contains("ModuleLoad") => modules.loads_above += 1,
+            _ => {}
+        }
+    }
+
+    /// A request ran out of memory. Keeps the calls that led to it.
+    pub(super) fn refused(&mut self, record: &Record, device: u8, around: Around) {
+        self.calls.keep();
+        let (bytes, at) = (record.requested, record.at);
+        if self.around.is_waiting() {
+            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false };
+            self.around.asked(record.thread, next);
+        }
+        if bytes > 0 {
+            self.retries.refused(around.failure, record.thread, device, bytes, at);
+        }
+        let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
+        let read_before = self.device(device).and_then(|track| track.reads.last);
+        self.around.push(Around { pending, read_before, calls_before: self.calls.count(), ..around });
+        let (thread, site, api) = (record.thread, record.site, record.api);
+        self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, what: What::Refused });
+    }
+
+    /// What lives, grouped, unless that many blocks were looked at too often already.
+    pub(super) fn survivors<'a>(
+        &mut self,
+        count: u64,
+        blocks: impl Iterator<Item = &'a Block>,
+        now: u64,
+    ) -> Option<Box<Survivors>> {
+        let looked_at = self.looked_at + count;
+        if looked_at > FREE_LOOKS + self.calls.count() / 8 {
+            return None;
+        }
+        self.looked_at = looked_at;
+        Some(Box::new(Survivors::of(blocks, self.first_at(), now)))
+    }
+
+    /// Ticks of the program's first call for memory.
+    pub fn first_at(&self) -> u64 {
+        self.calls.first().first().map_or(0, |call| call.at)
+    }
+
+    /// A device was read.
+    pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
+        if device == NO_DEVICE || read.read == DeviceReadings::default() {
+            return;
+        }
+        self.track(Side::Device, device).reads.take(read);
+        self.around.read(device, of_failure, read);
+    }
+
+    /// After the last record.
+    pub(super) fn finish(&mut self) {
+        self.retries.finish();
+    }
+}
+
+#[inline]
+fn call(block: &Block, thread: u32, at: u64, what: What) -> Call {
+    Call {
+        at,
+        bytes: block.requested_bytes,
+        address: block.address,
+        thread,
+        site: block.site,
+        api: block.api,
+        device: block.device,
+        what,
+    }
+}
+
+/// Bytes, as many as 64 bits can say.
+#[inline]
+pub(super) fn saturate(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Ticks of a number of nanoseconds, at least one.
+fn ticks_of(clock: &Clock, ns: u64) -> u64 {
+    let ns_of_many = clock.duration_ns(1 << 32).max(1);
+    (u128::from(ns) * (1 << 32) / u128::from(ns_of_many)).clamp(1, u128::from(u64::MAX)) as u64
+}

@@ -1,0 +1,99 @@
+//! Readings of a device, each with what the program held then, and what happened between two of them.
+
+use super::ends::Ends;
+use crate::replay::readings::DeviceReadings;
+
+/// Stretches between readings that are listed of the beginning, and as many of the end.
+const LISTED: usize = 64;
+/// Physical memory that must have been released between two readings for the stretch to be listed, in bytes.
+const MUCH_BYTES: u64 = 64 << 20;
+
+/// One reading of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// Ticks.
+    pub at: u64,
+    /// What was read.
+    pub read: DeviceReadings,
+    /// Bytes that the program's blocks held on the device then.
+    pub held_bytes: u64,
+    /// Reserved address ranges then, of all devices, in bytes.
+    pub reserved_bytes: u64,
+}
+
+impl Read {
+    /// The least free memory that anybody told.
+    pub fn least_free_bytes(&self) -> Option<u64> {
+        let read = &self.read;
+        let sysfs = read.vram_total_bytes.zip(read.vram_used_bytes);
+        let nvml = read.nvml_total_bytes.zip(read.nvml_used_bytes);
+        let by_difference = |pair: Option<(u64, u64)>| pair.map(|(total, used)| total.saturating_sub(used));
+        let told = [read.runtime_free_bytes, by_difference(sysfs), read.kfd_available_bytes, by_difference(nvml)];
+        told.into_iter().flatten().min()
+    }
+}
+
+/// What happened between two readings of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// The reading before.
+    pub before: Read,
+    /// The reading after.
+    pub after: Read,
+    /// Physical memory (VMM) that was created, in bytes.
+    pub vmm_created_bytes: u64,
+    /// Physical memory that was released and unmapped, in bytes.
+    pub vmm_released_bytes: u64,
+}
+
+impl Stretch {
+    /// By how much the runtime's free memory should have risen if everything that was given back were free, and by how much
+    /// it did; both in bytes.
+    pub fn expected_and_seen(&self) -> Option<(i128, i128)> {
+        let expected = i128::from(self.before.held_bytes) - i128::from(self.after.held_bytes);
+        let free = |read: &Read| read.least_free_bytes().map(i128::from);
+        Some((expected, free(&self.after)? - free(&self.before)?))
+    }
+}
+
+/// The readings of one device.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    /// The first one.
+    pub first: Option<Read>,
+    /// The last one.
+    pub last: Option<Read>,
+    since: Stretch,
+    releases: Ends<Stretch>,
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Reads { first: None, last: None, since: Stretch::default(), releases: Ends::new(LISTED) }
+    }
+}
+
+impl Reads {
+    pub(super) fn take(&mut self, read: Read) {
+        self.first = self.first.or(Some(read));
+        let stretch = std::mem::take(&mut self.since);
+        if let Some(before) = self.last.replace(read)
+            && stretch.vmm_released_bytes >= MUCH_BYTES
+        {
+            self.releases.push(Stretch { before, after: read, ..stretch });
+        }
+    }
+
+    pub(super) fn created(&mut self, bytes: u64) {
+        self.since.vmm_created_bytes = self.since.vmm_created_bytes.saturating_add(bytes);
+    }
+
+    pub(super) fn released(&mut self, bytes: u64) {
+        self.since.vmm_released_bytes = self.since.vmm_released_bytes.saturating_add(bytes);
+    }
+
+    /// Stretches between readings in which much physical memory was released.
+    pub fn releases(&self) -> &Ends<Stretch> {
+        &self.releases
+    }
+}

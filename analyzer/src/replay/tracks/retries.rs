@@ -1,0 +1,192 @@
+//! Requests that failed, were followed by frees on the same thread, and were tried again: what caching allocators do.
+
+use rustc_hash::FxHashMap;
+
+use super::ends::Ends;
+
+/// How long after a failure frees and another try belong to it, in nanoseconds.
+pub const WITHIN_NS: u64 = 1_000_000_000;
+/// Retries that are listed of the beginning, and as many of the end.
+const LISTED: usize = 512;
+/// Threads that are watched at once.
+const MOST_THREADS: usize = 4096;
+/// Sizes this close are the same request, rounded otherwise.
+const ROUNDING_BYTES: u64 = 2 << 20;
+
+/// How it went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The same size was given.
+    Succeeded,
+    /// It was tried again, and failed each time.
+    Failed,
+    /// It was not tried again.
+    NotTried,
+}
+
+/// A failure with what the same thread did about it within [`WITHIN_NS`] of each failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Index of the first failure among those that are listed.
+    pub failure: usize,
+    /// Index of the last failure of the same request.
+    pub last_failure: usize,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Device, [`gpuoom_trace::record::NO_DEVICE`] where it is not known.
+    pub device: u8,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Ticks of the first failure.
+    pub at: u64,
+    /// Ticks of the last failure or of the success.
+    pub ended_at: u64,
+    /// Failed tries, the first one included.
+    pub failed_tries: u32,
+    /// Bytes that the thread freed on that device in between.
+    pub freed_bytes: u64,
+    /// Blocks that it freed.
+    pub freed_blocks: u64,
+    /// Times that frees were followed by another try: more than one is a release in steps.
+    pub releases: u32,
+    /// How it went on.
+    pub ending: Ending,
+}
+
+impl Retry {
+    /// An allocator's retry: memory was released, and the same request then succeeded.
+    pub fn is_release_and_success(&self) -> bool {
+        self.ending == Ending::Succeeded && self.freed_bytes > 0
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    retry: Retry,
+    /// Whether something was freed since the last try.
+    freed_since: bool,
+}
+
+/// All retries of a trace.
+#[derive(Clone, Debug)]
+pub struct Retries {
+    listed: Ends<Retry>,
+    succeeded: u64,
+    open: FxHashMap<u32, Open>,
+    within_ticks: u64,
+    /// Ticks until which anything can belong to a failure.
+    until: u64,
+}
+
+impl Retries {
+    /// No retries yet; `within_ticks` are [`WITHIN_NS`] in ticks.
+    pub(super) fn new(within_ticks: u64) -> Self {
+        Retries { listed: Ends::new(LISTED), succeeded: 0, open: FxHashMap::default(), within_ticks, until: 0 }
+    }
+
+    /// Whether any thread is watched at this moment.
+    #[inline]
+    pub(super) fn is_watching(&self, at: u64) -> bool {
+        !self.open.is_empty() && at <= self.until
+    }
+
+    /// A request was refused.
+    pub(super) fn refused(&mut self, failure: usize, thread: u32, device: u8, bytes: u64, at: u64) {
+        self.until = self.until.max(at.saturating_add(self.within_ticks));
+        let again = self.open_for(thread, device, bytes, at);
+        if let Some(open) = again {
+            let retry = &mut open.retry;
+            (retry.last_failure, retry.ended_at, retry.ending) = (failure, at, Ending::Failed);
+            retry.failed_tries = retry.failed_tries.saturating_add(1);
+            retry.releases += u32::from(std::mem::take(&mut open.freed_since));
+            return;
+        }
+        self.close(thread);
+        if self.open.len() >= MOST_THREADS {
+            return;
+        }
+        let retry = Retry {
+            failure,
+            last_failure: failure,
+            thread,
+            device,
+            requested_bytes: bytes,
+            at,
+            ended_at: at,
+            failed_tries: 1,
+            freed_bytes: 0,
+            freed_blocks: 0,
+            releases: 0,
+            ending: Ending::NotTried,
+        };
+        self.open.insert(thread, Open { retry, freed_since: false });
+    }
+
+    fn open_for(&mut self, thread: u32, device: u8, bytes: u64, at: u64) -> Option<&mut Open> {
+        let within = self.within_ticks;
+        let open = self.open.get_mut(&thread)?;
+        let retry = &open.retry;
+        let in_time = at.saturating_sub(retry.ended_at) <= within;
+        (in_time && retry.device == device && is_same(retry.requested_bytes, bytes)).then_some(open)
+    }
+
+    /// A request was granted.
+    #[cold]
+    pub(super) fn given(&mut self, thread: u32, device: u8, bytes: u64, at: u64) {
+        let Some(open) = self.open_for(thread, device, bytes, at) else { return };
+        (open.retry.ending, open.retry.ended_at) = (Ending::Succeeded, at);
+        open.retry.releases += u32::from(open.freed_since);
+        self.close(thread);
+    }
+
+    /// Memory was given back.
+    #[cold]
+    pub(super) fn returned(&mut self, thread: u32, device: u8, bytes: u64, at: u64) {
+        let within = self.within_ticks;
+        let Some(open) = self.open.get_mut(&thread) else { return };
+        if at.saturating_sub(open.retry.ended_at) > within {
+            self.close(thread);
+        } else if open.retry.device == device {
+            open.retry.freed_bytes = open.retry.freed_bytes.saturating_add(bytes);
+            open.retry.freed_blocks += 1;
+            open.freed_since = true;
+        }
+    }
+
+    fn close(&mut self, thread: u32) {
+        let Some(open) = self.open.remove(&thread) else { return };
+        // A failure that nobody did anything about is none.
+        if open.retry.freed_bytes > 0 || open.retry.ending != Ending::NotTried {
+            self.succeeded += u64::from(open.retry.is_release_and_success());
+            self.listed.push(open.retry);
+        }
+    }
+
+    /// After the last record.
+    pub(super) fn finish(&mut self) {
+        let mut threads: Vec<(usize, u32)> =
+            self.open.values().map(|open| (open.retry.failure, open.retry.thread)).collect();
+        threads.sort_unstable();
+        threads.into_iter().for_each(|(_, thread)| self.close(thread));
+    }
+
+    /// In the order in which they ended. Beginning and end of a long list.
+    pub fn listed(&self) -> &Ends<Retry> {
+        &self.listed
+    }
+
+    /// Times that memory was released and the same request then succeeded, listed or not: PyTorch's `num_alloc_retries`.
+    pub fn succeeded(&self) -> u64 {
+        self.succeeded
+    }
+
+    /// What was done about a failure.
+    pub fn of_failure(&self, failure: usize) -> Option<&Retry> {
+        self.listed.iter().find(|retry| (retry.failure..=retry.last_failure).contains(&failure))
+    }
+}
+
+fn is_same(one: u64, other: u64) -> bool {
+    let near = one.abs_diff(other);
+    near < ROUNDING_BYTES && near <= one.max(other) / 10
+}

@@ -1,0 +1,155 @@
+//! Bytes over time as turning points: each peak and each floor that stands out by more than a bounded list has room for.
+
+/// Turning points that are kept. Beyond that the smallest swings are forgotten, until half of the room is free again.
+pub const MAX_TURNS: usize = 4096;
+
+/// A moment at which the bytes turned: a floor or a peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Ticks.
+    pub at: u64,
+    /// Bytes that lived then.
+    pub bytes: u64,
+    /// Largest request that was granted since the turning point before, in bytes.
+    pub largest_request_bytes: u64,
+}
+
+/// The turning points of a sum of bytes. The first is a floor of 0 bytes; floors and peaks alternate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    turns: Vec<Turn>,
+    /// The extreme since the last turning point: the next one, if the bytes leave it by `hysteresis_bytes`.
+    open: Turn,
+    /// Largest request since `open`.
+    request_since: u64,
+    rises: bool,
+    hysteresis_bytes: u64,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Series { turns: Vec::new(), open: Turn::default(), request_since: 0, rises: false, hysteresis_bytes: 1 }
+    }
+}
+
+impl Series {
+    /// From `at` on so many bytes live; `request_bytes` is what was granted just now, 0 for a free.
+    #[inline]
+    pub fn follow(&mut self, at: u64, bytes: u64, request_bytes: u64) {
+        self.request_since = self.request_since.max(request_bytes);
+        let goes_on = if self.rises { bytes > self.open.bytes } else { bytes <= self.open.bytes };
+        if goes_on {
+            let largest = self.open.largest_request_bytes.max(self.request_since);
+            self.open = Turn { at: at.max(self.open.at), bytes, largest_request_bytes: largest };
+            self.request_since = 0;
+        } else if bytes.abs_diff(self.open.bytes) >= self.hysteresis_bytes {
+            self.turn(at, bytes);
+        }
+    }
+
+    fn turn(&mut self, at: u64, bytes: u64) {
+        let before = self.open;
+        self.open = Turn { at: at.max(before.at), bytes, largest_request_bytes: self.request_since };
+        self.request_since = 0;
+        self.rises = !self.rises;
+        // The floor before the first byte has the time of the first byte.
+        let first = self.turns.is_empty() && before.at == 0;
+        self.turns.push(if first { Turn { at, ..before } } else { before });
+        if self.turns.len() > MAX_TURNS {
+            self.forget_small_swings();
+        }
+    }
+
+    #[cold]
+    fn forget_small_swings(&mut self) {
+        while self.turns.len() > MAX_TURNS / 2 && self.hysteresis_bytes < 1 << 63 {
+            *self = self.filtered(self.hysteresis_bytes * 2);
+        }
+    }
+
+    /// The same series with only the swings of at least so many bytes.
+    pub fn filtered(&self, least_bytes: u64) -> Series {
+        let mut filtered = Series { hysteresis_bytes: least_bytes.max(self.hysteresis_bytes), ..Series::default() };
+        for turn in self.turns.iter().chain([&self.open]) {
+            filtered.follow(turn.at, turn.bytes, turn.largest_request_bytes);
+        }
+        filtered.request_since = filtered.request_since.max(self.request_since);
+        filtered
+    }
+
+    /// Swings below this many bytes are not there; 1 as long as every one is.
+    pub fn hysteresis_bytes(&self) -> u64 {
+        self.hysteresis_bytes
+    }
+
+    /// Floors and peaks in turn, from the floor of 0 bytes to the extreme that is not left yet.
+    pub fn turns(&self) -> impl DoubleEndedIterator<Item = &Turn> + Clone {
+        self.turns.iter().chain([&self.open])
+    }
+
+    /// Whether nothing ever lived.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[u64]) -> Series {
+        let mut series = Series::default();
+        (1..).zip(values).for_each(|(at, bytes)| series.follow(at, *bytes, 0));
+        series
+    }
+
+    fn bytes(series: &Series) -> Vec<u64> {
+        series.turns().map(|turn| turn.bytes).collect()
+    }
+
+    #[test]
+    fn floors_and_peaks_alternate() {
+        let series = of(&[10, 30, 20, 20, 50, 5, 7]);
+        assert_eq!(bytes(&series), [0, 30, 20, 50, 5, 7]);
+        assert_eq!(series.turns().map(|turn| turn.at).collect::<Vec<_>>(), [1, 2, 4, 5, 6, 7]);
+        assert_eq!(bytes(&series.filtered(15)), [0, 50, 5]);
+        assert_eq!(bytes(&Series::default()), [0]);
+    }
+
+    #[test]
+    fn each_turn_knows_the_largest_request_before_it() {
+        let mut series = Series::default();
+        for (at, bytes, request) in [(1, 10, 10), (2, 50, 40), (3, 40, 0), (4, 45, 5), (5, 5, 0), (6, 9, 4), (7, 10, 1)]
+        {
+            series.follow(at, bytes, request);
+        }
+        let largest = |series: &Series| series.turns().map(|turn| turn.largest_request_bytes).collect::<Vec<_>>();
+        assert_eq!(largest(&series), [0, 40, 0, 5, 0, 4]);
+        assert_eq!(largest(&series.filtered(20)), [0, 40, 5], "what is forgotten counts for what remains");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn a_series_is_bounded_and_keeps_its_extremes(values in prop::collection::vec(0u64..1 << 40, 1..20_000)) {
+            let series = of(&values);
+            prop_assert!(series.turns().count() <= MAX_TURNS + 1);
+            let most = values.iter().copied().max().unwrap_or(0);
+            let kept = series.turns().map(|turn| turn.bytes).max().unwrap_or(0);
+            prop_assert!(most - kept < series.hysteresis_bytes());
+            let turns: Vec<u64> = bytes(&series);
+            for (number, pair) in turns.windows(2).enumerate() {
+                prop_assert!(if number % 2 == 0 { pair[0] < pair[1] } else { pair[0] > pair[1] }, "{number} {pair:?}");
+            }
+            prop_assert!(series.turns().zip(series.turns().skip(1)).all(|(one, next)| one.at <= next.at));
+        }
+
+        #[test]
+        fn filtering_twice_is_filtering_once(values in prop::collection::vec(0u64..1000, 1..300), least in 1u64..500) {
+            let once = of(&values).filtered(least * 2);
+            prop_assert_eq!(bytes(&of(&values).filtered(least).filtered(least * 2)), bytes(&once));
+        }
+    }
+}

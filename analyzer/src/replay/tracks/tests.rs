@@ -1,0 +1,274 @@
+//! Tracks seen from the outside: what a trace leaves in them, and that no trace makes them grow or fail.
+
+use gpuoom_trace::metadata::{Quantity, Reading, trigger};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
+use proptest::prelude::*;
+
+use super::Tracks;
+use super::calls::{FIRST, LAST, What};
+use super::retries::Ending;
+use super::series::MAX_TURNS;
+use crate::replay::{Options, Replay};
+use crate::testing::{GIB, MIB, TraceBuilder, replay};
+
+fn builder() -> TraceBuilder {
+    TraceBuilder::default().device(0, "card", 16 * GIB)
+}
+
+fn run(builder: &TraceBuilder) -> Replay {
+    replay(builder, Options::default())
+}
+
+fn read(trace: &mut TraceBuilder, free_bytes: u64) {
+    let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let record = Record { status: trigger::PERIOD, device: NO_DEVICE, ..record };
+    let reading = |quantity, value| Reading { quantity: quantity as u16, device: 0, value };
+    trace.reading(record, &[reading(Quantity::RuntimeFree, free_bytes), reading(Quantity::RuntimeTotal, 16 * GIB)]);
+}
+
+#[test]
+fn bytes_over_time_turn_at_floors_and_peaks() {
+    let mut trace = builder();
+    for step in 0..3 {
+        trace.alloc(0x1000_0000 + step, GIB);
+        trace.alloc(0x9000_0000, 2 * GIB);
+        trace.free(0x9000_0000);
+    }
+    let tracks = run(&trace).tracks;
+    let device = tracks.device(0).unwrap();
+    let bytes: Vec<u64> = device.live.turns().map(|turn| turn.bytes / GIB).collect();
+    assert_eq!(bytes, [0, 3, 1, 4, 2, 5, 3]);
+    assert!(device.live.turns().filter(|turn| turn.bytes > 0).all(|turn| turn.at > 0));
+    assert_eq!(device.first_large_free_at, Some(3_000_000));
+    assert_eq!(tracks.calls.count(), 9);
+    assert!(tracks.host().is_none());
+}
+
+#[test]
+fn a_free_that_failed_is_not_gone() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.free(0x1000);
+    trace.last_call_failed(1);
+    let tracks = run(&trace).tracks;
+    assert_eq!(tracks.device(0).unwrap().live.turns().last().unwrap().bytes, GIB);
+}
+
+#[test]
+fn an_allocators_retry_is_found_with_what_it_released() {
+    let mut trace = builder();
+    for at in 1..=4 {
+        trace.alloc(at << 32, GIB);
+    }
+    trace.refuse(2 * GIB);
+    trace.free(1 << 32);
+    trace.refuse(2 * GIB);
+    trace.free(2 << 32);
+    trace.free(3 << 32);
+    trace.alloc(9 << 32, 2 * GIB);
+    let replay = run(&trace);
+    let retries: Vec<_> = replay.tracks.retries.listed().iter().collect();
+    let [retry] = retries[..] else { panic!("{retries:?}") };
+    assert_eq!((retry.failure, retry.last_failure, retry.failed_tries), (0, 1, 2));
+    assert_eq!((retry.freed_bytes, retry.freed_blocks, retry.releases), (3 * GIB, 3, 2));
+    assert_eq!((retry.ending, replay.tracks.retries.succeeded()), (Ending::Succeeded, 1));
+    assert_eq!(replay.tracks.retries.of_failure(1), Some(retry));
+}
+
+#[test]
+fn what_comes_late_or_is_of_another_size_is_no_retry() {
+    for (wait_ns, bytes, ending) in
+        [(0, 2 * GIB, Some(Ending::Succeeded)), (2_000_000_000, 2 * GIB, None), (0, GIB, Some(Ending::NotTried))]
+    {
+        let mut trace = builder();
+        trace.alloc(1 << 32, GIB);
+        trace.refuse(2 * GIB);
+        trace.now_ns += wait_ns;
+        trace.free(1 << 32);
+        trace.alloc(2 << 32, bytes);
+        let retries = run(&trace).tracks.retries;
+        assert_eq!(retries.listed().iter().next().map(|retry| retry.ending), ending, "{wait_ns} {bytes}");
+        assert_eq!(retries.succeeded(), u64::from(ending == Some(Ending::Succeeded)));
+    }
+}
+
+#[test]
+fn sizes_that_hold_most_are_told_at_the_failure() {
+    let mut trace = builder();
+    for number in 0..10 {
+        trace.alloc((number + 1) << 32, if number < 8 { GIB } else { MIB * (number + 1) });
+    }
+    trace.refuse(9 * GIB);
+    trace.alloc(99 << 32, MIB);
+    let tracks = run(&trace).tracks;
+    let around = tracks.around.failure(0).unwrap();
+    let survivors = around.survivors.as_ref().unwrap();
+    assert_eq!((survivors.distinct_sizes, survivors.covering_sizes, survivors.blocks), (3, 1, 10));
+    assert_eq!(survivors.covering, [(GIB, 8)]);
+    assert_eq!(survivors.groups[0].bytes(), 8 * GIB);
+    let next = around.next.unwrap();
+    assert_eq!((next.requested_bytes, next.succeeded), (MIB, true));
+    assert_eq!((around.calls_before, around.live_blocks), (10, 10));
+    let before = tracks.calls.before(around.calls_before);
+    assert_eq!((before.from, before.calls.len()), (0, 10));
+    assert!(before.calls.iter().all(|call| call.what == What::Given));
+}
+
+#[test]
+fn stream_ordered_frees_count_until_a_wait_or_two_seconds() {
+    let gives_back = |wait_ns: u64, plain: bool| {
+        let mut trace = builder();
+        trace.alloc(7 << 32, MIB);
+        for number in 1..=4 {
+            trace.alloc_kind(Kind::Pool, "hipMallocAsync", number << 32, GIB);
+        }
+        for number in 1..=2 {
+            trace.free_kind(Kind::Pool, "hipFreeAsync", number << 32);
+        }
+        if plain {
+            trace.free(7 << 32);
+        }
+        trace.now_ns += wait_ns;
+        trace.free_kind(Kind::Pool, "hipFreeAsync", 3 << 32);
+        trace.refuse(8 * GIB);
+        let tracks = run(&trace).tracks;
+        let pool = tracks.device(0).unwrap().pool;
+        assert_eq!((pool.given_bytes, pool.returned_bytes, pool.largest_bytes), (4 * GIB, 3 * GIB, GIB));
+        let pending = tracks.around.failure(0).unwrap().pending;
+        assert!(pending.is_complete);
+        pending.bytes
+    };
+    assert_eq!(gives_back(0, false), 3 * GIB);
+    assert_eq!(gives_back(0, true), GIB);
+    assert_eq!(gives_back(3_000_000_000, false), GIB);
+}
+
+#[test]
+fn readings_stand_before_and_after_a_failure() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    read(&mut trace, 9 * GIB);
+    let failure = trace.refuse(10 * GIB);
+    trace.read_at_failure(failure, &[(Quantity::RuntimeFree as u16, 8 * GIB)]);
+    read(&mut trace, 7 * GIB);
+    read(&mut trace, 6 * GIB);
+    let tracks = run(&trace).tracks;
+    let around = tracks.around.failure(0).unwrap();
+    let free = |read: &Option<super::reads::Read>| read.unwrap().least_free_bytes().unwrap() / GIB;
+    assert_eq!((free(&around.read_before), free(&around.read_after)), (9, 7));
+    assert_eq!(around.read_before.unwrap().held_bytes, GIB);
+}
+
+#[test]
+fn released_physical_memory_is_set_beside_what_became_free() {
+    let mut trace = builder();
+    let reserve = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 5 << 32, requested: 4 * GIB, ..reserve }, &[]);
+    trace.create_and_map(0x77, 5 << 32, 2 * GIB);
+    read(&mut trace, 9 * GIB);
+    trace.unmap(5 << 32, 2 * GIB);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 0x77);
+    read(&mut trace, 9 * GIB + MIB);
+    let tracks = run(&trace).tracks;
+    let device = tracks.device(0).unwrap();
+    let stretches: Vec<_> = device.reads.releases().iter().collect();
+    let [stretch] = stretches[..] else { panic!("{stretches:?}") };
+    assert_eq!((stretch.vmm_released_bytes, device.vmm_created_bytes), (2 * GIB, 2 * GIB));
+    assert_eq!(stretch.expected_and_seen(), Some((i128::from(2 * GIB), i128::from(MIB))));
+    assert_eq!(stretch.after.reserved_bytes, 4 * GIB);
+}
+
+#[test]
+fn marks_have_their_place_among_the_calls() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+    trace.with_text(Record { device: NO_DEVICE, ..mark }, "step 1");
+    trace.alloc(2 << 32, GIB);
+    let tracks = run(&trace).tracks;
+    let mark = tracks.marks.before(u64::MAX).unwrap();
+    assert_eq!((mark.label.as_str(), mark.calls_before), ("step 1", 1));
+    assert!(tracks.marks.before(0).is_none());
+}
+
+#[test]
+fn code_that_hsa_loads_is_counted() {
+    let mut trace = builder();
+    for api in
+        ["hsa_executable_load_agent_code_object", "hsa_executable_load_agent_code_object", "hsa_executable_destroy"]
+    {
+        let record = trace.record(Event::Module, Kind::Code, api);
+        trace.push(Record { address: 0x10, ..record }, &[]);
+    }
+    let modules = run(&trace).tracks.modules;
+    assert_eq!((modules.loaded, modules.destroyed), (2, 1));
+}
+
+fn check_bounds(tracks: &Tracks) {
+    for (_, device) in tracks.devices() {
+        assert!(device.live.turns().count() <= MAX_TURNS + 1);
+    }
+    assert!(tracks.calls.first().len() <= FIRST);
+    for around in tracks.around.listed().iter() {
+        let window = tracks.calls.before(around.calls_before);
+        assert!(window.calls.len() <= FIRST && window.from + window.calls.len() as u64 <= around.calls_before);
+    }
+    assert!(tracks.calls.before(tracks.calls.count()).calls.len() <= FIRST.max(LAST));
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let numbers = (any::<u8>(), any::<u8>(), 0u8..4, 0u16..6, 0u32..3, -1i32..4);
+    let words = (any::<u64>(), 0u64..16, any::<u64>(), 0u32..40);
+    (numbers, words).prop_map(|((event, kind_flags, device, api, thread, status), (at, address, requested, call))| {
+        Record {
+            event: event % 20,
+            kind_flags,
+            device: if device == 3 { NO_DEVICE } else { device },
+            api,
+            thread,
+            status,
+            at,
+            address,
+            requested,
+            call,
+            padded_granules: 1,
+            ..Record::new(Event::Alloc, Kind::Device)
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_records_make_them_fail_or_grow(records in prop::collection::vec(any_record(), 0..600)) {
+        let mut trace = builder();
+        for api in ["hipMalloc", "hipFree", "hipMallocAsync", "hipFreeAsync", "hipMemCreate"] {
+            trace.api(api);
+        }
+        for record in records {
+            trace.push(record, &[]);
+        }
+        check_bounds(&run(&trace).tracks);
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn long_traces_stay_bounded(sizes in prop::collection::vec(1u64..GIB, 1..50), failures in 0u64..400) {
+        let mut trace = builder();
+        for number in 0..10_000u64 {
+            let size = sizes[number as usize % sizes.len()];
+            let address = |number: u64| (1 + number % 64) << 32;
+            if number % 3 == 0 {
+                trace.alloc(address(number), size);
+            } else if number % 3 == 1 {
+                trace.free(address(number * 7));
+            } else if number % 30 == 2 && number / 30 < failures {
+                trace.refuse(size);
+            }
+        }
+        check_bounds(&run(&trace).tracks);
+    }
+}

@@ -1,0 +1,47 @@
+//! What a trace cannot tell, whatever the program did, and why: rules must not take silence for a "no".
+
+/// A fact that the recorder does not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Which blocks are filled from the host.
+    CopiesToDevice,
+    /// Whether the program waited for a stream.
+    Synchronisations,
+    /// Which stream a free was ordered on.
+    StreamOfFree,
+    /// What was allocated while a stream was captured.
+    Captures,
+    /// Which blocks were handed to other processes.
+    IpcExports,
+    /// Modules that were loaded and unloaded above HSA.
+    Modules,
+    /// Names of threads.
+    ThreadNames,
+}
+
+impl Unknown {
+    /// Why it is not known, and what would tell it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Unknown::CopiesToDevice => {
+                "copies are recorded only after a failure, so the trace does not say which blocks are filled from the host; a \
+                 mark (gpuoom_mark) at the end of the load would settle it"
+            }
+            Unknown::Synchronisations => {
+                "synchronisations are recorded only after a failure, so the trace does not say whether the program waited \
+                 for these frees; synchronise before the failing call and record again"
+            }
+            Unknown::StreamOfFree => "the stream of a free is not recorded",
+            Unknown::Captures => {
+                "the begin and end of stream captures are not recorded; marks (gpuoom_mark) around the capture would settle it"
+            }
+            Unknown::IpcExports => {
+                "exports to other processes (hipIpcGetMemHandle, cudaIpcGetMemHandle) are not recorded"
+            }
+            Unknown::Modules => {
+                "module loads are recorded only after a failure, and where HSA is recorded, as loads of code objects"
+            }
+            Unknown::ThreadNames => "names of threads are not recorded",
+        }
+    }
+}
