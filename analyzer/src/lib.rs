@@ -8,6 +8,7 @@ pub mod commands;
 pub mod diagnosis;
 pub mod evidence;
 pub mod intake;
+pub mod machine;
 pub mod passes;
 pub mod replay;
 pub mod report;

@@ -6,7 +6,8 @@ use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
 use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
 use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight, clock_source};
 use gpuoom_trace::metadata::{
-    ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, Module, Modules, ProcessFacts, Reading, encode_readings, trigger,
+    ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, MachineFacts, Module, Modules, ProcessFacts, Reading,
+    encode_readings, trigger,
 };
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{
@@ -56,6 +57,8 @@ pub struct TraceBuilder {
     pub modules: Vec<Module>,
     /// Libraries that call past the recorder.
     pub bypasses: Vec<Bypass>,
+    /// Files that tell about the machine: path and text.
+    pub machine: Vec<(String, String)>,
     /// Call site of the next outermost calls.
     pub site: u32,
     /// The next record begins at this moment, in nanoseconds.
@@ -100,6 +103,7 @@ impl TraceBuilder {
             process,
             modules: Vec::new(),
             bypasses: Vec::new(),
+            machine: Vec::new(),
             site: 0,
             now_ns: 0,
             slots_per_chunk: MAX_CHUNK_SLOTS,
@@ -383,6 +387,10 @@ impl TraceBuilder {
         if !self.modules.is_empty() {
             let modules = Modules { modules: self.modules.clone() };
             chunks.extend_from_slice(maker.metadata(chunk_kind::MODULES, &modules));
+        }
+        if !self.machine.is_empty() {
+            let machine = MachineFacts { files: self.machine.clone(), ..MachineFacts::default() };
+            chunks.extend_from_slice(maker.metadata(chunk_kind::MACHINE, &machine));
         }
         if !self.bypasses.is_empty() {
             let bypasses = Bypasses { bypasses: self.bypasses.clone() };

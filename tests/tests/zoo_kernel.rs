@@ -1,6 +1,8 @@
 //! Requests to the kernel's drivers, against a stand-in below the recorder: what it did and what was recorded are the same,
 //! in order.
 
+use gpuoom_trace::reader::TraceFile;
+
 use gpuoom_tests::{
     Client, Event, Finished, Library, MIB, SimKernel, TruthLine, plain_program, plugin, program_with, zoo_source,
 };
@@ -102,6 +104,22 @@ fn kfd_requests_are_recorded_as_they_happened() {
     let report = run.only_trace().report();
     assert_eq!(report.count("/ooms"), 1);
     assert_eq!(report.text("/ooms/0/api"), "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU");
+}
+
+#[test]
+fn the_trace_tells_about_the_machine() {
+    let (_kernel, client) = kfd("kfd_client.c", 2);
+    let run = client.run_both();
+    let trace = TraceFile::open(&run.only_trace().path).expect("a trace");
+    let machine = &trace.metadata.machine;
+    let text = |path: &str| machine.files.iter().find(|(known, _)| known == path).map(|(_, text)| text.as_str());
+    assert_eq!(text("/sys/class/kfd/kfd/topology/nodes/1/properties"), Some("drm_render_minor 128\n"), "{machine:?}");
+    let uevent = text("/sys/class/drm/card1/device/uevent");
+    assert_eq!(uevent, Some("DRIVER=amdgpu\nPCI_SLOT_NAME=0000:01:00.0\n"), "{machine:?}");
+    // What is of the kernel and the process is not below the simulated machine's root.
+    assert!(text("/proc/meminfo").is_some_and(|text| text.starts_with("MemTotal:")), "{machine:?}");
+    assert!(text("/proc/self/limits").is_some_and(|text| text.contains("Max open files")), "{machine:?}");
+    assert!(!machine.cut);
 }
 
 #[test]

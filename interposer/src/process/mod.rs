@@ -2,5 +2,6 @@
 
 pub(crate) mod exit;
 pub(crate) mod facts;
+pub(crate) mod machine;
 pub(crate) mod marks;
 pub(crate) mod modules;

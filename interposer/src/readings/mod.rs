@@ -3,7 +3,6 @@
 //! program sees.
 
 mod asker;
-mod fdinfo;
 mod host;
 mod nvml;
 mod probe;

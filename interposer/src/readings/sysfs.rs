@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, process};
 
+use gpuoom_machine::fdinfo;
 use gpuoom_trace::metadata::{Quantity, Reading};
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::fdinfo;
 use crate::config::Config;
 
 /// A card with memory counters.
@@ -115,9 +115,9 @@ pub(super) fn read_graphics(config: &Config, cards: &[Card], proc: &Path, readin
         return;
     }
     let pids = kfd_processes(config);
-    let Some(sums) = fdinfo::graphics(proc, process::id(), |pid| pids.contains(&pid)) else { return };
+    let Some(graphics) = fdinfo::graphics(proc, process::id(), |pid| pids.contains(&pid)) else { return };
     for card in cards.iter().filter(|card| !card.pci_bus_id.is_empty()) {
-        let value = sums.get(&card.pci_bus_id).copied().unwrap_or(0);
+        let value = graphics.bytes.get(&card.pci_bus_id).copied().unwrap_or(0);
         readings.push(Reading { quantity: Quantity::GraphicsVram as u16, device: card.device, value });
     }
 }

@@ -9,7 +9,7 @@ use gpuoom_trace::metadata::trigger;
 use super::{Recorder, threads};
 use crate::link::Library;
 use crate::readings::{self, Asker, Readings};
-use crate::{config, guard, log};
+use crate::{config, guard, log, process};
 
 /// Requests that may wait; a full queue only means that the thread is behind, and it drains anyway.
 const QUEUE: usize = 64;
@@ -50,6 +50,8 @@ fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker
     let mut readings = Readings::new(recorder, Some(asker));
     let mut next_look = Instant::now() + period.unwrap_or(IDLE);
     readings.take(trigger::START, None);
+    // Before any request is answered: whoever waits for the readings of a failure then has the machine's facts as well.
+    process::machine::record(recorder);
     loop {
         match requests.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
             Ok(Request::Drain) => {

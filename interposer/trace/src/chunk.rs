@@ -30,6 +30,8 @@ pub mod kind {
     pub const DEVICE: u16 = 5;
     /// [`crate::metadata::Bypasses`].
     pub const BYPASSES: u16 = 6;
+    /// [`crate::metadata::MachineFacts`].
+    pub const MACHINE: u16 = 7;
 }
 
 /// Header of a chunk.

@@ -91,6 +91,18 @@ pub struct Bypasses {
     pub bypasses: Vec<Bypass>,
 }
 
+/// Small text files that tell about the machine, as they were when recording began. What is on the list of files, and
+/// what is kept of each, is the business of the crate `gpuoom-machine`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFacts {
+    /// Path and text of each file that was there.
+    pub files: Vec<(String, String)>,
+    /// Paths of files that were there and could not be read.
+    pub unreadable: Vec<String>,
+    /// Whether a bound of the recorder cut something off.
+    pub cut: bool,
+}
+
 /// What the runtime says about a device that the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {

@@ -13,8 +13,8 @@ use gpuoom_trace::header::{
     ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, Live, MAGIC, clock_source, end,
 };
 use gpuoom_trace::metadata::{
-    self, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, Module, Modules, ProcessFacts, Quantity, Reading,
-    probe_skipped, trigger,
+    self, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, MachineFacts, Module, Modules, ProcessFacts,
+    Quantity, Reading, probe_skipped, trigger,
 };
 use gpuoom_trace::payload::MAX_TEXT_BYTES;
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
@@ -124,7 +124,7 @@ fn numbers_are_those_of_the_code() {
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });
-    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES });
+    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES, MACHINE });
     assert_constants!(trigger { START, PERIOD, FAILURE, PROGRAM });
     assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
     assert_constants!(Quantity {
@@ -317,6 +317,22 @@ fn metadata_fields_lie_in_the_documented_order() {
         ],
     );
     assert_eq!(metadata::encode(&device), documented);
+
+    let machine = MachineFacts {
+        files: vec![("/proc/meminfo".into(), "MemTotal: 1 kB\n".into())],
+        unreadable: vec!["/sys/x".into()],
+        cut: true,
+    };
+    let file = vec![Value::Text("/proc/meminfo"), Value::Text("MemTotal: 1 kB\n")];
+    let documented = encode_as_documented(
+        "MachineFacts",
+        vec![
+            ("files", Value::List(vec![Value::Tuple(file)])),
+            ("unreadable", Value::List(vec![Value::Text("/sys/x")])),
+            ("cut", Value::Bool(true)),
+        ],
+    );
+    assert_eq!(metadata::encode(&machine), documented);
 
     let bypass = Bypass { caller: "/a".into(), function: "hipMalloc".into(), target: "/b".into(), functions: 3 };
     let documented = encode_as_documented(

@@ -17,7 +17,7 @@ use crate::chunk::{CHUNK_HEADER_BYTES, ChunkHeader, kind};
 use crate::clock::Clock;
 use crate::columns::Batch;
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
-use crate::metadata::{self, ApiTable, Bypasses, DeviceFacts, Modules, ProcessFacts};
+use crate::metadata::{self, ApiTable, Bypasses, DeviceFacts, MachineFacts, Modules, ProcessFacts};
 use crate::record::{Granule, SLOT_BYTES};
 
 pub use error::ReadError;
@@ -70,6 +70,8 @@ pub struct Metadata {
     pub devices: Vec<DeviceFacts>,
     /// Libraries that call past the recorder.
     pub bypasses: Bypasses,
+    /// Files that tell about the machine.
+    pub machine: MachineFacts,
 }
 
 /// An open trace file.
@@ -221,6 +223,7 @@ impl TraceFile {
             kind::APIS => set(&mut metadata.apis, metadata::decode(payload)),
             kind::MODULES => set(&mut metadata.modules, metadata::decode(payload)),
             kind::BYPASSES => set(&mut metadata.bypasses, metadata::decode(payload)),
+            kind::MACHINE => set(&mut metadata.machine, metadata::decode(payload)),
             kind::DEVICE => match metadata::decode::<DeviceFacts>(payload) {
                 Some(device) => {
                     metadata.devices.retain(|known| known.index != device.index);

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,14 +23,24 @@ struct Client {
     vram_bytes: u64,
 }
 
-/// Bytes of other processes' graphics clients per card (PCI bus id); `None` when a bound was met, so that no sum is too low
-/// without anybody knowing. `uses_kfd`: what KFD says of a process.
-pub(super) fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) -> Option<BTreeMap<String, u64>> {
+/// What other processes' graphics clients hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Graphics {
+    /// Video memory per card, by its PCI bus id in lower case.
+    pub bytes: BTreeMap<String, u64>,
+    /// Processes that could not be looked into.
+    pub closed_processes: u64,
+}
+
+/// Reads what other processes' graphics clients hold; `None` when a bound was met, so that no sum is too low without
+/// anybody knowing. `uses_kfd`: what KFD says of a process.
+pub fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) -> Option<Graphics> {
     let begun = Instant::now();
     let mut clients: BTreeMap<(String, u64), u64> = BTreeMap::new();
     let entries = fs::read_dir(proc).ok()?;
     let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let mut descriptors = MAX_DESCRIPTORS;
+    let mut closed_processes = 0;
     for (count, process) in processes.filter(|process| *process != own).enumerate() {
         if count >= MAX_PROCESSES || begun.elapsed() > MAX_TIME {
             return None;
@@ -37,7 +48,14 @@ pub(super) fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) ->
         if uses_kfd(process) {
             continue;
         }
-        for client in clients_of(&proc.join(process.to_string()), &mut descriptors)? {
+        let clients_of_process = match clients_of(&proc.join(process.to_string()), &mut descriptors)? {
+            Ok(found) => found,
+            Err(error) => {
+                closed_processes += u64::from(error == ErrorKind::PermissionDenied);
+                continue;
+            }
+        };
+        for client in clients_of_process {
             // Several descriptors of one client say the same.
             clients.insert((client.pci_bus_id, client.id), client.vram_bytes);
         }
@@ -47,25 +65,28 @@ pub(super) fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) ->
         let sum = sums.entry(pci_bus_id).or_default();
         *sum = sum.saturating_add(bytes);
     }
-    Some(sums)
+    Some(Graphics { bytes: sums, closed_processes })
 }
 
 /// The clients that a process has open; none if one of its files is KFD's. `None` when too many files were looked at.
-fn clients_of(process: &Path, descriptors: &mut usize) -> Option<Vec<Client>> {
-    let Ok(entries) = fs::read_dir(process.join("fd")) else { return Some(Vec::new()) };
+fn clients_of(process: &Path, descriptors: &mut usize) -> Option<Result<Vec<Client>, ErrorKind>> {
+    let entries = match fs::read_dir(process.join("fd")) {
+        Ok(entries) => entries,
+        Err(error) => return Some(Err(error.kind())),
+    };
     let mut nodes = BTreeSet::new();
     for entry in entries.flatten() {
         *descriptors = descriptors.checked_sub(1)?;
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target == Path::new("/dev/kfd") {
-            return Some(Vec::new());
+            return Some(Ok(Vec::new()));
         }
         if target.starts_with("/dev/dri") {
             nodes.insert(entry.file_name());
         }
     }
     let texts = nodes.iter().filter_map(|name| fs::read_to_string(process.join("fdinfo").join(name)).ok());
-    Some(texts.filter_map(|text| parse(&text)).collect())
+    Some(Ok(texts.filter_map(|text| parse(&text)).collect()))
 }
 
 /// The client that a file describes, if it is one of amdgpu.
@@ -137,9 +158,9 @@ mod tests {
         open(proc, 106, 4, "/dev/dri/renderD129", &RECENT.replace("\t9\n", "\t12\n"));
         fs::create_dir_all(proc.join("107")).unwrap();
         fs::create_dir_all(proc.join("self/fd")).unwrap();
-        let sums = graphics(proc, 105, |process| process == 106).unwrap();
+        let graphics = graphics(proc, 105, |process| process == 106).unwrap();
         let expected = [("0000:03:00.0".to_owned(), 5 << 20), ("0000:0a:00.0".to_owned(), 4 << 20)];
-        assert_eq!(sums.into_iter().collect::<Vec<_>>(), expected);
+        assert_eq!(graphics.bytes.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
