@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::only::Only;
+
 /// One diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,12 +53,23 @@ pub struct Fix {
     pub command: String,
     /// What it does.
     pub text: String,
-    /// On which platform and versions; empty: on all.
+    /// On which platform, versions and programs it works: what a trace can decide.
+    #[serde(default, skip_serializing_if = "Only::is_empty")]
+    pub only: Only,
+    /// What else must be so, in words; empty: nothing.
     #[serde(default)]
     pub when: String,
     /// Rungs of the ladder of fixes that it stands for.
     #[serde(default)]
     pub rungs: Vec<u8>,
+}
+
+impl Fix {
+    /// Everything that must be so, in words; empty where it always works.
+    pub fn condition(&self) -> String {
+        let parts = [self.only.words(), self.when.clone()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A place for a bug report.

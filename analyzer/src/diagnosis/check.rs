@@ -116,6 +116,18 @@ pub enum Basis {
     Given,
 }
 
+impl Basis {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Measured => "measured",
+            Basis::Modelled => "modelled",
+            Basis::Estimated => "estimated",
+            Basis::Given => "given",
+        }
+    }
+}
+
 /// One thing that speaks for a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
@@ -160,7 +172,25 @@ pub struct Check {
     excluded: Option<String>,
     limit: Confidence,
     returns: Vec<Returns>,
+    parts: Vec<&'static str>,
     modelled: bool,
+}
+
+/// What a check found out, beside how sure it is.
+#[derive(Debug)]
+pub struct Parts {
+    /// What holds.
+    pub evidence: Vec<Evidence>,
+    /// What would have refuted it.
+    pub refuters: Vec<Refuter>,
+    /// What would settle it.
+    pub missing: Vec<String>,
+    /// What rungs would give back.
+    pub returns: Vec<Returns>,
+    /// Which of the entry's several causes it is, where it has several (see `Only::part`).
+    pub causes: Vec<&'static str>,
+    /// Whether a number comes from the model of the card.
+    pub modelled: bool,
 }
 
 /// What one rung of the ladder would give back.
@@ -186,6 +216,7 @@ impl Default for Check {
             excluded: None,
             limit: Confidence::Proven,
             returns: Vec::new(),
+            parts: Vec::new(),
             modelled: false,
         }
     }
@@ -290,9 +321,21 @@ impl Check {
         Judgement::Found(confidence.min(self.limit))
     }
 
-    /// Takes the check apart: evidence, refuters, missing readings, what rungs give back, and whether the model is part of it.
-    pub fn into_parts(self) -> (Vec<Evidence>, Vec<Refuter>, Vec<String>, Vec<Returns>, bool) {
-        (self.evidence, self.refuters, self.missing, self.returns, self.modelled)
+    /// Names one of the several causes that an entry has: its fixes are then for these only.
+    pub fn part(&mut self, name: &'static str) {
+        self.parts.push(name);
+    }
+
+    /// Takes the check apart.
+    pub fn into_parts(self) -> Parts {
+        Parts {
+            evidence: self.evidence,
+            refuters: self.refuters,
+            missing: self.missing,
+            returns: self.returns,
+            causes: self.parts,
+            modelled: self.modelled,
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod case;
 pub mod check;
 pub mod finding;
+pub mod ladder;
 pub mod remedies;
 pub mod rules;
 pub mod thresholds;
@@ -96,7 +97,7 @@ fn take(
     ask(&mut check);
     let Some(entry) = catalogue::find(rule.id) else { return };
     let judgement = check.judgement();
-    let (evidence, refuters_checked, missing, returns, modelled) = check.into_parts();
+    let parts = check.into_parts();
     match judgement {
         Judgement::None => {}
         Judgement::Excluded { by } => {
@@ -119,12 +120,12 @@ fn take(
                 role: rule.role,
                 ooms: oom.into_iter().collect(),
                 device,
-                evidence,
-                refuters_checked,
-                missing,
-                fix: remedies::of(entry, &case.versions, &returns, shortfall_bytes),
+                fix: remedies::of(entry, case, &parts, shortfall_bytes),
+                evidence: parts.evidence,
+                refuters_checked: parts.refuters,
+                missing: parts.missing,
                 shortfall_bytes,
-                modelled,
+                modelled: parts.modelled,
                 note: entry.note.clone(),
                 file: entry.file.clone(),
                 sources: entry.sources.clone(),

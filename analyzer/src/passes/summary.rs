@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::diagnosis::case::Case;
 use crate::diagnosis::diagnose;
 use crate::diagnosis::finding::{Excluded, Finding};
+use crate::diagnosis::ladder::{self, Ladder};
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
@@ -141,6 +142,8 @@ pub struct Summary {
     pub diagnoses: Vec<Finding>,
     /// Diagnoses that were ruled out although their shape was there.
     pub diagnoses_excluded: Vec<Excluded>,
+    /// What to do, cheapest first: the rungs that the surest diagnoses map to.
+    pub ladder: Ladder,
     /// Failures that no diagnosis was tried on, because there are too many.
     pub ooms_not_diagnosed: u64,
     /// What could not be read.
@@ -184,6 +187,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         coverage: coverage::judge(trace, replay, &libraries),
         diagnoses: Vec::new(),
         diagnoses_excluded: Vec::new(),
+        ladder: Ladder::default(),
         ooms_not_diagnosed: 0,
         damages: describe_damages(trace),
         calls_under_way: describe_calls_under_way(trace, replay),
@@ -197,12 +201,15 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
 }
 
 fn add_diagnoses(trace: &TraceFile, replay: &Replay, summary: &mut Summary) {
-    let diagnoses = diagnose(&Case::new(trace, replay, summary));
+    let case = Case::new(trace, replay, summary);
+    let diagnoses = diagnose(&case);
+    let ladder = ladder::climb(&case, &diagnoses);
     for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {
         oom.cause = cause;
     }
     summary.diagnoses = diagnoses.found;
     summary.diagnoses_excluded = diagnoses.excluded;
+    summary.ladder = ladder;
     summary.ooms_not_diagnosed = diagnoses.not_looked_at;
 }
 

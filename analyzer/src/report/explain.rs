@@ -92,8 +92,9 @@ fn what_to_do(page: &mut Page, entry: &Entry) {
 
 fn describe(fix: &Fix) -> String {
     let mut text = String::new();
-    if !fix.when.is_empty() {
-        text.push_str(&format!("[{}] ", fix.when));
+    let condition = fix.condition();
+    if !condition.is_empty() {
+        text.push_str(&format!("[{condition}] "));
     }
     if !fix.command.is_empty() {
         text.push_str(&format!("{}: ", fix.command));

@@ -1,25 +1,65 @@
 //! What to do next.
 
+use crate::diagnosis::ladder::{Ladder, Step};
 use crate::passes::advice::{Advice, advise, warn};
 use crate::passes::summary::Summary;
 use crate::passes::verdict::Verdict;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, moment, size};
 
+/// Steps of the ladder that are told; the rest is in the JSON, and `explain` lists it.
+const MOST_STEPS: usize = 6;
+
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let advice = advise(summary, verdict);
     let warnings = warn(&summary.process.environment);
-    if advice.is_empty() && warnings.is_empty() {
+    let ladder = &summary.ladder;
+    if advice.is_empty() && warnings.is_empty() && ladder.steps.is_empty() {
         return;
     }
     page.headed("WHAT TO DO", Paint::Bold, "cheapest first");
     for (number, advice) in (1..).zip(&advice) {
         page.indented(&format!("  {number}  "), "     ", &describe(advice));
     }
+    for (number, step) in (advice.len() + 1..).zip(ladder.steps.iter().take(MOST_STEPS)) {
+        page.indented(&format!("  {number:<2} "), "     ", &climb(step));
+    }
+    climb_on(page, ladder);
     for warning in &warnings {
         page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), warning.why));
     }
     page.gap();
+}
+
+fn climb(step: &Step) -> String {
+    let fix = &step.fix;
+    let command = if fix.command.is_empty() { String::new() } else { format!("{}: ", fix.command) };
+    let mut text = format!("{command}{}", fix.why);
+    if !fix.only_if.is_empty() {
+        text.push_str(&format!(" (if: {})", fix.only_if));
+    }
+    if let Some(bytes) = fix.gives_back_bytes {
+        let enough = match fix.is_enough {
+            Some(true) => ": enough",
+            Some(false) => ": not enough alone",
+            None => "",
+        };
+        let basis = fix.gives_back_basis.map_or("", |basis| basis.name());
+        text.push_str(&format!("; gives back {} ({basis}){enough}", size(bytes)));
+    }
+    clean(&text)
+}
+
+/// What of the ladder is not told, and what is not advised.
+fn climb_on(page: &mut Page, ladder: &Ladder) {
+    if let Some(next) = ladder.steps.get(MOST_STEPS) {
+        let more = ladder.steps.len() - MOST_STEPS;
+        page.indented("     ", "     ", &format!("and {more} more: gpuoom-analyze explain {}", next.id));
+    }
+    if !ladder.not_advised.is_empty() {
+        let list: Vec<String> = ladder.not_advised.iter().map(|not| format!("{} ({})", not.what, not.why)).collect();
+        page.indented("     ", "     ", &format!("not advised here: {}", list.join("; ")));
+    }
 }
 
 fn describe(advice: &Advice) -> String {
