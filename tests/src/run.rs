@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -97,23 +96,6 @@ impl Client {
         recorded
     }
 
-    /// Runs once and answers the processor time that the client and its children took, in user mode and in the kernel.
-    pub fn processor_time(&self, recorded: bool) -> (Duration, Duration) {
-        let scratch = new_scratch();
-        let child = self.command(scratch.path(), recorded).spawn().expect("the client starts").id() as i32;
-        let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-        // SAFETY: both pointers are to locals that live through the call; the process is our child and nobody else waits
-        // for it.
-        let pid = unsafe { libc::wait4(child, &mut status, 0, usage.as_mut_ptr()) };
-        assert_eq!(pid, child, "wait4");
-        // SAFETY: all zeroes is a valid rusage, and wait4 succeeded.
-        let usage = unsafe { usage.assume_init() };
-        let time = |value: libc::timeval| {
-            Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
-        };
-        (time(usage.ru_utime), time(usage.ru_stime))
-    }
-
     /// Starts with the recorder and answers while it runs, for a test that ends it its own way.
     pub fn spawn_recorded(&self) -> (Child, TempDir) {
         let scratch = new_scratch();
@@ -121,7 +103,7 @@ impl Client {
         (child, scratch)
     }
 
-    fn command(&self, scratch: &Path, recorded: bool) -> Command {
+    pub(crate) fn command(&self, scratch: &Path, recorded: bool) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(scratch.join("cwd")).stdin(Stdio::null());
         // Files, not pipes: a client's own children may keep them open after it has ended.
@@ -154,7 +136,8 @@ impl Client {
     }
 }
 
-fn new_scratch() -> TempDir {
+/// A directory for a run: one that the client runs in, one for its trace.
+pub(crate) fn new_scratch() -> TempDir {
     let scratch = TempDir::new().expect("a scratch directory");
     for name in ["cwd", "trace"] {
         fs::create_dir(scratch.path().join(name)).expect("a directory in the scratch directory");

@@ -31,7 +31,6 @@ macro_rules! functions {
                 pointers: 0,
                 is_tail_called: false,
                 has_hook: true,
-                entry: entries::$name,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::$kind,
                 #[cfg(test)]
@@ -46,7 +45,6 @@ macro_rules! functions {
                 pointers: 0,
                 is_tail_called: false,
                 has_hook: true,
-                entry: entries::$giver,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::None,
                 #[cfg(test)]
@@ -61,7 +59,6 @@ macro_rules! functions {
                 pointers: 0 $(| 1 << $pointer)*,
                 is_tail_called: true,
                 has_hook: true,
-                entry: entries::$watched,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::None,
                 #[cfg(test)]

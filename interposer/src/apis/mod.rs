@@ -53,8 +53,6 @@ pub(crate) struct Row {
     pub(crate) is_tail_called: bool,
     /// Whether there is an exported function.
     pub(crate) has_hook: bool,
-    /// The hook, if there is one.
-    pub(crate) entry: unsafe extern "C" fn(),
     /// What kind of memory it is about.
     #[cfg(test)]
     pub(crate) kind: gpuoom_trace::record::Kind,
@@ -62,9 +60,6 @@ pub(crate) struct Row {
     #[cfg(test)]
     pub(crate) how: &'static str,
 }
-
-/// Stands for the hook in rows that have none.
-unsafe extern "C" fn no_hook() {}
 
 impl Row {
     /// A row that no exported function belongs to.
@@ -82,7 +77,6 @@ impl Row {
             pointers: 0,
             is_tail_called: false,
             has_hook: false,
-            entry: no_hook,
             #[cfg(test)]
             kind: gpuoom_trace::record::Kind::None,
             #[cfg(test)]

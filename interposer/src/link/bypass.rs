@@ -20,7 +20,7 @@ static FIRST_LOADED: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts the objects that the program was started with. Called before it runs.
 pub(crate) fn note_first_loaded() {
-    FIRST_LOADED.store(objects::loaded_objects().len(), Ordering::Relaxed);
+    FIRST_LOADED.store(objects::count(), Ordering::Relaxed);
 }
 
 /// A walk through the loader's list.
@@ -82,6 +82,11 @@ unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _: usize, walk: *m
     }
     // SAFETY: as above; the loader's lock keeps the object loaded.
     let Some(table) = (unsafe { Table::of(info) }) else { return 0 };
+    // A large library has some hundred imports and tens of thousands of references, most of them to itself.
+    // SAFETY: as above.
+    if unsafe { table.imports(|name| row_of(name).is_some()) } == Some(false) {
+        return 0;
+    }
     // SAFETY: as above.
     unsafe {
         table.for_each_reference(|Reference { name, target, place }| {

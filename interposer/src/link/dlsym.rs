@@ -167,9 +167,13 @@ pub(crate) fn hook_for(api: u16, real: *const ()) -> *const () {
         return real;
     }
     let row = apis::row(api);
+    let entry: *const () = next::global(row.name_c).cast_const().cast();
+    if entry.is_null() {
+        return real;
+    }
     // What everybody in the global scope calls keeps one address: that of the hook.
     if next::after_us(row.name_c).cast_const().cast() == real {
-        return row.entry as *const ();
+        return entry;
     }
     // SAFETY: reads and clears the thread's message.
     unsafe { libc::dlerror() };
@@ -179,7 +183,7 @@ pub(crate) fn hook_for(api: u16, real: *const ()) -> *const () {
     {
         objects::add_runtime_code(&object);
     }
-    slots::hand_out(api, real).unwrap_or(real)
+    slots::hand_out(api, entry, real).unwrap_or(real)
 }
 
 /// Our hook on `ioctl`, if it is one.

@@ -12,6 +12,7 @@ pub(crate) mod fork_gate;
 mod names;
 pub(crate) mod next;
 mod objects;
+mod ranges;
 mod slots;
 mod symbols;
 
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::{apis, guard, log, thread};
 
 pub(crate) use objects::{
-    Object, add_loaded_runtimes, add_runtime_code, load_count, loaded_objects, loaded_objects_with_build_ids, object_of,
+    LoadCount, Object, add_loaded_runtimes, add_runtime_code, load_count, loaded_objects,
+    loaded_objects_with_build_ids, object_of,
 };
 
 /// A family of libraries that export the same functions.
@@ -129,16 +131,11 @@ pub(crate) struct Found {
 }
 
 fn remember(api: u16, library: Library, caller: usize, found: &Found) {
-    let Some(object) = object_of(found.function as usize) else { return };
-    if library.is_gpu_runtime() {
-        objects::add_runtime_code(&object);
-    }
-    // A library that goes away under us would leave a pointer to nothing behind: hold it.
-    object.hold();
+    let Some(start) = objects::hold_around(found.function as usize, library.is_gpu_runtime()) else { return };
     let bit = 1 << library as u32;
     let serving = &SERVING[library as usize];
-    let first = serving.compare_exchange(0, object.start, Ordering::AcqRel, Ordering::Acquire);
-    let another_copy = first.is_err_and(|start| start != object.start);
+    let first = serving.compare_exchange(0, start, Ordering::AcqRel, Ordering::Acquire);
+    let another_copy = first.is_err_and(|serving| serving != start);
     if another_copy && SEVERAL_COPIES.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
         forget(library);
     }

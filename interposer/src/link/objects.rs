@@ -1,9 +1,10 @@
 //! The objects that are loaded in this process.
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::fork_gate::outside_forks;
+use super::ranges::Ranges;
 
 /// A loaded object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,12 @@ pub(super) fn is_ours(address: usize) -> bool {
 struct Walk {
     /// Only the object at this address.
     address: Option<usize>,
+    /// Only objects whose path is one of these.
+    named: Option<fn(&[u8]) -> bool>,
     with_build_ids: bool,
+    /// So many objects of the list are passed over.
+    skipped: usize,
+    passed: usize,
     found: Vec<Object>,
 }
 
@@ -89,9 +95,9 @@ pub(crate) fn loaded_objects() -> Vec<Object> {
     Walk::default().go()
 }
 
-/// The same with their build ids.
-pub(crate) fn loaded_objects_with_build_ids() -> Vec<Object> {
-    Walk { with_build_ids: true, ..Walk::default() }.go()
+/// The same with their build ids, without the first `skipped`. New objects come last.
+pub(crate) fn loaded_objects_with_build_ids(skipped: usize) -> Vec<Object> {
+    Walk { with_build_ids: true, skipped, ..Walk::default() }.go()
 }
 
 /// The object that an address lies in.
@@ -99,14 +105,37 @@ pub(crate) fn object_of(address: usize) -> Option<Object> {
     Walk { address: Some(address), ..Walk::default() }.go().pop()
 }
 
-/// How often objects were loaded so far: a change says that the list has changed.
-pub(crate) fn load_count() -> u64 {
+/// How many objects are loaded.
+pub(super) fn count() -> usize {
+    unsafe extern "C" fn one(_: *mut libc::dl_phdr_info, _: usize, count: *mut libc::c_void) -> i32 {
+        // SAFETY: `count` is the number passed below.
+        unsafe { *count.cast::<usize>() += 1 };
+        0
+    }
+    let mut count = 0usize;
+    // SAFETY: as in `loaded_objects`.
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut count).cast()) });
+    count
+}
+
+/// How often objects were loaded and unloaded so far: a change says that the list has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadCount {
+    pub(crate) loads: u64,
+    pub(crate) unloads: u64,
+}
+
+/// The loader's own counts.
+pub(crate) fn load_count() -> LoadCount {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, count: *mut libc::c_void) -> i32 {
-        // SAFETY: the loader passes a valid entry; `count` is the number passed below.
-        unsafe { *count.cast::<u64>() = (*info).dlpi_adds };
+        // SAFETY: the loader passes a valid entry; `count` is the structure passed below.
+        unsafe {
+            let (info, count) = (&*info, &mut *count.cast::<LoadCount>());
+            *count = LoadCount { loads: info.dlpi_adds, unloads: info.dlpi_subs };
+        }
         1
     }
-    let mut count = 0u64;
+    let mut count = LoadCount::default();
     // SAFETY: as in `loaded_objects`.
     outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) });
     count
@@ -117,6 +146,14 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, walk: *mut
     // loader's lock guarantees during the callback; `walk` is the structure of `Walk::go`.
     unsafe {
         let (info, walk) = (&*info, &mut *walk.cast::<Walk>());
+        walk.passed += 1;
+        if walk.passed <= walk.skipped {
+            return 0;
+        }
+        let name = if info.dlpi_name.is_null() { c"" } else { CStr::from_ptr(info.dlpi_name) };
+        if walk.named.is_some_and(|is_one| !is_one(name.to_bytes())) {
+            return 0;
+        }
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         let base = info.dlpi_addr as usize;
         let mut object = Object { start: usize::MAX, ..Object::default() };
@@ -128,9 +165,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, walk: *mut
         if walk.address.is_some_and(|address| !object.contains(address)) {
             return 0;
         }
-        if !info.dlpi_name.is_null() {
-            object.path = CStr::from_ptr(info.dlpi_name).to_string_lossy().into_owned();
-        }
+        object.path = name.to_string_lossy().into_owned();
         for note in headers.iter().filter(|header| walk.with_build_ids && header.p_type == libc::PT_NOTE) {
             let address = base.wrapping_add(note.p_vaddr as usize);
             let notes = std::slice::from_raw_parts(address as *const u8, note.p_memsz as usize);
@@ -160,50 +195,58 @@ fn build_id(mut notes: &[u8]) -> String {
     String::new()
 }
 
-/// Address ranges of vendor runtimes, start and end; zero: unused.
-static RUNTIME_CODE: [[AtomicUsize; 2]; 8] = [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; 8];
-static RUNTIME_CODE_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Code of the vendor runtimes.
+static RUNTIME_CODE: Ranges<8> = Ranges::new();
+/// Objects that a real function was found in: they are held, so their addresses are theirs for good.
+static HELD: Ranges<32> = Ranges::new();
 
 /// Adds an object to the vendor runtimes, with the other runtimes that it brings along.
 pub(crate) fn add_runtime_code(object: &Object) {
-    add_range(object);
+    RUNTIME_CODE.add(object.start, object.end);
     add_loaded_runtimes();
 }
 
 /// Adds the vendor runtimes that are loaded by now: what one of them calls first is already not the program's own.
 pub(crate) fn add_loaded_runtimes() {
-    let beside = ["libamdhip64", "libhsa-runtime64", "libhsakmt", "libcudart", "libcuda.so"];
-    for other in loaded_objects() {
-        let file_name = other.path.rsplit('/').next().unwrap_or_default();
-        if beside.iter().any(|part| file_name.starts_with(part)) {
-            add_range(&other);
-        }
-    }
-}
-
-fn add_range(object: &Object) {
-    let known = RUNTIME_CODE.iter().any(|range| range[0].load(Ordering::Acquire) == object.start);
-    if known || object.start == 0 {
+    static ADDED_AT: AtomicU64 = AtomicU64::new(0);
+    let loads = load_count().loads;
+    if ADDED_AT.load(Ordering::Relaxed) == loads {
         return;
     }
-    for range in &RUNTIME_CODE {
-        if range[0].compare_exchange(0, object.start, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // Release: a reader that sees the count sees the range; until the end is stored the range is empty.
-            range[1].store(object.end, Ordering::Release);
-            RUNTIME_CODE_COUNT.fetch_add(1, Ordering::Release);
-            return;
-        }
+    fn is_runtime(path: &[u8]) -> bool {
+        const BESIDE: [&str; 5] = ["libamdhip64", "libhsa-runtime64", "libhsakmt", "libcudart", "libcuda.so"];
+        let file_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        BESIDE.iter().any(|part| file_name.starts_with(part.as_bytes()))
     }
+    for runtime in (Walk { named: Some(is_runtime), ..Walk::default() }).go() {
+        RUNTIME_CODE.add(runtime.start, runtime.end);
+    }
+    ADDED_AT.store(loads, Ordering::Relaxed);
 }
 
 /// Whether an address lies in a vendor's runtime.
 #[inline(always)]
 pub(crate) fn is_runtime_code(address: usize) -> bool {
-    let count = RUNTIME_CODE_COUNT.load(Ordering::Relaxed).min(RUNTIME_CODE.len());
-    RUNTIME_CODE[..count].iter().any(|[start, end]| {
-        let start = start.load(Ordering::Relaxed);
-        address >= start && address < end.load(Ordering::Relaxed)
-    })
+    RUNTIME_CODE.start_around(address).is_some()
+}
+
+/// First address of the object that a real function lies in; the object is kept loaded from now on.
+pub(super) fn hold_around(function: usize, is_runtime: bool) -> Option<usize> {
+    let known = HELD.start_around(function);
+    if let Some(start) = known.filter(|_| !is_runtime || is_runtime_code(function)) {
+        if is_runtime {
+            add_loaded_runtimes();
+        }
+        return Some(start);
+    }
+    let object = object_of(function)?;
+    if is_runtime {
+        add_runtime_code(&object);
+    }
+    // A library that goes away under us would leave a pointer to nothing behind.
+    object.hold();
+    HELD.add(object.start, object.end);
+    Some(object.start)
 }
 
 #[cfg(test)]
@@ -214,7 +257,7 @@ mod tests {
     fn this_program_and_its_libraries_are_found() {
         let own = object_of(this_program_and_its_libraries_are_found as *const () as usize).unwrap();
         assert!(own.start < own.end);
-        let libc = loaded_objects_with_build_ids().into_iter().find(|object| object.path.contains("libc.so")).unwrap();
+        let libc = loaded_objects_with_build_ids(0).into_iter().find(|object| object.path.contains("libc.so")).unwrap();
         assert_eq!(libc.build_id.len(), 40, "{libc:?}");
         assert!(libc.symbol(c"getpid").is_some());
         assert!(libc.symbol(c"no_such_function").is_none());

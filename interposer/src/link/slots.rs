@@ -97,8 +97,9 @@ fn stub(index: usize) -> *const () {
     unsafe { (&raw const gpuoom_slot_stubs).cast::<u8>().add(index * STUB_BYTES).cast() }
 }
 
-/// A pointer that calls our hook of row `api` and then `real`; `None` when all are in use. The same for the same `real`.
-pub(super) fn hand_out(api: u16, real: *const ()) -> Option<*const ()> {
+/// A pointer that calls `entry`, the hook of row `api`, and then `real`; `None` when all are in use. The same for the same
+/// `real`.
+pub(super) fn hand_out(api: u16, entry: *const (), real: *const ()) -> Option<*const ()> {
     let number = u32::from(api) + 1;
     let used = CLAIMED.load(Ordering::Acquire).min(SLOTS);
     let is_it = |slot: &Slot| {
@@ -114,7 +115,7 @@ pub(super) fn hand_out(api: u16, real: *const ()) -> Option<*const ()> {
     }
     let (slot, row) = (&TABLE[index], apis::row(api));
     slot.real.store(real.cast_mut(), Ordering::Relaxed);
-    slot.entry.store(row.entry as *mut (), Ordering::Relaxed);
+    slot.entry.store(entry.cast_mut(), Ordering::Relaxed);
     slot.is_watched.store(u32::from(row.is_tail_called), Ordering::Relaxed);
     // Release: whoever sees the number sees the rest; the program sees the stub only after this.
     slot.number.store(number, Ordering::Release);
@@ -129,10 +130,11 @@ mod tests {
     fn a_function_has_one_pointer() {
         assert_eq!(std::mem::size_of::<Slot>(), 32, "the stubs shift by five");
         let (one, other) = (0x1000 as *const (), 0x2000 as *const ());
-        let first = hand_out(3, one);
+        let hook = 0x3000 as *const ();
+        let first = hand_out(3, hook, one);
         assert!(first.is_some());
-        assert_eq!(hand_out(3, one), first);
-        assert_ne!(hand_out(3, other), first);
-        assert_ne!(hand_out(4, one), first);
+        assert_eq!(hand_out(3, hook, one), first);
+        assert_ne!(hand_out(3, hook, other), first);
+        assert_ne!(hand_out(4, hook, one), first);
     }
 }

@@ -113,6 +113,30 @@ impl Table {
         }
     }
 
+    /// Whether a name that this object takes from others is wanted; `None` where its table does not tell.
+    ///
+    /// The hash section covers what the object defines, the last symbols of its table: imports stand before them.
+    ///
+    /// # Safety
+    /// The object stays loaded meanwhile.
+    pub(super) unsafe fn imports(&self, is_wanted: impl Fn(*const c_char) -> bool) -> Option<bool> {
+        if self.hash.is_null() {
+            return None;
+        }
+        // SAFETY: the section begins as said in `address_of`; symbols and texts are the object's own.
+        unsafe {
+            let [buckets, first, filter_words] = [0, 1, 2].map(|at| *self.hash.add(at) as usize);
+            // Linkers write any number for the first symbol where nothing is covered.
+            let bucket_table = std::slice::from_raw_parts(self.hash.add(4 + 2 * filter_words), buckets);
+            if bucket_table.iter().all(|index| *index == 0) {
+                return None;
+            }
+            let symbols = std::slice::from_raw_parts(self.symbols, first);
+            let mut imported = symbols.iter().filter(|symbol| symbol.st_shndx == 0 && symbol.st_name != 0);
+            Some(imported.any(|symbol| is_wanted(self.texts.add(symbol.st_name as usize))))
+        }
+    }
+
     /// Where a function is defined in this object, in any version.
     pub(super) fn address_of(&self, name: &CStr) -> Option<usize> {
         if self.hash.is_null() {
@@ -155,6 +179,33 @@ fn gnu_hash(name: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Names that an object refers to and neither imports nor has: `imports` would pass over them.
+    unsafe extern "C" fn compare(info: *mut libc::dl_phdr_info, _: usize, found: *mut libc::c_void) -> i32 {
+        // SAFETY: the loader passes a valid entry; `found` are the lists of the test below.
+        unsafe {
+            let (missed, told) = &mut *found.cast::<(Vec<String>, u32)>();
+            let Some(table) = Table::of(&*info) else { return 0 };
+            table.for_each_reference(|reference| {
+                let name = CStr::from_ptr(reference.name);
+                let Some(is_import) = table.imports(|import| CStr::from_ptr(import) == name) else { return };
+                *told += u32::from(is_import);
+                if !is_import && table.address_of(name).is_none() {
+                    missed.push(name.to_string_lossy().into_owned());
+                }
+            });
+        }
+        0
+    }
+
+    #[test]
+    fn imports_are_what_an_object_refers_to_and_has_not() {
+        let mut found = (Vec::<String>::new(), 0u32);
+        // SAFETY: the callback gets back this pair.
+        unsafe { libc::dl_iterate_phdr(Some(compare), (&raw mut found).cast()) };
+        assert_eq!(found.0, Vec::<String>::new());
+        assert!(found.1 > 10, "{} imports were told", found.1);
+    }
 
     unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, found: *mut libc::c_void) -> i32 {
         // SAFETY: the loader passes a valid entry; `found` is the pair of the test below.

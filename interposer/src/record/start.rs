@@ -89,9 +89,12 @@ impl Recorder {
         if !process::modules::have_changed() {
             return;
         }
-        let modules = process::modules::collect();
-        self.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+        self.append_modules();
         self.note_bypasses();
+    }
+
+    fn append_modules(&self) -> bool {
+        process::modules::list(|modules| self.append_metadata(|maker| maker.metadata(kind::MODULES, modules)))
     }
 
     fn note_bypasses(&self) {
@@ -105,10 +108,9 @@ impl Recorder {
     fn write_metadata(&self) {
         let rows = apis::rows().map(|row| ApiRow { name: row.name.into(), layer: row.layer as u8 }).collect();
         let facts = process::facts::collect(self.pid);
-        let modules = process::modules::collect();
         let written = self.append_metadata(|maker| maker.metadata(kind::PROCESS, &facts))
             && self.append_metadata(|maker| maker.metadata(kind::APIS, &ApiTable { rows }))
-            && self.append_metadata(|maker| maker.metadata(kind::MODULES, &modules));
+            && self.append_modules();
         if !written {
             log::warn(format_args!(
                 "no room behind the ring in {}: only the newest events are kept",
