@@ -25,14 +25,15 @@ fn library() -> &'static Path {
 pub struct SimKernel {
     root: TempDir,
     cards: u32,
+    nvidia_version: Option<String>,
 }
 
 impl SimKernel {
     /// So many AMD cards (KFD's numbers 0x5A00, 0x5B11, ...), and NVIDIA's nodes.
     pub fn new(cards: u32) -> Self {
         let root = TempDir::new().expect("a scratch directory");
-        let kernel = SimKernel { root, cards };
-        for node in ["kfd", "nvidiactl", "nvidia0"] {
+        let kernel = SimKernel { root, cards, nvidia_version: None };
+        for node in ["kfd", "nvidiactl", "nvidia0", "nvidia-uvm"] {
             kernel.write(&format!("dev/{node}"), "");
         }
         kernel.write("sys/class/kfd/kfd/topology/nodes/0/gpu_id", "0\n");
@@ -49,6 +50,13 @@ impl SimKernel {
         kernel
     }
 
+    /// NVIDIA's driver of this version (`535.54.03`): some of its structures depend on it.
+    pub fn nvidia_version(mut self, version: &str) -> Self {
+        self.nvidia_version = Some(version.to_owned());
+        self.write("sys/module/nvidia_uvm/version", &format!("{version}\n"));
+        self
+    }
+
     fn write(&self, path: &str, text: &str) {
         let path = self.root.path().join(path);
         fs::create_dir_all(path.parent().expect("below the root")).expect("a directory below the root");
@@ -57,6 +65,10 @@ impl SimKernel {
 
     /// Lets a client run on this machine.
     pub fn client(&self, client: Client) -> Client {
+        let client = match &self.nvidia_version {
+            Some(version) => client.env("SIM_NVIDIA_VERSION", version),
+            None => client,
+        };
         client
             .preload(library())
             .env("SIM_ROOT", self.root.path())

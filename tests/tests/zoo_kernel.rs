@@ -221,6 +221,72 @@ fn nvidias_objects_are_recorded_with_their_parents() {
     assert!(children >= 5, "{children}");
 }
 
+/// The most that the stand-in's card held, and what it held at the end.
+fn most_and_last(run: &Finished) -> (u64, u64) {
+    let used: Vec<u64> = run.truth().iter().filter(|line| line.card() == 0).map(TruthLine::device_used_bytes).collect();
+    (used.iter().copied().max().unwrap_or(0), used.last().copied().unwrap_or(0))
+}
+
+#[test]
+fn memory_of_nvidia_lives_until_its_last_handle_is_gone() {
+    let (_kernel, client) = kfd("nvidia_dup.c", 1);
+    let run = client.run_both();
+    assert_eq!(run.exit_code(), 0);
+    let events = assert_same_steps(&run);
+    let sources: Vec<(u64, u64)> = events
+        .iter()
+        .filter(|event| event.event() == "import" && !event.failed())
+        .map(|event| (event.address().unwrap_or(0), event.numbers()[0]))
+        .collect();
+    let made = |address: u64| events.iter().any(|event| event.address() == Some(address) && event.event() != "free");
+    assert_eq!(sources.len(), 4);
+    assert!(sources.iter().all(|(handle, source)| handle != source && made(*source)), "{sources:x?}");
+    let report = run.only_trace().report();
+    let (most, last) = most_and_last(&run);
+    assert_eq!(last, 7 * MIB, "the stand-in holds it by its second handle");
+    assert_eq!(report.number("/devices/0/end/requested_bytes"), last, "{}", run.only_trace().report_text());
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), most);
+    assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
+}
+
+#[test]
+fn unified_memory_of_nvidia_is_recorded_in_each_layout() {
+    const CARD: u64 = 0x0877_6655_4433_2211;
+    const HOST: u64 = 0xA27B_D4D7_4E0F_5EA6;
+    for version in ["535.54.03", "550.40.07", "580.65.06"] {
+        let kernel = SimKernel::new(1).nvidia_version(version);
+        let client = kernel.client(Client::new(plain_program("nvidia_uvm.c"))).env("SIM_GTT", "64M");
+        let run = client.run_both();
+        assert_eq!(run.exit_code(), 0, "{version}");
+        let events = assert_same_steps(&run);
+        let block =
+            events.iter().find(|event| event.api() == "NV_ESC_RM_ALLOC").and_then(Event::address).expect("memory");
+        let of = |api: &str| -> Vec<Vec<u64>> {
+            events.iter().filter(|event| event.api() == api && !event.failed()).map(Event::numbers).collect()
+        };
+        assert_eq!(of("UVM_MAP_EXTERNAL_ALLOCATION"), [[block, 65536], [block, 65536]], "{version}");
+        assert_eq!(of("UVM_ALLOC_DEVICE_P2P"), [[block, 0]], "{version}");
+        assert_eq!(of("UVM_SET_PREFERRED_LOCATION"), [[0, CARD], [0, HOST]], "{version}");
+        assert_eq!(of("UVM_MIGRATE"), [[1, CARD], [1, HOST]], "{version}");
+        assert_eq!(of("UVM_MIGRATE_RANGE_GROUP"), [[1, CARD]], "{version}");
+        let report = run.only_trace().report();
+        assert_eq!(report.number("/devices/0/end/requested_bytes"), 4 * MIB, "a mapping is no memory");
+        assert_eq!(report.number("/host/end/live_allocations"), 0);
+        assert_eq!((report.count("/ooms"), report.text("/ooms/0/api")), (1, "UVM_ALLOC_SEMAPHORE_POOL"));
+    }
+}
+
+#[test]
+fn without_a_version_nothing_is_read_where_the_layout_is_not_known() {
+    let kernel = SimKernel::new(1);
+    let run = kernel.client(Client::new(plain_program("nvidia_uvm.c"))).env("SIM_GTT", "64M").run_both();
+    let events = run.only_trace().events();
+    let count = |api: &str| events.iter().filter(|event| event.api() == api).count();
+    assert!(count("UVM_CREATE_EXTERNAL_RANGE") > 0 && count("UVM_MIGRATE") > 0 && count("UVM_FREE") > 0);
+    let depends = ["UVM_MAP_EXTERNAL_ALLOCATION", "UVM_ALLOC_SEMAPHORE_POOL", "UVM_SET_PREFERRED_LOCATION"];
+    assert_eq!(depends.map(count), [0; 3]);
+}
+
 #[test]
 fn requests_belong_to_the_call_that_made_them() {
     let (_kernel, client) = kfd("kfd_below_hip.c", 1);

@@ -27,13 +27,16 @@ pub enum Family {
     Drm,
     /// Objects of NVIDIA's resource manager, by client.
     Nvidia,
+    /// Addresses of NVIDIA's unified memory: ranges, and pools of semaphores.
+    Uvm,
 }
 
 impl Family {
     fn of(name: &str, layer: Option<Layer>) -> Self {
         match layer {
             Some(Layer::Kernel) if name.starts_with("DRM") => Family::Drm,
-            Some(Layer::Kernel) if name.starts_with("NV") || name.starts_with("UVM") => Family::Nvidia,
+            Some(Layer::Kernel) if name.starts_with("NV") => Family::Nvidia,
+            Some(Layer::Kernel) if name.starts_with("UVM") => Family::Uvm,
             Some(Layer::Kernel) => Family::Kfd,
             _ => Family::Pointers,
         }

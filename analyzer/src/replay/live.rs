@@ -14,7 +14,7 @@ pub struct LiveSet {
     registered: FxHashMap<u64, Block>,
     reserved: FxHashMap<u64, Block>,
     imported: FxHashMap<u64, Block>,
-    kernel: [FxHashMap<u64, Block>; 3],
+    kernel: [FxHashMap<u64, Block>; 4],
 }
 
 impl LiveSet {
@@ -27,6 +27,17 @@ impl LiveSet {
             Space::Reserved => &mut self.reserved,
             Space::Imported => &mut self.imported,
             Space::Kernel(family) => &mut self.kernel[(family as usize).saturating_sub(1)],
+        }
+    }
+
+    fn table_of(&self, space: Space) -> &FxHashMap<u64, Block> {
+        match space {
+            Space::Memory => &self.memory,
+            Space::Array => &self.arrays,
+            Space::Registered => &self.registered,
+            Space::Reserved => &self.reserved,
+            Space::Imported => &self.imported,
+            Space::Kernel(family) => &self.kernel[(family as usize).saturating_sub(1)],
         }
     }
 
@@ -47,6 +58,11 @@ impl LiveSet {
     #[inline]
     pub fn remove(&mut self, space: Space, address: u64) -> Option<Block> {
         self.table(space).remove(&address)
+    }
+
+    /// Whether a block lives at an address.
+    pub fn has(&self, space: Space, address: u64) -> bool {
+        self.table_of(space).contains_key(&address)
     }
 
     /// Takes all device memory of a device out.

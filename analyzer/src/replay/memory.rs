@@ -33,8 +33,7 @@ impl Replay {
             return;
         }
         if self.apis.family(record.api) == Family::Nvidia {
-            let parent = payload::unpack_numbers(payload).next().unwrap_or(0);
-            self.objects.add(record.address, parent);
+            self.add_object(record, payload);
         }
         let (requested_bytes, granules) = match self.array_bytes(record) {
             Some(bytes) => (bytes, self.granules_of(bytes)),
@@ -135,7 +134,7 @@ impl Replay {
         }
         let undo = match (record.kind(), self.apis.family(record.api)) {
             (Kind::Physical, Family::Pointers) => self.release(record, below),
-            (kind, Family::Nvidia) => self.give_back_object(Space::of(kind, Family::Nvidia), record, below),
+            (_, Family::Nvidia) => self.give_back_object(record),
             (kind, family) => {
                 let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
                 self.give_back(Space::of(kind, family), record, below)
@@ -153,27 +152,6 @@ impl Replay {
         let is_pool = record.kind() == Kind::Pool && self.pools.contains_key(&record.address);
         let explained = is_pool || record.is_outermost();
         self.lower.free(record, self.apis.get(record.api), explained, &mut self.accounts)
-    }
-
-    /// Memory of NVIDIA's resource manager goes alone, or with the object that it was allocated under.
-    #[cold]
-    fn give_back_object(&mut self, space: Space, record: &Record, below: bool) -> Undo {
-        let under = self.objects.take_under(record.address);
-        let gone: Vec<Block> = under.iter().filter_map(|address| self.live.remove(space, *address)).collect();
-        for block in &gone {
-            if let Some(account) = self.accounts.of_mut(block) {
-                account.let_go(block);
-                account.calls.frees += 1;
-                self.tracks.returned(block, record, account.held.requested_bytes);
-            }
-        }
-        match gone.is_empty() {
-            true => {
-                self.objects.remove(record.address);
-                self.give_back(space, record, below)
-            }
-            false => Undo::Object(record.address, gone),
-        }
     }
 
     #[inline]
@@ -307,6 +285,13 @@ impl Replay {
             }
             return;
         }
+        if api.family == Family::Nvidia {
+            match kind {
+                Kind::Imported if self.duplicate_object(record, payload) => return,
+                Kind::Imported => {}
+                _ => self.add_object(record, payload),
+            }
+        }
         let block = Block { kind, ..self.block(record) };
         if let (_, Some(old)) = self.live.insert(block) {
             self.count_uncounted(&old, false);
@@ -315,7 +300,7 @@ impl Replay {
     }
 
     /// Address ranges and memory of others have lines of their own.
-    fn count_uncounted(&mut self, block: &Block, added: bool) {
+    pub(super) fn count_uncounted(&mut self, block: &Block, added: bool) {
         let account = self.accounts.device_mut(block.device);
         let sum = match block.kind {
             Kind::Reserved => &mut account.reserved_bytes,
@@ -347,23 +332,8 @@ impl Replay {
                     *count -= 1;
                 }
             }
-            Undo::Block(block) => {
-                let side = Side::of(block.kind);
-                if let Some(account) = self.accounts.side_mut(side, block.device) {
-                    account.calls.frees -= 1;
-                }
-                self.bring_back(side, block, record.at);
-            }
-            Undo::Object(object, blocks) => {
-                self.objects.put_back(object, blocks.iter().map(|block| block.address));
-                for block in blocks {
-                    let side = Side::of(block.kind);
-                    if let Some(account) = self.accounts.side_mut(side, block.device) {
-                        account.calls.frees -= 1;
-                    }
-                    self.bring_back(side, block, record.at);
-                }
-            }
+            Undo::Block(block) => self.take_back(Side::of(block.kind), block, record.at),
+            Undo::Objects(gone) => self.bring_objects_back(gone, record.at),
             Undo::Uncounted(block) => {
                 self.count_uncounted(&block, true);
                 self.live.insert(block);
@@ -383,7 +353,11 @@ impl Replay {
         }
     }
 
-    fn bring_back(&mut self, side: Side, mut block: Block, at: u64) {
+    /// A block whose free has failed lives as before.
+    pub(super) fn take_back(&mut self, side: Side, mut block: Block, at: u64) {
+        if let Some(account) = self.accounts.side_mut(side, block.device) {
+            account.calls.frees = account.calls.frees.saturating_sub(1);
+        }
         block.entered = self.events;
         self.make_live(side, block, at);
         self.note_change(side, block.device, at);

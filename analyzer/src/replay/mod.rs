@@ -15,6 +15,7 @@ mod memory;
 mod objects;
 mod observed;
 pub mod readings;
+mod shared;
 pub mod spacing;
 pub mod spread;
 #[cfg(test)]

@@ -13,19 +13,19 @@ use super::failures::RefusedBy;
 use super::{End, Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
 
-fn builder() -> TraceBuilder {
+pub(super) fn builder() -> TraceBuilder {
     TraceBuilder::default().device(0, "card", 16 * GIB)
 }
 
-fn run(builder: &TraceBuilder) -> Replay {
+pub(super) fn run(builder: &TraceBuilder) -> Replay {
     replay(builder, Options::default())
 }
 
-fn device(replay: &Replay) -> &Account {
+pub(super) fn device(replay: &Replay) -> &Account {
     replay.accounts.devices().find(|(device, _)| *device == 0).unwrap().1
 }
 
-fn held(replay: &Replay) -> (u64, u128) {
+pub(super) fn held(replay: &Replay) -> (u64, u128) {
     (device(replay).held.blocks, device(replay).held.requested_bytes)
 }
 
@@ -401,30 +401,4 @@ proptest! {
         trace.in_ring = true;
         prop_assert_eq!(&crate::testing::summary(&trace), &whole);
     }
-}
-
-/// A program that speaks to NVIDIA's resource manager itself frees a device, and all memory under it is gone.
-#[test]
-fn with_an_object_of_the_program_go_its_children() {
-    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
-    for number in 1..4u64 {
-        let record = trace.record(Event::Alloc, Kind::Device, "NV_ESC_RM_ALLOC");
-        let record = Record { device: 0, requested: MIB, address: 0xC1 << 32 | number, ..record };
-        trace.with_numbers(record, &[0xD0 + number % 2, 0x40]);
-    }
-    let held = |trace: &TraceBuilder| {
-        let replay = run(trace);
-        replay.accounts.device(0).map(|account| (account.held.blocks, account.calls.frees))
-    };
-    assert_eq!(held(&trace), Some((3, 0)));
-    let free = trace.record(Event::Free, Kind::Device, "NV_ESC_RM_FREE");
-    let free = Record { device: 0, address: 0xC1 << 32 | 0xD1, ..free };
-    trace.push(free, &[]);
-    assert_eq!(held(&trace), Some((1, 2)));
-    // The call failed: they are still there.
-    trace.push(Record { status: 0x1F, kind_flags: Kind::Device as u8 | flag::CORRECTION, ..free }, &[]);
-    assert_eq!(held(&trace), Some((3, 0)));
-    let again = trace.record(Event::Free, Kind::Device, "NV_ESC_RM_FREE");
-    trace.push(Record { device: 0, address: 0xC1 << 32 | 0xC1, ..again }, &[]);
-    assert_eq!(held(&trace), Some((0, 3)));
 }

@@ -1,6 +1,7 @@
 //! Frees are recorded before their calls; this remembers how to undo the last of each thread, should its call fail.
 
 use super::block::Block;
+use super::objects::Gone;
 use super::vmm::{Released, Unmapped};
 
 /// Threads that are remembered at once. Two threads in the same slot displace each other, which matters only between a
@@ -17,8 +18,8 @@ pub(super) enum Undo {
     Unmatched,
     /// A block.
     Block(Block),
-    /// An object of NVIDIA's resource manager, with the blocks that went with it.
-    Object(u64, Vec<Block>),
+    /// An object of NVIDIA's resource manager, with what went with it.
+    Objects(Vec<Gone>),
     /// A reserved range or imported memory, which are on no account.
     Uncounted(Block),
     /// A released handle.

@@ -1,24 +1,7 @@
 // Speaks to NVIDIA's resource manager without any library (open-gpu-kernel-modules nv_escape.h, nvos.h): a client, two
 // devices, memory of all classes in each form of the request, and frees that take children along.
 #define _GNU_SOURCE
-#include "kernel_requests.h"
-
-struct rm_alloc { uint32_t root, parent, object, class; uint64_t parameters, rights; uint32_t size, flags, status, pad; };
-struct rm_alloc_short { uint32_t root, parent, object, class; uint64_t parameters; uint32_t size, status; };
-struct rm_free { uint32_t root, parent, object, status; };
-struct transfer { uint32_t number, size; uint64_t pointer; };
-struct memory { uint32_t owner, type, flags, width, height, pitch, attr, attr2, more[8]; uint64_t size, rest[7]; };
-struct pages { uint32_t type, flags, attr, attr2; uint64_t descriptor, limit; uint32_t kind, tag; };
-struct heap {
-    uint32_t root, parent, function, space, ivc, status;
-    uint64_t total, free;
-    uint32_t owner, memory, type, flags, attr, format, covg[2], stride, width, height, pad;
-    uint64_t size, rest[11];
-};
-
-#define REQUEST(number, type) (0xC0004600ul | (unsigned long)sizeof(type) << 16 | (number))
-enum { ALLOC = 0x2B, FREE = 0x29, HEAP = 0x4A, TRANSFER = 0xD3 };
-enum { ROOT = 0x41, DEVICE = 0x80, SYSTEM = 0x3E, LOCAL = 0x40, PAGES = 0x71, VIRTUAL = 0x50A0 };
+#include "nvidia_requests.h"
 
 static int control;
 static uint32_t root;

@@ -44,7 +44,7 @@ struct piece *piece_new(struct piece *table, int first, enum place place, int ca
         if (table[i].lives) continue;
         if (place == DEVICE) used[card] += held;
         if (host) host_used += held;
-        table[i] = (struct piece){true, place, card, 0, held, 0};
+        table[i] = (struct piece){true, place, card, 0, held, 0, 0};
         *index = i;
         return &table[i];
     }

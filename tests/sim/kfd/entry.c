@@ -34,12 +34,15 @@ static bool is_node(const struct stat *file, const char *name) {
     return stat(path, &node) == 0 && node.st_dev == file->st_dev && node.st_ino == file->st_ino;
 }
 
-enum driver { NO_DRIVER, KFD, DRM, NVIDIA };
+// In the order of their letters below.
+enum driver { NO_DRIVER, KFD, DRM, NVIDIA, UVM };
+static const unsigned char letters[] = {0, 'K', 'd', 'F', 0};
 
 static enum driver driver_of(int fd, int *card) {
     struct stat file;
     if (!settings()->root[0] || fstat(fd, &file) != 0) return NO_DRIVER;
     if (is_node(&file, "kfd")) return KFD;
+    if (is_node(&file, "nvidia-uvm")) return UVM;
     if (is_node(&file, "nvidiactl") || is_node(&file, "nvidia0")) return NVIDIA;
     for (*card = 0; *card < settings()->cards; (*card)++) {
         char name[32];
@@ -64,6 +67,7 @@ static int request(enum driver driver, int card, int fd, unsigned long number, u
     size_t size = number >> 16 & 0x3FFF;
     int interrupted = driver == KFD ? interruption() : 0;
     if (interrupted) return interrupted;
+    if (driver == UVM) return number == 0x30000001 ? 0 : number < 256 ? uvm_request((unsigned)number, argument) : -EINVAL;
     memset(payload, 0, sizeof payload);
     if (size && !copy_in(payload, argument, size)) return -EFAULT;
     int result;
@@ -84,8 +88,8 @@ int ioctl(int fd, unsigned long number, ...) {
     unsigned letter = number >> 8 & 0xFF;
     int card = 0;
     int before = errno;
-    enum driver driver = letter == 'K' || letter == 'd' || letter == 'F' ? driver_of(fd, &card) : NO_DRIVER;
-    if (driver == NO_DRIVER || letter != (unsigned char)" KdF"[driver]) {
+    enum driver driver = letter == 'K' || letter == 'd' || letter == 'F' || letter == 0 ? driver_of(fd, &card) : NO_DRIVER;
+    if (driver == NO_DRIVER || letter != letters[driver]) {
         int (*next)(int, unsigned long, ...) = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
         errno = before;
         return next(fd, number, argument);

@@ -31,6 +31,7 @@ struct piece {
     uint64_t key;    // handle as the driver tells it
     uint64_t held;   // bytes that count
     uint64_t parent; // object that it goes with (NVIDIA)
+    uint64_t memory; // number of the memory that it is a handle of (NVIDIA)
 };
 
 // Everything below wants the one lock, which entry.c takes around a request.
@@ -57,6 +58,10 @@ bool copy_out(uint64_t to, const void *from, size_t size);
 int kfd_request(unsigned number, size_t size, unsigned char *payload);
 int drm_request(int card, int fd, unsigned number, size_t size, unsigned char *payload);
 int nvidia_request(unsigned number, size_t size, unsigned char *payload);
+int uvm_request(unsigned number, uint64_t argument);
+
+// Whether this object, client and handle, is there.
+bool nvidia_has(uint64_t key);
 
 uint32_t kfd_gpu_id(int card);
 

@@ -20,6 +20,8 @@ static struct piece *find(uint64_t key) {
     return NULL;
 }
 
+bool nvidia_has(uint64_t key) { return find(key) != NULL; }
+
 // Makes an object; a handle of 0 asks for one.
 static uint32_t make(const char *api, uint32_t class, uint32_t root, uint32_t parent, uint32_t *handle, uint64_t *size, uint32_t attr) {
     static uint32_t next = 0xCAF00000;
@@ -68,6 +70,39 @@ static uint32_t rm_alloc(unsigned char *payload) {
     return OK;
 }
 
+// A second handle of an object, of this client or another: memory is there until the last handle of it is gone.
+static uint32_t duplicate(unsigned char *payload) {
+    static uint32_t next = 0xD0B00000;
+    static uint64_t memories;
+    uint32_t root = get32(payload), parent = get32(payload + 4), handle = get32(payload + 8);
+    struct piece *source = find(key(get32(payload + 12), get32(payload + 16))), *above = find(key(root, parent));
+    int index = 0;
+    if (!source || !above || (handle && find(key(root, handle)))) return INVALID;
+    struct piece *piece = piece_new(objects, 0, NOWHERE, above->card, 0, &index);
+    if (!piece) return NO_MEMORY;
+    if (handle == 0) handle = ++next;
+    piece->key = key(root, handle);
+    piece->parent = key(root, parent);
+    if (source->memory == 0) source->memory = ++memories;
+    piece->memory = source->memory;
+    put32(payload + 8, handle);
+    log_line(&(struct line){"import", "NV_ESC_RM_DUP_OBJECT", "imported", piece->card, piece->key, 0, 0, OK});
+    return OK;
+}
+
+// Whoever else has the memory of a handle that goes has all of it then.
+static void pass_on(struct piece *piece) {
+    for (int i = 0; piece->memory && piece->place != NOWHERE && i < SIM_MAX_OBJECTS; i++) {
+        struct piece *other = &objects[i];
+        if (!other->lives || other == piece || other->memory != piece->memory) continue;
+        other->place = piece->place;
+        other->card = piece->card;
+        other->held = piece->held;
+        piece->place = NOWHERE;
+        piece->held = 0;
+    }
+}
+
 static uint32_t heap(unsigned char *payload) {
     uint32_t root = get32(payload), handle = get32(payload + 44);
     if (get32(payload + 8) == 2) {
@@ -80,6 +115,7 @@ static uint32_t heap(unsigned char *payload) {
     struct piece *piece = get32(payload + 8) == 3 ? find(key(root, handle)) : NULL;
     if (!piece) return INVALID;
     log_line(&(struct line){"free", "NV_ESC_RM_VID_HEAP_CONTROL", "device", piece->card, piece->key, 0, piece->held, OK});
+    pass_on(piece);
     piece_drop(piece);
     return OK;
 }
@@ -88,6 +124,7 @@ static uint32_t heap(unsigned char *payload) {
 static void drop(struct piece *object, bool asked) {
     uint64_t gone = object->key;
     log_line(&(struct line){asked ? "free" : "goes along", "NV_ESC_RM_FREE", "device", object->card, gone, 0, object->held, OK});
+    pass_on(object);
     piece_drop(object);
     for (int i = 0; i < SIM_MAX_OBJECTS; i++) {
         if (objects[i].lives && objects[i].parent == gone) drop(&objects[i], false);
@@ -113,6 +150,7 @@ int nvidia_request(unsigned number, size_t size, unsigned char *payload) {
     }
     if (number == 0x2B && (size == 48 || size == 32)) return put32(payload + (size == 48 ? 40 : 28), rm_alloc(payload)), 0;
     if (number == 0x29 && size == 16) return put32(payload + 12, rm_free(payload)), 0;
+    if (number == 0x34 && size == 28) return put32(payload + 24, duplicate(payload)), 0;
     if (number == 0x4A && size == 184) return put32(payload + 20, heap(payload)), 0;
     return -EINVAL;
 }

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::cause::Cause;
 use crate::replay::apis::Family;
 use crate::replay::block::{Mapping, Side, Space};
+use crate::replay::shared::Shared;
 use crate::replay::vmm::{Memory, Released, Unmapped, Vmm};
 
 /// Memory that a call gave which is not the program's own.
@@ -74,12 +75,23 @@ pub(super) enum Taken {
     #[default]
     Nothing,
     /// Blocks.
-    Blocks(Vec<LowerBlock>),
+    Blocks(Vec<Gone>),
     /// A handle.
     Handle(Released<LowerBlock>),
     /// Mappings and the memory that was gone with them.
     Mappings(Box<Unmapped<LowerBlock>>),
 }
+
+/// A block that is gone. Where another handle has its memory now, only a name of that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    /// The block.
+    pub(super) block: LowerBlock,
+    /// The handle that has its memory.
+    pub(super) other: Option<u64>,
+}
+
+const OBJECTS: Space = Space::Kernel(Family::Nvidia);
 
 /// All blocks of one layer.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +100,8 @@ pub(super) struct Book {
     vmm: Vmm<LowerBlock>,
     /// How many blocks go with an object or a client of NVIDIA's resource manager.
     dependants: FxHashMap<u64, u64>,
+    /// Handles of NVIDIA's that name the same memory. One of them has it; the others are imports without a size.
+    shared: Shared,
 }
 
 /// The object and the client that a block goes with.
@@ -103,6 +117,9 @@ impl Book {
         if block.kind == Kind::Physical && block.family == Family::Pointers {
             let (_, gone) = self.vmm.create(block);
             return (Key::Physical(self.vmm.number_of(block.address).unwrap_or(u64::MAX)), gone);
+        }
+        if block.family == Family::Nvidia {
+            self.pass_on(block.address);
         }
         let gone = self.blocks.insert((block.space(), block.address), block);
         gone.iter().for_each(|gone| self.forget_dependence(gone));
@@ -129,22 +146,47 @@ impl Book {
         }
     }
 
-    /// Lets the block at an address go, and with an object of NVIDIA's resource manager what belongs to it.
-    pub(super) fn remove(&mut self, space: Space, address: u64) -> Vec<LowerBlock> {
-        let mut gone: Vec<LowerBlock> = self.blocks.remove(&(space, address)).into_iter().collect();
-        if self.dependants.contains_key(&address) && space == Space::Kernel(Family::Nvidia) {
-            let goes = |block: &LowerBlock| depends_on(block).any(|object| object == address);
-            gone.extend(self.blocks.extract_if(|_, block| goes(block)).map(|(_, block)| block));
-            gone.sort_by_key(|block| block.entered);
+    /// A handle of NVIDIA's becomes one more name of the memory that another names, if that is known.
+    pub(super) fn join(&mut self, handle: u64, other: u64) {
+        if self.has(OBJECTS, other) {
+            self.shared.join(handle, other);
         }
-        gone.iter().for_each(|gone| self.forget_dependence(gone));
-        gone
+    }
+
+    /// A handle is taken away from its memory; the handle that has it now, if there is one.
+    fn pass_on(&mut self, handle: u64) -> Option<u64> {
+        let other = self.shared.leave(handle)?;
+        let (from, to) = (self.blocks.get(&(OBJECTS, handle)).copied()?, self.blocks.get(&(OBJECTS, other)).copied()?);
+        if from.kind != Kind::Imported {
+            // Address and parent are the handle's, all else is the memory's.
+            self.blocks.insert((OBJECTS, other), LowerBlock { address: to.address, parent: to.parent, ..from });
+            self.blocks.insert((OBJECTS, handle), LowerBlock { address: from.address, parent: from.parent, ..to });
+        }
+        Some(other)
+    }
+
+    /// Lets the block at an address go, and with an object of NVIDIA's resource manager what belongs to it.
+    pub(super) fn remove(&mut self, space: Space, address: u64) -> Vec<Gone> {
+        let mut addresses = vec![address];
+        if space == OBJECTS && self.dependants.contains_key(&address) {
+            let goes = |block: &&LowerBlock| depends_on(block).any(|object| object == address);
+            let mut under: Vec<&LowerBlock> = self.blocks.values().filter(goes).collect();
+            under.sort_by_key(|block| (block.entered, block.address));
+            addresses.extend(under.iter().map(|block| block.address).filter(|below| *below != address));
+        }
+        let gone = addresses.into_iter().filter_map(|address| {
+            let other = if space == OBJECTS { self.pass_on(address) } else { None };
+            let block = self.blocks.remove(&(space, address))?;
+            self.forget_dependence(&block);
+            Some(Gone { block, other })
+        });
+        gone.collect()
     }
 
     /// Takes one block away by its key.
     pub(super) fn drop_key(&mut self, key: Key) -> Option<LowerBlock> {
         match key {
-            Key::Address(space, address) => self.remove(space, address).into_iter().next(),
+            Key::Address(space, address) => self.remove(space, address).into_iter().next().map(|gone| gone.block),
             Key::Physical(number) => {
                 let handle = self.vmm.block_mut(number)?.address;
                 self.vmm.release(handle).and_then(|released| released.gone)

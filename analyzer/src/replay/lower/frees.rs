@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::record::{Event, Kind, Layer, Record};
 
-use super::book::Taken;
+use super::book::{Gone, Taken};
 use super::{BOOKS, Lower};
 use crate::replay::accounts::Accounts;
 use crate::replay::apis::{Api, Family};
@@ -53,7 +53,9 @@ impl Lower {
     pub fn free(&mut self, record: &Record, api: &Api, explained: bool, accounts: &mut Accounts) -> bool {
         let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return false };
         let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { record.kind() };
-        if matches!(kind, Kind::Queue | Kind::Scratch | Kind::Code | Kind::Reserved) {
+        // What gives a range of NVIDIA's unified memory back gives a pool of semaphores back, too.
+        let is_range = kind == Kind::Reserved && api.family != Family::Uvm;
+        if is_range || matches!(kind, Kind::Queue | Kind::Scratch | Kind::Code) {
             return true;
         }
         let taken = self.take_out(record, layer, kind, api.family, accounts);
@@ -90,7 +92,7 @@ impl Lower {
             space = Space::Imported;
         }
         let gone = book.remove(space, record.address);
-        gone.iter().for_each(|gone| self.let_go(gone, accounts));
+        gone.iter().for_each(|gone| self.let_go(&gone.block, accounts));
         if gone.is_empty() { Taken::Nothing } else { Taken::Blocks(gone) }
     }
 
@@ -136,10 +138,13 @@ impl Lower {
         }
         match taken {
             Taken::Nothing => {}
-            Taken::Blocks(blocks) => {
-                for mut block in blocks {
+            Taken::Blocks(gone) => {
+                // The last one first: memory may have gone to a handle that went afterwards.
+                for Gone { mut block, other } in gone.into_iter().rev() {
                     block.entered = position;
-                    let (_, old) = self.books[layer as usize].insert(block);
+                    let book = &mut self.books[layer as usize];
+                    let (_, old) = book.insert(block);
+                    other.iter().for_each(|other| book.join(block.address, *other));
                     old.iter().for_each(|old| self.let_go(old, accounts));
                     self.count(&block, accounts);
                 }

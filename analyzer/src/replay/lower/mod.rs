@@ -22,7 +22,7 @@ pub use book::LowerBlock;
 pub use cause::Cause;
 
 use super::accounts::Accounts;
-use super::apis::Api;
+use super::apis::{Api, Family};
 use super::block::{Side, Space};
 use alone::TakenAlone;
 use book::Book;
@@ -207,21 +207,23 @@ impl Lower {
             Some(Event::Import) => Kind::Imported,
             _ => record.kind(),
         };
-        if kind == Kind::Imported && self.books[layer as usize].has(Space::of(kind, api.family), record.address) {
+        let is_nvidia = api.family == Family::Nvidia;
+        if kind == Kind::Imported
+            && !is_nvidia
+            && self.books[layer as usize].has(Space::of(kind, api.family), record.address)
+        {
             // The process imports what it exported itself: the memory is there already.
             return;
         }
         let number = |index: usize| payload::unpack_numbers(payload).nth(index).unwrap_or(0);
-        let is_nvidia = api.family == super::apis::Family::Nvidia;
+        // Of a duplicate the object that it was made of comes first.
+        let is_duplicate = is_nvidia && kind == Kind::Imported;
+        let parent = if is_nvidia { number(usize::from(is_duplicate)) } else { 0 };
         let block = LowerBlock {
             address: record.address,
             bytes: record.requested,
             entered: position,
-            parent: if is_nvidia && number(0) != 0 {
-                record.address >> 32 << 32 | (number(0) & 0xFFFF_FFFF)
-            } else {
-                0
-            },
+            parent: if parent != 0 { record.address >> 32 << 32 | (parent & 0xFFFF_FFFF) } else { 0 },
             site: record.site,
             api: record.api,
             device: if record.device == NO_DEVICE { self.only_device.unwrap_or(NO_DEVICE) } else { record.device },
@@ -232,6 +234,9 @@ impl Lower {
             cause: Cause::Itself,
         };
         let (key, old) = self.books[layer as usize].insert(block);
+        if is_duplicate {
+            self.books[layer as usize].join(block.address, number(0));
+        }
         old.iter().for_each(|old| self.let_go(old, accounts));
         self.count(&block, accounts);
         if !record.is_outermost() {
@@ -250,7 +255,9 @@ impl Lower {
 
     fn let_go(&mut self, block: &LowerBlock, accounts: &mut Accounts) {
         self.sums.remove(block);
-        self.alone.remove(block);
+        if block.side() == Side::Device {
+            self.alone.remove(block);
+        }
         accounts.lower_is_gone(block);
     }
 

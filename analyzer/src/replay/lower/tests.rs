@@ -277,3 +277,50 @@ fn who_refused_is_known_where_the_layers_below_were_seen() {
     assert_eq!(saw, [false, true]);
     assert!(replay.failures.listed.iter().all(|oom| oom.refused_by == RefusedBy::Layer(Some(Layer::Runtime))));
 }
+
+#[test]
+fn memory_below_lives_until_its_last_handle_is_gone() {
+    let (a, b) = (0xC1u64 << 32, 0xC2u64 << 32);
+    let mut trace = builder();
+    let object = |trace: &mut TraceBuilder, event, kind, api, address, bytes, numbers: &[u64]| {
+        let record = trace.record(event, kind, api);
+        let record = Record { kind_flags: from_runtime(kind), requested: bytes, address, ..record };
+        trace.with_numbers(record, numbers);
+    };
+    let drop = |trace: &mut TraceBuilder, address| {
+        object(trace, Event::Free, Kind::Device, "NV_ESC_RM_FREE", address, 0, &[]);
+    };
+    let duplicate = |trace: &mut TraceBuilder, address, parent, source| {
+        object(trace, Event::Import, Kind::Imported, "NV_ESC_RM_DUP_OBJECT", address, 0, &[source, parent]);
+    };
+    object(&mut trace, Event::Alloc, Kind::Device, "NV_ESC_RM_ALLOC", a | 1, MIB, &[0xD1, 0x40]);
+    duplicate(&mut trace, b | 1, 0xD2, a | 1);
+    duplicate(&mut trace, a | 2, 0xD1, b | 1);
+    duplicate(&mut trace, b | 9, 0xD2, 0xFFFF << 32 | 1);
+    assert_eq!(total(&run(&trace)), u128::from(MIB));
+    drop(&mut trace, a | 0xD1);
+    assert_eq!(total(&run(&trace)), u128::from(MIB));
+    trace.last_call_failed(0x1F);
+    drop(&mut trace, b | 0xC2);
+    assert_eq!(total(&run(&trace)), u128::from(MIB), "its names in the other client are still there");
+    drop(&mut trace, a | 1);
+    assert_eq!(total(&run(&trace)), u128::from(MIB));
+    drop(&mut trace, a | 2);
+    let replay = run(&trace);
+    assert_eq!((total(&replay), replay.lower.unmatched().count()), (0, 0));
+    assert_eq!(replay.lower.taken_alone().len(), 1, "a name takes nothing");
+}
+
+#[test]
+fn a_pool_of_semaphores_goes_with_its_range() {
+    let mut trace = builder();
+    for event in [Event::Alloc, Event::Free] {
+        let kind = if event == Event::Alloc { Kind::HostPinned } else { Kind::Reserved };
+        let api = if event == Event::Alloc { "UVM_ALLOC_SEMAPHORE_POOL" } else { "UVM_FREE" };
+        let record = trace.record(event, kind, api);
+        let record = Record { kind_flags: from_runtime(kind), requested: MIB, address: 0x9000, ..record };
+        trace.push(record, &[]);
+        let rows = run(&trace).lower.sums.of(Side::Host, 0).len();
+        assert_eq!(rows, usize::from(event == Event::Alloc));
+    }
+}

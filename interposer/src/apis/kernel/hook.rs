@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::nodes::{self, Node};
 use super::payload::Payload;
-use super::{How, Plan, calls, drm, kfd, nvidia, origin};
+use super::{How, Plan, calls, drm, kfd, nvidia, origin, uvm};
 use crate::record::Frame;
 use crate::{config, guard, link, state, thread};
 
@@ -13,6 +13,8 @@ use crate::{config, guard, link, state, thread};
 const KFD: u8 = b'K';
 const DRM: u8 = b'd';
 const NVIDIA: u8 = b'F';
+/// NVIDIA's unified memory numbers its requests from 1 on, without a letter.
+const UVM: u8 = 0;
 
 /// The next `ioctl`: the C library's, or another preloaded one behind us. Null until it is first needed.
 static NEXT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
@@ -21,7 +23,8 @@ static NEXT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static CANDIDATES: [u32; 64] = candidates();
 
 const fn candidates() -> [u32; 64] {
-    let letters: [(u8, &[u8]); 3] = [(KFD, &kfd::NUMBERS), (DRM, &drm::NUMBERS), (NVIDIA, &nvidia::NUMBERS)];
+    let letters: [(u8, &[u8]); 4] =
+        [(KFD, &kfd::NUMBERS), (DRM, &drm::NUMBERS), (NVIDIA, &nvidia::NUMBERS), (UVM, &uvm::NUMBERS)];
     let (mut bits, mut letter) = ([0; 64], 0);
     while letter < letters.len() {
         let (name, numbers) = letters[letter];
@@ -52,6 +55,8 @@ pub(super) unsafe extern "C" fn ioctl() {
         "cmp r11d, {drm}",
         "je 2f",
         "cmp r11d, {nvidia}",
+        "je 2f",
+        "cmp r11d, {uvm}",
         "je 2f",
         "3:",
         "mov r11, qword ptr [rip + {next}]",
@@ -86,6 +91,7 @@ pub(super) unsafe extern "C" fn ioctl() {
         kfd = const KFD,
         drm = const DRM,
         nvidia = const NVIDIA,
+        uvm = const UVM,
         next = sym NEXT,
         candidates = sym CANDIDATES,
         body = sym body,
@@ -144,6 +150,10 @@ fn plan(fd: c_int, request: c_ulong, argument: u64) -> Option<(Plan, Payload)> {
     let [number, letter] = [request as u8, (request >> 8) as u8];
     let size = (request >> 16) as usize & 0x3FFF;
     let node = nodes::of(fd)?;
+    if node == Node::Uvm {
+        // The driver compares 32 bits, as the system call hands them over.
+        return uvm::plan(u8::try_from(request as u32).ok()?, fd, argument);
+    }
     let payload = Payload::read(fd, argument, size)?;
     match (node, letter) {
         (Node::Kfd, KFD) => Some((kfd::plan(number, &payload)?, payload)),
@@ -189,12 +199,14 @@ mod tests {
             let bit = (usize::from(letter) & 7) << 8 | usize::from(number);
             CANDIDATES[bit / 32] >> (bit % 32) & 1 != 0
         };
-        for (letter, numbers) in [(KFD, &kfd::NUMBERS[..]), (DRM, &drm::NUMBERS), (NVIDIA, &nvidia::NUMBERS)] {
+        for (letter, numbers) in
+            [(KFD, &kfd::NUMBERS[..]), (DRM, &drm::NUMBERS), (NVIDIA, &nvidia::NUMBERS), (UVM, &uvm::NUMBERS)]
+        {
             for number in 0..=u8::MAX {
-                assert_eq!(is_set(letter, number), numbers.contains(&number), "{} {number:#x}", letter as char);
+                assert_eq!(is_set(letter, number), numbers.contains(&number), "{letter} {number:#x}");
             }
         }
-        assert_eq!(CANDIDATES.iter().map(|word| word.count_ones()).sum::<u32>(), 20);
+        assert_eq!(CANDIDATES.iter().map(|word| word.count_ones()).sum::<u32>(), 31);
     }
 
     #[test]

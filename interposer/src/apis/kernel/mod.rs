@@ -2,7 +2,7 @@
 //!
 //! `hook.rs` has the exported function, which lets everything else through with a jump. A candidate, by letter and number
 //! of the request, becomes a [`Plan`] only if its descriptor belongs to one of the drivers ([`nodes`]) and the size in the
-//! request covers the fields that are read. Whoever calls may pass anything: a payload is read as memory that may not be
+//! request covers the fields that are read; where a request has no size (`uvm.rs`), that of the driver's structure is read. Whoever calls may pass anything: a payload is read as memory that may not be
 //! there.
 
 mod cache;
@@ -15,6 +15,7 @@ mod nodes;
 mod nvidia;
 mod origin;
 mod payload;
+mod uvm;
 
 use std::ffi::CStr;
 
@@ -28,7 +29,7 @@ use payload::Payload;
 pub(crate) use devices::gpus;
 
 /// Names, events and the kind that is most usual, in the order of [`Request`].
-const REQUESTS: [(&CStr, Event, Kind); 18] = [
+const REQUESTS: [(&CStr, Event, Kind); 29] = [
     (c"AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", Event::Alloc, Kind::Device),
     (c"AMDKFD_IOC_FREE_MEMORY_OF_GPU", Event::Free, Kind::Device),
     (c"AMDKFD_IOC_MAP_MEMORY_TO_GPU", Event::Map, Kind::Device),
@@ -47,6 +48,17 @@ const REQUESTS: [(&CStr, Event, Kind); 18] = [
     (c"NV_ESC_RM_ALLOC", Event::Alloc, Kind::Device),
     (c"NV_ESC_RM_VID_HEAP_CONTROL", Event::Alloc, Kind::Device),
     (c"NV_ESC_RM_FREE", Event::Free, Kind::Device),
+    (c"NV_ESC_RM_DUP_OBJECT", Event::Import, Kind::Imported),
+    (c"UVM_CREATE_EXTERNAL_RANGE", Event::Reserve, Kind::Reserved),
+    (c"UVM_MAP_DYNAMIC_PARALLELISM_REGION", Event::Reserve, Kind::Reserved),
+    (c"UVM_FREE", Event::Free, Kind::Reserved),
+    (c"UVM_MAP_EXTERNAL_ALLOCATION", Event::Map, Kind::Device),
+    (c"UVM_ALLOC_DEVICE_P2P", Event::Map, Kind::Device),
+    (c"UVM_UNMAP_EXTERNAL", Event::Unmap, Kind::Device),
+    (c"UVM_ALLOC_SEMAPHORE_POOL", Event::Alloc, Kind::HostPinned),
+    (c"UVM_SET_PREFERRED_LOCATION", Event::Map, Kind::Managed),
+    (c"UVM_MIGRATE", Event::Map, Kind::Managed),
+    (c"UVM_MIGRATE_RANGE_GROUP", Event::Map, Kind::Managed),
 ];
 
 /// The rows of this table, by their place in [`REQUESTS`].
@@ -71,6 +83,17 @@ enum Request {
     NvAlloc,
     NvHeap,
     NvFree,
+    NvDup,
+    UvmCreateRange,
+    UvmMapParallelism,
+    UvmFree,
+    UvmMap,
+    UvmMapP2p,
+    UvmUnmap,
+    UvmSemaphores,
+    UvmPrefer,
+    UvmMigrate,
+    UvmMigrateGroup,
 }
 
 /// Rows of this table.
@@ -150,6 +173,9 @@ mod tests {
         assert_eq!(REQUESTS[Request::KfdDestroyQueue as usize].0, c"AMDKFD_IOC_DESTROY_QUEUE");
         assert_eq!(REQUESTS[Request::GemClose as usize].0, c"DRM_IOCTL_GEM_CLOSE");
         assert_eq!(REQUESTS[Request::NvFree as usize].0, c"NV_ESC_RM_FREE");
-        assert_eq!(Request::NvFree as usize + 1, COUNT);
+        assert_eq!(REQUESTS[Request::NvDup as usize].0, c"NV_ESC_RM_DUP_OBJECT");
+        assert_eq!(REQUESTS[Request::UvmMap as usize].0, c"UVM_MAP_EXTERNAL_ALLOCATION");
+        assert_eq!(REQUESTS[Request::UvmMigrateGroup as usize].0, c"UVM_MIGRATE_RANGE_GROUP");
+        assert_eq!(Request::UvmMigrateGroup as usize + 1, COUNT);
     }
 }

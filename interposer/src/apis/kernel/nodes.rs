@@ -23,6 +23,8 @@ pub(super) enum Node {
     /// One of amdgpu's, by its minor number.
     Amdgpu(u32),
     Nvidia,
+    /// NVIDIA's unified memory.
+    Uvm,
 }
 
 /// What an open file is: the number of a device, or a file that stands in for one.
@@ -74,6 +76,8 @@ struct Nodes {
     amdgpu: Vec<(u32, Option<Identity>)>,
     /// Files that stand in for NVIDIA's nodes; real ones are known by their major number.
     nvidia: Vec<Identity>,
+    /// Its major number differs from boot to boot.
+    uvm: Option<Identity>,
 }
 
 static NODES: Cache<Nodes> = Cache::new();
@@ -101,12 +105,16 @@ impl Nodes {
             kfd: at("/dev/kfd"),
             amdgpu: cards.map(|(name, minor)| (minor, at(&format!("/dev/dri/{name}")))).collect(),
             nvidia: nvidia.filter_map(|path| at(&path)).filter(is_file).collect(),
+            uvm: at("/dev/nvidia-uvm"),
         }
     }
 
     fn node(&self, identity: Identity) -> Option<Node> {
         if self.kfd == Some(identity) {
             return Some(Node::Kfd);
+        }
+        if self.uvm == Some(identity) {
+            return Some(Node::Uvm);
         }
         if self.nvidia.contains(&identity) {
             return Some(Node::Nvidia);
@@ -160,7 +168,7 @@ mod tests {
             fs::write(root.join("dev/dri").join(name), "").unwrap();
         }
         fs::create_dir_all(root.join("sys/class/drm/card0-DP-1")).unwrap();
-        for name in ["kfd", "nvidiactl", "nvidia0", "other"] {
+        for name in ["kfd", "nvidiactl", "nvidia0", "nvidia-uvm", "other"] {
             fs::write(root.join("dev").join(name), "").unwrap();
         }
         Config { sysroot: root.into(), ..Config::default() }
@@ -181,6 +189,7 @@ mod tests {
         assert_eq!(node("dev/dri/card0"), Some(Node::Amdgpu(0)));
         assert_eq!(node("dev/dri/renderD129"), None);
         assert_eq!((node("dev/nvidiactl"), node("dev/nvidia0")), (Some(Node::Nvidia), Some(Node::Nvidia)));
+        assert_eq!(node("dev/nvidia-uvm"), Some(Node::Uvm));
         assert_eq!(node("dev/other"), None);
     }
 

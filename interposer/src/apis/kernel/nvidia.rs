@@ -6,9 +6,10 @@
 //! along: the payload tells the parent, and who reads the trace keeps the tree. The driver's status is in the payload; the
 //! request itself succeeds.
 //!
-//! `/dev/nvidia-uvm` is left out: its requests map what the resource manager gave, or advise about managed memory, which is
-//! a mapping of that file and no request at all. Duplicated and imported objects are not followed either: whether memory
-//! outlives its object through them has to be seen on a card.
+//! A duplicate (`NV_ESC_RM_DUP_OBJECT`) is a second handle of the same memory, or of another process's, which is told
+//! nowhere: it is recorded as an import with the object that it was made of, and who reads the trace knows whether that is
+//! memory of this process. Not followed are references that no request shows: mappings of `/dev/nvidia-uvm` (`uvm.rs`) hold
+//! their memory, too, and objects that are passed on through a descriptor (`NV_ESC_RM_EXPORT_OBJECT_TO_FD`).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -22,12 +23,13 @@ use crate::thread;
 const RM_ALLOC_MEMORY: u8 = 0x27;
 const RM_FREE: u8 = 0x29;
 const RM_ALLOC: u8 = 0x2B;
+const RM_DUP_OBJECT: u8 = 0x34;
 const VID_HEAP_CONTROL: u8 = 0x4A;
 /// Carries another request, for those that have no room for their size: {number u32, size u32, pointer u64}.
 const TRANSFER: u8 = 0xD3;
 
 /// The numbers that [`plan`] knows.
-pub(super) const NUMBERS: [u8; 5] = [RM_ALLOC_MEMORY, RM_FREE, RM_ALLOC, VID_HEAP_CONTROL, TRANSFER];
+pub(super) const NUMBERS: [u8; 6] = [RM_ALLOC_MEMORY, RM_FREE, RM_ALLOC, RM_DUP_OBJECT, VID_HEAP_CONTROL, TRANSFER];
 
 /// `cl0080.h`, `cl003e.h`, `cl0040.h`, `cl0071.h`, `cl50a0.h`.
 mod class {
@@ -52,6 +54,7 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
             payload.u32(12)?;
             Some(Plan { status_at: Some(12), ..Plan::new(Request::NvFree, How::Gives, Kind::Device, what) })
         }
+        RM_DUP_OBJECT => duplicate(payload),
         VID_HEAP_CONTROL => heap(payload),
         _ => None,
     }
@@ -67,7 +70,8 @@ pub(super) fn unwrap(number: u8, payload: Payload) -> Option<(u8, Payload)> {
     Some((inner, Payload::read(payload.fd, pointer, size as usize)?))
 }
 
-fn object(root: u32, handle: u32) -> u64 {
+/// An object as the address of a record.
+pub(super) fn object(root: u32, handle: u32) -> u64 {
     u64::from(root) << 32 | u64::from(handle)
 }
 
@@ -140,6 +144,19 @@ fn rm_alloc_memory(payload: &Payload) -> Option<Plan> {
     payload.u32(40)?;
     let plan = memory(Request::NvAlloc, class, 0, 0, [root, parent], size)?;
     Some(Plan { complete: named_at_8, status_at: Some(40), ..plan })
+}
+
+/// `NVOS55_PARAMETERS`: an object of any client becomes one of this client, below a parent of its own.
+fn duplicate(payload: &Payload) -> Option<Plan> {
+    const STATUS_AT: usize = 24;
+    let [root, parent] = [payload.u32(0)?, payload.u32(4)?];
+    let source = object(payload.u32(12)?, payload.u32(16)?);
+    payload.u32(STATUS_AT)?;
+    let device = device_of(object(root, parent));
+    let numbers = [source, u64::from(parent)];
+    let what = Described { numbers, number_count: 2, device, ..Described::new(0, 0) };
+    let plan = Plan::new(Request::NvDup, How::Takes, Kind::Imported, what);
+    Some(Plan { complete: named_at_8, status_at: Some(STATUS_AT), ..plan })
 }
 
 /// `NVOS32_PARAMETERS`: a function and a structure for it.
@@ -277,6 +294,18 @@ mod tests {
         assert_eq!((free.event, free.how, free.what.address), (Event::Free, How::Gives, 0xC1_0000_0005));
         assert!(plan(0x4A, &payload(184, &[(8, 4, 5)])).is_none());
         assert!(plan(0x4A, &payload(90, &[(8, 4, 2)])).is_none());
+    }
+
+    #[test]
+    fn a_duplicate_says_what_it_was_made_of() {
+        let fields = [(0, 4, 0xC2), (4, 4, 0xD1), (12, 4, 0xC1), (16, 4, 9)];
+        let plan = plan(0x34, &payload(28, &fields)).expect("an import");
+        assert_eq!((plan.event, plan.kind, plan.status_at), (Event::Import, Kind::Imported, Some(24)));
+        assert_eq!(plan.what.numbers, [0xC1_0000_0009, 0xD1]);
+        let mut what = plan.what;
+        (plan.complete)(&mut what, &payload(28, &[&fields[..], &[(8, 4, 7)]].concat()));
+        assert_eq!((what.address, what.requested), (0xC2_0000_0007, 0));
+        assert!(super::plan(0x34, &payload(27, &fields)).is_none());
     }
 
     #[test]
