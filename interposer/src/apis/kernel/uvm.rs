@@ -121,13 +121,15 @@ fn plan_as(number: u8, fd: i32, address: u64, layout: impl Fn() -> Option<Layout
             with_status(Plan::new(Request::UvmMapP2p, How::Takes, Kind::Device, what), payload, 52)
         }
         MAP_EXTERNAL_ALLOCATION => {
-            let (head, tail) = around_list(whole(24)?, layout()?.cards, 24)?;
+            let head = whole(24)?;
+            let tail = behind_list(&head, layout()?.cards, 24)?;
             let object = nvidia::object(tail.u32(12)?, tail.u32(16)?);
             let what = mapped(stretch(&head)?, object, head.u64(16)?);
             with_status(Plan::new(Request::UvmMap, How::Takes, Kind::Device, what), tail, 20)
         }
         ALLOC_SEMAPHORE_POOL => {
-            let (head, tail) = around_list(whole(16)?, layout()?.cards, 16)?;
+            let head = whole(16)?;
+            let tail = behind_list(&head, layout()?.cards, 16)?;
             let what = stretch(&head)?;
             with_status(Plan::new(Request::UvmSemaphores, How::Takes, Kind::HostPinned, what), tail, 8)
         }
@@ -182,13 +184,11 @@ fn located(what: Described, how: u64, uuid: u64) -> Described {
     Described { numbers: [how, uuid], number_count: 2, device: Some(NO_DEVICE), ..what }
 }
 
-/// What stands before and behind a list of mapping attributes. Behind it: their count, then what the request adds, then the
-/// status.
-fn around_list(head: Payload, cards: usize, list_at: usize) -> Option<(Payload, Payload)> {
+/// The end of a structure, behind its list of mapping attributes.
+fn behind_list(head: &Payload, cards: usize, bytes: usize) -> Option<Payload> {
     const ATTRIBUTE_BYTES: usize = 36;
-    let tail_at = list_at + cards * ATTRIBUTE_BYTES;
-    let tail = Payload::read(head.fd, head.address.checked_add(tail_at as u64)?, if list_at == 24 { 24 } else { 16 })?;
-    Some((head, tail))
+    let at = head.size + cards * ATTRIBUTE_BYTES;
+    Payload::read(head.fd, head.address.checked_add(at as u64)?, bytes)
 }
 
 #[cfg(test)]
