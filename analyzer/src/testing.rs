@@ -482,11 +482,20 @@ pub(crate) fn replay(builder: &TraceBuilder, options: crate::replay::Options) ->
 /// Sums a trace that was built up.
 #[cfg(test)]
 pub(crate) fn summary(builder: &TraceBuilder) -> crate::passes::summary::Summary {
+    summary_with(builder, &Default::default())
+}
+
+/// The same, with evidence beside it.
+#[cfg(test)]
+pub(crate) fn summary_with(
+    builder: &TraceBuilder,
+    evidence: &crate::evidence::Evidence,
+) -> crate::passes::summary::Summary {
     let mut trace = open(builder);
     let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut summary = crate::passes::summary::sum_up(&trace, &replay);
+    let mut summary = crate::passes::summary::sum_up(&trace, &replay, evidence);
     summary.trace.path = "trace.bin".into();
     summary
 }

@@ -31,7 +31,7 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
     replay.timeline = Some(Timeline::default());
     read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let summary = sum_up(&trace, &replay);
+    let summary = sum_up(&trace, &replay, &Default::default());
     let maps = draw(&replay, Moment::Peak, None);
     let now = draw(&replay, Moment::Now, None);
     let look = Look::new(80, true);

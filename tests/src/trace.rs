@@ -1,6 +1,7 @@
 //! A trace, seen through the analyzer: `gpuoom-analyze events` and `report`, both as JSON.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -48,6 +49,20 @@ impl Trace {
     /// The report.
     pub fn report(&self) -> Report {
         Report::new(parse(&self.analyze(&["report", "--format", "json"])))
+    }
+
+    /// The report with more arguments: evidence from beside the trace.
+    pub fn report_with(&self, arguments: &[&OsStr]) -> Report {
+        let output =
+            Command::new(analyzer()).args(["report", "--format", "json"]).args(arguments).arg(&self.path).output();
+        let output = output.expect("the analyzer starts");
+        assert!(
+            output.status.success(),
+            "{arguments:?} {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Report::new(parse(&String::from_utf8_lossy(&output.stdout)))
     }
 
     /// The report as people read it.

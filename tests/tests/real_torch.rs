@@ -2,6 +2,7 @@
 //! what the simulated card did, byte by byte.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 
 use gpuoom_tests::{Client, Event, Finished, MIB, Report, TruthLine, stubs_called, torch_client};
@@ -219,4 +220,48 @@ fn the_snapshot_that_pytorch_dumps_has_the_same_segments() {
     assert!(segments.len() > 1);
     // Nothing is freed after the snapshot: what it lists lives to the end.
     assert_eq!(live_blocks(&run.only_trace().events()), segments);
+}
+
+/// PyTorch's snapshot, read by the analyzer itself and joined with the trace: every byte of every segment is a traced one.
+fn assert_joined(run: &Finished, trace_bytes: &str) {
+    let snapshot = run.cwd().join("snapshot.pickle");
+    let report = run.only_trace().report_with(&[OsStr::new("--torch-snapshot"), snapshot.as_os_str()]);
+    let number = |field: &str| report.number(&format!("/other_evidence/torch_snapshots/0/devices/0/{field}"));
+    let reserved = printed(run, "bytes");
+    assert!(reserved > 0);
+    assert_eq!((number("sums/reserved_bytes"), number("sums/segments")), (reserved, printed(run, "segments")));
+    assert_eq!(number("sums/events"), printed(run, "events"));
+    assert_eq!(number("sums/allocated_bytes"), printed(run, "allocated_bytes.all.current"));
+    assert_eq!((number("common_bytes"), number("only_in_snapshot_bytes")), (reserved, 0));
+    assert_eq!(number("whole_segments"), printed(run, "segments"));
+    assert_eq!((number("traced_bytes"), number("only_in_trace_bytes")), (reserved, 0), "{trace_bytes}");
+}
+
+#[test]
+fn the_snapshot_is_joined_with_the_trace() {
+    let Some(client) = client("snapshot.py", "16G") else { return };
+    assert_joined(&run(client.args(["snapshot.pickle", "segments.json"])), "blocks");
+}
+
+/// Segments are stretches of a reservation here, and the trace has mappings of physical memory.
+#[test]
+fn the_snapshot_of_expandable_segments_is_joined_with_the_trace() {
+    let Some(client) = client("snapshot.py", "16G") else { return };
+    let client = client.env("PYTORCH_ALLOC_CONF", "expandable_segments:True");
+    assert_joined(&run(client.args(["snapshot.pickle", "segments.json"])), "mappings");
+}
+
+/// The error that ends the program, as the analyzer reads it from the program's own output.
+#[test]
+fn the_message_of_the_error_is_read_from_the_log() {
+    let Some(client) = client("oom.py", "1G") else { return };
+    let run = run(client.arg("uncaught"));
+    let log = run.cwd().join("log.txt");
+    fs::write(&log, &run.stderr).expect("the log is written");
+    let report = run.only_trace().report_with(&[OsStr::new("--torch-log"), log.as_os_str()]);
+    let at = |field: &str| format!("/other_evidence/torch_logs/0/messages/0/{field}");
+    assert_eq!(report.number(&at("tried/bytes")), 64 * MIB);
+    assert_eq!(report.number(&at("total/bytes")), 1 << 30);
+    assert_eq!(report.number(&at("allocated/bytes")), 1 << 30);
+    assert_eq!(report.text(&at("findings/0/id")), "true-capacity");
 }

@@ -27,7 +27,7 @@ const LATER: [&str; 7] = ["whatif", "diff", "check", "export", "bundle", "doctor
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
 #[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 done, 2 wrong usage, 3 a trace could not be read.")]
+#[command(after_help = "Exit status: 0 done, 2 wrong usage, 3 a trace or other file could not be read.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -11,6 +11,7 @@ use gpuoom_trace::reader::{ReadError, TraceFile};
 use super::output::{Output, complain};
 use super::progress::Progress;
 use super::{UNREADABLE, is_later_command};
+use crate::evidence::{Evidence, Source, load};
 use crate::intake::read_through;
 use crate::passes::job::{Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
@@ -31,6 +32,46 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    beside: BesideArgs,
+}
+
+/// Files that say something beside the traces.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Other evidence (each may be given several times)")]
+struct BesideArgs {
+    /// Output of a program with PyTorch's out-of-memory message
+    #[arg(long, value_name = "FILE")]
+    torch_log: Vec<PathBuf>,
+    /// Memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot)
+    #[arg(long, value_name = "FILE")]
+    torch_snapshot: Vec<PathBuf>,
+    /// Output of amd-smi, rocm-smi or nvidia-smi: text, JSON, XML or CSV
+    #[arg(long, visible_aliases = ["rocm-smi", "nvidia-smi"], value_name = "FILE")]
+    amd_smi: Vec<PathBuf>,
+    /// The kernel's log (dmesg, journalctl -k)
+    #[arg(long, value_name = "FILE")]
+    kernel_log: Vec<PathBuf>,
+}
+
+impl BesideArgs {
+    /// Reads the files. What can't be used is said, and left out.
+    fn load(&self) -> (Evidence, bool) {
+        let (mut evidence, mut whole) = (Evidence::default(), true);
+        let given = [
+            (Source::TorchLog, &self.torch_log),
+            (Source::TorchSnapshot, &self.torch_snapshot),
+            (Source::Smi, &self.amd_smi),
+            (Source::KernelLog, &self.kernel_log),
+        ];
+        for (source, path) in given.iter().flat_map(|(source, paths)| paths.iter().map(move |path| (*source, path))) {
+            if let Err(error) = load(&mut evidence, source, path) {
+                complain(&error.to_string());
+                whole = false;
+            }
+        }
+        (evidence, whole)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,7 +89,7 @@ struct Read {
 }
 
 /// Replays a trace to its end and sums it up.
-fn read(path: &Path, among_others: bool) -> Result<Read, ReadError> {
+fn read(path: &Path, evidence: &Evidence, among_others: bool) -> Result<Read, ReadError> {
     let mut trace = TraceFile::open(path)?;
     let mut replay = Replay::new(&trace, Options::default());
     replay.timeline = among_others.then(Timeline::default);
@@ -56,7 +97,7 @@ fn read(path: &Path, among_others: bool) -> Result<Read, ReadError> {
     read_through(&mut trace, |records| progress.advance(records), |batch| replay.batch(batch));
     replay.finish();
     let maps = draw(&replay, Moment::Peak, None);
-    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay)), maps })
+    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay, evidence)), maps })
 }
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
@@ -64,9 +105,10 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         bail!("{}: this command is not in this version", path.display());
     }
     let paths = without_repeats(&args.traces);
+    let (evidence, evidence_whole) = args.beside.load();
     let (mut reads, mut unreadable) = (Vec::new(), Vec::new());
     for path in &paths {
-        match read(path, args.traces.len() > 1) {
+        match read(path, &evidence, args.traces.len() > 1) {
             Ok(read) => reads.push(read),
             Err(error) => {
                 complain(&error.to_string());
@@ -74,7 +116,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
             }
         }
     }
-    let status = if unreadable.is_empty() { 0 } else { UNREADABLE };
+    let status = if unreadable.is_empty() && evidence_whole { 0 } else { UNREADABLE };
     if reads.is_empty() {
         return Ok(status);
     }

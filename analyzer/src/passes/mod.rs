@@ -6,6 +6,7 @@ pub mod around;
 pub mod coverage;
 pub mod device;
 pub mod distribution;
+pub mod evidence;
 pub mod fragmentation;
 pub mod holders;
 pub mod job;

@@ -11,10 +11,12 @@ use crate::diagnosis::case::Case;
 use crate::diagnosis::diagnose;
 use crate::diagnosis::finding::{Excluded, Finding};
 use crate::diagnosis::ladder::{self, Ladder};
+use crate::evidence::Evidence;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
+use crate::passes::evidence::{self, OtherEvidence};
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
@@ -138,6 +140,9 @@ pub struct Summary {
     pub host_ledger: Vec<DeviceLedger>,
     /// How complete the trace is.
     pub coverage: Coverage,
+    /// What was given beside the trace; left out where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_evidence: Option<OtherEvidence>,
     /// Why memory ran out, the most telling first.
     pub diagnoses: Vec<Finding>,
     /// Diagnoses that were ruled out although their shape was there.
@@ -160,8 +165,8 @@ pub struct Summary {
     pub failed_frees: u64,
 }
 
-/// Sums up a trace that was replayed to its end.
-pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
+/// Sums up a trace that was replayed to its end, with what was given beside it.
+pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summary {
     let clock = &replay.clock;
     let used = |(device, account): &(u8, &Account)| *device != NO_DEVICE || account.calls != Calls::default();
     let accounts: Vec<_> = replay.accounts.devices().filter(used).collect();
@@ -185,6 +190,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay) -> Summary {
         ledger: accounts.iter().flat_map(ledger_of).collect(),
         host_ledger: ledger::of_host(replay, &libraries),
         coverage: coverage::judge(trace, replay, &libraries),
+        other_evidence: evidence::describe(replay, trace.header.pid, evidence),
         diagnoses: Vec::new(),
         diagnoses_excluded: Vec::new(),
         ladder: Ladder::default(),

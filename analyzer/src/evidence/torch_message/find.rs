@@ -7,9 +7,9 @@ use super::window::Window;
 use super::{Backend, ProcessUse, Spelling, TorchMessage};
 
 /// Most messages that are read from one log.
-const MOST_MESSAGES: usize = 10_000;
+const MOST_MESSAGES: usize = 4000;
 /// Most places that are looked at closely, whether or not a message is there.
-const MOST_PLACES: usize = 20_000;
+const MOST_PLACES: usize = 4000;
 /// Most other processes that are read from one message.
 const MOST_PROCESSES: usize = 1024;
 
@@ -49,7 +49,7 @@ const EXCEPTIONS: [&str; 5] = [
 const VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 const OPTIONS: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
 
-/// Every out-of-memory message of PyTorch in a log, in order. Never more than ten thousand.
+/// Every out-of-memory message of PyTorch in a log, in order. Never more than four thousand.
 pub fn find_all(log: &str) -> Vec<TorchMessage> {
     let mut found = Vec::new();
     let (mut from, mut line, mut counted, mut places) = (0, 1, 0, 0);

@@ -48,7 +48,6 @@ impl Spelling {
             Spelling::ReservedInTotal => Some("1.4 to 2.0"),
             Spelling::TotalCapacty => Some("2.1"),
             Spelling::TotalCapacity => Some("2.2 or newer"),
-            Spelling::MallocAsync => Some("2.0 or newer"),
             _ => None,
         }
     }
@@ -58,7 +57,7 @@ impl Spelling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// `CUDA out of memory`. ROCm builds before 2.1 or so wrote `HIP`; newer ones may write either.
+    /// `CUDA out of memory`
     Cuda,
     /// `HIP out of memory`
     Hip,

@@ -24,7 +24,7 @@ fn member(trace: &TraceBuilder) -> Member {
     replay.timeline = Some(Timeline::default());
     crate::intake::read_through(&mut file, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut summary = crate::passes::summary::sum_up(&file, &replay);
+    let mut summary = crate::passes::summary::sum_up(&file, &replay, &Default::default());
     summary.trace.path = format!("{}-{}.bin", trace.process.hostname, trace.process.pid);
     Member::new(&file, &replay, summary)
 }

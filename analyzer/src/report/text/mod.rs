@@ -3,6 +3,7 @@
 mod advice;
 mod coverage;
 mod diagnoses;
+mod evidence;
 mod failures;
 mod fragmentation;
 mod head;
@@ -31,6 +32,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     memory::write(&mut page, summary);
     ledger::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
+    evidence::write(&mut page, summary);
     advice::write(&mut page, summary, verdict);
     coverage::write(&mut page, summary);
     page.into_text()

@@ -5,8 +5,8 @@ use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
 use crate::passes::map::{Moment, draw};
 use crate::replay::Options;
-use crate::report::page::Look;
-use crate::testing::{At, GIB, MIB, TraceBuilder, at, gib, replay, summary};
+use crate::report::page::{Look, Page};
+use crate::testing::{At, GIB, MIB, TraceBuilder, at, gib, replay, summary, summary_with};
 
 fn page(trace: &TraceBuilder) -> String {
     page_of(trace, 100)
@@ -286,4 +286,48 @@ fn a_handle_that_found_no_memory() {
     trace.free(0xDEAD_0000);
     trace.end(process::EXITS, 1);
     insta::assert_snapshot!(page(&trace));
+}
+
+/// What PyTorch printed, beside a trace in which its segments are blocks.
+#[test]
+fn evidence_from_beside_the_trace() {
+    use crate::evidence::torch_snapshot::{Segment, Snapshot};
+    use crate::evidence::{Evidence, Given, kernel_log, smi, torch_message};
+
+    const SMI: &str = "device,VRAM Total Memory (B),VRAM Total Used Memory (B),Card Series\n\
+                       card0,25753026560,4294967296,Radeon RX 7900 XTX\n";
+    const KERNEL: &str = "[   12.5] NVRM: Xid (PCI:0000:00:06): 31, pid=79749, name=exe, Ch 0000000a\n\
+        [   13.5] Out of memory: Killed process 4711 (python3) total-vm:53312244kB, anon-rss:31451456kB, file-rss:0kB\n";
+
+    let log = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.99 GiB. GPU 0 has a total capacity of 62.54 GiB \
+               of which 668.07 MiB is free. Of the allocated memory 59.55 GiB is allocated by PyTorch, and 2.08 GiB is \
+               reserved by PyTorch but unallocated.\n";
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, 20 * MIB);
+    trace.alloc(0x7f2b_0000_0000, 64 * MIB);
+    let segment = Segment {
+        device: 0,
+        address: 0x7f2a_0000_0000,
+        total_bytes: 20 * MIB,
+        allocated_bytes: 3 * MIB,
+        active_bytes: 3 * MIB,
+        requested_bytes: None,
+        stream: 0,
+        small: false,
+        expandable: false,
+        pool: (0, 0),
+        blocks: Vec::new(),
+        stack: 0,
+    };
+    let setting = ("PYTORCH_HIP_ALLOC_CONF".to_owned(), "expandable_segments:True".to_owned());
+    let snapshot = Snapshot { segments: vec![segment], allocator_settings: vec![setting], ..Snapshot::default() };
+    let evidence = Evidence {
+        torch_logs: vec![Given { path: "train.log".into(), content: torch_message::find_all(&log.repeat(3)) }],
+        torch_snapshots: vec![Given { path: "snapshot.pickle".into(), content: snapshot }],
+        smi: vec![Given { path: "smi.csv".into(), content: smi::read(SMI).unwrap() }],
+        kernel_logs: vec![Given { path: "dmesg".into(), content: kernel_log::read(KERNEL) }],
+    };
+    let mut page = Page::new(Look::new(100, false));
+    super::evidence::write(&mut page, &summary_with(&trace, &evidence));
+    insta::assert_snapshot!(page.into_text());
 }

@@ -29,7 +29,7 @@ fn assembled(traces: &[TraceBuilder], unreadable: &[&str]) -> (Job, Vec<Summary>
         replay.timeline = Some(Timeline::default());
         crate::intake::read_through(&mut file, |_| {}, |batch| replay.batch(batch));
         replay.finish();
-        let mut summary = sum_up(&file, &replay);
+        let mut summary = sum_up(&file, &replay, &Default::default());
         summary.trace.path = format!("{}-{}.trace.bin", trace.process.hostname, trace.process.rank);
         Member::new(&file, &replay, summary)
     });

@@ -1,0 +1,88 @@
+//! Files into [`Evidence`], with limits on their sizes.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::{Evidence, EvidenceError, Given, kernel_log, smi, torch_message, torch_snapshot};
+
+/// What a file is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A log with PyTorch's messages.
+    TorchLog,
+    /// A memory snapshot of PyTorch.
+    TorchSnapshot,
+    /// Output of `amd-smi`, `rocm-smi` or `nvidia-smi`.
+    Smi,
+    /// The kernel's log.
+    KernelLog,
+}
+
+impl Source {
+    fn what(self) -> &'static str {
+        match self {
+            Source::TorchLog => "a log with PyTorch's error",
+            Source::TorchSnapshot => "a memory snapshot of PyTorch",
+            Source::Smi => "the output of amd-smi or nvidia-smi",
+            Source::KernelLog => "the kernel's log of one run",
+        }
+    }
+
+    /// Largest file that is read. A snapshot of a million events with stacks has some hundred megabytes.
+    fn limit_bytes(self) -> u64 {
+        match self {
+            Source::TorchLog | Source::KernelLog => 1 << 30,
+            Source::Smi => 64 << 20,
+            Source::TorchSnapshot => 2 << 30,
+        }
+    }
+}
+
+/// Reads a file and adds what it says.
+pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), EvidenceError> {
+    let bytes = read(source, path)?;
+    let path = path.display().to_string();
+    match source {
+        Source::TorchLog => {
+            let content = torch_message::find_all(&String::from_utf8_lossy(&bytes));
+            if content.is_empty() {
+                let reason =
+                    "no out-of-memory message of PyTorch is in it; give the output of the program, with its last lines";
+                return Err(EvidenceError::Nothing { path, reason });
+            }
+            evidence.torch_logs.push(Given { path, content });
+        }
+        Source::TorchSnapshot => match torch_snapshot::read(&bytes) {
+            Ok(content) => evidence.torch_snapshots.push(Given { path, content }),
+            Err(reason) => return Err(EvidenceError::Snapshot { path, reason }),
+        },
+        Source::Smi => match smi::read(&String::from_utf8_lossy(&bytes)) {
+            Ok(content) => evidence.smi.push(Given { path, content }),
+            Err(reason) => return Err(EvidenceError::Smi { path, reason }),
+        },
+        Source::KernelLog => {
+            let log = String::from_utf8_lossy(&bytes);
+            let content = kernel_log::read(&log);
+            // A quiet log of the kernel says something: nothing was killed. Another file says nothing.
+            if content.is_empty() && !kernel_log::is_kernel_log(&log) {
+                let reason = "this is no log of the kernel; give the output of dmesg or of journalctl -k";
+                return Err(EvidenceError::Nothing { path, reason });
+            }
+            evidence.kernel_logs.push(Given { path, content });
+        }
+    }
+    Ok(())
+}
+
+fn read(source: Source, path: &Path) -> Result<Vec<u8>, EvidenceError> {
+    let named = || path.display().to_string();
+    let limit_bytes = source.limit_bytes();
+    let mut bytes = Vec::new();
+    let opened = File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
+    opened.map_err(|reason| EvidenceError::Io { path: named(), reason })?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(EvidenceError::TooLarge { path: named(), what: source.what(), limit_bytes });
+    }
+    Ok(bytes)
+}

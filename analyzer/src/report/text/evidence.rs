@@ -1,0 +1,192 @@
+//! What was given beside the trace.
+
+use crate::catalogue;
+use crate::evidence::smi::{Card, CardProcess};
+use crate::evidence::torch_message::{Finding, Numbers, Printed};
+use crate::passes::evidence::{
+    JoinMoment, JoinedDevice, JudgedMessage, KernelLine, KernelLog, Smi, TorchLog, TorchSnapshot,
+};
+use crate::passes::summary::Summary;
+use crate::report::page::{Page, Paint};
+use crate::words::{clean, count, gpu, percent, size};
+
+/// Most messages of a log on the page; the JSON has more.
+const MOST_MESSAGES: usize = 5;
+/// Most cards, processes, or lines of a log on the page.
+const MOST_LINES: usize = 8;
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let Some(evidence) = &summary.other_evidence else { return };
+    page.headed(
+        "OTHER EVIDENCE",
+        Paint::Bold,
+        "what the files say that were given beside the trace; not measured by the recorder",
+    );
+    evidence.torch_logs.iter().for_each(|log| write_log(page, log));
+    evidence.torch_snapshots.iter().for_each(|snapshot| write_snapshot(page, snapshot));
+    evidence.smi.iter().for_each(|smi| write_smi(page, smi));
+    evidence.kernel_logs.iter().for_each(|log| write_kernel_log(page, log));
+    page.gap();
+}
+
+fn file(page: &mut Page, path: &str, what: &str) {
+    page.indented("  ", "      ", &format!("{}: {what}", clean(path)));
+}
+
+fn note(page: &mut Page, text: &str) {
+    page.indented("    ", "      ", text);
+}
+
+fn write_log(page: &mut Page, log: &TorchLog) {
+    file(page, &log.path, &count(log.count, "out-of-memory message of PyTorch", "out-of-memory messages of PyTorch"));
+    for message in log.messages.iter().take(MOST_MESSAGES) {
+        write_message(page, message);
+    }
+    if log.messages.len() > MOST_MESSAGES {
+        note(page, &format!("{} more; --format json has them", log.messages.len() - MOST_MESSAGES));
+    }
+}
+
+fn write_message(page: &mut Page, judged: &JudgedMessage) {
+    let JudgedMessage { message, judgement, versions, repeated } = judged;
+    let of = |name: &str, number: Option<Printed>| number.map(|number| format!("{} {name}", size(number.bytes)));
+    let numbers: Vec<String> = [
+        of("asked for", message.tried),
+        of("in total", message.total),
+        of("free", message.free),
+        of("in tensors", message.allocated),
+        of("reserved and unused", message.unallocated()),
+        of("allowed", message.allowed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let device = message.device.map(|device| format!("GPU {device}: ")).unwrap_or_default();
+    let said = if numbers.is_empty() { "no numbers in it".to_owned() } else { numbers.join(", ") };
+    let again = if *repeated > 0 { format!(" ({} more alike)", repeated) } else { String::new() };
+    let version = versions.map(|versions| format!("; the wording of PyTorch {versions}")).unwrap_or_default();
+    note(page, &format!("line {}: {device}{said}{version}{again}", message.line));
+    for finding in &judgement.findings {
+        write_finding(page, finding, &judgement.numbers);
+    }
+    if !judgement.look_at.is_empty() {
+        page.indented("      ", "        ", &format!("to be told apart from: {}", judgement.look_at.join(", ")));
+    }
+}
+
+fn write_finding(page: &mut Page, finding: &Finding, numbers: &Numbers) {
+    let title = catalogue::find(finding.id).map(|entry| format!(": {}", entry.title)).unwrap_or_default();
+    let sum = match finding.id {
+        "true-capacity" => {
+            numbers.free_and_unallocated.map(|sum| format!("; free and unused are {} together", size(sum.bytes)))
+        }
+        "caching-fragmentation" => {
+            numbers.unallocated.map(|sum| format!("; the unused part alone is {}", size(sum.bytes)))
+        }
+        "process-fraction-cap" => {
+            numbers.with_request.map(|sum| format!("; with the request it would be {}", size(sum.bytes)))
+        }
+        "other-process-on-gpu" | "hidden-runtime-memory" => {
+            numbers.outside.map(|sum| format!("; {} are neither free nor PyTorch's", size(sum.bytes)))
+        }
+        _ => None,
+    };
+    let doubt =
+        if finding.certain { "" } else { " (not certain: the numbers are rounded, or do not say whose memory it is)" };
+    page.indented("      ", "        ", &format!("speaks for {}{title}{}{doubt}", finding.id, sum.unwrap_or_default()));
+}
+
+fn write_snapshot(page: &mut Page, snapshot: &TorchSnapshot) {
+    file(page, &snapshot.path, "a memory snapshot of PyTorch");
+    let settings = snapshot.allocator_settings.iter();
+    for (name, value) in settings.filter(|(name, value)| name.contains("ALLOC_CONF") && !value.is_empty()) {
+        note(page, &format!("allocator: {}={}", clean(name), clean(value)));
+    }
+    snapshot.devices.iter().for_each(|device| write_device(page, device));
+}
+
+fn write_device(page: &mut Page, device: &JoinedDevice) {
+    let JoinedDevice { moment, join } = device;
+    let sums = &join.sums;
+    let name = gpu(u8::try_from(sums.device).ok());
+    let name = name.trim();
+    let mut parts = vec![
+        format!("{} reserved in {}", size(sums.reserved_bytes), count(sums.segments, "segment", "segments")),
+        format!("{} in tensors", size(sums.allocated_bytes)),
+        format!("{} reserved and unused", size(sums.unallocated_bytes)),
+        format!("largest free block {}", size(sums.largest_free_block_bytes)),
+    ];
+    parts.extend((sums.private_bytes > 0).then(|| format!("{} in private pools", size(sums.private_bytes))));
+    parts.extend(
+        (sums.ooms > 0)
+            .then(|| count(sums.ooms, "out-of-memory error in its history", "out-of-memory errors in its history")),
+    );
+    note(page, &format!("{name}: {}", parts.join(", ")));
+    let at = match moment {
+        JoinMoment::End => "the end",
+        JoinMoment::Peak => "the peak",
+    };
+    let share = match join.traced_bytes {
+        0 => String::new(),
+        traced => format!(" ({})", percent(join.common_bytes as f64 / traced as f64)),
+    };
+    let text = format!(
+        "of {} that the trace has live at {at}, {}{share} are PyTorch's segments; {} are not in the snapshot; {} of the \
+         snapshot are not in the trace",
+        size(join.traced_bytes),
+        size(join.common_bytes),
+        size(join.only_in_trace_bytes),
+        size(join.only_in_snapshot_bytes)
+    );
+    page.indented("      ", "        ", &text);
+}
+
+fn more(page: &mut Page, count: usize) {
+    if count > MOST_LINES {
+        note(page, &format!("{} more; --format json has them", count - MOST_LINES));
+    }
+}
+
+fn write_smi(page: &mut Page, smi: &Smi) {
+    file(page, &smi.path, &format!("output of {}", smi.report.format));
+    for Card { index, name, total_bytes, used_bytes, free_bytes, retired_pages, uncorrected_errors } in
+        smi.report.cards.iter().take(MOST_LINES)
+    {
+        let of = |name: &str, bytes: &Option<u64>| bytes.map(|bytes| format!("{} {name}", size(bytes)));
+        let mut parts = vec![of("in total", total_bytes), of("in use", used_bytes), of("free", free_bytes)];
+        parts.push(retired_pages.filter(|pages| *pages > 0).map(|pages| count(pages, "retired page", "retired pages")));
+        let errors = uncorrected_errors.filter(|errors| *errors > 0);
+        parts.push(errors.map(|errors| count(errors, "uncorrected memory error", "uncorrected memory errors")));
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let index = index.map_or("a card".to_owned(), |index| format!("card {index}"));
+        let name = name.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
+        note(page, &format!("{index}{name}: {}", parts.join(", ")));
+    }
+    more(page, smi.report.cards.len());
+    for CardProcess { card, pid, name, used_bytes } in smi.report.processes.iter().take(MOST_LINES) {
+        let name = name.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
+        let card = card.map(|card| format!(" of card {card}")).unwrap_or_default();
+        let used = used_bytes.map_or("an unknown amount".to_owned(), size);
+        note(page, &format!("process {pid}{name} holds {used}{card}"));
+    }
+    more(page, smi.report.processes.len());
+}
+
+fn write_kernel_log(page: &mut Page, log: &KernelLog) {
+    let own = log.lines.iter().filter(|line| line.of_this_process).count() as u64;
+    let what = match (log.lines.len() as u64, own) {
+        (0, _) => "nothing in the kernel's log about memory, the GPU or a crash".to_owned(),
+        (lines, 0) => format!("{} of the kernel, none of which names this process", count(lines, "line", "lines")),
+        (lines, own) => format!("{} of the kernel, {own} of them about this process", count(lines, "line", "lines")),
+    };
+    file(page, &log.path, &what);
+    for KernelLine { event, of_this_process, meaning } in log.lines.iter().take(MOST_LINES) {
+        let stamp = event.stamp.as_deref().map(|stamp| format!("[{}] ", clean(stamp.trim()))).unwrap_or_default();
+        let own = if *of_this_process { "this process: " } else { "" };
+        let meaning =
+            meaning.map(|meaning| format!(" (Xid {}: {meaning})", event.code.unwrap_or(0))).unwrap_or_default();
+        let again = if event.repeated > 0 { format!(" ({} more alike)", event.repeated) } else { String::new() };
+        note(page, &format!("{own}{stamp}{}{meaning}{again}", clean(&event.text)));
+    }
+    more(page, log.lines.len());
+}
