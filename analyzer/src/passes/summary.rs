@@ -17,6 +17,7 @@ use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
 use crate::passes::evidence::{self, OtherEvidence};
+use crate::passes::growth::{self, Growth};
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
@@ -138,6 +139,8 @@ pub struct Summary {
     pub ledger: Vec<DeviceLedger>,
     /// Who holds pinned and registered host memory, at its telling failure, its peak and the end.
     pub host_ledger: Vec<DeviceLedger>,
+    /// How what stays between cycles grows, of each device with at least five cycles.
+    pub growth: Vec<Growth>,
     /// How complete the trace is.
     pub coverage: Coverage,
     /// What was given beside the trace; left out where nothing was.
@@ -189,6 +192,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         vendor_ooms: replay.lower.failures,
         ledger: accounts.iter().flat_map(ledger_of).collect(),
         host_ledger: ledger::of_host(replay, &libraries),
+        growth: growth::of_devices(replay),
         coverage: coverage::judge(trace, replay, &libraries),
         other_evidence: evidence::describe(replay, trace.header.pid, evidence),
         diagnoses: Vec::new(),

@@ -8,6 +8,50 @@ const LISTED: usize = 64;
 /// Physical memory that must have been released between two readings for the stretch to be listed, in bytes.
 const MUCH_BYTES: u64 = 64 << 20;
 
+/// Readings of the memory in use that are kept: beyond that every second one goes.
+const HISTORY: usize = 512;
+
+/// Memory in use over time, as far as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Ticks and bytes.
+    points: Vec<(u64, u64)>,
+    /// One of so many readings is kept.
+    every: u64,
+    seen: u64,
+}
+
+impl History {
+    fn take(&mut self, read: &Read) {
+        let Some(used) = read.read.in_use() else { return };
+        self.seen += 1;
+        self.every = self.every.max(1);
+        if !self.seen.is_multiple_of(self.every) {
+            return;
+        }
+        self.points.push((read.at, used.bytes));
+        if self.points.len() > HISTORY {
+            let mut number = 0;
+            self.points.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            self.every *= 2;
+        }
+    }
+
+    /// Ticks and bytes of each reading that is kept.
+    pub fn points(&self) -> &[(u64, u64)] {
+        &self.points
+    }
+
+    /// The least that was in use from one moment to another, in bytes.
+    pub fn least_used(&self, from: u64, to: u64) -> Option<u64> {
+        let inside = self.points.iter().filter(|(at, _)| (from..=to).contains(at));
+        inside.map(|(_, bytes)| *bytes).min()
+    }
+}
+
 /// One reading of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
@@ -65,17 +109,25 @@ pub struct Reads {
     pub last: Option<Read>,
     since: Stretch,
     releases: Ends<Stretch>,
+    history: History,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        Reads { first: None, last: None, since: Stretch::default(), releases: Ends::new(LISTED) }
+        Reads {
+            first: None,
+            last: None,
+            since: Stretch::default(),
+            releases: Ends::new(LISTED),
+            history: History::default(),
+        }
     }
 }
 
 impl Reads {
     pub(super) fn take(&mut self, read: Read) {
         self.first = self.first.or(Some(read));
+        self.history.take(&read);
         let stretch = std::mem::take(&mut self.since);
         if let Some(before) = self.last.replace(read)
             && stretch.vmm_released_bytes >= MUCH_BYTES
@@ -90,6 +142,11 @@ impl Reads {
 
     pub(super) fn released(&mut self, bytes: u64) {
         self.since.vmm_released_bytes = self.since.vmm_released_bytes.saturating_add(bytes);
+    }
+
+    /// Memory in use over time.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Stretches between readings in which much physical memory was released.

@@ -6,6 +6,7 @@ mod diagnoses;
 mod evidence;
 mod failures;
 mod fragmentation;
+mod growth;
 mod head;
 mod job;
 mod ledger;
@@ -30,6 +31,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     failures::write(&mut page, summary);
     diagnoses::write(&mut page, summary);
     memory::write(&mut page, summary);
+    growth::write(&mut page, summary);
     ledger::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     evidence::write(&mut page, summary);

@@ -1,0 +1,231 @@
+//! Growth: what stays between the cycles of a device, the line through it, and when memory would run out.
+
+use gpuoom_trace::record::NO_DEVICE;
+use serde::Serialize;
+
+use crate::passes::fit::Fit;
+use crate::passes::shape::cycles::{Cycle, Cycles};
+use crate::replay::Replay;
+use crate::replay::block::Side;
+use crate::replay::tracks::DeviceTrack;
+use crate::replay::tracks::series::Turn;
+use crate::replay::tracks::survivors::{STRETCHES, Survivors};
+
+/// Cycles from which on a line is fitted.
+const LEAST_CYCLES: usize = 5;
+/// Points below which the fit is said to rest on few.
+const FEW_POINTS: usize = 10;
+/// Share of the variance that a significant line explains.
+const STRAIGHT: f64 = 0.95;
+/// Growth that is significant, in bytes.
+const MUCH_BYTES: u64 = 256 << 20;
+/// Floors that are listed, evenly chosen where there are more.
+const MOST_POINTS: usize = 256;
+/// A run's last bytes below this share of its peak are its end and no floor: programs give all back then.
+const END_SHARE: u64 = 20;
+/// Origins of blocks that are named.
+const MOST_SUSPECTS: usize = 5;
+
+/// What a device held between two cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Floor {
+    /// When.
+    pub at_ns: u64,
+    /// Bytes of the program's blocks.
+    pub bytes: u64,
+}
+
+/// A rate with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    /// Bytes per unit.
+    pub bytes: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Rate {
+    fn of(fit: &Fit) -> Self {
+        let (low, high) = fit.slope_interval();
+        Rate { bytes: fit.slope, low, high }
+    }
+}
+
+/// How long what is left would last: an estimate from the line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RunsOut {
+    /// Bytes that are left above the last floor and the height of a cycle.
+    pub room_bytes: u64,
+    /// Whether the room was read at some moment; else it is the card's size less the program's blocks, and others' memory is
+    /// not in it.
+    pub room_was_read: bool,
+    /// Time after the last floor.
+    pub in_ns: u64,
+    /// At the upper end of the rate.
+    pub soonest_ns: u64,
+    /// At the lower end of the rate; null where that does not rise.
+    pub latest_ns: Option<u64>,
+    /// The same in cycles.
+    pub in_cycles: f64,
+    /// At the upper end of the rate.
+    pub soonest_cycles: f64,
+    /// At the lower end of the rate.
+    pub latest_cycles: Option<f64>,
+}
+
+/// Blocks of one origin that stay, more with each cycle.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suspect {
+    /// Function that gave them.
+    pub api: String,
+    /// Return address of the call; null where it is not known.
+    pub site: Option<String>,
+    /// Bytes of each.
+    pub block_bytes: u64,
+    /// How many live.
+    pub blocks: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Bytes that came with each cycle, on average.
+    pub bytes_per_cycle: u64,
+}
+
+/// The growth of one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// Device index.
+    pub device: Option<u8>,
+    /// At least five cycles, floors that never fall, a straight line, and much in all: only then is it worth a word.
+    pub significant: bool,
+    /// Cycles.
+    pub cycles: usize,
+    /// The floors, at most 256.
+    pub floors: Vec<Floor>,
+    /// Whether no floor lies below the one before.
+    pub monotone: bool,
+    /// Last floor less the first; negative where it fell.
+    pub total_bytes: i64,
+    /// Rise per second.
+    pub per_second: Rate,
+    /// Rise per cycle.
+    pub per_cycle: Rate,
+    /// Share of the floors' variance that the line over time explains.
+    pub r_squared: f64,
+    /// The line rests on fewer than ten floors.
+    pub few_points: bool,
+    /// When what is left would run out; null where it does not rise, or nobody knows what is left.
+    pub runs_out: Option<RunsOut>,
+    /// Where what stays comes from, the largest first.
+    pub suspects: Vec<Suspect>,
+}
+
+/// The growth of each device that has cycles.
+pub fn of_devices(replay: &Replay) -> Vec<Growth> {
+    let tracks = replay.tracks.devices();
+    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track))).collect()
+}
+
+/// The cycles of a device over the whole run, without the end, where everything is given back.
+pub fn cycles_of(track: &DeviceTrack) -> Cycles {
+    let mut turns: Vec<Turn> = track.live.turns().copied().collect();
+    let peak = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
+    while turns.last().is_some_and(|turn| turn.bytes <= peak / END_SHARE) {
+        turns.pop();
+    }
+    Cycles::of(&turns)
+}
+
+/// The growth of one device; `None` for fewer than five cycles.
+pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles) -> Option<Growth> {
+    let steps = cycles.steps();
+    if steps.len() < LEAST_CYCLES {
+        return None;
+    }
+    let seconds = |at: u64| replay.clock.at_ns(at) as f64 / 1e9;
+    let over = |x: &dyn Fn(usize, &Cycle) -> f64| {
+        let points = steps.iter().enumerate().map(|(number, cycle)| (x(number, cycle), cycle.to.bytes as f64));
+        Fit::through(&points.collect::<Vec<_>>())
+    };
+    let by_time = over(&|_, cycle| seconds(cycle.to.at))?;
+    let by_cycle = over(&|number, _| number as f64)?;
+    let monotone = steps.windows(2).all(|pair| pair[0].to.bytes <= pair[1].to.bytes);
+    let (first, last) = (steps.first()?.to, steps.last()?.to);
+    let total = i128::from(last.bytes) - i128::from(first.bytes);
+    let total_bytes = i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX });
+    let straight = by_time.r_squared >= STRAIGHT && by_time.slope > 0.0;
+    let significant = monotone && straight && total >= i128::from(MUCH_BYTES);
+    let (per_second, per_cycle) = (Rate::of(&by_time), Rate::of(&by_cycle));
+    Some(Growth {
+        device: (device != NO_DEVICE).then_some(device),
+        significant,
+        cycles: steps.len(),
+        floors: floors(replay, steps),
+        monotone,
+        total_bytes,
+        per_second,
+        per_cycle,
+        r_squared: by_time.r_squared,
+        few_points: steps.len() < FEW_POINTS,
+        runs_out: runs_out(replay, device, steps, &per_second, &per_cycle),
+        suspects: if significant { suspects(replay, device, steps) } else { Vec::new() },
+    })
+}
+
+fn floors(replay: &Replay, steps: &[Cycle]) -> Vec<Floor> {
+    let every = steps.len().div_ceil(MOST_POINTS);
+    // Counted from the end, so that the last floor is there.
+    let chosen = steps.iter().enumerate().filter(|(number, _)| (steps.len() - 1 - number).is_multiple_of(every));
+    chosen.map(|(_, cycle)| Floor { at_ns: replay.clock.at_ns(cycle.to.at), bytes: cycle.to.bytes }).collect()
+}
+
+/// What is left above the last floor and a cycle's height, and whether it was read.
+fn room(replay: &Replay, device: u8, steps: &[Cycle]) -> Option<(u64, bool)> {
+    let mut heights: Vec<u64> = steps.iter().map(Cycle::fall_bytes).collect();
+    heights.sort_unstable();
+    let needed = steps.last()?.to.bytes.saturating_add(heights[heights.len() / 2]);
+    let read = replay.tracks.device(device).and_then(|track| track.reads.last);
+    // All that the program could hold at that moment: what it held, and what was free.
+    let by_reading = read.and_then(|read| Some((read.least_free_bytes()?.saturating_add(read.held_bytes), true)));
+    let by_size = || Some((replay.accounts.total_bytes(device)?, false));
+    let (could_hold, was_read) = by_reading.or_else(by_size)?;
+    Some((could_hold.saturating_sub(needed), was_read))
+}
+
+fn runs_out(replay: &Replay, device: u8, steps: &[Cycle], time: &Rate, cycle: &Rate) -> Option<RunsOut> {
+    let (room_bytes, room_was_read) = room(replay, device, steps)?;
+    let lasts = |rate: f64| (rate > 0.0).then(|| room_bytes as f64 / rate);
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    Some(RunsOut {
+        room_bytes,
+        room_was_read,
+        in_ns: ns(lasts(time.bytes)?),
+        soonest_ns: ns(lasts(time.high)?),
+        latest_ns: lasts(time.low).map(ns),
+        in_cycles: lasts(cycle.bytes)?,
+        soonest_cycles: lasts(cycle.high)?,
+        latest_cycles: lasts(cycle.low),
+    })
+}
+
+/// Origins of blocks that live at the last failure of the device, or at the end, and were given all along the way.
+fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
+    let at_failure = replay.tracks.around.listed().iter().rev().find(|around| around.device == device);
+    let survivors = match at_failure.and_then(|around| around.survivors.as_deref().cloned()) {
+        Some(survivors) => survivors,
+        None => Survivors::of(replay.blocks_of(Side::Device, device), replay.tracks.first_at(), replay.last_at),
+    };
+    let grows = survivors.groups.iter().filter(|group| group.stretches() * 2 >= STRETCHES.min(steps.len()));
+    grows
+        .take(MOST_SUSPECTS)
+        .map(|group| Suspect {
+            api: replay.apis.get(group.api).name.clone(),
+            site: replay.sites.get(&group.site).map(|address| format!("{address:#x}")),
+            block_bytes: group.block_bytes,
+            blocks: group.blocks,
+            bytes: group.bytes(),
+            bytes_per_cycle: group.bytes() / steps.len() as u64,
+        })
+        .collect()
+}

@@ -1,0 +1,270 @@
+//! What is known of a run up to one failure, as shapes need it: cycles, repetition, the load and what came behind it.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::record::NO_DEVICE;
+use rustc_hash::FxHashMap;
+
+use super::cycles::Cycles;
+use super::repetition::Repetition;
+use crate::passes::fit::rank_correlation;
+use crate::replay::Replay;
+use crate::replay::block::Side;
+use crate::replay::failures::Oom;
+use crate::replay::tracks::calls::{Call, LAST, What};
+use crate::replay::tracks::series::Turn;
+
+/// A pause this many times the median one separates bursts.
+const PAUSE: u64 = 5;
+/// Calls that a burst must have to be one.
+const LEAST_CALLS: usize = 4;
+/// What PyTorch's allocator asks its segments in, in bytes.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+/// What a label says that the program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It loads.
+    Load,
+    /// Forward pass.
+    Forward,
+    /// Backward pass.
+    Backward,
+    /// The optimizer's step.
+    Optimizer,
+    /// Evaluation.
+    Evaluation,
+}
+
+impl Phase {
+    /// By the words in a label; the first that fits.
+    fn of(label: &str) -> Option<Self> {
+        let label = label.to_lowercase();
+        let words = [
+            (Phase::Evaluation, &["eval", "valid", "predict"][..]),
+            (Phase::Backward, &["backward"]),
+            (Phase::Forward, &["forward"]),
+            (Phase::Optimizer, &["optim"]),
+            (Phase::Load, &["load", "weights"]),
+        ];
+        words.into_iter().find(|(_, words)| words.iter().any(|word| label.contains(word))).map(|(phase, _)| phase)
+    }
+}
+
+/// The last label before a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// The label.
+    pub label: String,
+    /// What it says.
+    pub phase: Option<Phase>,
+    /// Ticks.
+    pub at: u64,
+}
+
+/// How the end of the load was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// By a label.
+    Mark,
+    /// By a pause of so many times the median one.
+    Pause(u64),
+}
+
+/// Calls behind the load beside those of the load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Matching {
+    /// Share of the load's blocks whose size comes again.
+    pub once: f64,
+    /// Share of the load's blocks whose size comes again twice.
+    pub twice: f64,
+    /// Rank correlation of the places in the load and behind it; `None` where sizes are too much alike to tell.
+    pub order: Option<f64>,
+    /// Bytes of those that came again.
+    pub bytes: u64,
+}
+
+/// What is known up to one failure.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Bytes that were asked for.
+    pub requested_bytes: u64,
+    /// Ticks of the failure.
+    pub at: u64,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Bytes that lived on the device.
+    pub held_bytes: u64,
+    /// Cycles before it.
+    pub cycles: Cycles,
+    /// Repetition up to it.
+    pub repetition: Option<Repetition>,
+    /// The calls before it on its device.
+    pub calls: Vec<Call>,
+    /// Whether these are all since the program began.
+    pub from_beginning: bool,
+    /// The last label.
+    pub marked: Option<Marked>,
+    /// Index of the first call behind the load, and how that was told.
+    pub load_end: Option<(usize, Told)>,
+    /// Ticks of the first free of more than 64 MiB, if that was before.
+    pub large_free_at: Option<u64>,
+    /// Whether the calls look like those of an allocator that asks for whole segments of 2 MiB.
+    pub are_segments: bool,
+    /// Physical memory (VMM) that was created on the device, in bytes.
+    pub vmm_bytes: u64,
+    /// Cycles since the last label.
+    pub since_mark: Cycles,
+    /// Ticks of 100 ms.
+    pub short_ticks: u64,
+}
+
+impl Facts {
+    /// What is known up to a failure; `None` where it is not of a device, or not described.
+    pub fn of(replay: &Replay, index: usize, oom: &Oom) -> Option<Self> {
+        let tracks = &replay.tracks;
+        let around = tracks.around.failure(index)?;
+        let device = around.device;
+        let track = tracks.device(device).filter(|_| Side::of(oom.kind) == Side::Device || oom.unknown_size)?;
+        let now = Turn { at: oom.at, bytes: around.held_bytes, largest_request_bytes: 0 };
+        let turns: Vec<Turn> = track.live.turns().take_while(|turn| turn.at <= oom.at).copied().chain([now]).collect();
+        let window = tracks.calls.before(around.calls_before);
+        let calls: Vec<Call> =
+            window.calls.iter().filter(|call| call.device == device || call.device == NO_DEVICE).copied().collect();
+        let mark = tracks.marks.before(oom.at);
+        let first =
+            tracks.marks.listed().iter().find(|mark| Phase::of(&mark.label).is_some_and(|phase| phase != Phase::Load));
+        let load_end = match first.filter(|mark| mark.at <= oom.at) {
+            Some(mark) => Some((calls.partition_point(|call| call.at < mark.at), Told::Mark)),
+            None => longest_pause(&calls),
+        };
+        let since = mark.map_or(0, |mark| turns.partition_point(|turn| turn.at < mark.at));
+        let of_thread: Vec<Call> = calls[calls.len().saturating_sub(LAST)..]
+            .iter()
+            .filter(|call| call.thread == oom.thread && call.what != What::Refused)
+            .copied()
+            .collect();
+        Some(Facts {
+            requested_bytes: oom.requested_bytes,
+            at: oom.at,
+            thread: oom.thread,
+            held_bytes: around.held_bytes,
+            cycles: Cycles::of(&turns),
+            repetition: Repetition::of(&of_thread),
+            are_segments: are_segments(&calls),
+            from_beginning: window.from == 0,
+            marked: mark.map(|mark| Marked { label: mark.label.clone(), phase: Phase::of(&mark.label), at: mark.at }),
+            load_end: load_end.filter(|_| window.from == 0),
+            large_free_at: track.first_large_free_at.filter(|at| *at <= oom.at),
+            vmm_bytes: track.vmm_created_bytes,
+            since_mark: Cycles::of(turns.get(since..).unwrap_or(&[])),
+            short_ticks: ticks_of_100_ms(replay),
+            calls,
+        })
+    }
+
+    /// Steps that were completed before, by what tells more of them.
+    pub fn steps(&self) -> usize {
+        self.cycles.steps().len().max(self.repetition.map_or(0, |repetition| repetition.times))
+    }
+
+    /// What the last label says.
+    pub fn phase(&self) -> Option<Phase> {
+        self.marked.as_ref().and_then(|mark| mark.phase)
+    }
+
+    /// Sizes of the load's blocks beside those behind it.
+    pub fn matching(&self) -> Option<Matching> {
+        let (end, _) = self.load_end?;
+        let given = |calls: &[Call]| -> Vec<u64> {
+            calls.iter().filter(|call| call.what == What::Given).map(|call| call.bytes).collect()
+        };
+        let (load, behind) = self.calls.split_at_checked(end)?;
+        let mut behind = given(behind);
+        behind.push(self.requested_bytes);
+        matching(&given(load), &behind)
+    }
+
+    /// Sizes of the blocks that lived at the last floor beside those that were asked for behind it.
+    pub fn matching_since_floor(&self) -> Option<Matching> {
+        let floor = self.cycles.open_from.at;
+        let place = self.calls.partition_point(|call| call.at <= floor);
+        let (before, behind) = self.calls.split_at_checked(place)?;
+        let mut behind: Vec<u64> =
+            behind.iter().filter(|call| call.what == What::Given).map(|call| call.bytes).collect();
+        behind.push(self.requested_bytes);
+        matching(&alive(before).iter().map(|call| call.bytes).collect::<Vec<_>>(), &behind)
+    }
+
+    /// The largest request before the cycle that failed, in bytes.
+    pub fn largest_before(&self) -> u64 {
+        let all = self.cycles.main.iter().chain(&self.cycles.tail);
+        all.map(super::cycles::Cycle::largest_request_bytes).max().unwrap_or(0)
+    }
+}
+
+/// Ticks of 100 ms by the clock of the trace.
+fn ticks_of_100_ms(replay: &Replay) -> u64 {
+    let ns = replay.clock.duration_ns(1 << 32).max(1);
+    u64::try_from(100_000_000u128 * (1 << 32) / u128::from(ns)).unwrap_or(u64::MAX)
+}
+
+/// The calls that gave blocks which still live behind the last of them, in their order.
+pub(super) fn alive(calls: &[Call]) -> Vec<&Call> {
+    let mut live: FxHashMap<u64, usize> = FxHashMap::default();
+    for (place, call) in calls.iter().enumerate() {
+        match call.what {
+            What::Given => _ = live.insert(call.address, place),
+            What::Returned => _ = live.remove(&call.address),
+            What::Refused => {}
+        }
+    }
+    let mut places: Vec<usize> = live.into_values().collect();
+    places.sort_unstable();
+    places.into_iter().map(|place| &calls[place]).collect()
+}
+
+/// The place behind the longest pause, if it is long and has bursts on both sides. Before it nothing large is given back.
+fn longest_pause(calls: &[Call]) -> Option<(usize, Told)> {
+    let pauses: Vec<u64> = calls.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
+    let mut sorted = pauses.clone();
+    sorted.sort_unstable();
+    let median = (*sorted.get(sorted.len() / 2)?).max(1);
+    let freed = calls.iter().position(|call| call.what == What::Returned).unwrap_or(calls.len());
+    let inside = pauses.iter().enumerate().take(freed).skip(LEAST_CALLS - 1);
+    let (place, pause) = inside.max_by_key(|(place, pause)| (**pause, std::cmp::Reverse(*place)))?;
+    (*pause >= PAUSE * median).then_some((place + 1, Told::Pause(pause / median)))
+}
+
+/// Whether nearly all requests are whole segments of 2 MiB.
+pub(super) fn are_segments(calls: &[Call]) -> bool {
+    let given = calls.iter().filter(|call| call.what == What::Given);
+    let (all, whole) =
+        given.fold((0, 0), |(all, whole), call| (all + 1, whole + usize::from(call.bytes % SEGMENT_BYTES == 0)));
+    all >= LEAST_CALLS && whole * 20 >= all * 19
+}
+
+fn matching(load: &[u64], behind: &[u64]) -> Option<Matching> {
+    if load.is_empty() {
+        return None;
+    }
+    let places = |sizes: &[u64]| {
+        let mut places: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        (0..).zip(sizes).for_each(|(place, size)| places.entry(*size).or_default().push(f64::from(place as u32)));
+        places
+    };
+    let (load_places, behind_places) = (places(load), places(behind));
+    let (mut once, mut twice, mut bytes, mut pairs) = (0, 0, 0u64, Vec::new());
+    for (size, wanted) in &load_places {
+        let Some(found) = behind_places.get(size) else { continue };
+        let common = wanted.len().min(found.len());
+        once += common;
+        twice += wanted.len().min(found.len() / 2);
+        bytes = bytes.saturating_add(size.saturating_mul(common as u64));
+        // Which of equal blocks belongs to which nobody knows: their mean places stand for all.
+        let mean = |places: &[f64]| places.iter().sum::<f64>() / places.len() as f64;
+        pairs.extend(std::iter::repeat_n((mean(wanted), mean(found)), common));
+    }
+    let share = |count: usize| count as f64 / load.len() as f64;
+    Some(Matching { once: share(once), twice: share(twice), order: rank_correlation(&pairs), bytes })
+}

@@ -1,0 +1,172 @@
+//! Shapes of serving, and of sharded training: caches that grow, pools that keep peaks, parts that are gathered.
+
+use rustc_hash::FxHashMap;
+
+use super::facts::{Facts, alive};
+use crate::diagnosis::check::{Check, Confidence};
+use crate::diagnosis::thresholds::MIB;
+use crate::replay::tracks::calls::{Call, What};
+use crate::words::size;
+
+/// Pairs of a growing cache that prove it.
+const LEAST_PAIRS: usize = 16;
+/// Live requests among which the smaller block's successor is looked for.
+const NEAR: usize = 8;
+/// Bytes that a pool must keep.
+const KEPT_BYTES: u64 = 512 * MIB;
+/// Buffers of one family that a pool must have kept.
+const LEAST_BUFFERS: usize = 4;
+/// How much larger the next buffer of a family is at most, in thousandths.
+const LARGER_BY: std::ops::RangeInclusive<u128> = 1..=200;
+/// Families of one thread and place that are told apart.
+const MOST_CHAINS: usize = 256;
+/// Gathers that must be seen.
+const LEAST_GATHERS: usize = 8;
+
+/// A cache that grows by a constant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Growing {
+    /// By so many bytes each time.
+    step_bytes: u64,
+    /// Allocations of a larger block that a free of the smaller one followed.
+    pairs: usize,
+    /// Different sizes that were given.
+    sizes: usize,
+    /// The smallest and the largest.
+    from_bytes: u64,
+    to_bytes: u64,
+}
+
+/// Pairs of "more given, less given back" whose difference is the same, as often as it comes.
+fn growing(calls: &[Call]) -> Growing {
+    let mut recent: Vec<&Call> = Vec::new();
+    let mut by_step: FxHashMap<u64, (usize, Vec<u64>)> = FxHashMap::default();
+    for call in calls {
+        match call.what {
+            What::Given => {
+                if recent.len() == NEAR {
+                    recent.remove(0);
+                }
+                recent.push(call);
+            }
+            What::Returned => {
+                // The one nearest in size that is larger took its place.
+                let larger = recent.iter().enumerate().filter(|(_, given)| {
+                    given.thread == call.thread && given.bytes > call.bytes && given.bytes - call.bytes <= call.bytes
+                });
+                let Some((place, given)) = larger.min_by_key(|(_, given)| given.bytes) else { continue };
+                let (pairs, sizes) = by_step.entry(given.bytes - call.bytes).or_default();
+                *pairs += 1;
+                sizes.push(given.bytes);
+                recent.remove(place);
+            }
+            What::Refused => {}
+        }
+    }
+    let most = by_step.into_iter().max_by_key(|(step, (pairs, _))| (*pairs, std::cmp::Reverse(*step)));
+    let Some((step_bytes, (pairs, mut sizes))) = most else { return Growing::default() };
+    sizes.sort_unstable();
+    sizes.dedup();
+    let (from_bytes, to_bytes) = (sizes[0] - step_bytes, sizes[sizes.len() - 1]);
+    Growing { step_bytes, pairs, sizes: sizes.len(), from_bytes, to_bytes }
+}
+
+/// A cache that grows token by token.
+pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
+    let found = growing(&facts.calls);
+    if !check.applies(found.pairs >= LEAST_PAIRS && found.sizes >= 3) {
+        return;
+    }
+    check.must(true, || {
+        format!(
+            "{} times a block was replaced by one that is {} larger, from {} to {}",
+            found.pairs,
+            size(found.step_bytes),
+            size(found.from_bytes),
+            size(found.to_bytes)
+        )
+    });
+    let next = facts.requested_bytes;
+    let goes_on =
+        next > found.to_bytes - found.step_bytes && next <= found.to_bytes.saturating_add(2 * found.step_bytes);
+    check.note(goes_on, || format!("the request that failed ({}) is the next of them", size(next)));
+    if !goes_on {
+        // Something else may have met a card that the cache filled.
+        check.at_most(Confidence::Probable);
+    }
+}
+
+/// Buffers of one family: bytes of the last, how many, bytes of all.
+type Chain = (u64, usize, u64);
+
+/// Buffers of which each is a little larger than the one before, none given back.
+fn family(calls: &[Call]) -> (usize, u64, u64) {
+    // A family is told by its thread and call site, where that is known.
+    let mut families: FxHashMap<(u32, u32), Vec<Chain>> = FxHashMap::default();
+    let mut best = (0, 0, 0);
+    for call in alive(calls) {
+        let chains = families.entry((call.thread, call.site)).or_default();
+        let fits = |last: u64| {
+            let thousandths = u128::from(call.bytes.saturating_sub(last)) * 1000 / u128::from(last.max(1));
+            last > 0 && LARGER_BY.contains(&thousandths)
+        };
+        let known = chains.iter().enumerate().filter(|(_, chain)| fits(chain.0)).max_by_key(|(_, chain)| chain.0);
+        match known.map(|(place, chain)| (place, *chain)) {
+            Some((place, chain)) => chains[place] = (call.bytes, chain.1 + 1, chain.2.saturating_add(call.bytes)),
+            None if chains.len() < MOST_CHAINS => chains.push((call.bytes, 1, call.bytes)),
+            None => {}
+        }
+        let longest = chains.iter().max_by_key(|chain| (chain.1, chain.2)).copied().unwrap_or_default();
+        if longest.1 > best.0 {
+            best = (longest.1, longest.2, longest.0);
+        }
+    }
+    best
+}
+
+/// A pool that keeps each peak.
+pub(super) fn legacy_pool(facts: &Facts, check: &mut Check) {
+    let (buffers, bytes, last) = family(&facts.calls);
+    if !check.applies(buffers >= LEAST_BUFFERS && bytes >= KEPT_BYTES) {
+        return;
+    }
+    check.must(true, || {
+        format!("{buffers} buffers of one thread and place, each up to 20 % larger than the one before: {} in all, none given back", size(bytes))
+    });
+    let next = facts.requested_bytes;
+    let goes_on = next > last && next.saturating_sub(last) <= last / 5;
+    check.must(goes_on, || {
+        format!("the request that failed ({}) is the next of them, after {}", size(next), size(last))
+    });
+    check.unless(facts.vmm_bytes > 0, || "virtual memory management is in use".to_owned());
+    check.unless(facts.steps() >= 3 && facts.repetition.is_some(), || "memory comes back in steps".to_owned());
+}
+
+/// Equal blocks that live shortly, several at once.
+pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
+    let mut open: FxHashMap<u64, &Call> = FxHashMap::default();
+    let mut short: FxHashMap<u64, usize> = FxHashMap::default();
+    for call in &facts.calls {
+        match call.what {
+            What::Given => _ = open.insert(call.address, call),
+            What::Returned => {
+                let given = open.remove(&call.address);
+                if given.is_some_and(|given| call.at.saturating_sub(given.at) < facts.short_ticks) {
+                    *short.entry(call.bytes).or_default() += 1;
+                }
+            }
+            What::Refused => {}
+        }
+    }
+    let wanted = facts.requested_bytes;
+    let times = short.get(&wanted).copied().unwrap_or(0);
+    let now = open.values().filter(|call| call.bytes == wanted && facts.at.saturating_sub(call.at) < facts.short_ticks);
+    let now = now.count();
+    if !check.applies(times >= LEAST_GATHERS && now >= 2 && wanted >= MIB) {
+        return;
+    }
+    check.must(true, || format!("{times} blocks of {} lived for less than 100 ms each", size(wanted)));
+    check.must(true, || format!("{now} of them lived at once when another one failed"));
+    check.at_most(Confidence::Probable);
+    check.would_settle("whether this is one rank of several: give the traces of all ranks");
+}

@@ -1,0 +1,135 @@
+//! Step shapes: where in a training or in serving a failure came, by what was followed on the way to it.
+//!
+//! A shape is judged like a diagnosis: what must hold, what refutes it, what is missing, with the numbers. The phases come
+//! from marks where there are any, then from repetition and cycles, then from pauses.
+
+pub mod cycles;
+pub mod facts;
+pub mod inference;
+pub mod repetition;
+pub mod run;
+#[cfg(test)]
+mod tests;
+pub mod training;
+
+use std::collections::BTreeMap;
+
+use crate::diagnosis::check::{Check, Judgement};
+use crate::passes::oom::deciding;
+use crate::replay::Replay;
+use facts::Facts;
+
+/// Failures whose shape is judged of the beginning, and as many of the end, beside the one that decides.
+const EACH: usize = 4;
+/// What a rule says where only segments of an allocator are seen.
+pub const SEGMENTS: &str = "the program's own tensors: an allocator with a cache asks the driver for segments only; record three \
+                            steps again with PYTORCH_NO_CUDA_MEMORY_CACHING=1 (PYTORCH_NO_HIP_MEMORY_CACHING=1 on ROCm), or \
+                            give a memory snapshot";
+/// What a label would settle.
+pub const MARKS: &str = "which phase this is: labels of the program (gpuoom_mark) would settle it";
+
+/// A shape that a failure can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// While weights are loaded.
+    Load,
+    /// In the first forward pass.
+    FirstForward,
+    /// In the first backward pass.
+    FirstBackward,
+    /// In the optimizer's first step, or in step 2.
+    Optimizer,
+    /// In one batch that is larger than all before.
+    LongestBatch,
+    /// Results of an evaluation pile up.
+    EvalAccumulation,
+    /// The first batch of an evaluation.
+    EvalBatch,
+    /// A cache that grows token by token.
+    KvIncremental,
+    /// A pool that keeps each peak.
+    LegacyPool,
+    /// Gathered parts that live at once.
+    GatherSpike,
+}
+
+impl Shape {
+    /// All.
+    pub const ALL: [Shape; 10] = [
+        Shape::Load,
+        Shape::FirstForward,
+        Shape::FirstBackward,
+        Shape::Optimizer,
+        Shape::LongestBatch,
+        Shape::EvalAccumulation,
+        Shape::EvalBatch,
+        Shape::KvIncremental,
+        Shape::LegacyPool,
+        Shape::GatherSpike,
+    ];
+
+    /// Its entry in the catalogue.
+    pub fn id(self) -> &'static str {
+        match self {
+            Shape::Load => "oom-model-load",
+            Shape::FirstForward => "oom-first-forward",
+            Shape::FirstBackward => "oom-first-backward",
+            Shape::Optimizer => "oom-optimizer-step",
+            Shape::LongestBatch => "oom-longest-batch",
+            Shape::EvalAccumulation => "oom-eval-accumulation",
+            Shape::EvalBatch => "oom-eval-batch",
+            Shape::KvIncremental => "kv-cache-incremental",
+            Shape::LegacyPool => "legacy-pool-growth",
+            Shape::GatherSpike => "fsdp-gather-spike",
+        }
+    }
+
+    /// Puts the shape to the test.
+    pub fn judge(self, facts: &Facts, check: &mut Check) {
+        match self {
+            Shape::Load => training::load(facts, check),
+            Shape::FirstForward => training::first_forward(facts, check),
+            Shape::FirstBackward => training::first_backward(facts, check),
+            Shape::Optimizer => training::optimizer(facts, check),
+            Shape::LongestBatch => training::longest_batch(facts, check),
+            Shape::EvalAccumulation => training::eval_accumulation(facts, check),
+            Shape::EvalBatch => training::eval_batch(facts, check),
+            Shape::KvIncremental => inference::kv_incremental(facts, check),
+            Shape::LegacyPool => inference::legacy_pool(facts, check),
+            Shape::GatherSpike => inference::gather_spike(facts, check),
+        }
+    }
+}
+
+/// What shapes need, for the failures that are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes {
+    failures: BTreeMap<usize, Facts>,
+}
+
+impl Shapes {
+    /// Looks at the first and the last failures, and at the one that decides the verdict.
+    pub fn of(replay: &Replay) -> Self {
+        let listed = &replay.failures.listed;
+        let decides = deciding(listed.iter().map(|oom| oom.outcome));
+        let ends = (0..EACH.min(listed.len())).chain(listed.len().saturating_sub(EACH)..listed.len());
+        let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index])?));
+        Shapes { failures: ends.chain(decides).filter_map(facts).collect() }
+    }
+
+    /// What is known up to the failure with this index, where it is looked at.
+    pub fn failure(&self, index: usize) -> Option<&Facts> {
+        self.failures.get(&index)
+    }
+
+    /// The shapes that a failure has, and those that have been refuted.
+    pub fn judged(&self, index: usize) -> Vec<(Shape, Judgement)> {
+        let Some(facts) = self.failure(index) else { return Vec::new() };
+        let judge = |shape: Shape| {
+            let mut check = Check::default();
+            shape.judge(facts, &mut check);
+            (shape, check.judgement())
+        };
+        Shape::ALL.into_iter().map(judge).filter(|(_, judgement)| *judgement != Judgement::None).collect()
+    }
+}

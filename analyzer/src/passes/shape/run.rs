@@ -1,0 +1,159 @@
+//! Shapes of a whole run: a leak, a plateau that is none, models that are swapped.
+
+use super::SEGMENTS;
+use super::cycles::{Cycle, Cycles};
+use crate::diagnosis::check::{Check, Confidence, Holds};
+use crate::diagnosis::thresholds::{GIB, MIB};
+use crate::passes::fit::variation;
+use crate::passes::growth::{self, Growth};
+use crate::replay::Replay;
+use crate::words::size;
+
+/// Cycles within which a plateau is reached.
+const RISES_FOR: usize = 20;
+/// Share by which the floors of a plateau may differ.
+const FLAT: f64 = 0.01;
+/// Loads and unloads that make a swap.
+const LEAST_SWAPS: usize = 3;
+/// Residue of one swap that counts, in bytes.
+const RESIDUE_BYTES: u64 = 100 * MIB;
+
+/// What is known of a device over the whole run.
+#[derive(Clone, Debug)]
+pub struct DeviceRun {
+    /// Device number as recorded.
+    pub device: u8,
+    /// Its cycles, without the end of the run.
+    pub cycles: Cycles,
+    /// Its growth, where it has five cycles.
+    pub growth: Option<Growth>,
+    /// Least memory in use by the driver's or runtime's readings within each cycle; `None` where nothing was read in one.
+    pub used_at_floors: Option<Vec<u64>>,
+    /// Whether the last failures' calls look like an allocator's segments.
+    pub are_segments: bool,
+}
+
+impl DeviceRun {
+    /// All devices that the program used.
+    pub fn all(replay: &Replay) -> Vec<Self> {
+        let of = |(device, track)| {
+            let cycles = growth::cycles_of(track);
+            let used = |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle));
+            DeviceRun {
+                device,
+                growth: growth::of_device(replay, device, &cycles),
+                used_at_floors: cycles.main.iter().map(used).collect(),
+                are_segments: segments(replay, device),
+                cycles,
+            }
+        };
+        replay.tracks.devices().map(of).collect()
+    }
+}
+
+/// A floor is looked at for as long as the fall to it took: readings come once a second.
+fn next_rise(cycle: &Cycle) -> u64 {
+    cycle.to.at.saturating_add(cycle.duration() / 2)
+}
+
+fn segments(replay: &Replay, device: u8) -> bool {
+    let window = replay.tracks.calls.before(replay.tracks.calls.count());
+    let of_device: Vec<_> = window.calls.into_iter().filter(|call| call.device == device).collect();
+    super::facts::are_segments(&of_device)
+}
+
+/// Live bytes rise cycle after cycle.
+pub fn leak(run: &DeviceRun, check: &mut Check) {
+    let Some(growth) = run.growth.as_ref().filter(|growth| growth.significant) else {
+        check.applies(false);
+        return;
+    };
+    check.must(true, || {
+        format!(
+            "what stays after a cycle rises by {} each time ({} in {} cycles, R² {:.3}), and never falls",
+            size(growth.per_cycle.bytes as u64),
+            size(growth.total_bytes.unsigned_abs()),
+            growth.cycles,
+            growth.r_squared
+        )
+    });
+    let heights: Vec<f64> = run.cycles.steps().iter().map(|cycle| cycle.fall_bytes() as f64).collect();
+    check.must(variation(&heights).1 <= 0.25, || "the cycles are equally high, so the batches are alike".to_owned());
+    if let Some(suspect) = growth.suspects.first() {
+        check.note(true, || {
+            format!(
+                "{} blocks of {} from {} stay, {} per cycle",
+                suspect.blocks,
+                size(suspect.block_bytes),
+                suspect.api,
+                size(suspect.bytes_per_cycle)
+            )
+        });
+    }
+    check.unless(is_flat(run.cycles.steps()), || "it rises at first and is flat then".to_owned());
+    if run.are_segments {
+        check.at_most(Confidence::Probable);
+        check.would_settle(SEGMENTS);
+    }
+}
+
+/// Whether the floors of the second half differ by no more than 1 %.
+fn is_flat(steps: &[Cycle]) -> bool {
+    let floors = || steps[steps.len() / 2..].iter().map(|cycle| cycle.to.bytes);
+    let (least, most) = (floors().min().unwrap_or(0), floors().max().unwrap_or(0));
+    most > 0 && (most - least) as f64 <= FLAT * most as f64
+}
+
+/// Memory rises for some cycles and is flat then: no leak.
+pub fn plateau(run: &DeviceRun, check: &mut Check) {
+    let steps = run.cycles.steps();
+    if !check.applies(steps.len() >= 6) {
+        return;
+    }
+    let (first, last) = (steps[0].to.bytes, steps[steps.len() - 1].to.bytes);
+    let level = last - last / 100;
+    let rises_for = steps.iter().position(|cycle| cycle.to.bytes >= level).unwrap_or(steps.len());
+    check.must(last > first && last - first >= 64 * MIB, || {
+        format!("what stays rose from {} to {}", size(first), size(last))
+    });
+    check.must(rises_for <= RISES_FOR && is_flat(steps), || {
+        format!("it is flat since cycle {} of {}", rises_for + 1, steps.len())
+    });
+}
+
+/// Each load and unload of a model leaves memory behind.
+pub fn model_swap(run: &DeviceRun, check: &mut Check) {
+    let cycles = &run.cycles.main;
+    let is_swap = |cycle: &Cycle| cycle.rise_bytes() > GIB && cycle.fall_bytes() >= cycle.rise_bytes() / 5 * 4;
+    if !check.applies(cycles.len() >= LEAST_SWAPS && cycles.iter().all(is_swap)) {
+        return;
+    }
+    check.must(true, || format!("{} times more than 1 GiB came and at least 80 % of it went", cycles.len()));
+    let times = cycles.len() as u64 - 1;
+    let per_cycle = |floors: &[u64]| match floors {
+        [first, .., last] => last.saturating_sub(*first) / times,
+        _ => 0,
+    };
+    let floors: Vec<u64> = cycles.iter().map(|cycle| cycle.to.bytes).collect();
+    let own = per_cycle(&floors);
+    match &run.used_at_floors {
+        Some(used) => {
+            let residue = per_cycle(used);
+            check.must(residue >= RESIDUE_BYTES, || {
+                let whose = if own * 2 >= residue {
+                    "the program's own blocks"
+                } else {
+                    "not the program's blocks: the runtime keeps it"
+                };
+                format!("memory in use at the floors rises by {} each time; {whose}", size(residue))
+            });
+        }
+        None if own >= RESIDUE_BYTES => {
+            check.must(true, || format!("the program's own blocks at the floors rise by {} each time", size(own)));
+        }
+        None => check.must(
+            Holds::Unknown("memory in use while no model was loaded: readings more often (GPUOOM_SAMPLE=250ms)"),
+            String::new,
+        ),
+    }
+}

@@ -1,0 +1,434 @@
+//! Each shape by a trace that has it and by one that is refuted, and runs that have none.
+
+use gpuoom_trace::metadata::{Quantity, Reading, trigger};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
+use proptest::prelude::*;
+
+use super::run::{self, DeviceRun};
+use super::{Shape, Shapes};
+use crate::diagnosis::check::{Check, Confidence, Judgement};
+use crate::passes::growth;
+use crate::replay::{Options, Replay};
+use crate::testing::{GIB, MIB, TraceBuilder, replay};
+
+/// Parameters of a small model, in bytes: all different, so that their order can be told.
+const PARAMETERS: [u64; 12] = [96, 33, 40, 21, 57, 12, 71, 84, 18, 29, 45, 63];
+
+/// A program that is written down call by call.
+struct Program {
+    trace: TraceBuilder,
+    next: u64,
+}
+
+impl Program {
+    fn new() -> Self {
+        Program { trace: TraceBuilder::default().device(0, "card", 16 * GIB), next: 1 }
+    }
+
+    fn give(&mut self, bytes: u64) -> u64 {
+        let address = self.next << 36;
+        self.next += 1;
+        self.trace.alloc(address, bytes);
+        address
+    }
+
+    /// A block that is never given back.
+    fn keep(&mut self, bytes: u64) {
+        self.give(bytes);
+    }
+
+    fn take(&mut self, addresses: &[u64]) {
+        addresses.iter().for_each(|address| {
+            self.trace.free(*address);
+        });
+    }
+
+    fn pause(&mut self) {
+        self.trace.now_ns += 500_000_000;
+    }
+
+    fn mark(&mut self, label: &str) {
+        let mark = self.trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        self.trace.with_text(Record { device: NO_DEVICE, ..mark }, label);
+    }
+
+    fn load(&mut self) -> Vec<u64> {
+        PARAMETERS.iter().map(|size| self.give(size * MIB)).collect()
+    }
+
+    /// A step: activations, gradients in reverse, and all back.
+    fn step(&mut self, activation_bytes: u64) {
+        let mut blocks: Vec<u64> = (0..8).map(|layer| self.give(activation_bytes + layer * MIB)).collect();
+        blocks.extend(
+            PARAMETERS.iter().rev().map(|size| size * MIB).collect::<Vec<_>>().iter().map(|size| self.give(*size)),
+        );
+        self.take(&blocks);
+    }
+
+    fn read(&mut self, used_bytes: u64) {
+        let record = self.trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+        let record = Record { status: trigger::PERIOD, device: NO_DEVICE, ..record };
+        let reading = |quantity, value| Reading { quantity: quantity as u16, device: 0, value };
+        let readings = [reading(Quantity::VramTotal, 16 * GIB), reading(Quantity::VramUsed, used_bytes)];
+        self.trace.reading(record, &readings);
+    }
+
+    fn replay(&self) -> Replay {
+        replay(&self.trace, Options::default())
+    }
+
+    /// The shapes of the first failure that hold.
+    fn shapes(&self) -> Vec<(Shape, Confidence)> {
+        let judged = Shapes::of(&self.replay()).judged(0).into_iter();
+        judged
+            .filter_map(|(shape, judgement)| match judgement {
+                Judgement::Found(confidence) => Some((shape, confidence)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn is(&self, shape: Shape) -> Option<Confidence> {
+        self.shapes().into_iter().find(|(found, _)| *found == shape).map(|(_, confidence)| confidence)
+    }
+
+    fn run(&self, judge: fn(&DeviceRun, &mut Check)) -> Judgement {
+        let runs = DeviceRun::all(&self.replay());
+        let mut check = Check::default();
+        judge(runs.iter().find(|run| run.device == 0).unwrap(), &mut check);
+        check.judgement()
+    }
+}
+
+#[test]
+fn a_load_that_fails() {
+    let mut program = Program::new();
+    program.load();
+    program.trace.refuse(16 * GIB);
+    assert_eq!(program.shapes(), [(Shape::Load, Confidence::Probable)], "nobody saw the copies");
+    let mut marked = Program::new();
+    marked.mark("load weights");
+    marked.load();
+    marked.trace.refuse(16 * GIB);
+    assert_eq!(marked.is(Shape::Load), Some(Confidence::Proven));
+    let mut stepped = Program::new();
+    stepped.load();
+    stepped.step(200 * MIB);
+    stepped.load();
+    stepped.trace.refuse(16 * GIB);
+    assert_eq!(stepped.is(Shape::Load), None);
+}
+
+#[test]
+fn the_first_forward_pass() {
+    let fails_in = |label: Option<&str>, sizes: &[u64]| {
+        let mut program = Program::new();
+        program.load();
+        program.pause();
+        label.into_iter().for_each(|label| program.mark(label));
+        sizes.iter().for_each(|size| program.keep(*size));
+        program.trace.refuse(16 * GIB);
+        program
+    };
+    let activations = [200 * MIB, 201 * MIB, 202 * MIB, 203 * MIB];
+    assert_eq!(fails_in(None, &activations).is(Shape::FirstForward), Some(Confidence::Possible));
+    assert_eq!(fails_in(Some("forward"), &activations).is(Shape::FirstForward), Some(Confidence::Proven));
+    let gradients: Vec<u64> = PARAMETERS.iter().rev().map(|size| size * MIB).collect();
+    assert_eq!(fails_in(None, &gradients).is(Shape::FirstForward), None);
+}
+
+#[test]
+fn the_first_backward_pass() {
+    let fails = |reversed: bool, step_before: bool| {
+        let mut program = Program::new();
+        program.load();
+        program.pause();
+        if step_before {
+            program.step(200 * MIB);
+        }
+        (0..6).for_each(|layer| program.keep(200 * MIB + layer * MIB));
+        let mut gradients: Vec<u64> = PARAMETERS.to_vec();
+        if reversed {
+            gradients.reverse();
+        }
+        gradients[..9].iter().for_each(|size| program.keep(size * MIB));
+        program.trace.refuse(16 * GIB);
+        program
+    };
+    assert_eq!(fails(true, false).is(Shape::FirstBackward), Some(Confidence::Probable));
+    assert_eq!(fails(false, false).is(Shape::FirstBackward), None);
+    assert_eq!(fails(true, true).is(Shape::FirstBackward), None);
+}
+
+#[test]
+fn the_optimizers_first_step() {
+    let fails = |steps: usize, states: usize| {
+        let mut program = Program::new();
+        program.load();
+        program.pause();
+        (0..steps).for_each(|_| program.step(200 * MIB));
+        for size in PARAMETERS.iter().take(10) {
+            (0..states).for_each(|_| program.keep(size * MIB));
+        }
+        program.trace.refuse(16 * GIB);
+        program
+    };
+    assert_eq!(fails(1, 2).is(Shape::Optimizer), Some(Confidence::Probable));
+    assert_eq!(fails(1, 1).is(Shape::Optimizer), None);
+    assert_eq!(fails(4, 2).is(Shape::Optimizer), None);
+}
+
+fn batches(count: u64, kept_bytes: u64, largest: u64) -> Program {
+    let mut program = Program::new();
+    program.load();
+    for step in 0..count {
+        if kept_bytes > 0 {
+            program.give(kept_bytes);
+        }
+        program.step(200 * MIB + step % 5 * 40 * MIB);
+    }
+    program.trace.refuse(largest);
+    program
+}
+
+#[test]
+fn one_long_batch_in_a_stable_run() {
+    assert_eq!(batches(24, 0, 12 * GIB).is(Shape::LongestBatch), Some(Confidence::Proven));
+    assert_eq!(batches(24, 0, 200 * MIB).is(Shape::LongestBatch), None, "no more than before");
+    assert_eq!(batches(24, 20 * MIB, 12 * GIB).is(Shape::LongestBatch), None, "the floor rises");
+    assert_eq!(batches(8, 0, 12 * GIB).is(Shape::LongestBatch), None, "too few steps");
+}
+
+#[test]
+fn results_of_an_evaluation_pile_up() {
+    let fails = |kept_bytes: u64| {
+        let mut program = Program::new();
+        program.load();
+        (0..6).for_each(|_| program.step(200 * MIB));
+        for _ in 0..12 {
+            let block = program.give(300 * MIB);
+            program.give(kept_bytes);
+            program.take(&[block]);
+            if kept_bytes == MIB {
+                let last = (program.next - 1) << 36;
+                program.take(&[last]);
+            }
+        }
+        program.trace.refuse(16 * GIB);
+        program
+    };
+    assert_eq!(fails(40 * MIB).is(Shape::EvalAccumulation), Some(Confidence::Proven));
+    assert_eq!(fails(MIB).is(Shape::EvalAccumulation), None);
+}
+
+#[test]
+fn the_first_batch_of_an_evaluation() {
+    let fails = |label: Option<&str>, bytes: u64, pause: bool| {
+        let mut program = Program::new();
+        program.load();
+        (0..6).for_each(|_| program.step(200 * MIB));
+        if pause {
+            program.pause();
+        }
+        label.into_iter().for_each(|label| program.mark(label));
+        program.give(250 * MIB);
+        program.trace.refuse(bytes);
+        program
+    };
+    assert_eq!(fails(Some("eval"), 14 * GIB, false).is(Shape::EvalBatch), Some(Confidence::Probable));
+    assert_eq!(fails(None, 14 * GIB, true).is(Shape::EvalBatch), Some(Confidence::Probable));
+    assert_eq!(fails(None, 14 * GIB, false).is(Shape::EvalBatch), None);
+    assert_eq!(fails(Some("eval"), 100 * MIB, false).is(Shape::EvalBatch), None);
+}
+
+#[test]
+fn a_cache_that_grows_token_by_token() {
+    let fails = |step: &dyn Fn(u64) -> u64| {
+        let mut program = Program::new();
+        program.load();
+        let mut caches: Vec<(u64, u64)> = (0..4).map(|_| (program.give(64 * MIB), 64 * MIB)).collect();
+        for token in 0..8 {
+            for cache in &mut caches {
+                let bytes = cache.1 + step(token);
+                let larger = program.give(bytes);
+                program.take(&[cache.0]);
+                *cache = (larger, bytes);
+            }
+        }
+        program.trace.refuse(caches[0].1 + MIB);
+        program
+    };
+    assert_eq!(fails(&|_| MIB).is(Shape::KvIncremental), Some(Confidence::Proven));
+    assert_eq!(fails(&|token| (1 + token * 3) * MIB).is(Shape::KvIncremental), None, "no constant");
+    assert_eq!(fails(&|_| 0).is(Shape::KvIncremental), None);
+}
+
+#[test]
+fn a_pool_that_keeps_each_peak() {
+    let fails = |gives_back: bool, vmm: bool| {
+        let mut program = Program::new();
+        program.load();
+        if vmm {
+            program.trace.create_and_map(0x77, 5 << 50, 64 * MIB);
+        }
+        let mut bytes = 200 * MIB;
+        for _ in 0..6 {
+            let buffer = program.give(bytes);
+            if gives_back {
+                program.take(&[buffer]);
+            }
+            bytes += bytes / 10;
+        }
+        program.trace.refuse(bytes);
+        program
+    };
+    assert_eq!(fails(false, false).is(Shape::LegacyPool), Some(Confidence::Proven));
+    assert_eq!(fails(true, false).is(Shape::LegacyPool), None);
+    assert_eq!(fails(false, true).is(Shape::LegacyPool), None);
+}
+
+#[test]
+fn gathered_parts_that_live_at_once() {
+    let fails = |at_once: usize, long: bool| {
+        let mut program = Program::new();
+        program.load();
+        for _ in 0..12 {
+            let part = program.give(128 * MIB);
+            program.trace.now_ns += if long { 200_000_000 } else { 0 };
+            program.take(&[part]);
+        }
+        (0..at_once).for_each(|_| program.keep(128 * MIB));
+        program.trace.refuse(128 * MIB);
+        program
+    };
+    assert_eq!(fails(2, false).is(Shape::GatherSpike), Some(Confidence::Probable));
+    assert_eq!(fails(0, false).is(Shape::GatherSpike), None);
+    assert_eq!(fails(2, true).is(Shape::GatherSpike), None);
+}
+
+/// A training that keeps so many bytes of each step, up to a step.
+fn keeps(steps: u64, kept_bytes: u64, until: u64) -> Program {
+    let mut program = Program::new();
+    program.load();
+    for step in 0..steps {
+        program.trace.site = 7;
+        if step < until {
+            program.give(kept_bytes);
+        }
+        program.trace.site = 0;
+        program.step(200 * MIB);
+    }
+    program
+}
+
+#[test]
+fn a_leak_is_told_from_a_plateau() {
+    let leaks = keeps(30, 20 * MIB, 30);
+    assert_eq!(leaks.run(run::leak), Judgement::Found(Confidence::Proven));
+    assert_eq!(leaks.run(run::plateau), Judgement::None);
+    let flat = keeps(40, 20 * MIB, 15);
+    assert_eq!(flat.run(run::leak), Judgement::None);
+    assert_eq!(flat.run(run::plateau), Judgement::Found(Confidence::Proven));
+    let healthy = keeps(40, MIB, 2);
+    assert_eq!((healthy.run(run::leak), healthy.run(run::plateau)), (Judgement::None, Judgement::None));
+}
+
+#[test]
+fn models_that_are_swapped_and_leave_something_behind() {
+    let swaps = |own_bytes: u64, hidden_bytes: u64| {
+        let mut program = Program::new();
+        for swap in 1..=5 {
+            let model: Vec<u64> = (0..4).map(|_| program.give(GIB)).collect();
+            program.read(4 * GIB + swap * (own_bytes + hidden_bytes));
+            program.take(&model);
+            if own_bytes > 0 {
+                program.give(own_bytes);
+            }
+            program.read(swap * (own_bytes + hidden_bytes) + GIB);
+            program.trace.now_ns += 1_000_000;
+        }
+        program.give(3 * GIB);
+        program
+    };
+    assert_eq!(swaps(0, 200 * MIB).run(run::model_swap), Judgement::Found(Confidence::Proven));
+    assert_eq!(swaps(150 * MIB, 0).run(run::model_swap), Judgement::Found(Confidence::Proven));
+    assert_eq!(swaps(0, 0).run(run::model_swap), Judgement::None);
+}
+
+#[test]
+fn growth_says_when_memory_runs_out_and_how_sure_that_is() {
+    let program = keeps(30, 20 * MIB, 30);
+    let replay = program.replay();
+    let growth = growth::of_devices(&replay);
+    let [growth] = &growth[..] else { panic!("{growth:?}") };
+    assert!(growth.significant && growth.monotone && !growth.few_points);
+    assert_eq!((growth.cycles, growth.total_bytes), (30, 29 * 20 * MIB as i64));
+    assert!((growth.per_cycle.bytes - (20 * MIB) as f64).abs() < 1.0 && growth.r_squared > 0.999);
+    let runs_out = growth.runs_out.unwrap();
+    // 16 GiB, less the parameters, 30 blocks, and the height of a step.
+    let parameters: u64 = PARAMETERS.iter().sum();
+    let height = parameters * MIB + 8 * 200 * MIB + 28 * MIB;
+    assert_eq!(runs_out.room_bytes, 16 * GIB - parameters * MIB - 600 * MIB - height);
+    assert!(!runs_out.room_was_read);
+    assert!((runs_out.in_cycles - runs_out.room_bytes as f64 / (20 * MIB) as f64).abs() < 0.01);
+    assert!(runs_out.soonest_ns <= runs_out.in_ns && runs_out.in_ns <= runs_out.latest_ns.unwrap());
+    let suspect = &growth.suspects[0];
+    assert_eq!((suspect.api.as_str(), suspect.block_bytes, suspect.blocks), ("hipMalloc", 20 * MIB, 30));
+    assert_eq!(suspect.bytes_per_cycle, 20 * MIB);
+}
+
+#[test]
+fn what_is_read_bounds_the_room() {
+    let mut program = keeps(12, 40 * MIB, 12);
+    program.read(15 * GIB);
+    let growth = growth::of_devices(&program.replay());
+    let runs_out = growth[0].runs_out.unwrap();
+    assert!(runs_out.room_was_read && runs_out.room_bytes < GIB, "{runs_out:?}");
+}
+
+#[test]
+fn the_end_of_a_run_is_no_floor_and_healthy_runs_do_not_grow() {
+    let mut program = Program::new();
+    let model = program.load();
+    (0..30).for_each(|_| program.step(200 * MIB));
+    program.take(&model);
+    let growth = growth::of_devices(&program.replay());
+    // The last step's fall goes on into the end.
+    assert_eq!((growth.len(), growth[0].cycles, growth[0].significant), (1, 29, false));
+    assert_eq!((growth[0].total_bytes, growth[0].runs_out), (0, None));
+}
+
+#[test]
+fn segments_of_an_allocator_do_not_prove_a_training() {
+    let mut program = Program::new();
+    (0..12).for_each(|_| program.keep(20 * MIB));
+    program.trace.refuse(16 * GIB);
+    let shapes = program.shapes();
+    assert!(shapes.iter().all(|(_, confidence)| *confidence == Confidence::Possible), "{shapes:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn no_calls_make_the_shapes_fail(calls in prop::collection::vec((0u64..24, 0u64..3 * GIB, 0u8..8), 0..500)) {
+        let mut program = Program::new();
+        for (place, bytes, what) in calls {
+            match what {
+                0 => _ = program.trace.refuse(bytes),
+                1 => program.mark(["eval", "forward", "load", "x"][place as usize % 4]),
+                2 => program.read(bytes),
+                3..5 => _ = program.trace.free((place + 1) << 36),
+                _ => _ = program.trace.alloc((place + 1) << 36, bytes),
+            }
+        }
+        let replay = program.replay();
+        let shapes = Shapes::of(&replay);
+        (0..replay.failures.listed.len()).for_each(|index| drop(shapes.judged(index)));
+        for device in DeviceRun::all(&replay) {
+            for judge in [run::leak, run::plateau, run::model_swap] {
+                judge(&device, &mut Check::default());
+            }
+        }
+        growth::of_devices(&replay);
+    }
+}
