@@ -51,6 +51,12 @@ impl Report {
         assert!(self.flag("/trace/clean_close"), "not closed: {:#}", self.0);
     }
 
+    /// Asserts that nothing was seen to grow from cycle to cycle.
+    pub fn assert_no_growth(&self) {
+        let growing = (0..self.count("/growth")).filter(|device| self.flag(&format!("/growth/{device}/significant")));
+        assert_eq!(growing.count(), 0, "a healthy run does not grow: {:#}", self.get("/growth"));
+    }
+
     /// Asserts that nothing was lost on the way.
     pub fn assert_nothing_lost(&self) {
         assert_eq!((self.number("/trace/events_lost"), self.number("/trace/torn_events")), (0, 0));

@@ -43,6 +43,7 @@ fn a_model_that_fits_has_no_failure() {
     assert!(run.stdout.contains("tokens: 8\n"), "{}", run.stdout);
     let report = main_trace(&run).report();
     report.assert_exited(0);
+    report.assert_no_growth();
     assert_eq!(report.count("/ooms"), 0);
     assert_eq!(report.number("/devices/0/end/requested_bytes"), 0, "all given back");
     let events = main_trace(&run).events();

@@ -57,6 +57,7 @@ fn training_that_fits() {
     let report = run.only_trace().report();
     report.assert_exited(0);
     assert_eq!((report.count("/ooms"), printed(&run, "num_ooms")), (0, 0));
+    report.assert_no_growth();
     assert_eq!(report.number("/devices/0/allocations"), printed(&run, "num_device_alloc"));
     assert_eq!(report.number("/devices/0/frees"), printed(&run, "num_device_free"));
     assert_eq!(report.number("/devices/0/peak/requested_bytes"), printed(&run, "reserved_bytes.all.peak"));

@@ -9,7 +9,7 @@ const TIMES: usize = 3;
 /// Share of the calls that may differ from one time to the next.
 const MAX_DIFFERENT: f64 = 0.10;
 /// Cells of edit distances that are computed at most. What takes more is not found.
-const MAX_CELLS: usize = 20_000_000;
+const MAX_CELLS: usize = 4_000_000;
 
 /// A stretch of calls that repeats up to the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
