@@ -139,6 +139,14 @@ impl TraceBuilder {
         self
     }
 
+    /// Gives the last device another version of its runtime, as that encodes it.
+    pub fn runtime_version(mut self, version: i32) -> Self {
+        if let Some(device) = self.devices.last_mut() {
+            device.runtime_version = version;
+        }
+        self
+    }
+
     /// Gives the last device another place on the PCI bus; empty where the runtime does not tell.
     pub fn bus_id(mut self, pci_bus_id: &str) -> Self {
         if let Some(device) = self.devices.last_mut() {

@@ -15,6 +15,7 @@ use crate::passes::summary::Summary;
 use crate::replay::Replay;
 use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
+use crate::replay::tracks::around::Around;
 
 /// Everything that is known about one run.
 pub struct Case<'a> {
@@ -53,6 +54,31 @@ impl<'a> Case<'a> {
     /// The series of a reading of a device.
     pub fn device_series(&self, quantity: Quantity, device: u8) -> Option<&'a Series> {
         self.replay.readings.series(quantity, device)
+    }
+
+    /// What was around a failure, where it is described.
+    pub fn around(&self, failure: &Failure<'_>) -> Option<&'a Around> {
+        self.replay.tracks.around.failure((failure.report.number - 1) as usize)
+    }
+
+    /// Until when the process is known to have lived, in nanoseconds since the trace began.
+    pub fn last_sign_of_life_ns(&self) -> u64 {
+        let clock = &self.replay.clock;
+        let marked = self.trace.header.clock_latest().map_or(0, |point| clock.at_ns(point.ticks));
+        marked.max(clock.at_ns(self.replay.last_at))
+    }
+
+    /// When the program's last call for memory began, in nanoseconds since the trace began.
+    pub fn last_call_ns(&self) -> Option<u64> {
+        let calls = &self.replay.tracks.calls;
+        calls.before(calls.count()).calls.last().map(|call| self.replay.clock.at_ns(call.at))
+    }
+
+    /// The least of what the runtime last reported free on any device.
+    pub fn least_last_free(&self) -> Known<u64> {
+        let last = |device: &DeviceSummary| Some(self.device_series(Quantity::RuntimeFree, device.index?)?.last.1);
+        let least = self.summary.devices.iter().filter_map(last).min();
+        Known::new(least, "free memory by the runtime before the end (GPUOOM_SAMPLE)")
     }
 
     /// The failures that are looked at, with their figures.
@@ -97,8 +123,9 @@ impl<'a> Failure<'a> {
 
     /// [R] What was asked for.
     pub fn request_bytes(&self) -> Known<u64> {
+        let inside = self.oom.inside.map(|inside| inside.requested_bytes).filter(|bytes| *bytes > 0);
         Known::new(
-            (!self.report.unknown_size).then_some(self.report.requested_bytes),
+            if self.report.unknown_size { inside } else { Some(self.report.requested_bytes) },
             "the size of what was set up, which no interface tells",
         )
     }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::finding::Role;
+
 /// Whether a predicate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
@@ -174,6 +176,7 @@ pub struct Check {
     returns: Vec<Returns>,
     parts: Vec<&'static str>,
     modelled: bool,
+    role: Option<Role>,
 }
 
 /// What a check found out, beside how sure it is.
@@ -218,6 +221,7 @@ impl Default for Check {
             returns: Vec::new(),
             parts: Vec::new(),
             modelled: false,
+            role: None,
         }
     }
 }
@@ -279,6 +283,16 @@ impl Check {
     /// It can't be surer than this.
     pub fn at_most(&mut self, limit: Confidence) {
         self.limit = self.limit.min(limit);
+    }
+
+    /// It plays another part here than its rule says.
+    pub fn plays(&mut self, role: Role) {
+        self.role = Some(role);
+    }
+
+    /// The part that it plays, where that is another one than its rule says.
+    pub fn role(&self) -> Option<Role> {
+        self.role
     }
 
     /// A reading, a file or a run that would settle it, without lowering the confidence.

@@ -96,7 +96,7 @@ fn take(
     let mut check = Check::default();
     ask(&mut check);
     let Some(entry) = catalogue::find(rule.id) else { return };
-    let judgement = check.judgement();
+    let (judgement, role) = (check.judgement(), check.role().unwrap_or(rule.role));
     let parts = check.into_parts();
     match judgement {
         Judgement::None => {}
@@ -117,7 +117,7 @@ fn take(
                 id: rule.id,
                 title: entry.title.clone(),
                 confidence,
-                role: rule.role,
+                role,
                 ooms: oom.into_iter().collect(),
                 device,
                 fix: remedies::of(entry, case, &parts, shortfall_bytes),

@@ -32,6 +32,11 @@ pub const GRANULARITY_LARGE_BYTES: u64 = 64 * MIB;
 /// Memory of an APU's host that must stay free. (User document 002: 4 to 8 GiB.)
 pub const HOST_RESERVE_BYTES: u64 = 8 * GIB;
 
+/// Time without an answer from which on a program hangs. (User document 003.)
+pub const HANG_NS: u64 = 60_000_000_000;
+/// Free memory below which the runtime itself may find none: one block of ROCr's small-block cache and code objects. (Ours.)
+pub const ABORT_FREE_BYTES: u64 = 64 * MIB;
+
 /// Whether free memory was enough: above the rounding of one call and the page-table reserve.
 pub fn is_enough(free_bytes: u64, request_bytes: u64) -> bool {
     free_bytes >= request_bytes.saturating_add(request_bytes / 10).saturating_add(64 * MIB)

@@ -111,6 +111,11 @@ impl Api {
         asks && record.is_programs_own() && record.status != 0 && self.is_out_of_memory(record.status)
     }
 
+    /// Whether it makes the handle of a mathematical library.
+    pub fn is_library(&self) -> bool {
+        self.layer == Some(Layer::Runtime) && HANDLES.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+
     /// Whether a failing call with this status means that memory ran out.
     pub fn is_out_of_memory(&self, status: i32) -> bool {
         self.out_of_memory_codes.contains(&status)

@@ -25,6 +25,21 @@ pub enum RefusedBy {
     Injected,
 }
 
+/// A call inside another one that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// Ordinal of the call within its thread.
+    call: u32,
+    /// Its layer.
+    pub layer: Layer,
+    /// Function.
+    pub api: u16,
+    /// What it returned.
+    pub status: i32,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+}
+
 /// An event that shows what became of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
@@ -69,6 +84,8 @@ pub struct Oom {
     pub status: i32,
     /// Who refused.
     pub refused_by: RefusedBy,
+    /// The lowest call inside it that failed, as far as that was recorded.
+    pub inside: Option<Inside>,
     /// What became of it.
     pub outcome: Outcome,
     /// Why that is the outcome.
@@ -106,7 +123,7 @@ pub struct Failures {
     pub count: u64,
     watches: FxHashMap<u32, ThreadWatch>,
     by_seq: FxHashMap<u64, usize>,
-    nested: FxHashMap<u32, Vec<(u32, Layer)>>,
+    nested: FxHashMap<u32, Vec<Inside>>,
 }
 
 impl Failures {
@@ -116,7 +133,9 @@ impl Failures {
         if self.nested.len() < MAX_LISTED || self.nested.contains_key(&record.thread) {
             let calls = self.nested.entry(record.thread).or_default();
             if calls.len() < MAX_NESTED {
-                calls.push((record.call, layer));
+                let (call, api, status, requested_bytes) =
+                    (record.call, record.api, record.status, record.requested);
+                calls.push(Inside { call, layer, api, status, requested_bytes });
             }
         }
     }
@@ -127,12 +146,12 @@ impl Failures {
         !self.nested.is_empty()
     }
 
-    /// The lowest layer that failed inside this outermost call. Forgets what failed inside the thread's calls so far.
-    pub fn lowest_nested(&mut self, record: &Record) -> Option<Layer> {
+    /// The lowest call that failed inside this outermost call. Forgets what failed inside the thread's calls so far.
+    pub fn lowest_nested(&mut self, record: &Record) -> Option<Inside> {
         let calls = self.nested.remove(&record.thread)?;
         // Calls nest: what began after this one and was recorded before it ended lies inside it.
-        let inside = calls.into_iter().filter(|(call, _)| call.wrapping_sub(record.call) as i32 > 0);
-        inside.map(|(_, layer)| layer).max()
+        let inside = calls.into_iter().filter(|inside| inside.call.wrapping_sub(record.call) as i32 > 0);
+        inside.max_by_key(|inside| inside.layer)
     }
 
     /// Begins to watch a failed allocation.

@@ -16,13 +16,13 @@ impl Replay {
         if !own {
             return self.allocation_of_others(record, payload);
         }
-        let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
+        let inside = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
         let device = self.pool_device(record, payload);
         let granules = self.granules(record);
         self.latency_ticks.record(u64::from(record.duration));
         self.sizes_bytes.record(record.requested);
         if record.status != 0 {
-            return self.refused(record, device, granules, lowest);
+            return self.refused(record, device, granules, inside);
         }
         let kind = record.kind();
         let side = Side::of(kind);

@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Layer, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
 
 use super::Replay;
 use super::account::Account;
@@ -12,7 +12,7 @@ use super::balance::Balance;
 use super::block::Side;
 use super::census::{self, Census};
 use super::comparison::Comparison;
-use super::failures::{MAX_LISTED, Oom, RefusedBy};
+use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
 use super::readings::DeviceReadings;
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::reads::Read;
@@ -24,13 +24,13 @@ impl Replay {
         if record.status == 0 || !self.apis.get(record.api).is_set_up(record) {
             return;
         }
-        let lowest = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
-        self.refused(&Record { requested: 0, ..*record }, record.device, 0, lowest);
+        let inside = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
+        self.refused(&Record { requested: 0, ..*record }, record.device, 0, inside);
     }
 
     /// Takes note of an own allocation that was refused.
     #[cold]
-    pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, lowest: Option<Layer>) {
+    pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, inside: Option<Inside>) {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
         if let Some(account) = self.accounts.side_mut(side, device) {
@@ -42,7 +42,7 @@ impl Replay {
         }
         let refused_by = match record.has(flag::INJECTED) {
             true => RefusedBy::Injected,
-            false => RefusedBy::Layer(lowest.or(api.layer)),
+            false => RefusedBy::Layer(inside.map(|inside| inside.layer).or(api.layer)),
         };
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
@@ -67,6 +67,7 @@ impl Replay {
             granules,
             status: record.status,
             refused_by,
+            inside,
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,
             evidence: Vec::new(),

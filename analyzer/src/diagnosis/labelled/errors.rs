@@ -1,10 +1,13 @@
 //! F. Errors.
 
-use gpuoom_trace::record::Event;
+use gpuoom_trace::header::ClockPoint;
+use gpuoom_trace::metadata::Quantity::RuntimeFree;
+use gpuoom_trace::metadata::{Reading, trigger};
+use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
-use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::Probable;
-use crate::testing::{GIB, TraceBuilder};
+use super::{Labelled, Says, Scene, readings};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{At, GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -12,20 +15,178 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Probable),
         also: &[],
         story: "a kernel is launched after the failure",
-        scene: || after_failure(Event::GpuWork, "hipLaunchKernel"),
+        scene: || after_failure(Event::GpuWork, "hipLaunchKernel", 0),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the pointer of the failed call goes into a copy",
+        scene: || after_failure(Event::GpuWork, "hipMemcpy", flag::FAILED_POINTER),
     },
     Labelled {
         id: "dropped-oom-return",
         says: Says::Not,
         also: &[],
         story: "an exception is thrown after the failure",
-        scene: || after_failure(Event::Exception, "__cxa_throw"),
+        scene: || after_failure(Event::Exception, "__cxa_throw", 0),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "the program goes on with half the size, on purpose",
+        scene: || {
+            let mut scene = after_failure(Event::GpuWork, "hipLaunchKernel", 0);
+            scene.trace.alloc(0x1000_0000, 512 * MIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Found(Proven),
+        also: &["phantom-free"],
+        story: "an ignored error comes back from a small call with 20 GiB free, on HIP 7.0",
+        scene: || ignored_then(70_000_000, 20 * GIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Not,
+        also: &[],
+        story: "the same with 32 MiB free: this one really ran out",
+        scene: || ignored_then(70_000_000, 32 * MIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "HIP 6.4, where a later call that succeeds clears the error",
+        scene: || ignored_then(60_443_483, 20 * GIB),
+    },
+    Labelled {
+        id: "runtime-internal-abort",
+        says: Says::First(Possible),
+        also: &[],
+        story: "abort with 16 MiB free at the last reading",
+        scene: || aborted(16 * MIB),
+    },
+    Labelled {
+        id: "runtime-internal-abort",
+        says: Says::Not,
+        also: &[],
+        story: "abort with 10 GiB free",
+        scene: || aborted(10 * GIB),
+    },
+    Labelled {
+        id: "library-alloc-failed",
+        says: Says::First(Proven),
+        also: &[],
+        story: "hipblasCreate fails, and nothing failed below it",
+        scene: || library(None),
+    },
+    Labelled {
+        id: "library-alloc-failed",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "hipblasCreate fails because an allocation of 32 MiB inside it fails",
+        scene: || library(Some(32 * MIB)),
+    },
+    Labelled {
+        id: "library-alloc-failed",
+        says: Says::Not,
+        also: &[],
+        story: "it is the program's own allocation that fails",
+        scene: || after_failure(Event::Exception, "__cxa_throw", 0),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::First(Proven),
+        also: &[],
+        story: "hipMemMap has not returned after 90 s",
+        scene: || hangs(90, Some("hipMemMap")),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::First(Possible),
+        also: &[],
+        story: "silence for 90 s, then SIGKILL: a hang, or a long step",
+        scene: || hangs(90, None),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::Not,
+        also: &[],
+        story: "killed 5 s after the last call",
+        scene: || hangs(5, None),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::Not,
+        also: &[],
+        story: "a long step without calls, and then a clean end",
+        scene: || {
+            let mut scene = hangs(90, None);
+            scene.trace.end(process::EXITS, 0);
+            scene
+        },
     },
 ];
 
-fn after_failure(event: Event, api: &str) -> Scene {
+fn after_failure(event: Event, api: &str, flags: u8) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.refuse(GIB);
-    trace.after(event, api, 0, 0);
+    trace.after(event, api, 0, flags);
+    Scene { trace }
+}
+
+/// A failure that is ignored, and a second one of 64 MiB.
+fn ignored_then(hip_version: i32, free: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(hip_version);
+    trace.refuse(20 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    let seq = trace.refuse(64 * MIB);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, free)]));
+    Scene { trace }
+}
+
+fn aborted(free: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x1000_0000, 2 * GIB);
+    let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let record = Record { status: trigger::PERIOD, ..record };
+    trace.reading(record, &[Reading { quantity: RuntimeFree as u16, device: 0, value: free }]);
+    trace.end(process::SIGNALS, libc::SIGABRT);
+    Scene { trace }
+}
+
+/// A handle that can't be made; the trace has the layer below.
+fn library(fails_inside: Option<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000_0000, GIB), at("hsa_amd_memory_pool_allocate", 0x1000_0000, GIB)]);
+    let outer = trace.record(Event::Module, Kind::None, "hipblasCreate");
+    if let Some(bytes) = fails_inside {
+        let At { api, kind, .. } = at("hipMalloc", 0, bytes);
+        let inner = trace.record(Event::Alloc, kind, api);
+        let parent_distance = (inner.call - outer.call) as u16;
+        trace.push(Record { status: 2, requested: bytes, parent_distance, ..inner }, &[]);
+    }
+    trace.push(Record { status: 2, ..outer }, &[]);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+/// One allocation, and then nothing for some seconds while the process lives.
+fn hangs(seconds: u64, under_way: Option<&str>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x1000_0000, GIB);
+    if let Some(api) = under_way {
+        trace.under_way(api, 2 * MIB);
+    }
+    let first = trace.header.clock_first;
+    let later = seconds * 1_000_000_000;
+    trace.header.clock_last[0] =
+        ClockPoint { ticks: later, monotonic_ns: later, wall_ns: first.wall_ns + later };
+    trace.header.end_kind = gpuoom_trace::header::end::SIGNALED;
+    trace.header.end_code = libc::SIGKILL;
     Scene { trace }
 }

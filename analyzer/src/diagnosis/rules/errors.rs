@@ -1,16 +1,33 @@
-//! F. Errors: what became of a failure.
+//! F. Errors: what became of a failure, and failures that are none of memory.
 
 use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::record::NO_DEVICE;
 
-use super::{Rule, failure};
+use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence};
+use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{ABORT_FREE_BYTES, HANG_NS, RETRY_NS, is_enough};
+use crate::diagnosis::versions::{Platform, Version};
+use crate::passes::oom::OomReport;
+use crate::replay::End;
+use crate::words::{moment, signal, size};
 
-pub(super) const RULES: &[Rule] = &[failure("dropped-oom-return", Role::Severity, dropped_oom_return)];
+pub(super) const RULES: &[Rule] = &[
+    failure("dropped-oom-return", Role::Severity, dropped_oom_return),
+    failure("late-surfacing-oom", Role::Cause, late_surfacing_oom),
+    run("runtime-internal-abort", Role::Cause, runtime_internal_abort),
+    failure("library-alloc-failed", Role::Cause, library_alloc_failed),
+    run("hang-not-oom", Role::Cause, hang_not_oom),
+];
+
+/// From this version on HIP keeps an error until it is asked for. (ROCm HIP 7.0 changes page)
+const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
+const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
+const STANDARD_ERROR: &str = "the program's standard error, where the runtime says why it aborts";
 
 /// A failing allocation was ignored.
-fn dropped_oom_return(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let oom = failure.oom;
     if !check.applies(oom.outcome == Outcome::Dropped) {
         return;
@@ -20,8 +37,151 @@ fn dropped_oom_return(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         true => format!("the pointer of the failed {} was passed to a GPU call", failure.report.api),
         false => format!("after {} had failed, thread {} went on with GPU work", failure.report.api, oom.thread),
     });
-    if !pointer {
-        check.at_most(Confidence::Probable);
-        check.would_settle("the failed call's pointer in a later call: nothing passed it on");
+    if pointer {
+        return;
     }
+    check.at_most(Confidence::Probable);
+    check.would_settle("the failed call's pointer in a later call: nothing passed it on");
+    check.unless(asks_for_less(case, failure), || "the program then asked for less, which is a way out on purpose".into());
+    if failure.is_of_host() {
+        let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
+        check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
+    }
+}
+
+/// Whether the thread's next request came soon and was smaller.
+fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let next = case.around(failure).and_then(|around| around.next);
+    next.is_some_and(|next| {
+        let device = failure.report.device.unwrap_or(NO_DEVICE);
+        let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= RETRY_NS;
+        soon && next.device == device && next.requested_bytes < failure.oom.requested_bytes
+    })
+}
+
+/// An old error is reported by an innocent call.
+fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(earlier) = ignored_before(case, failure).filter(|_| !failure.is_injected()) else {
+        check.applies(false);
+        return;
+    };
+    let versions = &case.versions;
+    check.must(errors_stick(case), || match versions.platform {
+        Some(Platform::Cuda) => "CUDA keeps an error until the program asks for it".to_owned(),
+        _ => "HIP 7.0 and newer keep an error until the program asks for it".to_owned(),
+    });
+    check.must(true, || {
+        let (number, api, thread) = (earlier.number, &earlier.api, earlier.thread);
+        format!("failure #{number} ({api}) was ignored on the same thread ({thread}), and this call returns out of memory again")
+    });
+    check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {
+        Some((request, free)) => format!("{} was asked for and {} was free", size(request), size(free)),
+        None => format!("no allocation failed inside {}", failure.report.api),
+    });
+}
+
+/// An earlier failure of the same thread that the program ignored.
+fn ignored_before<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a OomReport> {
+    let before = &case.summary.ooms[..(failure.report.number - 1) as usize];
+    let ignored = |oom: &&OomReport| oom.thread == failure.report.thread && oom.outcome == Outcome::Dropped;
+    before.iter().rev().find(ignored)
+}
+
+fn errors_stick(case: &Case<'_>) -> Holds {
+    match (case.versions.platform, case.versions.rocm) {
+        (Some(Platform::Cuda), _) => Holds::Yes,
+        (_, Some(rocm)) => (rocm >= STICKY_ROCM).into(),
+        _ => Holds::Unknown("the version of the runtime"),
+    }
+}
+
+/// Whether the call that failed needed no memory, or there was enough.
+fn nothing_was_short(failure: &Failure<'_>) -> Holds {
+    match (failure.oom.unknown_size, failure.oom.inside) {
+        (true, Some(_)) => Holds::No,
+        (true, None) if failure.oom.saw_below => Holds::Yes,
+        (true, None) => Holds::Unknown(INSIDE),
+        (false, _) => failure.request_bytes().zip(failure.free_bytes()).is(|(request, free)| is_enough(free, request)),
+    }
+}
+
+/// A mathematical library says that an allocation failed.
+fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let api = case.replay.apis.get(failure.oom.api);
+    if !check.applies(api.is_library() && !failure.is_injected()) {
+        return;
+    }
+    check.must(true, || format!("{} returned status {}: an allocation failed", api.name, failure.oom.status));
+    if let Some(inside) = failure.oom.inside {
+        // Then it is a matter of memory like any other, and the diagnoses of that size say which.
+        check.plays(Role::Condition);
+        let below = &case.replay.apis.get(inside.api).name;
+        let is_memory = case.replay.apis.get(inside.api).is_out_of_memory(inside.status);
+        check.must(is_memory, || format!("inside it {below} asked for {} and failed", size(inside.requested_bytes)));
+        return;
+    }
+    let seen = if failure.oom.saw_below { Holds::Yes } else { Holds::Unknown(INSIDE) };
+    check.must(seen, || {
+        "no allocation failed inside it: it is not memory, but the set-up (kernels or libraries that are missing, another \
+         architecture, an old error)"
+            .to_owned()
+    });
+}
+
+/// The process aborts although no call failed.
+fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
+    let is_rocm = case.versions.platform != Some(Platform::Cuda);
+    let open = case.summary.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
+    if !check.applies(is_rocm && case.replay.end == End::Signaled(libc::SIGABRT) && !open) {
+        return;
+    }
+    check.at_most(Confidence::Probable);
+    check.must(true, || "the process aborted, and the last recorded allocations had succeeded".to_owned());
+    let least = case.least_last_free();
+    check.must(least.is(|bytes| bytes <= ABORT_FREE_BYTES), || {
+        format!("the runtime's last reading was {} free", size(least.get().unwrap_or(0)))
+    });
+    let says = Holds::Unknown(STANDARD_ERROR);
+    check.must(says, || "the runtime said so on standard error".to_owned());
+    let says_other = Holds::Unknown(STANDARD_ERROR);
+    check.unless(says_other, || "an illegal address or an invalid instruction set was reported".to_owned());
+}
+
+/// Nothing failed: the program stands still.
+fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
+    let summary = case.summary;
+    if !check.applies(summary.oom_count == 0 && summary.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_))) {
+        return;
+    }
+    let alive_ns = case.last_sign_of_life_ns();
+    let stuck = summary.calls_under_way.iter().min_by_key(|call| call.at_ns);
+    let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= HANG_NS);
+    if let Some(call) = stuck {
+        check.must(true, || "no call failed".to_owned());
+        check.must(true, || {
+            let waited = moment(alive_ns.saturating_sub(call.at_ns));
+            format!("{} began at {} and had not returned {waited} later", call.api, moment(call.at_ns))
+        });
+        return;
+    }
+    // Launches and waits are not recorded: silence is what a long step looks like, too.
+    let killed = match case.replay.end {
+        End::Unknown => true,
+        End::Signaled(number) => [libc::SIGKILL, libc::SIGQUIT, libc::SIGABRT].contains(&number),
+        End::Exited(_) => false,
+    };
+    let Some(last_ns) = case.last_call_ns().filter(|_| killed) else {
+        check.applies(false);
+        return;
+    };
+    let silent_ns = alive_ns.saturating_sub(last_ns);
+    check.must(silent_ns >= HANG_NS, || {
+        let end = match case.replay.end {
+            End::Signaled(number) => format!(", and was then ended by {}", signal(number)),
+            _ => String::new(),
+        };
+        format!("no call failed, and the program lived on for {} after its last call for memory{end}", moment(silent_ns))
+    });
+    check.at_most(Confidence::Possible);
+    check.would_settle("a stack dump of the stuck thread: launches and waits are recorded only after a failure");
 }

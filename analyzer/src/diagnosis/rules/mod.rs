@@ -39,6 +39,12 @@ const fn failure(id: &'static str, role: Role, ask: fn(&Case<'_>, &Failure<'_>, 
     Rule { id, role, ask: Ask::Failure(ask) }
 }
 
+/// A rule about the run.
+const fn run(id: &'static str, role: Role, ask: fn(&Case<'_>, &mut Check)) -> Rule {
+    Rule { id, role, ask: Ask::Run(ask) }
+}
+
+
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [capacity::RULES, phantom_free::RULES, errors::RULES].into_iter().flatten()
