@@ -6,8 +6,10 @@ use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
-use super::check::Known;
+use super::check::{Holds, Known};
 use super::versions::Versions;
+use crate::machine::Machine;
+use crate::machine::card::Card;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::OomReport;
@@ -16,6 +18,8 @@ use crate::replay::Replay;
 use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
+
+const KERNEL_LOG: &str = "the kernel's log";
 
 /// Everything that is known about one run.
 pub struct Case<'a> {
@@ -27,13 +31,16 @@ pub struct Case<'a> {
     pub summary: &'a Summary,
     /// What runs, and in which versions.
     pub versions: Versions,
+    /// The machine, as far as it is known.
+    pub machine: Machine,
 }
 
 impl<'a> Case<'a> {
     /// A trace that was replayed and summed up.
     pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary) -> Self {
         let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
-        Case { trace, replay, summary, versions: Versions::of(summary, modules) }
+        let (versions, machine) = (Versions::of(summary, modules), Machine::of_trace(trace));
+        Case { trace, replay, summary, versions, machine }
     }
 
     /// The recorded environment.
@@ -61,6 +68,47 @@ impl<'a> Case<'a> {
         self.replay.tracks.around.failure((failure.report.number - 1) as usize)
     }
 
+    /// The card of a device: by its place on the bus, or the only one there is.
+    pub fn card(&self, device: &DeviceSummary) -> Option<&Card> {
+        match (&device.pci_bus_id, &self.machine.cards[..]) {
+            (Some(place), _) => self.machine.card(place),
+            (None, [only]) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Whether a device uses the host's memory (an APU).
+    pub fn is_integrated(&self, device: Option<&DeviceSummary>) -> Known<bool> {
+        let card = device.and_then(|device| self.card(device));
+        let by_machine = card.and_then(|card| self.machine.is_integrated(card));
+        Known::new(by_machine, "whether the GPU shares the host's memory (KFD's topology)")
+    }
+
+    /// Major, minor and stepping of a device's target, where KFD's topology tells it.
+    pub fn target(&self, device: &DeviceSummary) -> Option<(u64, u64, u64)> {
+        self.machine.node_of(self.card(device)?)?.target()
+    }
+
+    /// The target's name, such as `gfx1100`.
+    pub fn target_name(&self, device: &DeviceSummary) -> Option<String> {
+        self.machine.node_of(self.card(device)?)?.target_name()
+    }
+
+    /// Whether a device is of the RDNA family, where that is known.
+    pub fn is_rdna(&self, device: &DeviceSummary) -> Option<bool> {
+        self.machine.node_of(self.card(device)?)?.is_rdna()
+    }
+
+    /// Whether the kernel killed a process for want of memory.
+    pub fn kernel_killed(&self) -> Holds {
+        Holds::Unknown(KERNEL_LOG)
+    }
+
+    /// Whether the kernel refused a command submission for want of memory.
+    pub fn kernel_refused_submission(&self) -> Holds {
+        Holds::Unknown(KERNEL_LOG)
+    }
+
     /// Until when the process is known to have lived, in nanoseconds since the trace began.
     pub fn last_sign_of_life_ns(&self) -> u64 {
         let clock = &self.replay.clock;
@@ -79,6 +127,18 @@ impl<'a> Case<'a> {
         let last = |device: &DeviceSummary| Some(self.device_series(Quantity::RuntimeFree, device.index?)?.last.1);
         let least = self.summary.devices.iter().filter_map(last).min();
         Known::new(least, "free memory by the runtime before the end (GPUOOM_SAMPLE)")
+    }
+
+    /// RAM of the host, without what the firmware keeps.
+    pub fn ram_bytes(&self) -> Known<u64> {
+        let read = self.series(Quantity::HostTotal).map(|series| series.last.1);
+        Known::new(self.machine.memory.total_bytes.or(read), "the host's memory (/proc/meminfo)")
+    }
+
+    /// What TTM, the kernel's memory manager for GPUs, gives of the RAM.
+    pub fn ttm_limit_bytes(&self) -> Known<u64> {
+        let limit = self.machine.ttm.and_then(|ttm| ttm.limit_bytes());
+        Known::new(limit, "the TTM limit (/sys/module/ttm/parameters/pages_limit)")
     }
 
     /// The failures that are looked at, with their figures.
@@ -114,6 +174,11 @@ impl<'a> Failure<'a> {
     /// Whether pinned or registered host memory was asked for.
     pub fn is_of_host(&self) -> bool {
         matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
+    }
+
+    /// Whether device memory was asked for and really refused.
+    pub fn is_real_of_device(&self) -> bool {
+        self.is_of_device() && !self.is_injected()
     }
 
     /// Whether the recorder refused it on request.
@@ -200,6 +265,13 @@ impl<'a> Failure<'a> {
             Some(used.saturating_sub(own).saturating_sub(read.nvml_reserved_bytes.unwrap_or(0)))
         };
         Known::new(read.others_vram_bytes.or_else(by_nvml), "memory of other compute processes (KFD or NVML)")
+    }
+
+    /// [U_sys − K_all] Memory in use that no compute process holds.
+    pub fn beyond_compute_bytes(&self) -> Known<u64> {
+        let compute = self.process_bytes().zip(self.other_compute_bytes());
+        let both = self.used_bytes().zip(compute);
+        both.map(|(used, (process, others))| used.saturating_sub(process).saturating_sub(others))
     }
 
     /// [external] Memory in use that is not this process's.

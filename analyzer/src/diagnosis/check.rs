@@ -259,8 +259,13 @@ impl Check {
 
     /// Something that need not hold, and is worth saying where it does.
     pub fn note(&mut self, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        self.note_by(Basis::Measured, holds, text);
+    }
+
+    /// The same, where the numbers are not measured.
+    pub fn note_by(&mut self, basis: Basis, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
         if !self.failed && holds.into() == Holds::Yes {
-            self.evidence.push(Evidence { text: text(), basis: Basis::Measured });
+            self.evidence.push(Evidence { text: text(), basis });
         }
     }
 
@@ -277,6 +282,20 @@ impl Check {
                 self.refuters.push(Refuter { text: text(), checked: false });
                 self.miss(reading);
             }
+        }
+    }
+
+    /// Something that must hold, and whose opposite is worth saying: it then excludes the diagnosis.
+    pub fn decides(
+        &mut self,
+        holds: impl Into<Holds>,
+        proves: impl FnOnce() -> String,
+        refutes: impl FnOnce() -> String,
+    ) {
+        match holds.into() {
+            Holds::No => self.unless(true, refutes),
+            holds if self.excluded.is_none() => self.must(holds, proves),
+            _ => {}
         }
     }
 

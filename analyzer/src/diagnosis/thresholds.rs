@@ -37,6 +37,21 @@ pub const HANG_NS: u64 = 60_000_000_000;
 /// Free memory below which the runtime itself may find none: one block of ROCr's small-block cache and code objects. (Ours.)
 pub const ABORT_FREE_BYTES: u64 = 64 * MIB;
 
+/// Share of the RAM from which on a TTM limit was raised: half is what TTM gives by itself. (Catalogue.)
+pub const HALF_OF_RAM_SHARE: f64 = 0.6;
+/// Share of all memory from which on an APU's carve-out is large. (Catalogue.)
+pub const CARVE_OUT_SHARE: f64 = 0.5;
+/// GTT up to here is small: 15 to 16 GiB in the reports. (ROCm/TheRock#1054)
+pub const SMALL_GTT_BYTES: u64 = 16 * GIB + GIB / 2;
+/// Share of the RAM above which GPU memory leaves the host too little. (Catalogue.)
+pub const HOST_SHARE: f64 = 0.8;
+/// Available RAM below which a host is under pressure. (Catalogue.)
+pub const HOST_LEAST_BYTES: u64 = 2 * GIB;
+/// Per cent of the time in which all tasks wait for memory (PSI, full) that count as pressure. (Catalogue.)
+pub const PRESSURE_PERCENT: f64 = 10.0;
+/// Share of a card that is free although only half of it could be used. (Catalogue.)
+pub const HALF_FREE_SHARE: f64 = 0.4;
+
 /// Whether free memory was enough: above the rounding of one call and the page-table reserve.
 pub fn is_enough(free_bytes: u64, request_bytes: u64) -> bool {
     free_bytes >= request_bytes.saturating_add(request_bytes / 10).saturating_add(64 * MIB)

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::account::Held;
 use super::arena::FreeSpace;
 use super::census::Census;
-use super::readings::DeviceReadings;
+use super::readings::{DeviceReadings, ProcessReadings};
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;
@@ -94,6 +94,8 @@ pub struct Oom {
     pub evidence: Vec<Evidence>,
     /// What was read at that moment.
     pub read: DeviceReadings,
+    /// What was read of the process and its host.
+    pub process: ProcessReadings,
     /// What the program held on that device.
     pub held: Held,
     /// Who held what there, as far as that was counted.
@@ -133,8 +135,7 @@ impl Failures {
         if self.nested.len() < MAX_LISTED || self.nested.contains_key(&record.thread) {
             let calls = self.nested.entry(record.thread).or_default();
             if calls.len() < MAX_NESTED {
-                let (call, api, status, requested_bytes) =
-                    (record.call, record.api, record.status, record.requested);
+                let (call, api, status, requested_bytes) = (record.call, record.api, record.status, record.requested);
                 calls.push(Inside { call, layer, api, status, requested_bytes });
             }
         }

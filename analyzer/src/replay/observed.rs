@@ -13,7 +13,7 @@ use super::block::Side;
 use super::census::{self, Census};
 use super::comparison::Comparison;
 use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
-use super::readings::DeviceReadings;
+use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::reads::Read;
 use super::tracks::saturate;
@@ -72,6 +72,7 @@ impl Replay {
             because: Because::TraceEnded,
             evidence: Vec::new(),
             read: DeviceReadings::default(),
+            process: ProcessReadings::default(),
             held,
             census,
             saw_below,
@@ -134,6 +135,7 @@ impl Replay {
             let about = |reading: &&Reading| oom.device.is_none_or(|device| device == reading.device);
             let about: Vec<Reading> = readings.iter().filter(about).copied().collect();
             about.iter().for_each(|reading| oom.read.take(reading));
+            readings.iter().for_each(|reading| oom.process.take(reading));
         }
         self.compare(record, &readings);
     }

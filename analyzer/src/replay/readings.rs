@@ -1,6 +1,7 @@
 //! What the recorder read along the way: free and total memory, by device and by who says so.
 
 use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
 /// Largest number of a quantity that this version knows.
@@ -71,6 +72,10 @@ pub struct DeviceReadings {
     pub graphics_vram_bytes: Option<u64>,
     /// Memory that KFD would still give, as it told the program's runtime.
     pub kfd_available_bytes: Option<u64>,
+    /// System memory that the GPU may map, by sysfs.
+    pub gtt_total_bytes: Option<u64>,
+    /// Of it in use.
+    pub gtt_used_bytes: Option<u64>,
     /// Total memory by NVML.
     pub nvml_total_bytes: Option<u64>,
     /// Used memory by NVML.
@@ -83,6 +88,49 @@ pub struct DeviceReadings {
     pub largest_allocatable_bytes: Option<u64>,
     /// Why the largest block was not measured.
     pub probe_skipped: Option<u64>,
+}
+
+/// What was read about the process and its host at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessReadings {
+    /// Open descriptors.
+    pub open_descriptors: Option<u64>,
+    /// Soft limit of open descriptors.
+    pub descriptor_limit: Option<u64>,
+    /// Memory mappings.
+    pub memory_maps: Option<u64>,
+    /// `vm.max_map_count`.
+    pub memory_map_limit: Option<u64>,
+    /// Resident memory.
+    pub resident_bytes: Option<u64>,
+    /// Memory charged to the control group.
+    pub cgroup_used_bytes: Option<u64>,
+    /// Limit of the control group.
+    pub cgroup_limit_bytes: Option<u64>,
+    /// `MemTotal` of the host.
+    pub host_total_bytes: Option<u64>,
+    /// `MemAvailable` of the host.
+    pub host_available_bytes: Option<u64>,
+}
+
+impl ProcessReadings {
+    /// Takes one reading; those of devices say nothing here.
+    pub fn take(&mut self, reading: &Reading) {
+        let field = match reading.quantity {
+            _ if reading.device != NO_DEVICE => return,
+            q if q == Quantity::OpenDescriptors as u16 => &mut self.open_descriptors,
+            q if q == Quantity::DescriptorLimit as u16 => &mut self.descriptor_limit,
+            q if q == Quantity::MemoryMaps as u16 => &mut self.memory_maps,
+            q if q == Quantity::MemoryMapLimit as u16 => &mut self.memory_map_limit,
+            q if q == Quantity::ResidentMemory as u16 => &mut self.resident_bytes,
+            q if q == Quantity::CgroupUsed as u16 => &mut self.cgroup_used_bytes,
+            q if q == Quantity::CgroupLimit as u16 => &mut self.cgroup_limit_bytes,
+            q if q == Quantity::HostTotal as u16 => &mut self.host_total_bytes,
+            q if q == Quantity::HostAvailable as u16 => &mut self.host_available_bytes,
+            _ => return,
+        };
+        *field = Some(reading.value);
+    }
 }
 
 /// Who says how much of a device is used.
@@ -132,6 +180,8 @@ impl DeviceReadings {
             q if q == Quantity::KfdOthersVram as u16 => &mut self.others_vram_bytes,
             q if q == Quantity::GraphicsVram as u16 => &mut self.graphics_vram_bytes,
             q if q == Quantity::KfdAvailable as u16 => &mut self.kfd_available_bytes,
+            q if q == Quantity::GttTotal as u16 => &mut self.gtt_total_bytes,
+            q if q == Quantity::GttUsed as u16 => &mut self.gtt_used_bytes,
             q if q == Quantity::NvmlTotal as u16 => &mut self.nvml_total_bytes,
             q if q == Quantity::NvmlUsed as u16 => &mut self.nvml_used_bytes,
             q if q == Quantity::NvmlReserved as u16 => &mut self.nvml_reserved_bytes,

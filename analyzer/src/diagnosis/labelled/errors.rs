@@ -184,8 +184,7 @@ fn hangs(seconds: u64, under_way: Option<&str>) -> Scene {
     }
     let first = trace.header.clock_first;
     let later = seconds * 1_000_000_000;
-    trace.header.clock_last[0] =
-        ClockPoint { ticks: later, monotonic_ns: later, wall_ns: first.wall_ns + later };
+    trace.header.clock_last[0] = ClockPoint { ticks: later, monotonic_ns: later, wall_ns: first.wall_ns + later };
     trace.header.end_kind = gpuoom_trace::header::end::SIGNALED;
     trace.header.end_code = libc::SIGKILL;
     Scene { trace }

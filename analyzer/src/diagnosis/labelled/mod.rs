@@ -5,7 +5,10 @@
 
 mod capacity;
 mod errors;
+mod machines;
 mod phantom_free;
+mod platform;
+mod uma;
 
 use gpuoom_trace::metadata::Quantity;
 
@@ -46,7 +49,7 @@ struct Labelled {
 }
 
 fn all() -> impl Iterator<Item = &'static Labelled> {
-    [capacity::TRACES, phantom_free::TRACES, errors::TRACES].into_iter().flatten()
+    [capacity::TRACES, phantom_free::TRACES, errors::TRACES, platform::TRACES, uma::TRACES].into_iter().flatten()
 }
 
 fn summed_up(scene: &Scene) -> Summary {

@@ -42,7 +42,9 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     check.at_most(Confidence::Probable);
     check.would_settle("the failed call's pointer in a later call: nothing passed it on");
-    check.unless(asks_for_less(case, failure), || "the program then asked for less, which is a way out on purpose".into());
+    check.unless(asks_for_less(case, failure), || {
+        "the program then asked for less, which is a way out on purpose".into()
+    });
     if failure.is_of_host() {
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
@@ -150,7 +152,8 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
 /// Nothing failed: the program stands still.
 fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
     let summary = case.summary;
-    if !check.applies(summary.oom_count == 0 && summary.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_))) {
+    if !check.applies(summary.oom_count == 0 && summary.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_)))
+    {
         return;
     }
     let alive_ns = case.last_sign_of_life_ns();
@@ -180,7 +183,10 @@ fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
             End::Signaled(number) => format!(", and was then ended by {}", signal(number)),
             _ => String::new(),
         };
-        format!("no call failed, and the program lived on for {} after its last call for memory{end}", moment(silent_ns))
+        format!(
+            "no call failed, and the program lived on for {} after its last call for memory{end}",
+            moment(silent_ns)
+        )
     });
     check.at_most(Confidence::Possible);
     check.would_settle("a stack dump of the stuck thread: launches and waits are recorded only after a failure");

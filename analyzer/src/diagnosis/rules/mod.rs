@@ -6,6 +6,8 @@
 mod capacity;
 mod errors;
 mod phantom_free;
+mod platform;
+mod uma;
 
 use super::case::{Case, Failure};
 use super::check::Check;
@@ -44,10 +46,14 @@ const fn run(id: &'static str, role: Role, ask: fn(&Case<'_>, &mut Check)) -> Ru
     Rule { id, role, ask: Ask::Run(ask) }
 }
 
+/// A rule about a device.
+const fn device(id: &'static str, role: Role, ask: fn(&Case<'_>, &DeviceSummary, &mut Check)) -> Rule {
+    Rule { id, role, ask: Ask::Device(ask) }
+}
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [capacity::RULES, phantom_free::RULES, errors::RULES].into_iter().flatten()
+    [capacity::RULES, phantom_free::RULES, errors::RULES, platform::RULES, uma::RULES].into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+//! G. Limits of the platform.
+
+use gpuoom_trace::metadata::Quantity::{GttTotal, GttUsed, RuntimeFree};
+use gpuoom_trace::metadata::{Module, Reading};
+use gpuoom_trace::record::{Event, Kind, Record, process};
+
+use super::machines::{AmdMachine, CARD};
+use super::{Labelled, Says, Scene, readings};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+/// gfx1201.
+const RDNA4: AmdMachine = AmdMachine { target: 120_001, ..CARD };
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::First(Proven),
+        also: &["pinned-host-exhaustion"],
+        story: "30 GiB are pinned, 4 more are asked for, and TTM gives 32",
+        scene: || pins(30, 4),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Probable),
+        also: &["pinned-host-exhaustion"],
+        story: "2 GiB are pinned: others may hold the rest",
+        scene: || pins(2, 4),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "device memory of a card",
+        scene: || device_memory(CARD.files(), 1, 64 * MIB),
+    },
+    Labelled {
+        id: "pinned-host-exhaustion",
+        says: Says::First(Proven),
+        also: &[],
+        story: "hipHostMalloc is refused",
+        scene: || pins(2, 4),
+    },
+    Labelled {
+        id: "pinned-host-exhaustion",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "hipMalloc is refused",
+        scene: || device_memory(CARD.files(), 1, 64 * MIB),
+    },
+    Labelled {
+        id: "gtt-exhaustion",
+        says: Says::First(Probable),
+        also: &[],
+        story: "31.5 of 32 GiB GTT are in use, and the program aborts",
+        scene: || gtt(32 * GIB - 512 * MIB),
+    },
+    Labelled {
+        id: "gtt-exhaustion",
+        says: Says::Not,
+        also: &[],
+        story: "half of GTT is in use",
+        scene: || gtt(16 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the group may have 8 GiB, 7 live, 2 more are asked for",
+        scene: || device_memory(in_group(8), 7, 2 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "no limit (max)",
+        scene: || {
+            let max = ("/sys/fs/cgroup/a/dmem.max", "drm/0000:03:00.0/vram max\n".to_owned());
+            device_memory(CARD.with(&[max]), 7, 2 * GIB)
+        },
+    },
+    Labelled {
+        id: "xnack-ineffective",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "HSA_XNACK=1 on gfx1100",
+        scene: || with_xnack(CARD),
+    },
+    Labelled {
+        id: "xnack-ineffective",
+        says: Says::Not,
+        also: &[],
+        story: "HSA_XNACK=1 on gfx90a, which has it",
+        scene: || with_xnack(AmdMachine { target: 90_010, ..CARD }),
+    },
+    Labelled {
+        id: "vram-half-cap",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "RDNA4 with PyTorch: refused at 12 of 24 GiB",
+        scene: || half(RDNA4),
+    },
+    Labelled {
+        id: "vram-half-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same on RDNA3",
+        scene: || half(CARD),
+    },
+];
+
+fn in_group(limit_gib: u64) -> Vec<(String, String)> {
+    CARD.with(&[
+        ("/sys/fs/cgroup/a/dmem.max", format!("drm/0000:03:00.0/vram {}\n", limit_gib * GIB)),
+        ("/sys/fs/cgroup/a/dmem.current", "drm/0000:03:00.0/vram 4096\n".to_owned()),
+    ])
+}
+
+/// So many GiB live on a card of 24, and a request is refused with the rest free.
+fn device_memory(machine: Vec<(String, String)>, held_gib: u64, asked: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = machine;
+    for block in 0..held_gib {
+        trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB);
+    }
+    let seq = trace.refuse(asked);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, (24 - held_gib) * GIB)]));
+    Scene { trace }
+}
+
+fn half(machine: AmdMachine) -> Scene {
+    let mut scene = device_memory(machine.files(), 12, GIB);
+    let path = "/usr/lib/python3/dist-packages/torch/lib/libtorch_hip.so".to_owned();
+    let module = Module { path, build_id: String::new(), start: 0x1000, end: 0x2000, vendor: false };
+    scene.trace.modules.push(module);
+    scene
+}
+
+/// So many GiB of pinned host memory, and more are refused.
+fn pins(held_gib: u64, asked_gib: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    for block in 0..held_gib {
+        trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x70_0000_0000 + block * 2 * GIB, GIB);
+    }
+    let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    trace.push(Record { status: 2, requested: asked_gib * GIB, ..record }, &[]);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+fn gtt(used: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    trace.alloc(0x10_0000_0000, GIB);
+    let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let read =
+        |quantity: gpuoom_trace::metadata::Quantity, value| Reading { quantity: quantity as u16, device: 0, value };
+    trace.reading(record, &[read(GttTotal, 32 * GIB), read(GttUsed, used)]);
+    trace.end(process::EXITS, 1);
+    Scene { trace }
+}
+
+fn with_xnack(machine: AmdMachine) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = machine.files();
+    trace.process.environment = vec![("HSA_XNACK".into(), "1".into())];
+    trace.alloc(0x10_0000_0000, GIB);
+    trace.end(process::EXITS, 0);
+    Scene { trace }
+}

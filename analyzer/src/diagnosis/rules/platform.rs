@@ -1,0 +1,186 @@
+//! G. Limits of the platform: host memory for the GPU, control groups, parts that lack a feature.
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::Kind;
+
+use super::{Rule, device, failure, run};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{COUNT_SHARE, HALF_FREE_SHARE, is_near, share};
+use crate::diagnosis::versions::{Platform, Version};
+use crate::machine::uma::kfd_limit_bytes;
+use crate::passes::device::DeviceSummary;
+use crate::replay::End;
+use crate::words::{gib, percent, size};
+
+pub(super) const RULES: &[Rule] = &[
+    failure("kfd-system-memory-limit", Role::Cause, kfd_system_memory_limit),
+    failure("pinned-host-exhaustion", Role::Cause, pinned_host_exhaustion),
+    device("gtt-exhaustion", Role::Cause, gtt_exhaustion),
+    failure("device-cgroup-limit", Role::Cause, device_cgroup_limit),
+    run("xnack-ineffective", Role::Condition, xnack_ineffective),
+    device("vram-half-cap", Role::Cause, vram_half_cap),
+];
+
+/// Series of PyTorch's wheels that have the reports. (pytorch/pytorch#184880)
+const HALF_CAP_TORCH: [Version; 2] = [Version { major: 2, minor: 12 }, Version { major: 2, minor: 13 }];
+const KFD_USE: &str = "the system memory that KFD counts for all processes, which the kernel does not tell";
+
+/// KFD refuses more of the host's memory.
+fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let integrated = case.is_integrated(failure.device).get() == Some(true);
+    let of_host = failure.is_of_host() || failure.oom.kind == Kind::Managed;
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    if !check.applies(is_rocm && !failure.is_injected() && (of_host || (integrated && failure.is_of_device()))) {
+        return;
+    }
+    check.must(true, || match of_host {
+        true => format!("{} asked for host memory", failure.report.api),
+        false => "the GPU uses the host's memory".to_owned(),
+    });
+    // What the program itself holds is the least that KFD counts.
+    let own = failure.own_bytes();
+    let wanted = failure.request_bytes().map(|request| own.saturating_add(request));
+    let kfd = case.ram_bytes().map(kfd_limit_bytes);
+    // For device memory of an APU the TTM limit is a diagnosis of its own.
+    let ttm = if of_host { case.ttm_limit_bytes() } else { kfd };
+    let limit = kfd.zip(ttm).map(|(kfd, ttm)| kfd.min(ttm)).or(kfd).or(ttm);
+    let both = wanted.zip(limit);
+    let holds = match both.is(|(wanted, limit)| wanted > limit) {
+        Holds::No if of_host => Holds::Unknown(KFD_USE),
+        holds => holds,
+    };
+    check.must_by(Basis::Estimated, holds, || {
+        let (wanted, limit) = both.get().unwrap_or((0, 0));
+        format!(
+            "with this request the program alone needs {}, and the kernel gives {} at most",
+            gib(wanted),
+            gib(limit)
+        )
+    });
+    if holds != Holds::Yes && both.get().is_some() {
+        let (wanted, limit) = both.get().unwrap_or((0, 0));
+        check.note_by(Basis::Estimated, true, || {
+            format!("the program's part would be {} of the {} that the kernel gives at most", size(wanted), gib(limit))
+        });
+    }
+}
+
+/// Pinned memory ran out, and not that of a device.
+fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_of_host() && !failure.is_injected()) {
+        return;
+    }
+    let own = failure.own_bytes();
+    check.must(true, || {
+        let asked = size(failure.oom.requested_bytes);
+        format!(
+            "{} asked for {asked} of pinned host memory, beside {} that the program had pinned",
+            failure.report.api,
+            size(own)
+        )
+    });
+    let locked = case.machine.limits.locked_bytes.and_then(|limit| limit.soft);
+    check.note(locked.is_some_and(|limit| own.saturating_add(failure.oom.requested_bytes) > limit), || {
+        format!("the limit of locked memory (ulimit -l) is {}", size(locked.unwrap_or(0)))
+    });
+    let available = case.series(Quantity::HostAvailable).map(|series| series.last.1);
+    check.note(available.is_some(), || {
+        format!("{} of RAM was available at the last reading", size(available.unwrap_or(0)))
+    });
+}
+
+/// The graphics translation memory of a card is full.
+fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let Some(index) = device.index else {
+        check.applies(false);
+        return;
+    };
+    let went_wrong = case.summary.oom_count > 0 || case.replay.end.is_failure();
+    if !check.applies(went_wrong && case.is_integrated(Some(device)).get() != Some(true)) {
+        return;
+    }
+    let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
+    let used = case.device_series(Quantity::GttUsed, index).map(|series| series.most.1);
+    let both = Known::new(used, "GTT in use (mem_info_gtt_used)").zip(Known::new(total, "the size of GTT"));
+    check.must(both.is(|(used, total)| share(used, total) >= COUNT_SHARE), || {
+        let (used, total) = both.get().unwrap_or((0, 0));
+        format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
+    });
+    check.must(case.kernel_refused_submission(), || {
+        "the kernel says that there is not enough memory for a command submission".to_owned()
+    });
+}
+
+/// The limit of a control group for device memory.
+fn device_cgroup_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let card = failure.device.and_then(|device| case.card(device)).and_then(|card| card.pci_bus_id.clone());
+    let of_card = case.machine.device_memory.iter().filter(|region| region.pci_bus_id() == card.as_deref());
+    let Some(region) = of_card.min_by_key(|region| region.limit_bytes).filter(|_| failure.is_real_of_device()) else {
+        check.applies(false);
+        return;
+    };
+    let limit = region.limit_bytes;
+    check.must(true, || format!("the control group may have {} of {} (dmem.max)", gib(limit), region.region));
+    // What the program holds is part of what the group holds.
+    let own = failure.own_bytes();
+    let wanted = failure.request_bytes().map(|request| own.saturating_add(request));
+    let fits_card = failure.request_bytes().zip(failure.free_bytes()).is(|(request, free)| request <= free);
+    let holds = match wanted.is(|wanted| wanted > limit) {
+        Holds::No if fits_card != Holds::No => Holds::Unknown("what the group held at the failure (dmem.current)"),
+        holds => holds,
+    };
+    check.must(holds, || {
+        format!("the program held {}, so the request makes it {}", gib(own), gib(wanted.get().unwrap_or(0)))
+    });
+}
+
+/// XNACK on a part that has none.
+fn xnack_ineffective(case: &Case<'_>, check: &mut Check) {
+    if !check.applies(case.variable("HSA_XNACK") == Some("1") && case.versions.platform == Some(Platform::Rocm)) {
+        return;
+    }
+    check.must(true, || "HSA_XNACK=1 is set".to_owned());
+    let targets: Vec<Option<bool>> = case.summary.devices.iter().map(|device| case.is_rdna(device)).collect();
+    let holds = match targets.iter().all(Option::is_some) && !targets.is_empty() {
+        true => Holds::from(targets.iter().any(|rdna| *rdna == Some(true))),
+        false if targets.contains(&Some(true)) => Holds::Yes,
+        false => Holds::Unknown("the target of the GPU (KFD's topology)"),
+    };
+    check.must(holds, || {
+        let names = case.summary.devices.iter().filter(|device| case.is_rdna(device) == Some(true));
+        let names: Vec<String> = names.filter_map(|device| case.target_name(device)).collect();
+        format!("{} is an RDNA part: only Instinct parts can retry page faults", names.join(", "))
+    });
+}
+
+/// Only half of a card of RDNA4 can be used.
+fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let rdna4 = case.target(device).map(|(major, ..)| major == 12);
+    if !check.applies(case.versions.platform == Some(Platform::Rocm) && rdna4 != Some(false)) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    let torch = Known::new(case.versions.torch, "the version of PyTorch");
+    check.must(torch.is(|torch| HALF_CAP_TORCH.contains(&torch)), || {
+        format!("PyTorch {} for ROCm", torch.get().map(|torch| torch.to_string()).unwrap_or_default())
+    });
+    check.must(Known::new(rdna4, "the target of the GPU (KFD's topology)").is(|rdna4| rdna4), || {
+        format!("the GPU is {}", case.target_name(device).unwrap_or_default())
+    });
+    let total = Known::new(device.total_bytes, "the size of the device");
+    let peak = device.account.peak.requested_bytes;
+    check.must(total.is(|total| is_near(peak, total / 2)), || {
+        format!("the program's own memory stopped at {} of {}", gib(peak), gib(total.get().unwrap_or(0)))
+    });
+    let crashed = case.replay.end == End::Signaled(libc::SIGSEGV);
+    let refused =
+        case.failures().filter(|failure| failure.report.device == device.index && failure.is_real_of_device());
+    let free = refused.filter_map(|failure| failure.free_bytes().get()).max();
+    let half_free = free.zip(device.total_bytes).is_some_and(|(free, total)| share(free, total) >= HALF_FREE_SHARE);
+    check.must(crashed || half_free, || match free.filter(|_| half_free) {
+        Some(free) => format!("memory was refused with {} free", gib(free)),
+        None => "then it ended with a segmentation fault".to_owned(),
+    });
+}
