@@ -39,7 +39,8 @@ impl<'a> Case<'a> {
     /// A trace that was replayed and summed up.
     pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary) -> Self {
         let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
-        let (versions, machine) = (Versions::of(summary, modules), Machine::of_trace(trace));
+        let (versions, machine) =
+            (Versions::of(summary, modules, &trace.metadata.machine.files), Machine::of_trace(trace));
         Case { trace, replay, summary, versions, machine }
     }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::check::Holds;
 use crate::passes::summary::Summary;
 
 /// Major and minor number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Major.
     pub major: u32,
@@ -24,6 +25,34 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A version with its patch level, where that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Major and minor.
+    pub version: Version,
+    /// Patch level.
+    pub patch: Option<u32>,
+}
+
+impl Release {
+    /// Whether it is this release or a later one.
+    pub fn is_at_least(self, other: Release) -> Holds {
+        match (self.patch, other.patch) {
+            _ if self.version != other.version => (self.version > other.version).into(),
+            (_, None | Some(0)) => Holds::Yes,
+            (Some(own), Some(least)) => (own >= least).into(),
+            (None, _) => Holds::Unknown("the patch level of the runtime"),
+        }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.version)?;
+        self.patch.map_or(Ok(()), |patch| write!(formatter, ".{patch}"))
     }
 }
 
@@ -74,17 +103,27 @@ pub struct Versions {
     pub platform: Option<Platform>,
     /// Version of ROCm by its HIP runtime.
     pub rocm: Option<Version>,
+    /// Its patch level, where the runtime's file name or directory tells it.
+    pub rocm_patch: Option<u32>,
     /// Version of CUDA by its runtime.
     pub cuda: Option<Version>,
     /// Version of PyTorch.
     pub torch: Option<Version>,
+    /// ROCm that PyTorch was built for (`torch.version.hip`).
+    pub torch_rocm: Option<Version>,
+    /// The HIP runtimes that are loaded, by path.
+    pub hip_runtimes: Vec<String>,
     /// Programs whose libraries are loaded.
     pub programs: Vec<Program>,
 }
 
 impl Versions {
-    /// As a trace tells them. `modules` are the paths of all loaded libraries.
-    pub fn of<'a>(summary: &Summary, modules: impl Iterator<Item = &'a str> + Clone) -> Self {
+    /// As a trace tells them. `modules` are the paths of all loaded libraries, `kept` are the files that the recorder kept.
+    pub fn of<'a>(
+        summary: &Summary,
+        modules: impl Iterator<Item = &'a str> + Clone,
+        kept: &[(String, String)],
+    ) -> Self {
         let runtime = |name: &str| {
             let device = summary.devices.iter().find(|device| device.runtime.as_deref() == Some(name))?;
             device.runtime_version.and_then(|number| u32::try_from(number).ok())
@@ -97,17 +136,31 @@ impl Versions {
             _ => None,
         };
         let is_loaded = |prefixes: &[&str]| files().any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)));
+        // llama.cpp is often linked into its programs as a whole.
+        let executable = summary.process.executable.rsplit('/').next().unwrap_or_default();
+        let is_it = |program: Program| program == Program::LlamaCpp && executable.starts_with("llama-");
+        let programs = PROGRAMS.iter().filter(|(program, prefixes)| is_loaded(prefixes) || is_it(*program));
+        let torch = kept.iter().find(|(path, _)| path.ends_with(TORCH_VERSION)).map(|(_, text)| text.as_str());
+        let runtimes = || modules.clone().filter(|path| path.contains("/libamdhip64.so"));
+        let rocm = runtime("hip").map(of_hip).or_else(|| files().find_map(of_library));
+        let mut hip_runtimes: Vec<String> = runtimes().map(str::to_owned).collect();
+        hip_runtimes.sort_unstable();
+        hip_runtimes.dedup();
         Versions {
             platform,
-            rocm: runtime("hip").map(of_hip).or_else(|| files().find_map(of_library)),
+            rocm,
+            rocm_patch: files().find_map(patch_of_library).or_else(|| runtimes().find_map(|path| patch_of(path, kept))),
             cuda: runtime("cuda").map(of_cuda),
-            torch: None,
-            programs: PROGRAMS
-                .iter()
-                .filter(|(_, prefixes)| is_loaded(prefixes))
-                .map(|(program, _)| *program)
-                .collect(),
+            torch: torch.and_then(|text| value_in(text, "__version__")).and_then(Version::parse),
+            torch_rocm: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),
+            hip_runtimes,
+            programs: programs.map(|(program, _)| *program).collect(),
         }
+    }
+
+    /// The release of ROCm.
+    pub fn release(&self) -> Option<Release> {
+        self.rocm.map(|version| Release { version, patch: self.rocm_patch })
     }
 
     /// Whether a program's libraries are loaded.
@@ -124,6 +177,34 @@ fn of_hip(number: u32) -> Version {
 /// `cudaRuntimeGetVersion`: major · 1000 + minor · 10. (CUDA runtime API)
 fn of_cuda(number: u32) -> Version {
     Version { major: number / 1000, minor: number % 1000 / 10 }
+}
+
+/// Where PyTorch keeps its version, below the directory that it is installed in.
+const TORCH_VERSION: &str = "/torch/version.py";
+
+/// What a Python file sets a name to: `hip: Optional[str] = '6.4.43482'`. (PyTorch tools/generate_torch_version.py)
+fn value_in<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with([' ', ':', '=']))
+    })?;
+    let value = line.split_once('=')?.1.trim();
+    value.strip_prefix(['\'', '"'])?.split(['\'', '"']).next()
+}
+
+/// The patch level in a library's file name, see [`of_library`].
+fn patch_of_library(file: &str) -> Option<u32> {
+    of_library(file)?;
+    file.rsplit('.').next()?.parse::<u32>().ok().map(|number| number % 100)
+}
+
+/// The patch level of the ROCm below whose directory a library lies: `6.4.1-83` in its `.info/version`.
+fn patch_of(library: &str, kept: &[(String, String)]) -> Option<u32> {
+    let of = |(path, text): &(String, String)| {
+        let directory = path.strip_suffix(".info/version")?;
+        library.starts_with(directory).then(|| text.split(['.', '-']).nth(2)?.trim().parse().ok())?
+    };
+    kept.iter().find_map(of)
 }
 
 /// `libamdhip64.so.6.4.60403`: the last number is major, minor and patch of ROCm with two digits each.
@@ -146,5 +227,26 @@ mod tests {
         assert_eq!(of_library("libamdhip64.so.6"), None);
         assert_eq!(Version::parse("2.15.0+rocm7.0"), Some(Version { major: 2, minor: 15 }));
         assert_eq!(Version::parse("nightly"), None);
+    }
+
+    #[test]
+    fn pytorch_says_what_it_was_built_for() {
+        let text = "__all__ = ['__version__', 'hip']\n__version__ = '2.15.0+rocm7.0'\ncuda: Optional[str] = None\n\
+                    hip: Optional[str] = '7.0.51831-a3e329ad8'\n";
+        assert_eq!(value_in(text, "__version__"), Some("2.15.0+rocm7.0"));
+        assert_eq!(value_in(text, "hip").and_then(Version::parse), Some(Version { major: 7, minor: 0 }));
+        assert_eq!((value_in(text, "cuda"), value_in(text, "rocm")), (None, None));
+    }
+
+    #[test]
+    fn patch_levels_come_from_file_names_and_directories() {
+        let kept = [("/opt/rocm-6.4.1/.info/version".to_owned(), "6.4.1-83\n".to_owned())];
+        assert_eq!(patch_of("/opt/rocm-6.4.1/lib/libamdhip64.so.6", &kept), Some(1));
+        assert_eq!(patch_of("/usr/lib/libamdhip64.so.6", &kept), None);
+        assert_eq!(patch_of_library("libamdhip64.so.6.4.60403"), Some(3));
+        let at = |patch| Release { version: Version { major: 6, minor: 4 }, patch };
+        assert_eq!(at(Some(1)).is_at_least(at(Some(2))), Holds::No);
+        assert_eq!(at(None).is_at_least(at(Some(0))), Holds::Yes);
+        assert!(matches!(at(None).is_at_least(at(Some(2))), Holds::Unknown(_)));
     }
 }

@@ -258,6 +258,7 @@ impl Replay {
         if record.status != 0 || record.address == 0 {
             return;
         }
+        self.imports += u64::from(own && record.event() == Some(Event::Import));
         let api = self.apis.get(record.api);
         let kind = match (record.event(), record.kind()) {
             (Some(Event::Import), Kind::Physical) => {

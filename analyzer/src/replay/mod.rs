@@ -147,6 +147,8 @@ pub struct Replay {
     pub unmatched_by: BTreeMap<u16, u64>,
     /// Bytes that graphs were told to allocate when they run. It is no memory yet, and nobody says when it is.
     pub graph_bytes: u128,
+    /// Times that memory of another process was opened.
+    pub imports: u64,
     /// Frees whose call failed.
     pub failed_frees: u64,
     /// Return addresses by call site.
@@ -194,6 +196,7 @@ impl Replay {
             unmatched_frees: 0,
             unmatched_by: BTreeMap::new(),
             graph_bytes: 0,
+            imports: 0,
             failed_frees: 0,
             sites: rustc_hash::FxHashMap::default(),
             tracks: Tracks::new(&trace.clock()),

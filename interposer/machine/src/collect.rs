@@ -69,6 +69,12 @@ pub fn collect(roots: Roots<'_>) -> Collected {
     collector.collected
 }
 
+/// What is kept of one more file, which is on no list because its place is only known at run time; `None` where it can't be
+/// read.
+pub fn read_one(path: &Path, keep: Keep) -> Option<String> {
+    read_text(path).ok().map(|text| kept(&text, keep))
+}
+
 struct Collector<'a> {
     roots: Roots<'a>,
     collected: Collected,
@@ -203,6 +209,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::PYTORCH_LINES;
 
     fn put(root: &Path, path: &str, text: &str) {
         let path = root.join(path.trim_start_matches('/'));
@@ -306,6 +313,15 @@ mod tests {
         assert!(collected.cut);
         assert_eq!(collected.files.len(), MAX_FILES);
         assert_eq!(text(&collected, "/proc/meminfo").map(|text| text.len() as u64 <= MAX_FILE_BYTES), Some(true));
+    }
+
+    #[test]
+    fn of_one_more_file_only_the_wanted_lines_are_kept() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "/torch/version.py", "from typing import x\n__version__ = '2.15.0'\ngit_version = 'abc'\n");
+        let path = root.path().join("torch/version.py");
+        assert_eq!(read_one(&path, Keep::Lines(&PYTORCH_LINES)).as_deref(), Some("__version__ = '2.15.0'\n"));
+        assert_eq!(read_one(&root.path().join("none"), Keep::Whole), None);
     }
 
     #[test]

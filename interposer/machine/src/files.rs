@@ -53,6 +53,10 @@ pub const PARAMETERS: [&str; 12] = [
     "mem",
 ];
 
+/// Lines that are kept of PyTorch's `version.py`, which lies beside the directory of its libraries: its version and what it
+/// was built for. (PyTorch `tools/generate_torch_version.py`)
+pub const PYTORCH_LINES: [&str; 3] = ["__version__", "cuda", "hip"];
+
 const fn group(place: Place, directory: &'static str, files: &'static [&'static str], keep: Keep) -> Group {
     Group { place, directory, files, keep }
 }

@@ -9,4 +9,4 @@ pub mod collect;
 pub mod fdinfo;
 pub mod files;
 
-pub use collect::{Collected, Roots, collect};
+pub use collect::{Collected, Roots, collect, read_one};

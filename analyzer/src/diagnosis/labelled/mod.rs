@@ -5,6 +5,7 @@
 
 mod capacity;
 mod errors;
+mod installed;
 mod machines;
 mod phantom_free;
 mod platform;
@@ -49,7 +50,9 @@ struct Labelled {
 }
 
 fn all() -> impl Iterator<Item = &'static Labelled> {
-    [capacity::TRACES, phantom_free::TRACES, errors::TRACES, platform::TRACES, uma::TRACES].into_iter().flatten()
+    [capacity::TRACES, phantom_free::TRACES, errors::TRACES, installed::TRACES, platform::TRACES, uma::TRACES]
+        .into_iter()
+        .flatten()
 }
 
 fn summed_up(scene: &Scene) -> Summary {

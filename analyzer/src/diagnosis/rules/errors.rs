@@ -123,6 +123,12 @@ fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return;
     }
     let seen = if failure.oom.saw_below { Holds::Yes } else { Holds::Unknown(INSIDE) };
+    if seen != Holds::Yes {
+        // It may be memory as well, and then this explains nothing.
+        check.at_most(Confidence::Possible);
+        let free = failure.free_bytes();
+        check.note(free.is(|_| true), || format!("{} was free", size(free.get().unwrap_or(0))));
+    }
     check.must(seen, || {
         "no allocation failed inside it: it is not memory, but the set-up (kernels or libraries that are missing, another \
          architecture, an old error)"

@@ -5,6 +5,7 @@
 
 mod capacity;
 mod errors;
+mod installed;
 mod phantom_free;
 mod platform;
 mod uma;
@@ -53,7 +54,9 @@ const fn device(id: &'static str, role: Role, ask: fn(&Case<'_>, &DeviceSummary,
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [capacity::RULES, phantom_free::RULES, errors::RULES, platform::RULES, uma::RULES].into_iter().flatten()
+    [capacity::RULES, phantom_free::RULES, errors::RULES, installed::RULES, platform::RULES, uma::RULES]
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]

@@ -30,10 +30,11 @@ const SPILLING_ROCM: Version = Version { major: 6, minor: 4 };
 /// `amdgpu.vm_size` has the unit GiB; this many would be 4 TiB. (Linux amdgpu_drv.c)
 const ABSURD_VM_SIZE: i64 = 4096;
 
-/// Whether the failing device shares the host's memory, and device memory was refused. Ends the check where it does not.
+/// Whether the failing device shares the host's memory, and device memory was refused. Ends the check where it does not, or
+/// where nobody knows: on a card none of these limits is a reason.
 fn is_apu_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
     let integrated = case.is_integrated(failure.device).get();
-    check.applies(failure.is_real_of_device() && integrated != Some(false))
+    check.applies(failure.is_real_of_device() && integrated == Some(true))
 }
 
 fn shares_memory(case: &Case<'_>, device: Option<&DeviceSummary>, check: &mut Check) {
@@ -200,7 +201,8 @@ fn uma_large_carveout_starves_gtt(case: &Case<'_>, failure: &Failure<'_>, check:
 
 /// Free memory above the total.
 fn apu_reporting_inconsistent(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !is_apu_failure(case, failure, check) {
+    let integrated = case.is_integrated(failure.device).get();
+    if !check.applies(failure.is_real_of_device() && integrated != Some(false)) {
         return;
     }
     let both = failure.runtime_free_bytes().zip(failure.total_bytes());
@@ -247,7 +249,7 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 fn uma_host_pressure(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let ended_by_others = matches!(case.replay.end, End::Unknown | End::Signaled(libc::SIGKILL));
     let integrated = case.is_integrated(Some(device)).get();
-    if !check.applies(integrated != Some(false) && ended_by_others) {
+    if !check.applies(integrated == Some(true) && ended_by_others) {
         return;
     }
     shares_memory(case, Some(device), check);

@@ -1,0 +1,116 @@
+//! E. What is installed.
+
+use gpuoom_trace::metadata::Module;
+use gpuoom_trace::record::{Kind, process};
+
+use super::machines::{AmdMachine, CARD};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "virtual memory on ROCm 6.4.1",
+        scene: || on_rocm(60_443_483, &[LIBRARY], virtual_memory),
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "virtual memory on ROCm 6.4 of an unknown patch level",
+        scene: || on_rocm(60_443_483, &[], virtual_memory),
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "stream-ordered allocations on ROCm 6.4",
+        scene: || {
+            on_rocm(60_443_483, &[], |trace| {
+                trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x1000_0000, GIB);
+            })
+        },
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "PyTorch 2.12 for ROCm on RDNA4",
+        scene: || {
+            let mut scene = on_rocm(70_051_831, &[], |_| {});
+            scene.trace.machine = AmdMachine { target: 120_001, ..CARD }.with(&[torch("2.12.0+rocm7.0", "7.0.51831")]);
+            scene
+        },
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Not,
+        also: &[],
+        story: "virtual memory on ROCm 7.0, which no such defect is known of",
+        scene: || on_rocm(70_051_831, &[], virtual_memory),
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Not,
+        also: &[],
+        story: "ROCm 6.4.1 without virtual memory",
+        scene: || on_rocm(60_443_483, &[LIBRARY], |_| {}),
+    },
+    Labelled {
+        id: "version-mismatch",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "PyTorch for ROCm 6.2 with the runtime of 7.0",
+        scene: || {
+            let mut scene = on_rocm(70_051_831, &["/usr/lib/torch/lib/libtorch_hip.so"], |_| {});
+            scene.trace.machine = CARD.with(&[torch("2.5.1+rocm6.2", "6.2.41133-dd7f95766")]);
+            scene
+        },
+    },
+    Labelled {
+        id: "version-mismatch",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "two copies of the runtime",
+        scene: || on_rocm(60_443_483, &[LIBRARY, "/usr/lib/python3/dist-packages/torch/lib/libamdhip64.so"], |_| {}),
+    },
+    Labelled {
+        id: "version-mismatch",
+        says: Says::Not,
+        also: &[],
+        story: "PyTorch for the runtime that is loaded",
+        scene: || {
+            let mut scene = on_rocm(70_051_831, &["/usr/lib/torch/lib/libtorch_hip.so"], |_| {});
+            scene.trace.machine = CARD.with(&[torch("2.10.0+rocm7.0", "7.0.51831-a3e329ad8")]);
+            scene
+        },
+    },
+];
+
+fn torch(version: &str, hip: &str) -> (&'static str, String) {
+    let path = "/usr/lib/python3/dist-packages/torch/version.py";
+    (path, format!("__version__ = '{version}'\ncuda: Optional[str] = None\nhip: Optional[str] = '{hip}'\n"))
+}
+
+/// A run without a failure, on a HIP runtime of this version.
+fn on_rocm(version: i32, libraries: &[&str], act: impl FnOnce(&mut TraceBuilder)) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version);
+    for (library, start) in libraries.iter().zip((1..).map(|number| number << 20)) {
+        let module =
+            Module { path: (*library).into(), build_id: String::new(), start, end: start + 4096, vendor: true };
+        trace.modules.push(module);
+    }
+    trace.alloc(0x20_0000_0000, 64 * MIB);
+    act(&mut trace);
+    trace.end(process::EXITS, 0);
+    Scene { trace }
+}
+
+fn virtual_memory(trace: &mut TraceBuilder) {
+    trace.create_and_map(7, 0x30_0000_0000, 2 * MIB);
+}
