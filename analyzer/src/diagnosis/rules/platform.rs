@@ -144,7 +144,7 @@ fn xnack_ineffective(case: &Case<'_>, check: &mut Check) {
     check.must(true, || "HSA_XNACK=1 is set".to_owned());
     let targets: Vec<Option<bool>> = case.summary.devices.iter().map(|device| case.is_rdna(device)).collect();
     let holds = match targets.iter().all(Option::is_some) && !targets.is_empty() {
-        true => Holds::from(targets.iter().any(|rdna| *rdna == Some(true))),
+        true => Holds::from(targets.contains(&Some(true))),
         false if targets.contains(&Some(true)) => Holds::Yes,
         false => Holds::Unknown("the target of the GPU (KFD's topology)"),
     };
