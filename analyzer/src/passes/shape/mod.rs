@@ -14,6 +14,8 @@ pub mod training;
 
 use std::collections::BTreeMap;
 
+use gpuoom_trace::outcome::Outcome;
+
 use crate::diagnosis::check::{Check, Judgement};
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
@@ -113,8 +115,10 @@ impl Shapes {
         let listed = &replay.failures.listed;
         let decides = deciding(listed.iter().map(|oom| oom.outcome));
         let ends = (0..EACH.min(listed.len())).chain(listed.len().saturating_sub(EACH)..listed.len());
+        // What was made up for by another try is an allocator's housekeeping, and ended nothing.
+        let matters = |index: &usize| listed[*index].outcome != Outcome::Recovered;
         let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index])?));
-        Shapes { failures: ends.chain(decides).filter_map(facts).collect() }
+        Shapes { failures: ends.chain(decides).filter(matters).filter_map(facts).collect() }
     }
 
     /// What is known up to the failure with this index, where it is looked at.

@@ -120,6 +120,16 @@ fn a_load_that_fails() {
 }
 
 #[test]
+fn a_failure_that_a_retry_made_up_for_has_no_shape() {
+    let mut program = Program::new();
+    let blocks = program.load();
+    program.trace.refuse(GIB);
+    program.take(&blocks);
+    program.give(GIB);
+    assert!(program.shapes().is_empty());
+}
+
+#[test]
 fn the_first_forward_pass() {
     let fails_in = |label: Option<&str>, sizes: &[u64]| {
         let mut program = Program::new();
