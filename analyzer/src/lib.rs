@@ -6,9 +6,11 @@
 pub mod catalogue;
 pub mod commands;
 pub mod diagnosis;
+pub mod doctor;
 pub mod evidence;
 pub mod intake;
 pub mod machine;
+pub mod options;
 pub mod passes;
 pub mod replay;
 pub mod report;

@@ -187,7 +187,8 @@ fn wrong_usage_is_2_and_what_is_not_there_is_not_offered() {
         &["map", "--granularity", "0", "t.bin"],
         &["map", "--at", "yesterday", "t.bin"],
         &["events", "--around", "2", "t.bin"],
-        &["doctor"],
+        &["doctor", "t.bin"],
+        &["doctor", "--sysroot", "nowhere"],
         &["whatif", "t.bin"],
         &["record"],
     ] {

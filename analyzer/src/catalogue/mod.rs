@@ -93,7 +93,7 @@ pub fn nearest(id: &str) -> Vec<&'static str> {
 }
 
 /// Levenshtein distance. What is longer than any id is cut: an argument may have any length.
-fn distance(left: &str, right: &str) -> usize {
+pub(crate) fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=left.len()).collect();
     for (above, other) in right.chars().enumerate() {

@@ -1,5 +1,6 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
+mod doctor;
 mod events;
 mod explain;
 mod map;
@@ -22,12 +23,14 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 7] = ["whatif", "diff", "check", "export", "bundle", "doctor", "live"];
+const LATER: [&str; 6] = ["whatif", "diff", "check", "export", "bundle", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
 #[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 done, 2 wrong usage, 3 a trace or other file could not be read.")]
+#[command(
+    after_help = "Exit status: 0 done, 1 doctor found a problem, 2 wrong usage, 3 a trace or other file could not be read."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -45,6 +48,8 @@ enum Command {
     Events(events::EventsArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
     Record(record::RecordArgs),
+    /// Check this machine before a run: limits, who holds GPU memory, options; status 1 if something is wrong
+    Doctor(doctor::DoctorArgs),
     /// The diagnosis catalogue: all entries, or one with what proves and refutes it, what to do, and sources
     Explain(explain::ExplainArgs),
 }
@@ -66,6 +71,7 @@ pub fn main() -> ExitCode {
         Some(Command::Map(args)) => map::run(args),
         Some(Command::Events(args)) => events::run(args),
         Some(Command::Record(args)) => record::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Explain(args)) => explain::run(args),
     };
     match done {

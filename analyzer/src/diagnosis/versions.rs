@@ -15,6 +15,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// These numbers.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Version { major, minor }
+    }
+
     /// Reads the first two numbers of a text such as `2.15.0+rocm7.0`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(|c: char| !c.is_ascii_digit());

@@ -1,5 +1,6 @@
 //! From values to bytes: one file per format.
 
+pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod json;

@@ -111,6 +111,11 @@ impl Page {
         }
     }
 
+    /// A line that is there to be copied: it is never cut, however narrow the page is.
+    pub fn verbatim(&mut self, text: &str) {
+        self.finish(text);
+    }
+
     fn paragraph(&mut self, first: &str, rest: &str, paint: Paint, between: &str, text: &str) {
         let mut column = first.chars().count();
         let mut line = self.paint(first, paint);

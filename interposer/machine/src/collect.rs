@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::files::{CGROUP, CGROUP_V1, GROUPS, Keep, PARAMETERS, Place};
+use crate::files::{CGROUP, CGROUP_V1, GROUPS, Group, Keep, PARAMETERS, PROCESSES, Place};
 
 /// Files that are kept.
 pub const MAX_FILES: usize = 1024;
@@ -56,16 +56,9 @@ pub struct Collected {
 /// Reads the listed files.
 pub fn collect(roots: Roots<'_>) -> Collected {
     let mut collector = Collector { roots, collected: Collected::default(), bytes: 0 };
-    for group in &GROUPS {
-        for directory in collector.expand(group.place, group.directory) {
-            for name in group.files {
-                for path in collector.expand(group.place, &format!("{directory}/{name}")) {
-                    collector.read(group.place, path, group.keep);
-                }
-            }
-        }
-    }
+    GROUPS.iter().for_each(|group| collector.read_group(group));
     collector.read_cgroups();
+    collector.read_group(&PROCESSES);
     collector.collected
 }
 
@@ -82,6 +75,16 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
+    fn read_group(&mut self, group: &Group) {
+        for directory in self.expand(group.place, group.directory) {
+            for name in group.files {
+                for path in self.expand(group.place, &format!("{directory}/{name}")) {
+                    self.read(group.place, path, group.keep);
+                }
+            }
+        }
+    }
+
     /// The paths that a pattern stands for, in natural order. One without signs stands for itself.
     fn expand(&mut self, place: Place, pattern: &str) -> Vec<String> {
         let mut found = vec![String::new()];
@@ -309,9 +312,12 @@ mod tests {
         }
         put(root.path(), "/proc/meminfo", &"MemTotal: 1 kB\n".repeat(1 << 17));
         fs::create_dir_all(root.path().join("proc/self/limits")).unwrap();
+        put(root.path(), "/proc/self/cgroup", "0::/\n");
+        put(root.path(), "/sys/fs/cgroup/memory.max", "7\n");
         let collected = collect(Roots::all(root.path()));
         assert!(collected.cut);
         assert_eq!(collected.files.len(), MAX_FILES);
+        assert_eq!(text(&collected, "/sys/fs/cgroup/memory.max"), Some("7\n"), "processes come last");
         assert_eq!(text(&collected, "/proc/meminfo").map(|text| text.len() as u64 <= MAX_FILE_BYTES), Some(true));
     }
 

@@ -61,9 +61,9 @@ const fn group(place: Place, directory: &'static str, files: &'static [&'static 
     Group { place, directory, files, keep }
 }
 
-/// All files, but those of the process's control groups, whose paths the process itself names. What explains most comes
-/// first: the bounds cut off the end.
-pub const GROUPS: [Group; 22] = [
+/// All files, but those of the process's control groups, whose paths the process itself names, and [`PROCESSES`]. What
+/// explains most comes first: the bounds cut off the end.
+pub const GROUPS: [Group; 21] = [
     group(
         Place::Kernel,
         "/proc",
@@ -177,8 +177,10 @@ pub const GROUPS: [Group; 22] = [
         Keep::Lines(&["heap_type ", "size_in_bytes ", "flags "]),
     ),
     group(Place::System, "/opt/rocm*/.info", &["version"], Keep::Whole),
-    group(Place::System, "/sys/class/kfd/kfd/proc/#", &["vram_#"], Keep::Whole),
 ];
+
+/// What KFD says of each process. There can be thousands: these come last.
+pub const PROCESSES: Group = group(Place::System, "/sys/class/kfd/kfd/proc/#", &["vram_#"], Keep::Whole);
 
 const TTM_PARAMETERS: &[&str] = &["pages_limit", "page_pool_size", "dma32_pages_limit"];
 
