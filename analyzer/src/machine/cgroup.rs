@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::text::{Files, number_of};
+use super::text::{Files, MAX_THINGS, number_of};
 
 /// Version 1 writes "no limit" as a number near 2^63, rounded down to a page.
 const UNLIMITED_V1: u64 = 1 << 62;
@@ -39,7 +39,7 @@ pub(super) fn levels(files: &Files<'_>) -> Vec<CgroupLevel> {
     // The innermost has the longest path, since all lie on one.
     directories.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
     directories.dedup();
-    directories.into_iter().map(|directory| level(files, directory)).collect()
+    directories.into_iter().take(MAX_THINGS).map(|directory| level(files, directory)).collect()
 }
 
 fn level(files: &Files<'_>, directory: &str) -> CgroupLevel {
@@ -85,7 +85,7 @@ pub(super) fn device_memory(files: &Files<'_>) -> Vec<DeviceMemory> {
     for (path, text) in files.below("/sys/fs/cgroup") {
         let Some(directory) = path.strip_suffix("/dmem.max") else { continue };
         let current = files.text(&format!("{directory}/dmem.current"));
-        for line in text.lines() {
+        for line in text.lines().take(MAX_THINGS - found.len()) {
             // "max" is no limit.
             let Some((region, limit)) = line.trim().rsplit_once(' ') else { continue };
             let Ok(limit_bytes) = limit.parse() else { continue };

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::text::{Files, number_of};
+use super::text::{Files, MAX_THINGS, number_of};
 
 /// Targets that share the host's memory, as `gfx_target_version` counts them (gfx1151 is 110501).
 const INTEGRATED_TARGETS: [u64; 13] = [
@@ -154,7 +154,7 @@ fn node(files: &Files<'_>, number: u64) -> KfdNode {
         location_id: read("location_id"),
         domain: read("domain"),
         render_minor: read("drm_render_minor"),
-        banks: banks.collect(),
+        banks: banks.take(MAX_THINGS).collect(),
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn processes(files: &Files<'_>) -> Vec<KfdProcess> {
             let gpu = path.rsplit('/').next()?.strip_prefix("vram_")?.parse().ok()?;
             Some((gpu, text.trim().parse().ok()?))
         });
-        KfdProcess { pid, vram: vram.collect() }
+        KfdProcess { pid, vram: vram.take(MAX_THINGS).collect() }
     };
     files.numbers_below(DIRECTORY, "").into_iter().map(of).collect()
 }

@@ -166,6 +166,19 @@ fn a_trace_holds_its_machine() {
 }
 
 #[test]
+fn a_trace_that_claims_a_million_things_is_read_at_once() {
+    let card = |number: u32| (format!("/sys/class/drm/card{number}/device/vendor"), "0x1002".to_owned());
+    let node = |number: u32| (format!("/sys/class/kfd/kfd/topology/nodes/{number}/gpu_id"), "7".to_owned());
+    let mut files: Vec<_> = (0..200_000).flat_map(|number| [card(number), node(number)]).collect();
+    let regions = "drm/0000:03:00.0/vram 5\n".repeat(100_000);
+    for name in ["dmem.max", "dmem.current", "dmem.capacity"] {
+        files.insert(0, (format!("/sys/fs/cgroup/{name}"), regions.clone()));
+    }
+    let machine = Machine::of_files(&files, &[], false);
+    assert_eq!((machine.cards.len(), machine.nodes.len(), machine.device_memory.len()), (1024, 1024, 1024));
+}
+
+#[test]
 fn this_machine_is_not_empty() {
     let machine = Machine::of_root(Path::new("/"));
     assert!(machine.memory.total_bytes > machine.memory.free_bytes);

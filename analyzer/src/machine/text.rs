@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+/// Files that are looked at, bytes of each, and things of one sort: a trace may claim any number of them, and lists are
+/// compared with each other. The recorder keeps fewer.
+const MAX_FILES: usize = 4096;
+const MAX_TEXT: usize = 64 << 10;
+pub(super) const MAX_THINGS: usize = 1024;
 /// Characters that are kept of a text that is shown.
 const MAX_SHOWN: usize = 200;
 
@@ -13,7 +18,8 @@ pub(super) struct Files<'a> {
 
 impl<'a> Files<'a> {
     pub(super) fn new(files: &'a [(String, String)]) -> Self {
-        Files { by_path: files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect() }
+        let files = files.iter().take(MAX_FILES).map(|(path, text)| (path.as_str(), beginning(text)));
+        Files { by_path: files.collect() }
     }
 
     /// A file's text, empty where it is not there.
@@ -45,8 +51,18 @@ impl<'a> Files<'a> {
         let mut numbers: Vec<u64> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        numbers.truncate(MAX_THINGS);
         numbers
     }
+}
+
+/// What is read of a text.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// A text's first line, shortened; `None` for an empty one.
