@@ -46,10 +46,14 @@ pub(crate) struct ThreadState {
     pub(crate) open_failures: u8,
     /// Current CUDA context: its place among the remembered ones + 1, 0: not known.
     pub(crate) context: u8,
+    /// The current context may be another than the file says.
+    pub(crate) context_changed: bool,
     /// Devices of the contexts below the current one, a byte each, the nearest in the lowest.
     pub(crate) devices_below: u64,
     /// The same of the contexts' places.
     pub(crate) contexts_below: u64,
+    /// The context that the file says this thread's allocations belong to; [`NOTHING_SAID`] before it says anything.
+    pub(crate) context_said: u64,
     /// Stack address of the outermost call under way.
     pub(crate) outermost_stack: usize,
     /// This thread's entry in the table of calls under way.
@@ -57,6 +61,9 @@ pub(crate) struct ThreadState {
     /// Failed allocations whose outcome is not decided.
     pub(crate) failures: [OpenFailure; MAX_OPEN_FAILURES],
 }
+
+/// Nothing was said yet about a thread's context: what the file says may be of another thread that had its number.
+pub(crate) const NOTHING_SAID: u64 = u64::MAX;
 
 const _: () = {
     assert!(std::mem::size_of::<ThreadState>() <= 512);

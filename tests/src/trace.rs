@@ -216,7 +216,8 @@ impl Event {
 
     /// Whether this is a call of the program that gave memory back. Address ranges, pools and queues are objects, not memory.
     pub fn is_free(&self) -> bool {
-        let of_object = matches!(self.kind(), "reserved" | "queue")
+        // The end of a context has no kind.
+        let of_object = matches!(self.kind(), "reserved" | "queue" | "")
             || ["AddressFree", "PoolDestroy", "MemFreeNode", "UnmapResources"]
                 .iter()
                 .any(|end| self.api().ends_with(end));
@@ -225,12 +226,28 @@ impl Event {
     }
 }
 
-/// Asserts that no address is given out twice without a free or a reset between, and none freed twice without an
-/// allocation.
+/// Functions that end a device's or a context's life: they take memory back without a free.
+pub(crate) const ENDS: &[&str] = &["DeviceReset", "PrimaryCtxReset", "PrimaryCtxRelease", "CtxDestroy"];
+
+/// Asserts that no address is given out twice without a free between, and none freed twice without an allocation. What
+/// lived when a device was reset or a context ended may be gone with that, or not.
 pub fn assert_addresses_alternate(events: &[Event]) {
-    for life in events.split(|event| event.api().ends_with("DeviceReset")) {
-        let own = life.iter().filter(|event| event.is_allocation() || event.is_free());
-        assert_alternate(own, Event::is_allocation);
+    let mut live: HashMap<u64, (&Event, usize)> = HashMap::new();
+    let mut ends = 0;
+    for event in events {
+        ends += usize::from(ENDS.iter().any(|end| event.api().contains(end)));
+        if event.is_allocation() {
+            let address = event.address().expect("an allocation has one");
+            match live.insert(address, (event, ends)) {
+                Some((earlier, before)) if before == ends => {
+                    panic!("{address:#x} given out twice: {earlier:?}, {event:?}")
+                }
+                _ => {}
+            }
+        } else if event.is_free() {
+            let address = event.address().expect("a free has one");
+            assert!(live.remove(&address).is_some(), "freed but not live: {event:?}");
+        }
     }
 }
 

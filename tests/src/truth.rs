@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::trace::Event;
+use crate::trace::{ENDS, Event};
 
 /// One line of `SIM_LOG`.
 pub struct TruthLine(Value);
@@ -123,9 +123,6 @@ fn assert_same(what: &str, truth: BTreeMap<Call, usize>, trace: BTreeMap<Call, u
         extra.join("\n  ")
     );
 }
-
-/// Functions that end a device's or a context's life: they take memory back without a free.
-const ENDS: &[&str] = &["DeviceReset", "PrimaryCtxReset", "PrimaryCtxRelease", "CtxDestroy"];
 
 /// Names of the driver's functions by thread, by the call of the runtime that they were made in, and by address. Where the simulated
 /// runtime stands on the simulated driver, it is the driver that keeps the log.

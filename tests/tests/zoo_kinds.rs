@@ -52,6 +52,9 @@ fn what_is_no_memory_is_named_and_not_counted() {
     let report = trace.report();
     assert_eq!((report.number("/unmatched_frees"), report.number("/failed_frees")), (0, 0));
     assert_eq!(report.number("/devices/0/peak/requested_bytes"), 23 * MIB, "two blocks of stream-ordered memory");
+    assert_eq!(report.number("/graph_node_bytes"), 2 * 13 * MIB);
+    let text: Vec<String> = trace.report_text().split_whitespace().map(str::to_owned).collect();
+    assert!(text.join(" ").contains("were added to graphs; they are not counted"), "{text:?}");
 }
 
 #[test]

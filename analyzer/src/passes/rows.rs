@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::passes::oom::{Status, layer_name};
-use crate::replay::apis::Apis;
+use crate::replay::apis::{Apis, Ends};
 
 /// Rows that may wait for the record of their enclosing call.
 const MAX_WAITING: usize = 1 << 16;
@@ -121,7 +121,7 @@ impl Rows {
 
     /// Takes a batch and hands every row that is whole to `sink`.
     pub fn batch(&mut self, batch: &Batch, mut sink: impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
-        let calls = batch.iter().filter(|(record, _)| record.event() != Some(Event::Site));
+        let calls = batch.iter().filter(|(record, _)| !record.is_note());
         for (record, payload) in calls {
             self.take(record, payload);
             while let Some((_, None)) = self.waiting.front() {
@@ -228,7 +228,7 @@ impl Rows {
             duration_ns: (is_call && is_over && !gives_back)
                 .then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
-            event: event.map_or("unknown", |event| event_name(event, api.resets_device)),
+            event: event.map_or("unknown", |event| event_name(event, api.ends != Ends::Nothing)),
             api: is_call.then(|| api.name.clone()),
             layer: layer_name(api.layer).filter(|_| is_call),
             device: record.device(),
@@ -245,11 +245,11 @@ impl Rows {
     }
 }
 
-/// The word of the contract. It has none for the choice of a device, which is order and no work, like a wait; a reset gives
-/// back all that the device holds.
-fn event_name(event: Event, resets_device: bool) -> &'static str {
+/// The word of the contract. It has none for the choice of a device, which is order and no work, like a wait; a reset, or
+/// the end of a context, gives back all that it holds.
+fn event_name(event: Event, gives_back_all: bool) -> &'static str {
     match event {
-        Event::Device if resets_device => Event::Free.name(),
+        Event::Device if gives_back_all => Event::Free.name(),
         Event::Device => Event::Sync.name(),
         event => event.name(),
     }

@@ -18,6 +18,7 @@ use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
 use crate::passes::evidence::{self, OtherEvidence};
 use crate::passes::growth::{self, Growth};
+use crate::passes::fragmentation::saturate;
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
@@ -166,6 +167,21 @@ pub struct Summary {
     pub unmatched_frees: u64,
     /// Frees that returned an error.
     pub failed_frees: u64,
+    /// Memory that may be gone with a CUDA context that ended; it counts as live.
+    pub contexts_unclear: UnclearContexts,
+    /// Bytes of memory nodes that were added to graphs: named, not counted, since the memory comes when a graph runs.
+    pub graph_node_bytes: u64,
+}
+
+/// Memory of which the trace does not tell whether it went with a CUDA context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnclearContexts {
+    /// Contexts that ended while there was such memory.
+    pub ends: u64,
+    /// Most blocks at one such end.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// Sums up a trace that was replayed to its end, with what was given beside it.
@@ -205,6 +221,8 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         allocation_size_bytes: distribution::describe(&replay.sizes_bytes, |bytes| bytes),
         unmatched_frees: replay.unmatched_frees,
         failed_frees: replay.failed_frees,
+        contexts_unclear: describe_contexts(replay),
+        graph_node_bytes: saturate(replay.graph_bytes),
     };
     add_diagnoses(trace, replay, &mut summary);
     summary
@@ -221,6 +239,11 @@ fn add_diagnoses(trace: &TraceFile, replay: &Replay, summary: &mut Summary) {
     summary.diagnoses_excluded = diagnoses.excluded;
     summary.ladder = ladder;
     summary.ooms_not_diagnosed = diagnoses.not_looked_at;
+}
+
+fn describe_contexts(replay: &Replay) -> UnclearContexts {
+    let unclear = replay.unclear_contexts();
+    UnclearContexts { ends: unclear.ends, blocks: unclear.blocks, bytes: saturate(unclear.bytes) }
 }
 
 fn describe_trace(trace: &TraceFile, replay: &Replay) -> TraceSummary {

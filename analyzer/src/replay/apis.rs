@@ -43,6 +43,38 @@ impl Family {
     }
 }
 
+/// What a function ends of a device or a context, with the memory that goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Nothing.
+    Nothing,
+    /// All that HIP holds of a device.
+    HipDevice,
+    /// The primary context of the thread's device, by the CUDA runtime.
+    CudaDevice,
+    /// The primary context of a device.
+    Primary,
+    /// One reference to it.
+    Reference,
+    /// A context.
+    Context,
+}
+
+impl Ends {
+    fn of(name: &str) -> Self {
+        let names = [
+            ("cuCtxDestroy", Ends::Context),
+            ("cuDevicePrimaryCtxRelease", Ends::Reference),
+            ("cuDevicePrimaryCtxReset", Ends::Primary),
+            ("cudaDeviceReset", Ends::CudaDevice),
+            ("cudaThreadExit", Ends::CudaDevice),
+            ("hipDeviceReset", Ends::HipDevice),
+            ("hipDevicePrimaryCtxReset", Ends::HipDevice),
+        ];
+        names.into_iter().find(|(start, _)| name.starts_with(start)).map_or(Ends::Nothing, |(_, ends)| ends)
+    }
+}
+
 /// The mathematical libraries have codes of their own, which this version names only where memory ran out.
 const HANDLES: [&str; 5] = ["hipblas", "rocblas_", "cublas", "cudnn", "miopen"];
 /// Other functions that take memory of a size that nobody tells: contexts, limits.
@@ -56,8 +88,12 @@ pub struct Api {
     pub name: String,
     /// Its interface; `None` where the file does not say.
     pub layer: Option<Layer>,
-    /// Whether it resets a device (and does not choose one).
-    pub resets_device: bool,
+    /// What of a device or context it ends.
+    pub ends: Ends,
+    /// Whether it retains the primary context of a device.
+    pub retains_primary: bool,
+    /// Whether it is one of CUDA's functions.
+    pub is_cuda: bool,
     /// Whether it sets something up that takes memory of unknown size, if it is not an allocation: a context, a library's
     /// handle, a limit, a queue, an executable.
     sets_up: bool,
@@ -87,7 +123,9 @@ impl Api {
             _ => HANDLES.iter().chain(&SET_UPS).any(|prefix| name.starts_with(prefix)),
         };
         Api {
-            resets_device: name.ends_with("Reset") || name == "cudaThreadExit",
+            ends: Ends::of(name),
+            retains_primary: name.starts_with("cuDevicePrimaryCtxRetain"),
+            is_cuda: matches!(codes, Codes::CudaRuntime | Codes::CudaDriver),
             sets_up,
             family: Family::of(name, layer),
             name: name.to_owned(),

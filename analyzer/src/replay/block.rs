@@ -76,6 +76,8 @@ pub struct Block {
     pub place: u32,
     /// Function that gave it.
     pub api: u16,
+    /// CUDA context that it belongs to, by its number in the replay; 0 where it is not known.
+    pub context: u16,
     /// Device number as recorded.
     pub device: u8,
     /// Kind of memory.

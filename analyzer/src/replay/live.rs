@@ -78,6 +78,16 @@ impl LiveSet {
         gone
     }
 
+    /// Takes the memory above the kernel out that `goes`, by the order in which it came.
+    pub fn remove_where(&mut self, mut goes: impl FnMut(&Block) -> bool) -> Vec<Block> {
+        let mut gone: Vec<Block> = Vec::new();
+        for table in [&mut self.memory, &mut self.arrays, &mut self.registered] {
+            gone.extend(table.extract_if(|_, block| goes(block)).map(|(_, block)| block));
+        }
+        gone.sort_by_key(|block| block.entered);
+        gone
+    }
+
     /// Blocks of device, managed, pool, pinned and registered memory and arrays.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         let tables = [&self.memory, &self.arrays, &self.registered].into_iter().chain(&self.kernel);

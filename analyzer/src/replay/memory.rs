@@ -4,9 +4,10 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 
 use super::Replay;
-use super::apis::Family;
+use super::apis::{Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
+use super::lower::Place;
 use super::undo::Undo;
 use super::vmm::Unmapped;
 
@@ -53,6 +54,7 @@ impl Replay {
             granules: 0,
             place: NO_PLACE,
             api: record.api,
+            context: self.context_of(record, api.layer),
             device: record.device,
             kind: record.kind(),
             layer: api.layer.unwrap_or(Layer::Process),
@@ -117,7 +119,10 @@ impl Replay {
     fn allocation_of_others(&mut self, record: &Record, payload: &[u8]) {
         let api = self.apis.get(record.api);
         match (record.status, record.is_outermost()) {
-            (0, _) => self.lower.take_in(record, payload, api, self.events, &mut self.accounts),
+            (0, _) => {
+                let place = Place { position: self.events, context: self.context_of(record, None) };
+                self.lower.take_in(record, payload, api, place, &mut self.accounts);
+            }
             (_, true) => self.lower.failed(record, api),
             (_, false) => self.failures.note_nested(record, api.layer),
         }
@@ -236,7 +241,7 @@ impl Replay {
     }
 
     /// Takes physical memory that is gone off its account.
-    fn let_go(&mut self, block: &Block, record: &Record) {
+    pub(super) fn let_go(&mut self, block: &Block, record: &Record) {
         let account = self.accounts.device_mut(block.device);
         account.let_go(block);
         self.tracks.returned(block, record, account.held.requested_bytes);
@@ -282,7 +287,8 @@ impl Replay {
         };
         if !own {
             if kind == Kind::Imported {
-                self.lower.take_in(record, payload, api, self.events, &mut self.accounts);
+                let place = Place { position: self.events, context: 0 };
+                self.lower.take_in(record, payload, api, place, &mut self.accounts);
             }
             return;
         }
@@ -326,7 +332,7 @@ impl Replay {
         }
         self.failed_frees += 1;
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
-            Undo::Nothing => {}
+            Undo::Nothing | Undo::Context(..) => {}
             Undo::Unmatched => {
                 self.unmatched_frees -= 1;
                 if let Some(count) = self.unmatched_by.get_mut(&record.api) {
@@ -355,10 +361,14 @@ impl Replay {
     }
 
     /// A block whose free has failed lives as before.
-    pub(super) fn take_back(&mut self, side: Side, mut block: Block, at: u64) {
+    pub(super) fn take_back(&mut self, side: Side, block: Block, at: u64) {
         if let Some(account) = self.accounts.side_mut(side, block.device) {
             account.calls.frees = account.calls.frees.saturating_sub(1);
         }
+        self.bring_back(side, block, at);
+    }
+
+    pub(super) fn bring_back(&mut self, side: Side, mut block: Block, at: u64) {
         block.entered = self.events;
         self.make_live(side, block, at);
         self.note_change(side, block.device, at);
@@ -378,11 +388,18 @@ impl Replay {
         block
     }
 
-    /// The program chose or reset a device.
-    pub(super) fn device_event(&mut self, record: &Record) {
-        if record.status != 0 || !self.apis.get(record.api).resets_device {
-            return;
+    /// Somebody chose or reset a device, or ended a context.
+    pub(super) fn device_event(&mut self, record: &Record, own: bool) {
+        match self.apis.get(record.api).ends {
+            Ends::Nothing => {}
+            Ends::HipDevice if own && record.status == 0 => self.reset_device(record),
+            Ends::HipDevice => {}
+            ends => self.context_ends(record, ends),
         }
+    }
+
+    /// HIP has no contexts: a reset takes all that it holds of the device.
+    fn reset_device(&mut self, record: &Record) {
         let Some(device) = record.device() else { return };
         self.lower.reset(device, &mut self.accounts);
         let held = self.accounts.device(device).is_some_and(|account| account.held.blocks > 0);

@@ -8,6 +8,7 @@ pub mod balance;
 pub mod block;
 pub mod census;
 pub mod comparison;
+pub mod contexts;
 pub mod failures;
 pub mod live;
 pub mod lower;
@@ -160,6 +161,7 @@ pub struct Replay {
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
     objects: objects::Objects,
+    contexts: contexts::Contexts,
     last_frees: undo::LastFrees,
     /// Bytes that lower layers gave inside the array call with this sequence number.
     inside_array: Option<(u64, u64)>,
@@ -203,6 +205,7 @@ impl Replay {
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             objects: objects::Objects::default(),
+            contexts: contexts::Contexts::default(),
             last_frees: undo::LastFrees::default(),
             inside_array: None,
             census_blocks_left: CENSUS_BLOCKS,
@@ -237,9 +240,13 @@ impl Replay {
 
     #[inline]
     fn record(&mut self, record: &Record, payload: &[u8]) {
-        if record.event() == Some(Event::Site) {
-            self.sites.insert(record.site, record.address);
-            return;
+        match record.event() {
+            Some(Event::Site) => {
+                self.sites.insert(record.site, record.address);
+                return;
+            }
+            Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
+            _ => {}
         }
         self.events += 1;
         self.last_at = self.last_at.max(record.at.saturating_add(u64::from(record.duration)));
@@ -255,7 +262,7 @@ impl Replay {
             Some(Event::Module) => self.module(record, own),
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
-            Some(Event::Device) if own => self.device_event(record),
+            Some(Event::Device) => self.device_event(record, own),
             Some(Event::Sync) if own => self.tracks.synchronised(record),
             Some(Event::Mark) => self.tracks.marked(record, payload),
             _ => {}
@@ -267,6 +274,9 @@ impl Replay {
 
     fn module(&mut self, record: &Record, own: bool) {
         self.tracks.module(record, &self.apis.get(record.api).name);
+        if self.apis.get(record.api).retains_primary {
+            self.contexts.retained(record);
+        }
         if own {
             self.set_up(record);
         }

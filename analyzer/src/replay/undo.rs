@@ -22,6 +22,8 @@ pub(super) enum Undo {
     Objects(Vec<Gone>),
     /// A reserved range or imported memory, which are on no account.
     Uncounted(Block),
+    /// The blocks that went with a context, and the device whose primary context lost a reference (0xFF: none).
+    Context(u8, Vec<Block>),
     /// A released handle.
     Release(Released),
     /// Mappings and the memory that was gone with them.

@@ -6,6 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record, flag};
 use crate::record::{Described, Frame};
 use crate::{link, readings, thread, watch};
 
+use super::contexts::say_context;
 pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
 
 /// A call in one of the functions below.
@@ -33,6 +34,9 @@ pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real:
     frame.note_under_way(describe(false).requested);
     let status = real();
     let status = if status == 0 { 0 } else { readings::again_if_probed(&frame, status, &real) };
+    if status == 0 {
+        say_context(&frame);
+    }
     let mut what = describe(status == 0);
     let out = what.address;
     if status != 0 && call.event != Event::Pin {

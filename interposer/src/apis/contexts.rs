@@ -1,12 +1,12 @@
-//! Which device a CUDA driver context belongs to, and which ones a thread has put aside.
+//! Which device a CUDA driver context belongs to, which ones a thread has put aside, and which one its allocations are in.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use gpuoom_trace::record::NO_DEVICE;
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
-use super::around::{Call, creation, selection};
+use super::around::{Call, creation, release, selection};
 use super::describe::{Out, Pointer, block, device_number, given};
-use crate::record::Described;
+use crate::record::{Described, Frame};
 use crate::thread;
 
 /// Contexts that are remembered: programs have one per device, rarely a few more.
@@ -15,8 +15,13 @@ const CONTEXTS: usize = 64;
 static HANDLES: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
 static DEVICES: [AtomicU8; CONTEXTS] = [const { AtomicU8::new(NO_DEVICE) }; CONTEXTS];
 
+/// Whether the process ever had a context: without one, none is ever spoken of.
+static ANY: AtomicBool = AtomicBool::new(false);
+
 /// A context exists. A handle that is given out again may belong to another device then.
 pub(super) fn remember(context: u64, device: u8) {
+    // Relaxed: who has the context current has it from a call that came after this.
+    ANY.store(true, Ordering::Relaxed);
     for (handle, known) in HANDLES.iter().zip(&DEVICES) {
         let claimed = handle.compare_exchange(0, context, Ordering::AcqRel, Ordering::Acquire);
         if claimed.is_ok() || claimed == Err(context) {
@@ -61,6 +66,7 @@ fn push(context: u64, device: u8) {
     state.devices_below = state.devices_below << 8 | u64::from(state.device);
     state.contexts_below = state.contexts_below << 8 | u64::from(state.context);
     (state.device, state.context) = (device, place_of(context));
+    state.context_changed = true;
 }
 
 /// The context below is the thread's again, and so is its device.
@@ -68,6 +74,7 @@ fn pop() {
     // SAFETY: as above.
     let state = unsafe { &mut *thread::current() };
     (state.device, state.context) = (state.devices_below as u8, state.contexts_below as u8);
+    state.context_changed = true;
     state.devices_below >>= 8;
     state.contexts_below >>= 8;
 }
@@ -76,6 +83,40 @@ fn is_current(context: u64) -> bool {
     // SAFETY: as above.
     let current = unsafe { (*thread::current()).context };
     current != 0 && current == place_of(context)
+}
+
+/// Says in the file which context this thread's allocations belong to from now on, if that is another than before. Said
+/// only when the thread allocates: a library may change the context for every call that it makes.
+#[inline(always)]
+pub(super) fn say_context(frame: &Frame) {
+    // SAFETY: as above.
+    if unsafe { (*thread::current()).context_changed } {
+        say(frame);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn say(frame: &Frame) {
+    // SAFETY: as above.
+    let state = unsafe { &mut *thread::current() };
+    let place = usize::from(state.context).checked_sub(1);
+    let context = place.and_then(|place| HANDLES.get(place)).map_or(0, |handle| handle.load(Ordering::Acquire));
+    let is_news = state.context_said != context && (context != 0 || ANY.load(Ordering::Relaxed));
+    let record = Record {
+        at: frame.began_at(),
+        thread: state.thread,
+        device: state.device,
+        address: context,
+        ..Record::new(Event::Context, Kind::None)
+    };
+    // Where it is lost, the next allocation tries again.
+    if is_news && frame.recorder().publish(&record).is_none() {
+        return;
+    }
+    // SAFETY: as above; publishing may have called out, so the reference from before is not used any more.
+    let state = unsafe { &mut *thread::current() };
+    (state.context_said, state.context_changed) = (if is_news { context } else { state.context_said }, false);
 }
 
 /// A context that is set up for a device. `cuCtxCreate` also makes it the thread's.
@@ -99,7 +140,10 @@ pub(super) fn context_selected(call: Call, describe: impl Fn(bool) -> Described,
     let status = selection(call, &describe, real);
     if is_ours && status == 0 {
         // SAFETY: this thread's own state.
-        unsafe { (*thread::current()).context = place_of(describe(true).address) };
+        unsafe {
+            (*thread::current()).context = place_of(describe(true).address);
+            (*thread::current()).context_changed = true;
+        }
     }
     status
 }
@@ -110,8 +154,9 @@ pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, r
     let Some(frame) = call.frame else { return real() };
     let status = real();
     let what = describe(true);
-    if let (0, Some(device)) = (status, what.device) {
-        push(what.address, device);
+    if status == 0 {
+        // Also one that is not known: it is popped like any other.
+        push(what.address, what.device.unwrap_or(NO_DEVICE));
     }
     frame.leave();
     status
@@ -122,10 +167,19 @@ pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, r
 pub(super) fn context_destroyed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let context = describe(false).address;
     let was_current = call.frame.is_some() && is_current(context);
+    let device = device_of(context);
     forget(context);
-    let status = creation(call, describe, real);
-    if status == 0 && was_current {
-        pop();
+    let status = release(call, describe, real);
+    match device {
+        Some(device) if status != 0 => {
+            remember(context, device);
+            if was_current {
+                // SAFETY: this thread's own state.
+                unsafe { (*thread::current()).context = place_of(context) };
+            }
+        }
+        _ if status == 0 && was_current => pop(),
+        _ => {}
     }
     status
 }

@@ -110,10 +110,10 @@ const OUT_OF_REACH: &str = "
 fn recorded(row: &Row) -> &'static str {
     match row.how {
         "watched" | "selection" | "context_selected" => "after a failure",
-        "creation" | "context" | "context_destroyed" => "status",
+        "creation" | "context" => "status",
         "capture" | "context_pushed" | "context_popped" => "followed",
         "hands_out" => "hands out",
-        "allocation" | "release" | "naming" | "migration" | "" => "always",
+        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }

@@ -96,6 +96,10 @@ functions! {
             |_done| Described { device: Some(device_number(device)), ..given(0) };
         cuDevicePrimaryCtxReset(device: i32) => release, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
+        cuDevicePrimaryCtxRelease_v2(device: i32) => release, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
+        cuDevicePrimaryCtxRelease(device: i32) => release, Device, None,
+            |_done| Described { device: Some(device_number(device)), ..given(0) };
 
         cuMemAddressReserve(out: Out, size: usize, alignment: usize, hint: Pointer, flags: u64) => naming, Reserve, Reserved,
             |done| block(done, out, size);
@@ -139,8 +143,8 @@ functions! {
         cuCtxCreate_v4(out: Out, parameters: Pointer, flags: u32, device: i32) => context, Module, None,
             |done| context_of(done, out, device, true);
         cuDevicePrimaryCtxRetain(out: Out, device: i32) => context, Module, None, |done| context_of(done, out, device, false);
-        cuCtxDestroy(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
-        cuCtxDestroy_v2(handle: Pointer) => context_destroyed, Module, None, |_done| given(handle);
+        cuCtxDestroy(handle: Pointer) => context_destroyed, Device, None, |_done| of_context(handle);
+        cuCtxDestroy_v2(handle: Pointer) => context_destroyed, Device, None, |_done| of_context(handle);
         cuCtxSetCurrent(handle: Pointer) => context_selected, Device, None, |_done| of_context(handle);
         cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);
         cuCtxPopCurrent_v2(out: Out) => context_popped, Device, None, |_done| given(0);

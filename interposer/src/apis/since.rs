@@ -115,7 +115,7 @@ const DRIVER: &[(&str, &str)] = &[
     ("6.5", "cuMemHostRegister_v2"),
     (
         "7.0",
-        "cuDevicePrimaryCtxReset cuDevicePrimaryCtxRetain cuLaunchKernel_ptsz cuMemcpy_ptds cuMemcpyPeer_ptds \
+        "cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxRetain cuLaunchKernel_ptsz cuMemcpy_ptds cuMemcpyPeer_ptds \
          cuMemcpyAsync_ptsz cuMemcpyPeerAsync_ptsz cuMemcpyHtoD_v2_ptds cuMemcpyDtoH_v2_ptds cuMemcpyDtoD_v2_ptds \
          cuMemcpyDtoA_v2_ptds cuMemcpyAtoD_v2_ptds cuMemcpyHtoA_v2_ptds cuMemcpyAtoH_v2_ptds cuMemcpyAtoA_v2_ptds \
          cuMemcpy2D_v2_ptds cuMemcpy2DUnaligned_v2_ptds cuMemcpy3D_v2_ptds cuMemcpy3DPeer_ptds \
@@ -140,7 +140,10 @@ const DRIVER: &[(&str, &str)] = &[
         "cuMemCreate cuMemImportFromShareableHandle cuMemRelease cuMemUnmap cuMemAddressFree cuMemAddressReserve \
          cuMemMap",
     ),
-    ("11.0", "cuIpcOpenMemHandle_v2 cuMemRetainAllocationHandle cuDevicePrimaryCtxReset_v2"),
+    (
+        "11.0",
+        "cuIpcOpenMemHandle_v2 cuMemRetainAllocationHandle cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2",
+    ),
     ("11.1", "cuGraphUpload cuGraphUpload_ptsz"),
     (
         "11.2",

@@ -24,6 +24,7 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuCtxDestroy", 4000, c"cuCtxDestroy_v2"),
     (c"cuCtxPopCurrent", 4000, c"cuCtxPopCurrent_v2"),
     (c"cuCtxPushCurrent", 4000, c"cuCtxPushCurrent_v2"),
+    (c"cuDevicePrimaryCtxRelease", 11000, c"cuDevicePrimaryCtxRelease_v2"),
     (c"cuDevicePrimaryCtxReset", 11000, c"cuDevicePrimaryCtxReset_v2"),
     (c"cuGetProcAddress", 12000, c"cuGetProcAddress_v2"),
     (c"cuGraphicsResourceGetMappedPointer", 3020, c"cuGraphicsResourceGetMappedPointer_v2"),

@@ -237,6 +237,7 @@ fn adopt(state: &mut ThreadState, recorder: &Recorder) {
     state.call = 0;
     state.depth = 0;
     state.open_failures = 0;
+    (state.context_said, state.context_changed) = (thread::NOTHING_SAID, true);
     state.in_flight = recorder.place_in_flight(state.thread);
 }
 

@@ -161,6 +161,8 @@ numbered! {
         Device = 17 "device",
         /// Not a call: the number in `site` stands for the return address in `address` from here on.
         Site = 18 "site",
+        /// Not a call: what `thread` allocates from here on belongs to the CUDA context in `address`.
+        Context = 19 "context",
     }
 }
 
@@ -249,6 +251,11 @@ impl Record {
             GRANULES_SATURATED => granule.pad(self.requested),
             granules => u64::from(granules).saturating_mul(granule.bytes()),
         }
+    }
+
+    /// Whether the record says what later ones mean, and is not about a call.
+    pub fn is_note(&self) -> bool {
+        matches!(self.event(), Some(Event::Site | Event::Context))
     }
 
     /// Ordinal of the enclosing call within the thread: `None` for an outermost call or one too far back to tell.

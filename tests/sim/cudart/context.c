@@ -53,12 +53,18 @@ int rt_GetDevice(const struct driver *d, int *device) {
 int rt_DeviceReset(const struct driver *d) {
     int device, status = d->cuCtxGetDevice(&device);
     if (status != SIM_SUCCESS) return status;
+    void *context = NULL;
+    (void)d->cuCtxGetCurrent(&context);
+    pthread_mutex_lock(&mutex);
+    bool is_primary = context == primary[device];
+    if (is_primary) primary[device] = NULL;
+    pthread_mutex_unlock(&mutex);
+    // In a context of the program's own there is nothing but what the runtime knows of it.
+    if (!is_primary) return SIM_SUCCESS;
     status = d->cuDevicePrimaryCtxReset(device);
+    (void)d->cuDevicePrimaryCtxRelease(device);
     // The next call makes a new one.
     (void)d->cuCtxSetCurrent(NULL);
-    pthread_mutex_lock(&mutex);
-    primary[device] = NULL;
-    pthread_mutex_unlock(&mutex);
     return status;
 }
 

@@ -63,14 +63,15 @@ static int begin(struct context *context, int device) {
         sim_log_failure(SIM_KIND_CONTEXT, device, size, SIM_OUT_OF_MEMORY);
         return SIM_OUT_OF_MEMORY;
     }
-    *context = (struct context){.device = device, .alive = true, .has_memory = size != 0, .id = ++last_id};
+    *context = (struct context){.device = device, .alive = true, .has_memory = size != 0, .id = ++last_id,
+                                .references = context->references};
     context->block = (struct sim_block){.address = (uintptr_t)context, .requested = size, .held = size,
                                         .kind = SIM_KIND_CONTEXT, .device = device};
     if (size) sim_log_block("alloc", &context->block);
     return SIM_SUCCESS;
 }
 
-// Wants the lock. All memory of the context goes with it.
+// Wants the lock. All memory of the context goes with it; that of pools and physical memory are of none.
 static void end(struct context *context) {
     sim_release_owned(context);
     if (context->has_memory) {
@@ -78,7 +79,6 @@ static void end(struct context *context) {
         sim_device_refund(context->device, context->block.held);
     }
     context->alive = false;
-    context->references = 0;
 }
 
 int drv_PrimaryRetain(void **handle, int device) {
@@ -99,8 +99,9 @@ int drv_PrimaryRelease(int device) {
     struct context *context = &contexts[device];
     sigset_t saved;
     sim_lock(&saved);
-    bool held = context->alive && context->references;
-    if (held && --context->references == 0) end(context);
+    // A reset releases nothing: who has retained the context still has to.
+    bool held = context->references;
+    if (held && --context->references == 0 && context->alive) end(context);
     sim_unlock(&saved);
     return held ? SIM_SUCCESS : SIM_INVALID_CONTEXT;
 }

@@ -124,10 +124,9 @@ static void release_owned_on(int device, const void *owner) {
     struct sim_block *next;
     for (struct sim_block *block = sim_device_first(device); block; block = next) {
         next = block->next;
-        if (block->owner != owner) continue;
-        bool idle = block->kind == SIM_KIND_POOL && block->released;
-        if (!idle) sim_log_block("free", block);
-        if (block->kind == SIM_KIND_POOL) sim_pool_forget_block(block);
+        // Memory of pools belongs to no context.
+        if (block->owner != owner || block->kind == SIM_KIND_POOL) continue;
+        sim_log_block("free", block);
         sim_device_give(block);
     }
 }
@@ -141,12 +140,18 @@ int sim_DeviceReset(void) {
     int device = sim_thread()->device;
     sigset_t saved;
     sim_lock(&saved);
+#ifdef SIM_CUDA
+    // Pools and physical memory are the program's to give back; pinned host memory goes, too.
+    release_owned_on(device, sim_thread()->owner);
+    sim_host_release_owned(sim_thread()->owner);
+#else
     sim_vmm_forget(device);
     sim_pools_forget(device);
     for (struct sim_block *block; (block = sim_device_first(device));) {
         sim_log_block("free", block);
         sim_device_give(block);
     }
+#endif
     sim_unlock(&saved);
     return SIM_SUCCESS;
 }

@@ -96,11 +96,6 @@ int sim_pool_take_back(struct sim_block *block) {
     return SIM_SUCCESS;
 }
 
-void sim_pool_forget_block(struct sim_block *block) {
-    if (!block->released) block->pool->used -= block->held;
-    block->pool->reserved -= block->held;
-}
-
 int sim_FreeAsync(void *pointer, void *stream) {
     (void)stream;
     // Unlike hipFree, this one refuses null.

@@ -108,7 +108,6 @@ int sim_FreeAsync(void *pointer, void *stream);
 int sim_pool_take_back(struct sim_block *block);  // wants the lock
 void sim_pools_release_idle(void);   // at a synchronisation; wants the lock
 void sim_pools_forget(int device);   // at a device reset; wants the lock
-void sim_pool_forget_block(struct sim_block *block);  // it goes back to the device; wants the lock
 int sim_MemPoolCreate(void **pool, const sim_pool_properties *properties);
 int sim_MemPoolDestroy(void *pool);
 int sim_MemPoolTrimTo(void *pool, size_t keep);

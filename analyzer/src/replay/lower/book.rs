@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::cause::Cause;
 use crate::replay::apis::Family;
 use crate::replay::block::{Mapping, Side, Space};
+use crate::replay::contexts::{End, Fate};
 use crate::replay::shared::Shared;
 use crate::replay::vmm::{Memory, Released, Unmapped, Vmm};
 
@@ -24,6 +25,8 @@ pub struct LowerBlock {
     pub site: u32,
     /// Function that gave it.
     pub api: u16,
+    /// CUDA context that it belongs to, by its number in the replay; 0 where it is not known.
+    pub context: u16,
     /// Device number as recorded.
     pub device: u8,
     /// Kind of memory.
@@ -238,6 +241,26 @@ impl Book {
         gone.extend(self.vmm.reset(device).gone.into_iter().map(|(_, block)| block));
         gone.sort_by_key(|block| block.entered);
         gone
+    }
+
+    /// Takes out what belongs to a context that ends; physical memory belongs to none.
+    pub(super) fn end(&mut self, end: &End) -> Vec<LowerBlock> {
+        let goes = |block: &LowerBlock| end.fate(block.kind, block.layer, block.device, block.context) == Fate::Gone;
+        let mut gone: Vec<LowerBlock> =
+            self.blocks.extract_if(|_, block| goes(block)).map(|(_, block)| block).collect();
+        gone.iter().for_each(|gone| self.forget_dependence(gone));
+        gone.sort_by_key(|block| block.entered);
+        gone
+    }
+
+    /// The block at an address.
+    pub(super) fn get(&self, space: Space, address: u64) -> Option<&LowerBlock> {
+        self.blocks.get(&(space, address))
+    }
+
+    /// How many blocks have an address.
+    pub(super) fn count(&self) -> usize {
+        self.blocks.len()
     }
 
     /// All blocks.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::record::{Event, Kind, Layer, Record};
 
-use super::book::{Gone, Taken};
+use super::book::{Gone, LowerBlock, Taken};
 use super::{BOOKS, Lower};
 use crate::replay::accounts::Accounts;
 use crate::replay::apis::{Api, Family};
@@ -71,6 +71,18 @@ impl Lower {
         let (thread, call, address) = (record.thread, record.call, record.address);
         *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched, taken };
         found
+    }
+
+    /// Remembers what the end of a context took, should the call fail.
+    pub(super) fn remember_taken(&mut self, record: &Record, api: &Api, blocks: Vec<LowerBlock>) {
+        let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
+        let (thread, call, address) = (record.thread, record.call, record.address);
+        let taken = if blocks.is_empty() {
+            Taken::Nothing
+        } else {
+            Taken::Blocks(blocks.into_iter().map(|block| Gone { block, other: None }).collect())
+        };
+        *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched: false, taken };
     }
 
     fn take_out(
@@ -142,7 +154,8 @@ impl Lower {
                 // The last one first: memory may have gone to a handle that went afterwards.
                 for Gone { mut block, other } in gone.into_iter().rev() {
                     block.entered = position;
-                    let book = &mut self.books[layer as usize];
+                    // The end of a context takes from several layers.
+                    let book = &mut self.books[block.layer as usize];
                     let (_, old) = book.insert(block);
                     other.iter().for_each(|other| book.join(block.address, *other));
                     old.iter().for_each(|old| self.let_go(old, accounts));

@@ -24,6 +24,7 @@ pub use cause::Cause;
 use super::accounts::Accounts;
 use super::apis::{Api, Family};
 use super::block::{Side, Space};
+use super::contexts::{End, Number};
 use alone::TakenAlone;
 use book::Book;
 use frees::LowerFrees;
@@ -33,6 +34,15 @@ use open::{Open, OpenCalls};
 const BOOKS: usize = 4;
 /// Classes that are told apart by function and call site; beyond that they are summed up.
 const MAX_CLASSES: usize = 4096;
+
+/// Where a block comes in: its ordinal, and the CUDA context that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Ordinal (in the replay) of the record.
+    pub position: u64,
+    /// Number of the context, 0 where it is not known.
+    pub context: Number,
+}
 
 /// What blocks of a row of the ledger have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,7 +207,8 @@ impl Lower {
     }
 
     /// Memory was given by a call that is not the program's own.
-    pub fn take_in(&mut self, record: &Record, payload: &[u8], api: &Api, position: u64, accounts: &mut Accounts) {
+    pub fn take_in(&mut self, record: &Record, payload: &[u8], api: &Api, place: Place, accounts: &mut Accounts) {
+        let position = place.position;
         let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
         if record.address == 0 {
             return;
@@ -226,6 +237,7 @@ impl Lower {
             parent: if parent != 0 { record.address >> 32 << 32 | (parent & 0xFFFF_FFFF) } else { 0 },
             site: record.site,
             api: record.api,
+            context: place.context,
             device: if record.device == NO_DEVICE { self.only_device.unwrap_or(NO_DEVICE) } else { record.device },
             kind,
             layer,
@@ -313,6 +325,28 @@ impl Lower {
         if record.has(flag::FROM_RUNTIME) && api.is_out_of_memory(record.status) {
             self.failures += 1;
         }
+    }
+
+    /// A context ended: what runtime and driver had given in it is gone.
+    pub(super) fn end(&mut self, record: &Record, api: &Api, end: &End, accounts: &mut Accounts) {
+        if !self.is_used {
+            return;
+        }
+        let gone: Vec<LowerBlock> =
+            [Layer::Runtime, Layer::Driver].into_iter().flat_map(|layer| self.books[layer as usize].end(end)).collect();
+        gone.iter().for_each(|gone| self.let_go(gone, accounts));
+        self.remember_taken(record, api, gone);
+    }
+
+    /// The context of what the driver gave at an address.
+    pub(super) fn context_at(&self, kind: Kind, address: u64) -> Option<Number> {
+        let block = self.books[Layer::Driver as usize].get(Space::of(kind, Family::Pointers), address)?;
+        Some(block.context).filter(|context| *context != 0)
+    }
+
+    /// How many blocks runtime and driver hold that have an address.
+    pub(super) fn addressed(&self) -> usize {
+        [Layer::Runtime, Layer::Driver].into_iter().map(|layer| self.books[layer as usize].count()).sum()
     }
 
     /// The program reset a device: its contexts are gone, and what runtime and driver had given with them.

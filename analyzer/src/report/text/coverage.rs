@@ -3,7 +3,7 @@
 use crate::passes::coverage::Coverage;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, grouped, moment, percent};
+use crate::words::{clean, count, grouped, moment, percent, size};
 
 /// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
 const ENOUGH: f64 = 0.98;
@@ -28,6 +28,13 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
             count(summary.unmatched_frees, "free", "frees")
         ));
     }
+    parts.extend(unclear_contexts(summary));
+    if summary.graph_node_bytes > 0 {
+        parts.push(format!(
+            "Memory nodes of {} were added to graphs; they are not counted, because the memory comes when a graph runs.",
+            size(summary.graph_node_bytes)
+        ));
+    }
     if !trace.clock_measured {
         parts.push("Times are estimates: the clock's rate was not measured over the run.".to_owned());
     }
@@ -35,6 +42,18 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     for note in &summary.process.notes {
         page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
     }
+}
+
+/// Memory whose context is not known may be gone with one that ended.
+fn unclear_contexts(summary: &Summary) -> Option<String> {
+    let unclear = summary.contexts_unclear;
+    (unclear.blocks > 0).then(|| {
+        format!(
+            "When a CUDA context ended, up to {} ({}) had no known context: they are counted as held, and may be gone.",
+            count(unclear.blocks, "allocation", "allocations"),
+            size(unclear.bytes)
+        )
+    })
 }
 
 fn accounts_for(coverage: &Coverage) -> String {
