@@ -240,11 +240,12 @@ impl Replay {
         }
     }
 
-    /// Takes physical memory that is gone off its account.
+    /// Takes memory that is gone off its account, be it a device's or the host's.
     pub(super) fn let_go(&mut self, block: &Block, record: &Record) {
-        let account = self.accounts.device_mut(block.device);
-        account.let_go(block);
-        self.tracks.returned(block, record, account.held.requested_bytes);
+        if let Some(account) = self.accounts.of_mut(block) {
+            account.let_go(block);
+            self.tracks.returned(block, record, account.held.requested_bytes);
+        }
     }
 
     fn let_go_unmapped(&mut self, mappings: &[Mapping], gone: &[(u64, Block)], record: &Record) {
