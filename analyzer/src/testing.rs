@@ -59,6 +59,8 @@ pub struct TraceBuilder {
     pub bypasses: Vec<Bypass>,
     /// Files that tell about the machine: path and text.
     pub machine: Vec<(String, String)>,
+    /// What a user gives beside this trace.
+    pub evidence: crate::evidence::Evidence,
     /// Call site of the next outermost calls.
     pub site: u32,
     /// The next record begins at this moment, in nanoseconds.
@@ -104,6 +106,7 @@ impl TraceBuilder {
             modules: Vec::new(),
             bypasses: Vec::new(),
             machine: Vec::new(),
+            evidence: crate::evidence::Evidence::default(),
             site: 0,
             now_ns: 0,
             slots_per_chunk: MAX_CHUNK_SLOTS,
@@ -490,7 +493,7 @@ pub(crate) fn replay(builder: &TraceBuilder, options: crate::replay::Options) ->
 /// Sums a trace that was built up.
 #[cfg(test)]
 pub(crate) fn summary(builder: &TraceBuilder) -> crate::passes::summary::Summary {
-    summary_with(builder, &Default::default())
+    summary_with(builder, &builder.evidence)
 }
 
 /// The same, with evidence beside it.

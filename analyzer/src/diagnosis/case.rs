@@ -8,18 +8,28 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::check::{Holds, Known};
 use super::versions::Versions;
+use crate::evidence::Evidence;
+use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
+use crate::evidence::runtime_message::RuntimeSays;
 use crate::machine::Machine;
 use crate::machine::card::Card;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::OomReport;
+use crate::passes::shape::Shapes;
+use crate::passes::shape::run::DeviceRun;
 use crate::passes::summary::Summary;
 use crate::replay::Replay;
 use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
 
-const KERNEL_LOG: &str = "the kernel's log";
+const KERNEL_LOG: &str = "the kernel's log (--kernel-log)";
+const STANDARD_ERROR: &str = "the program's standard error (--torch-log), where the runtime says why it aborts";
+
+fn is_kill(event: &KernelEvent) -> bool {
+    matches!(event.kind, KernelEventKind::OomKill | KernelEventKind::CgroupOomKill)
+}
 
 /// Everything that is known about one run.
 pub struct Case<'a> {
@@ -33,15 +43,29 @@ pub struct Case<'a> {
     pub versions: Versions,
     /// The machine, as far as it is known.
     pub machine: Machine,
+    /// What was given beside the trace.
+    pub evidence: &'a Evidence,
+    /// Where in a training or in serving the failures came.
+    pub shapes: Shapes,
+    /// The devices over the whole run.
+    pub runs: Vec<DeviceRun>,
 }
 
 impl<'a> Case<'a> {
     /// A trace that was replayed and summed up.
-    pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary) -> Self {
+    pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary, evidence: &'a Evidence) -> Self {
         let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
-        let (versions, machine) =
-            (Versions::of(summary, modules, &trace.metadata.machine.files), Machine::of_trace(trace));
-        Case { trace, replay, summary, versions, machine }
+        let versions = Versions::of(summary, modules, &trace.metadata.machine.files);
+        Case {
+            trace,
+            replay,
+            summary,
+            versions,
+            machine: Machine::of_trace(trace),
+            evidence,
+            shapes: Shapes::of(replay),
+            runs: DeviceRun::all(replay),
+        }
     }
 
     /// The recorded environment.
@@ -100,14 +124,70 @@ impl<'a> Case<'a> {
         self.machine.node_of(self.card(device)?)?.is_rdna()
     }
 
+    /// What the given logs of the kernel say.
+    pub fn kernel_events(&self) -> impl Iterator<Item = &'a KernelEvent> {
+        self.evidence.kernel_logs.iter().flat_map(|log| &log.content)
+    }
+
+    /// Whether a log of the kernel says this; not known where none was given.
+    pub fn kernel_says(&self, what: impl FnMut(&KernelEvent) -> bool) -> Holds {
+        match self.evidence.kernel_logs.is_empty() {
+            true => Holds::Unknown(KERNEL_LOG),
+            false => self.kernel_events().any(what).into(),
+        }
+    }
+
     /// Whether the kernel killed a process for want of memory.
     pub fn kernel_killed(&self) -> Holds {
-        Holds::Unknown(KERNEL_LOG)
+        self.kernel_says(is_kill)
+    }
+
+    /// Whether the kernel killed this process for want of memory. In a container it has another number outside.
+    pub fn kernel_killed_own(&self) -> Holds {
+        match self.kernel_kill() {
+            Some(event) if event.pid == Some(u64::from(self.trace.header.pid)) => Holds::Yes,
+            Some(_) => Holds::Unknown("the number of this process outside of its container"),
+            None => self.kernel_says(|_| false),
+        }
+    }
+
+    /// Whether that was because of the limit of a control group.
+    pub fn kernel_killed_group(&self) -> Holds {
+        match self.kernel_kill() {
+            Some(event) => (event.kind == KernelEventKind::CgroupOomKill).into(),
+            None => self.kernel_says(|_| false),
+        }
+    }
+
+    /// The line of the kernel's log that tells of the kill.
+    pub fn kernel_kill_text(&self) -> Option<String> {
+        self.kernel_kill().map(|event| format!("the kernel's log: {}", event.text))
+    }
+
+    /// The kill of this process, else of one with its name.
+    fn kernel_kill(&self) -> Option<&'a KernelEvent> {
+        let executable = self.summary.process.executable.rsplit('/').next().unwrap_or_default();
+        let kills = || self.kernel_events().filter(|event| is_kill(event));
+        let own = kills().find(|event| event.pid == Some(u64::from(self.trace.header.pid)));
+        // The kernel keeps 15 characters of a name.
+        let named = |event: &&KernelEvent| {
+            event.process.as_deref().is_some_and(|name| !name.is_empty() && executable.starts_with(name))
+        };
+        own.or_else(|| kills().find(named))
     }
 
     /// Whether the kernel refused a command submission for want of memory.
     pub fn kernel_refused_submission(&self) -> Holds {
-        Holds::Unknown(KERNEL_LOG)
+        self.kernel_says(|event| event.kind == KernelEventKind::CommandSubmission)
+    }
+
+    /// Whether the runtime wrote this to the program's standard error; not known where no log of the program was given.
+    pub fn runtime_said(&self, what: &[RuntimeSays]) -> Holds {
+        let logs = &self.evidence.runtime_logs;
+        match logs.is_empty() {
+            true => Holds::Unknown(STANDARD_ERROR),
+            false => logs.iter().flat_map(|log| &log.content).any(|message| what.contains(&message.says)).into(),
+        }
     }
 
     /// Until when the process is known to have lived, in nanoseconds since the trace began.

@@ -69,6 +69,7 @@ pub fn diagnose(case: &Case<'_>) -> Diagnoses {
         }
     }
     resolve(&mut all.found);
+    drop_last_resort(&mut all.found);
     triage::sort(&mut all.found);
     name_causes(&mut all);
     all.not_looked_at = case.summary.oom_count.saturating_sub(looked_at.len() as u64);
@@ -161,6 +162,19 @@ fn resolve(found: &mut Vec<Finding>) {
         finding.ooms.retain(|oom| !explained.contains(oom));
     }
     found.retain(|finding| finding.id != "phantom-free" || !finding.ooms.is_empty());
+}
+
+/// Hardware is suspected only where nothing else explains the failures: neither a cause or shape of any confidence, nor a
+/// card in parts.
+fn drop_last_resort(found: &mut Vec<Finding>) {
+    const LAST_RESORT: &str = "suspect-hardware";
+    let explains = |finding: &Finding| {
+        let is_cause = matches!(finding.role, Role::Cause | Role::Shape);
+        (is_cause && ![LAST_RESORT, "phantom-free"].contains(&finding.id)) || finding.id == "partition-slice"
+    };
+    if found.iter().any(explains) {
+        found.retain(|finding| finding.id != LAST_RESORT);
+    }
 }
 
 /// The cause of a failure is the most telling diagnosis about it that is at least probable.

@@ -52,6 +52,18 @@ pub const PRESSURE_PERCENT: f64 = 10.0;
 /// Share of a card that is free although only half of it could be used. (Catalogue.)
 pub const HALF_FREE_SHARE: f64 = 0.4;
 
+/// Share of the host's memory from which on a process may have been killed for it. (Catalogue.)
+pub const HOST_FULL_SHARE: f64 = 0.9;
+/// Time before the end of a process in which no GPU call failed. (Catalogue.)
+pub const QUIET_NS: u64 = 1_000_000_000;
+/// Share of a card below which a failure is strange. (Catalogue.)
+pub const LOW_USE_SHARE: f64 = 0.5;
+
+/// Code objects loaded and not unloaded that are many. (Catalogue.)
+pub const UNBALANCED_MODULES: u64 = 50;
+/// Blocks from here on are buffers of a model and not odds and ends. (Ours.)
+pub const BUFFER_BYTES: u64 = MIB;
+
 /// Whether free memory was enough: above the rounding of one call and the page-table reserve.
 pub fn is_enough(free_bytes: u64, request_bytes: u64) -> bool {
     free_bytes >= request_bytes.saturating_add(request_bytes / 10).saturating_add(64 * MIB)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Evidence, EvidenceError, Given, kernel_log, smi, torch_message, torch_snapshot};
+use super::{Evidence, EvidenceError, Given, kernel_log, runtime_message, smi, torch_message, torch_snapshot};
 
 /// What a file is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +45,14 @@ pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), 
     let path = path.display().to_string();
     match source {
         Source::TorchLog => {
-            let content = torch_message::find_all(&String::from_utf8_lossy(&bytes));
-            if content.is_empty() {
+            let log = String::from_utf8_lossy(&bytes);
+            let (content, runtime) = (torch_message::find_all(&log), runtime_message::find_all(&log));
+            if content.is_empty() && runtime.is_empty() {
                 let reason =
                     "no out-of-memory message of PyTorch is in it; give the output of the program, with its last lines";
                 return Err(EvidenceError::Nothing { path, reason });
             }
+            evidence.runtime_logs.push(Given { path: path.clone(), content: runtime });
             evidence.torch_logs.push(Given { path, content });
         }
         Source::TorchSnapshot => match torch_snapshot::read(&bytes) {

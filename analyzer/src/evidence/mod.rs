@@ -3,6 +3,7 @@
 
 pub mod kernel_log;
 mod load;
+pub mod runtime_message;
 pub mod smi;
 pub mod torch_message;
 pub mod torch_snapshot;
@@ -12,6 +13,7 @@ pub use load::{Source, load};
 use thiserror::Error;
 
 use kernel_log::KernelEvent;
+use runtime_message::RuntimeMessage;
 use smi::{SmiError, SmiReport};
 use torch_message::TorchMessage;
 use torch_snapshot::{Snapshot, SnapshotError};
@@ -30,6 +32,8 @@ pub struct Given<T> {
 pub struct Evidence {
     /// Logs with PyTorch's messages, in the order given.
     pub torch_logs: Vec<Given<Vec<TorchMessage>>>,
+    /// What the GPU runtime wrote into the same logs; empty where it wrote nothing that is known.
+    pub runtime_logs: Vec<Given<Vec<RuntimeMessage>>>,
     /// Memory snapshots of PyTorch.
     pub torch_snapshots: Vec<Given<Snapshot>>,
     /// Output of the vendors' tools.

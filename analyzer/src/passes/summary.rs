@@ -224,12 +224,12 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         contexts_unclear: describe_contexts(replay),
         graph_node_bytes: saturate(replay.graph_bytes),
     };
-    add_diagnoses(trace, replay, &mut summary);
+    add_diagnoses(trace, replay, evidence, &mut summary);
     summary
 }
 
-fn add_diagnoses(trace: &TraceFile, replay: &Replay, summary: &mut Summary) {
-    let case = Case::new(trace, replay, summary);
+fn add_diagnoses(trace: &TraceFile, replay: &Replay, evidence: &Evidence, summary: &mut Summary) {
+    let case = Case::new(trace, replay, summary, evidence);
     let diagnoses = diagnose(&case);
     let ladder = ladder::climb(&case, &diagnoses);
     for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {

@@ -7,6 +7,7 @@ use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
 use super::{Labelled, Says, Scene, readings};
 use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::evidence::{Given, runtime_message};
 use crate::testing::{At, GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -72,6 +73,18 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "runtime-internal-abort",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and standard error says why",
+        scene: || {
+            let mut scene = aborted(16 * MIB);
+            let content = runtime_message::find_all("  what():  MemoryRegion::BlockAllocator::alloc failed.");
+            scene.trace.evidence.runtime_logs = vec![Given { path: "log.txt".into(), content }];
+            scene
+        },
+    },
+    Labelled {
+        id: "runtime-internal-abort",
         says: Says::Not,
         also: &[],
         story: "abort with 10 GiB free",
@@ -107,7 +120,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "hang-not-oom",
-        says: Says::First(Possible),
+        says: Says::Found(Possible),
         also: &[],
         story: "silence for 90 s, then SIGKILL: a hang, or a long step",
         scene: || hangs(90, None),

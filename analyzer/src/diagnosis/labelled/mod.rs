@@ -5,10 +5,15 @@
 
 mod capacity;
 mod errors;
+mod hardware;
+mod host;
 mod installed;
+mod leaks;
 mod machines;
 mod phantom_free;
 mod platform;
+mod serving;
+mod training;
 mod uma;
 
 use gpuoom_trace::metadata::Quantity;
@@ -50,9 +55,21 @@ struct Labelled {
 }
 
 fn all() -> impl Iterator<Item = &'static Labelled> {
-    [capacity::TRACES, phantom_free::TRACES, errors::TRACES, installed::TRACES, platform::TRACES, uma::TRACES]
-        .into_iter()
-        .flatten()
+    [
+        capacity::TRACES,
+        phantom_free::TRACES,
+        errors::TRACES,
+        hardware::TRACES,
+        host::TRACES,
+        installed::TRACES,
+        leaks::TRACES,
+        serving::TRACES,
+        training::TRACES,
+        platform::TRACES,
+        uma::TRACES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn summed_up(scene: &Scene) -> Summary {

@@ -7,6 +7,7 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
 use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::evidence::{Given, runtime_message};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// gfx1201.
@@ -107,7 +108,30 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "the same on RDNA3",
         scene: || half(CARD),
     },
+    Labelled {
+        id: "missing-libdrm-link",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "standard error says so (user document 002)",
+        scene: || wrote("Fail to open libdrm_amdgpu.so: libdrm_amdgpu.so: cannot open shared object file"),
+    },
+    Labelled {
+        id: "missing-libdrm-link",
+        says: Says::Not,
+        also: &[],
+        story: "the library is there",
+        scene: || wrote("libdrm_amdgpu.so.1 => /usr/lib/libdrm_amdgpu.so.1"),
+    },
 ];
+
+/// A run without a failure, with what it wrote.
+fn wrote(log: &str) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    trace.end(process::EXITS, 0);
+    trace.evidence.runtime_logs = vec![Given { path: "log.txt".into(), content: runtime_message::find_all(log) }];
+    Scene { trace }
+}
 
 fn in_group(limit_gib: u64) -> Vec<(String, String)> {
     CARD.with(&[

@@ -9,6 +9,7 @@ use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{ABORT_FREE_BYTES, HANG_NS, RETRY_NS, is_enough};
 use crate::diagnosis::versions::{Platform, Version};
+use crate::evidence::runtime_message::RuntimeSays;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
 use crate::words::{moment, signal, size};
@@ -24,7 +25,6 @@ pub(super) const RULES: &[Rule] = &[
 /// From this version on HIP keeps an error until it is asked for. (ROCm HIP 7.0 changes page)
 const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
-const STANDARD_ERROR: &str = "the program's standard error, where the runtime says why it aborts";
 
 /// A failing allocation was ignored.
 fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -149,9 +149,9 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
     check.must(least.is(|bytes| bytes <= ABORT_FREE_BYTES), || {
         format!("the runtime's last reading was {} free", size(least.get().unwrap_or(0)))
     });
-    let says = Holds::Unknown(STANDARD_ERROR);
+    let says = case.runtime_said(&[RuntimeSays::OutOfResources, RuntimeSays::QueueAborted]);
     check.must(says, || "the runtime said so on standard error".to_owned());
-    let says_other = Holds::Unknown(STANDARD_ERROR);
+    let says_other = case.runtime_said(&[RuntimeSays::IllegalAddress, RuntimeSays::InvalidCode]);
     check.unless(says_other, || "an illegal address or an invalid instruction set was reported".to_owned());
 }
 

@@ -5,9 +5,13 @@
 
 mod capacity;
 mod errors;
+mod hardware;
+mod host;
 mod installed;
+mod leaks;
 mod phantom_free;
 mod platform;
+mod shapes;
 mod uma;
 
 use super::case::{Case, Failure};
@@ -54,9 +58,20 @@ const fn device(id: &'static str, role: Role, ask: fn(&Case<'_>, &DeviceSummary,
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [capacity::RULES, phantom_free::RULES, errors::RULES, installed::RULES, platform::RULES, uma::RULES]
-        .into_iter()
-        .flatten()
+    [
+        capacity::RULES,
+        phantom_free::RULES,
+        errors::RULES,
+        hardware::RULES,
+        host::RULES,
+        installed::RULES,
+        leaks::RULES,
+        shapes::RULES,
+        platform::RULES,
+        uma::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{COUNT_SHARE, HALF_FREE_SHARE, is_near, share};
 use crate::diagnosis::versions::{Platform, Version};
+use crate::evidence::runtime_message::RuntimeSays;
 use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
 use crate::replay::End;
@@ -21,6 +22,7 @@ pub(super) const RULES: &[Rule] = &[
     failure("device-cgroup-limit", Role::Cause, device_cgroup_limit),
     run("xnack-ineffective", Role::Condition, xnack_ineffective),
     device("vram-half-cap", Role::Cause, vram_half_cap),
+    run("missing-libdrm-link", Role::Condition, missing_libdrm_link),
 ];
 
 /// Series of PyTorch's wheels that have the reports. (pytorch/pytorch#184880)
@@ -152,6 +154,13 @@ fn xnack_ineffective(case: &Case<'_>, check: &mut Check) {
         let names = case.summary.devices.iter().filter(|device| case.is_rdna(device) == Some(true));
         let names: Vec<String> = names.filter_map(|device| case.target_name(device)).collect();
         format!("{} is an RDNA part: only Instinct parts can retry page faults", names.join(", "))
+    });
+}
+
+/// A library for the names of devices is not found.
+fn missing_libdrm_link(case: &Case<'_>, check: &mut Check) {
+    check.must_by(Basis::Given, case.runtime_said(&[RuntimeSays::NoLibdrm]), || {
+        "the program's standard error says that libdrm_amdgpu.so can't be opened".to_owned()
     });
 }
 

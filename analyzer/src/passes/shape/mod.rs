@@ -6,6 +6,8 @@
 pub mod cycles;
 pub mod facts;
 pub mod inference;
+#[cfg(test)]
+pub(crate) mod programs;
 pub mod repetition;
 pub mod run;
 #[cfg(test)]

@@ -1,78 +1,16 @@
 //! Each shape by a trace that has it and by one that is refuted, and runs that have none.
 
-use gpuoom_trace::metadata::{Quantity, Reading, trigger};
-use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 use proptest::prelude::*;
 
+use super::programs::{PARAMETERS, Program};
 use super::run::{self, DeviceRun};
 use super::{Shape, Shapes};
 use crate::diagnosis::check::{Check, Confidence, Judgement};
 use crate::passes::growth;
 use crate::replay::{Options, Replay};
-use crate::testing::{GIB, MIB, TraceBuilder, replay};
-
-/// Parameters of a small model, in bytes: all different, so that their order can be told.
-const PARAMETERS: [u64; 12] = [96, 33, 40, 21, 57, 12, 71, 84, 18, 29, 45, 63];
-
-/// A program that is written down call by call.
-struct Program {
-    trace: TraceBuilder,
-    next: u64,
-}
+use crate::testing::{GIB, MIB, replay};
 
 impl Program {
-    fn new() -> Self {
-        Program { trace: TraceBuilder::default().device(0, "card", 16 * GIB), next: 1 }
-    }
-
-    fn give(&mut self, bytes: u64) -> u64 {
-        let address = self.next << 36;
-        self.next += 1;
-        self.trace.alloc(address, bytes);
-        address
-    }
-
-    /// A block that is never given back.
-    fn keep(&mut self, bytes: u64) {
-        self.give(bytes);
-    }
-
-    fn take(&mut self, addresses: &[u64]) {
-        addresses.iter().for_each(|address| {
-            self.trace.free(*address);
-        });
-    }
-
-    fn pause(&mut self) {
-        self.trace.now_ns += 500_000_000;
-    }
-
-    fn mark(&mut self, label: &str) {
-        let mark = self.trace.record(Event::Mark, Kind::None, "gpuoom_mark");
-        self.trace.with_text(Record { device: NO_DEVICE, ..mark }, label);
-    }
-
-    fn load(&mut self) -> Vec<u64> {
-        PARAMETERS.iter().map(|size| self.give(size * MIB)).collect()
-    }
-
-    /// A step: activations, gradients in reverse, and all back.
-    fn step(&mut self, activation_bytes: u64) {
-        let mut blocks: Vec<u64> = (0..8).map(|layer| self.give(activation_bytes + layer * MIB)).collect();
-        blocks.extend(
-            PARAMETERS.iter().rev().map(|size| size * MIB).collect::<Vec<_>>().iter().map(|size| self.give(*size)),
-        );
-        self.take(&blocks);
-    }
-
-    fn read(&mut self, used_bytes: u64) {
-        let record = self.trace.record(Event::Reading, Kind::None, "gpuoom_reading");
-        let record = Record { status: trigger::PERIOD, device: NO_DEVICE, ..record };
-        let reading = |quantity, value| Reading { quantity: quantity as u16, device: 0, value };
-        let readings = [reading(Quantity::VramTotal, 16 * GIB), reading(Quantity::VramUsed, used_bytes)];
-        self.trace.reading(record, &readings);
-    }
-
     fn replay(&self) -> Replay {
         replay(&self.trace, Options::default())
     }

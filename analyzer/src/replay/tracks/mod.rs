@@ -66,7 +66,7 @@ pub struct DeviceTrack {
 }
 
 /// Code objects that HSA loaded, and executables that were destroyed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
     /// Code objects loaded.
     pub loaded: u64,
@@ -74,6 +74,34 @@ pub struct Modules {
     pub destroyed: u64,
     /// Calls above HSA that load a module. They are recorded only after a failure, so this is a part of them.
     pub loads_above: u64,
+    /// Ticks, and how many were loaded and not destroyed then.
+    history: Vec<(u64, u64)>,
+}
+
+/// Moments that are kept of loads. Beyond that each second one is forgotten.
+const MOST_LOADS: usize = 512;
+
+impl Modules {
+    fn changed(&mut self, at: u64) {
+        if self.history.len() == MOST_LOADS {
+            let mut keep = false;
+            self.history.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.history.push((at, self.loaded.saturating_sub(self.destroyed)));
+    }
+
+    /// How many were loaded and not destroyed at the end of each fifth of the time from the first load until `now`.
+    pub fn left_over_time(&self, now: u64) -> [u64; 5] {
+        let first = self.history.first().map_or(0, |(at, _)| *at);
+        [1, 2, 3, 4, 5].map(|fifth| {
+            let until = first + (u128::from(now.saturating_sub(first)) * fifth / 5) as u64;
+            let before = self.history.partition_point(|(at, _)| *at <= until);
+            before.checked_sub(1).map_or(0, |last| self.history[last].1)
+        })
+    }
 }
 
 /// Everything that is followed.
@@ -223,8 +251,9 @@ impl Tracks {
             _ if api.starts_with("hsa_executable_load") => modules.loaded += 1,
             "hsa_executable_destroy" => modules.destroyed += 1,
             _ if api.contains("ModuleLoad") => modules.loads_above += 1,
-            _ => {}
+            _ => return,
         }
+        modules.changed(record.at);
     }
 
     /// A request ran out of memory. Keeps the calls that led to it.

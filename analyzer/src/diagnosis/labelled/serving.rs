@@ -1,0 +1,133 @@
+//! H. Where in serving, or in sharded training, a failure came.
+
+use gpuoom_trace::metadata::Module;
+
+use super::training::python;
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::passes::shape::programs::Program;
+use crate::testing::{GIB, MIB};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Probable),
+        also: &[],
+        story: "llama.cpp: weights of 9 GiB, and the cache of 8 does not fit beside them",
+        scene: || llama(&[9 * GIB], 8 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Probable),
+        also: &[],
+        story: "llama.cpp: weights and cache fit, the compute buffer does not",
+        scene: || llama(&[9 * GIB, 6 * GIB], 2 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "llama.cpp: the weights themselves do not fit",
+        scene: || llama(&[], 15 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Probable),
+        also: &[],
+        story: "llama.cpp: the weights do not fit",
+        scene: || llama(&[], 15 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::First(Proven),
+        also: &[],
+        story: "four caches, each token a MiB larger",
+        scene: || tokens(1),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "blocks that are replaced by others of the same size",
+        scene: || tokens(0),
+    },
+    Labelled {
+        id: "legacy-pool-growth",
+        says: Says::First(Proven),
+        also: &[],
+        story: "six buffers, each a tenth larger than the one before, none given back",
+        scene: || pool(false),
+    },
+    Labelled {
+        id: "legacy-pool-growth",
+        says: Says::Not,
+        also: &[],
+        story: "the same buffers, each given back",
+        scene: || pool(true),
+    },
+    Labelled {
+        id: "fsdp-gather-spike",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "equal blocks that live shortly, two of them at the failure, with RCCL",
+        scene: || gathers(2),
+    },
+    Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "one at a time", scene: || gathers(0) },
+];
+
+fn llama(given: &[u64], asked: u64) -> Scene {
+    let mut program = Program::new();
+    program.read(100 * MIB);
+    let mut trace = program.trace;
+    for (number, bytes) in (1..).zip(given) {
+        trace.alloc(number << 36, *bytes);
+    }
+    trace.refuse(asked);
+    Scene { trace }
+}
+
+fn tokens(step_mib: u64) -> Scene {
+    let mut program = python();
+    program.load();
+    let mut caches: Vec<(u64, u64)> = (0..4).map(|_| (program.give(64 * MIB), 64 * MIB)).collect();
+    for _ in 0..8 {
+        for cache in &mut caches {
+            let bytes = cache.1 + step_mib * MIB;
+            let larger = program.give(bytes);
+            program.take(&[cache.0]);
+            *cache = (larger, bytes);
+        }
+    }
+    program.trace.refuse(caches[0].1 + MIB);
+    Scene { trace: program.trace }
+}
+
+fn pool(gives_back: bool) -> Scene {
+    let mut program = Program::new();
+    program.load();
+    let mut bytes = 200 * MIB;
+    for _ in 0..6 {
+        let buffer = program.give(bytes);
+        if gives_back {
+            program.take(&[buffer]);
+        }
+        bytes += bytes / 10;
+    }
+    program.trace.refuse(bytes);
+    Scene { trace: program.trace }
+}
+
+fn gathers(at_once: usize) -> Scene {
+    let mut program = python();
+    let path = "/opt/rocm/lib/librccl.so.1".to_owned();
+    let module = Module { path, build_id: String::new(), start: 0x1000, end: 0x2000, vendor: true };
+    program.trace.modules.push(module);
+    program.load();
+    for _ in 0..12 {
+        let part = program.give(128 * MIB);
+        program.take(&[part]);
+    }
+    (0..at_once).for_each(|_| program.keep(128 * MIB));
+    program.trace.refuse(128 * MIB);
+    Scene { trace: program.trace }
+}

@@ -1,0 +1,224 @@
+//! H. Where in a training a failure came.
+
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::passes::shape::programs::{PARAMETERS, Program};
+use crate::testing::{GIB, MIB};
+
+/// More than the card of these traces has left; what it has is 16 GiB.
+const TOO_MUCH: u64 = 15 * GIB;
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Probable),
+        also: &[],
+        story: "blocks of different sizes, none given back, and the next fails",
+        scene: || load(None, false),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the same with a label of the program",
+        scene: || load(Some("load weights"), false),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "a step came before it",
+        scene: || load(None, true),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "others held 6 of 16 GiB before the load",
+        scene: || {
+            let mut program = python();
+            program.read(6 * GIB);
+            program.load();
+            ends(program, TOO_MUCH)
+        },
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "activations behind the load, and a label",
+        scene: || behind_load(Some("forward"), &[200, 201, 202, 203]),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same without a label",
+        scene: || behind_load(None, &[200, 201, 202, 203]),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Not,
+        also: &[],
+        story: "the sizes of the parameters come again: gradients",
+        scene: || behind_load(None, &[63, 45, 29, 18, 84, 71, 12, 57, 21, 40, 33, 96]),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "activations, and then the sizes of the parameters in reverse",
+        scene: || backward(true),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: &[],
+        story: "the sizes of the parameters in the order of the load",
+        scene: || backward(false),
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "one step, and then each parameter's size twice",
+        scene: || optimizer(1, 2),
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Not,
+        also: &[],
+        story: "four steps came before it",
+        scene: || optimizer(4, 2),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::First(Proven),
+        also: &[],
+        story: "24 steps of batches that differ, and then one that asks for 12 GiB",
+        scene: || batches(24, 12 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: &[],
+        story: "eight steps: too few to call the run stable",
+        scene: || batches(8, 12 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::First(Proven),
+        also: &[],
+        story: "after six steps, 40 MiB of each of twelve batches stay",
+        scene: || evaluation(true),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and nothing stays",
+        scene: || evaluation(false),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the first batch behind the label asks for more than all training did",
+        scene: || first_eval(14 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: &[],
+        story: "the first batch behind the label asks for less",
+        scene: || first_eval(100 * MIB),
+    },
+];
+
+/// A Python program.
+pub(super) fn python() -> Program {
+    let mut program = Program::new();
+    program.trace.process.executable = "/usr/bin/python3".into();
+    program
+}
+
+fn ends(mut program: Program, asked: u64) -> Scene {
+    program.trace.refuse(asked);
+    Scene { trace: program.trace }
+}
+
+fn load(label: Option<&str>, step: bool) -> Scene {
+    let mut program = python();
+    program.read(100 * MIB);
+    label.into_iter().for_each(|label| program.mark(label));
+    program.load();
+    if step {
+        program.step(200 * MIB);
+        program.load();
+    }
+    ends(program, TOO_MUCH)
+}
+
+fn behind_load(label: Option<&str>, sizes_mib: &[u64]) -> Scene {
+    let mut program = python();
+    program.load();
+    program.pause();
+    label.into_iter().for_each(|label| program.mark(label));
+    sizes_mib.iter().for_each(|size| program.keep(size * MIB));
+    ends(program, TOO_MUCH)
+}
+
+fn backward(reversed: bool) -> Scene {
+    let mut program = python();
+    program.load();
+    program.pause();
+    (0..6).for_each(|layer| program.keep(200 * MIB + layer * MIB));
+    let mut gradients = PARAMETERS.to_vec();
+    if reversed {
+        gradients.reverse();
+    }
+    gradients[..9].iter().for_each(|size| program.keep(size * MIB));
+    ends(program, TOO_MUCH)
+}
+
+fn optimizer(steps: u64, states: u64) -> Scene {
+    let mut program = python();
+    program.load();
+    program.pause();
+    (0..steps).for_each(|_| program.step(200 * MIB));
+    for size in PARAMETERS.iter().take(10) {
+        (0..states).for_each(|_| program.keep(size * MIB));
+    }
+    ends(program, TOO_MUCH)
+}
+
+fn batches(count: u64, largest: u64) -> Scene {
+    let mut program = python();
+    program.load();
+    (0..count).for_each(|step| program.step(200 * MIB + step % 5 * 40 * MIB));
+    ends(program, largest)
+}
+
+fn evaluation(keeps: bool) -> Scene {
+    let mut program = python();
+    program.load();
+    (0..6).for_each(|_| program.step(200 * MIB));
+    for _ in 0..12 {
+        let batch = program.give(300 * MIB);
+        let result = program.give(40 * MIB);
+        program.take(&[batch]);
+        if !keeps {
+            program.take(&[result]);
+        }
+    }
+    ends(program, TOO_MUCH)
+}
+
+fn first_eval(asked: u64) -> Scene {
+    let mut program = python();
+    program.load();
+    (0..6).for_each(|_| program.step(200 * MIB));
+    program.mark("eval");
+    program.keep(250 * MIB);
+    ends(program, asked)
+}

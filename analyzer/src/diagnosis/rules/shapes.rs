@@ -1,0 +1,172 @@
+//! H. Where in a training or in serving a failure came.
+
+use super::{Rule, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Check, Confidence, Holds, Known};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{BUFFER_BYTES, OTHERS_SHARE, is_enough, share};
+use crate::diagnosis::versions::Program;
+use crate::passes::shape::Shape;
+use crate::passes::shape::facts::Facts;
+use crate::replay::tracks::calls::What;
+use crate::replay::tracks::unknown::Unknown;
+use crate::words::{count, size};
+
+pub(super) const RULES: &[Rule] = &[
+    failure("oom-model-load", Role::Shape, oom_model_load),
+    failure("oom-first-forward", Role::Shape, oom_first_forward),
+    failure("oom-first-backward", Role::Shape, oom_first_backward),
+    failure("oom-optimizer-step", Role::Shape, oom_optimizer_step),
+    failure("oom-longest-batch", Role::Shape, oom_longest_batch),
+    failure("oom-eval-accumulation", Role::Cause, oom_eval_accumulation),
+    failure("oom-eval-batch", Role::Shape, oom_eval_batch),
+    failure("fsdp-gather-spike", Role::Shape, fsdp_gather_spike),
+    failure("kv-cache-prealloc", Role::Shape, kv_cache_prealloc),
+    failure("kv-cache-incremental", Role::Cause, kv_cache_incremental),
+    failure("legacy-pool-growth", Role::Cause, legacy_pool_growth),
+];
+
+/// Buffers of llama.cpp on a device before its compute buffer: weights, and one or two caches.
+const FIRST_BUFFERS: usize = 3;
+
+/// What is known up to a failure of device memory, where it is one that shapes look at.
+fn facts<'a>(case: &'a Case<'_>, failure: &Failure<'_>) -> Option<&'a Facts> {
+    let index = usize::try_from(failure.report.number - 1).ok()?;
+    case.shapes.failure(index).filter(|_| failure.is_real_of_device())
+}
+
+/// Puts one shape to the test.
+fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    match facts(case, failure) {
+        Some(facts) => {
+            shape.judge(facts, check);
+            not_enough(failure, check);
+        }
+        None => _ = check.applies(false),
+    }
+}
+
+/// Memory runs out while weights are uploaded.
+fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let facts = facts(case, failure);
+    let llama = case.versions.has(Program::LlamaCpp) && failure.is_real_of_device();
+    match facts {
+        // llama.cpp asks for all weights of a device at once, before anything else.
+        _ if llama && is_first(case, failure) => {
+            check.must(true, || {
+                format!("the first buffer on the device, {}: llama.cpp's weights", size(failure.oom.requested_bytes))
+            });
+            check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+            not_enough(failure, check);
+        }
+        // What comes behind them are caches and compute buffers.
+        Some(facts) if llama && facts.from_beginning => _ = check.applies(false),
+        _ => is(Shape::Load, case, failure, check),
+    }
+    check.unless(others_before(case, failure), || "others held a tenth of the card or more before the load".to_owned());
+}
+
+/// Whether nothing large had been given on the device before.
+fn is_first(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let track = failure.report.device.and_then(|device| case.replay.tracks.device(device));
+    let none_given = track.is_none_or(|track| track.live.is_empty());
+    let facts = facts(case, failure);
+    case.around(failure).is_some()
+        && (none_given || facts.is_some_and(|facts| facts.from_beginning && buffers(facts) == 0))
+}
+
+/// Where enough is known to have been free, it is no matter of what the program asks for.
+fn not_enough(failure: &Failure<'_>, check: &mut Check) {
+    if let Some((request, free)) = failure.request_bytes().zip(failure.runtime_free_bytes()).get() {
+        check.unless(is_enough(free, request), || "the runtime reported enough free memory".to_owned());
+    }
+}
+
+/// Whether others held much of the card when the program began.
+fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    let first = failure.report.device.and_then(|device| case.replay.tracks.device(device)?.reads.first);
+    let others = first.and_then(|first| {
+        let whole = *first.read.wholes().first()?;
+        Some((whole.total_bytes - whole.free_bytes).saturating_sub(first.held_bytes))
+    });
+    let both =
+        Known::new(others, "memory in use before the load (sysfs, NVML or the runtime)").zip(failure.total_bytes());
+    both.is(|(others, total)| share(others, total) >= OTHERS_SHARE)
+}
+
+/// Large blocks that were given on the device before the failure.
+fn buffers(facts: &Facts) -> usize {
+    facts.calls.iter().filter(|call| call.what == What::Given && call.bytes >= BUFFER_BYTES).count()
+}
+
+/// The cache for the whole context is allocated at the start.
+fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let found = facts(case, failure).filter(|facts| facts.from_beginning && case.versions.has(Program::LlamaCpp));
+    let Some(facts) = found.filter(|facts| (1..=FIRST_BUFFERS).contains(&buffers(facts))) else {
+        check.applies(false);
+        return;
+    };
+    check.at_most(Confidence::Probable);
+    let before = buffers(facts);
+    check.must(true, || {
+        let asked = size(facts.requested_bytes);
+        let blocks = count(before as u64, "buffer", "buffers");
+        match before {
+            1 => format!("llama.cpp asked for {asked} right behind its weights ({blocks}): the KV cache"),
+            _ => format!("llama.cpp asked for {asked} behind {blocks}, weights and KV cache: the compute buffer"),
+        }
+    });
+    check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
+    not_enough(failure, check);
+    check.would_settle(
+        "layers, KV heads, head dimension and context of the model: 2 x layers x context x heads x dimension x bytes",
+    );
+}
+
+/// The activations of the first forward pass do not fit.
+fn oom_first_forward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::FirstForward, case, failure, check);
+}
+
+/// The gradients do not fit beside every saved activation.
+fn oom_first_backward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::FirstBackward, case, failure, check);
+}
+
+/// The optimizer's state does not fit.
+fn oom_optimizer_step(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::Optimizer, case, failure, check);
+}
+
+/// One long batch in a run that was stable.
+fn oom_longest_batch(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::LongestBatch, case, failure, check);
+}
+
+/// The predictions of an evaluation pile up.
+fn oom_eval_accumulation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::EvalAccumulation, case, failure, check);
+}
+
+/// The evaluation batch is larger than the training batch.
+fn oom_eval_batch(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::EvalBatch, case, failure, check);
+}
+
+/// Gathered parameters of several layers live at once.
+fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::GatherSpike, case, failure, check);
+    let libraries = || case.trace.metadata.modules.modules.iter();
+    let communicates = libraries().any(|module| ["librccl", "libnccl"].iter().any(|name| module.path.contains(name)));
+    check.must(communicates, || "a library for communication (NCCL, RCCL) is loaded".to_owned());
+}
+
+/// The cache grows token by token.
+fn kv_cache_incremental(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::KvIncremental, case, failure, check);
+}
+
+/// A pool without virtual memory keeps every peak.
+fn legacy_pool_growth(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    is(Shape::LegacyPool, case, failure, check);
+}
