@@ -16,4 +16,5 @@ pub mod replay;
 pub mod report;
 #[doc(hidden)]
 pub mod testing;
+pub mod whatif;
 pub mod words;

@@ -189,7 +189,7 @@ fn wrong_usage_is_2_and_what_is_not_there_is_not_offered() {
         &["events", "--around", "2", "t.bin"],
         &["doctor", "t.bin"],
         &["doctor", "--sysroot", "nowhere"],
-        &["whatif", "t.bin"],
+        &["whatif", "--capacity", "0", "t.bin"],
         &["record"],
     ] {
         let output = place.run(arguments);

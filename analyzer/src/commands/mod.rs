@@ -10,6 +10,7 @@ mod record;
 mod report;
 mod traces;
 mod units;
+mod whatif;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 6] = ["whatif", "diff", "check", "export", "bundle", "live"];
+const LATER: [&str; 5] = ["diff", "check", "export", "bundle", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
@@ -44,6 +45,8 @@ enum Command {
     Report(report::ReportArgs),
     /// The fragmentation map at one moment
     Map(map::MapArgs),
+    /// The same run on another card or with another granule
+    Whatif(whatif::WhatifArgs),
     /// Every event, in order, one line each
     Events(events::EventsArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         None => report::run(&cli.report),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Map(args)) => map::run(args),
+        Some(Command::Whatif(args)) => whatif::run(args),
         Some(Command::Events(args)) => events::run(args),
         Some(Command::Record(args)) => record::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),

@@ -96,6 +96,15 @@ pub struct Calls {
     pub reset: u64,
 }
 
+/// A block that came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The block as it was then.
+    pub block: Block,
+    /// Whether it came.
+    pub comes: bool,
+}
+
 /// One account.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
@@ -119,6 +128,8 @@ pub struct Account {
     pub imported_bytes: u128,
     /// From which record on the model has seen every block.
     pub arena_since: u64,
+    /// What came and went since somebody took this list; kept only where somebody has put one here.
+    pub changes: Option<Vec<Change>>,
     /// Blocks that lived at the peak and are gone. Never more than lived at the peak.
     gone: Vec<Block>,
     /// Mappings that existed at the peak and are gone.
@@ -140,6 +151,9 @@ impl Account {
         if let Some(arena) = &mut self.arena {
             block.place = arena.place(block.granules);
         }
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { block: *block, comes: true });
+        }
         self.held.add(block);
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.add(block);
@@ -158,6 +172,9 @@ impl Account {
     pub fn let_go(&mut self, block: &Block) {
         if let Some(arena) = &mut self.arena {
             arena.release(block.place, block.granules);
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { block: *block, comes: false });
         }
         self.held.remove(block);
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {

@@ -2,7 +2,7 @@
 
 use gpuoom_trace::metadata::DeviceFacts;
 
-use super::account::Account;
+use super::account::{Account, Change};
 use super::arena::Arena;
 use super::block::{Block, Side};
 use super::lower::LowerBlock;
@@ -21,6 +21,8 @@ pub struct Accounts {
     /// Devices whose account may have changed since somebody asked, a bit each.
     touched: [u64; DEVICES / 64],
     granularity_bytes: u64,
+    /// Whether each device's account lists what comes and goes.
+    pub lists_changes: bool,
 }
 
 impl Accounts {
@@ -36,6 +38,7 @@ impl Accounts {
             totals,
             touched: [0; DEVICES / 64],
             granularity_bytes,
+            lists_changes: false,
         }
     }
 
@@ -44,9 +47,11 @@ impl Accounts {
     pub fn device_mut(&mut self, device: u8) -> &mut Account {
         self.touched[usize::from(device) / 64] |= 1 << (device % 64);
         let granules = self.totals[usize::from(device)] / self.granularity_bytes;
+        let lists_changes = self.lists_changes;
         self.devices[usize::from(device)].get_or_insert_with(|| {
             let mut account = Account::with_blocks_at_peak();
             account.arena = Arena::new(granules);
+            account.changes = lists_changes.then(Vec::new);
             Box::new(account)
         })
     }
@@ -101,6 +106,12 @@ impl Accounts {
         let bit = bits.trailing_zeros();
         *bits &= *bits - 1;
         u8::try_from(word as u32 * 64 + bit).ok()
+    }
+
+    /// Takes what came and went on a device since this was last asked.
+    pub fn take_changes(&mut self, device: u8) -> Vec<Change> {
+        let account = self.devices[usize::from(device)].as_deref_mut();
+        account.and_then(|account| account.changes.as_mut()).map(std::mem::take).unwrap_or_default()
     }
 
     /// Total memory of a device, where it is known.

@@ -217,6 +217,12 @@ impl Replay {
 
     /// Replays a batch. Breaks where the replay stops.
     pub fn batch(&mut self, batch: &Batch) -> ControlFlow<()> {
+        self.batch_with(batch, |_, _| ())
+    }
+
+    /// The same for somebody who looks at the state after each record.
+    #[inline]
+    pub fn batch_with(&mut self, batch: &Batch, mut after: impl FnMut(&mut Replay, &Record)) -> ControlFlow<()> {
         for (record, payload) in batch.iter() {
             if self.until != Until::End && self.is_past(record) {
                 self.stopped = true;
@@ -226,6 +232,7 @@ impl Replay {
             if let Some(timeline) = &mut self.timeline {
                 timeline.follow(record.at.saturating_add(u64::from(record.duration)), &mut self.accounts);
             }
+            after(self, record);
         }
         ControlFlow::Continue(())
     }

@@ -8,3 +8,4 @@ pub mod map;
 pub mod page;
 pub mod shade;
 pub mod text;
+pub mod whatif;

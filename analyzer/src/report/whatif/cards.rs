@@ -1,0 +1,249 @@
+//! What other cards and granules make of a device's calls.
+
+use crate::report::page::{Page, Paint};
+use crate::whatif::cards::{Basis, Card, Change, DeviceAnswer, Failure, Fate, Fates, Granularity, Need, Unclear};
+use crate::whatif::overhead::{Origin, Overhead};
+use crate::words::{clean, count, gpu, moment, size};
+
+/// Failures that are told one by one.
+const MOST_FAILURES: usize = 8;
+
+pub(super) fn write(page: &mut Page, device: &DeviceAnswer) {
+    write_head(page, device);
+    page.gap();
+    write_needs(page, device);
+    if device.cards.is_empty() {
+        page.gap();
+        page.indented("", "", "The size of the card is not in the trace: ask with --capacity what another would do.");
+        return;
+    }
+    page.gap();
+    write_cards(page, device);
+    write_changes(page, device);
+    write_failures(page, device);
+}
+
+fn item(page: &mut Page, name: &str, text: &str) {
+    page.indented(&format!("  {name:<9} "), "            ", text);
+}
+
+fn write_head(page: &mut Page, device: &DeviceAnswer) {
+    let name = device.name.as_ref().map_or(String::new(), |name| format!("{}, ", clean(name)));
+    let total = device.total_bytes.map_or("of unknown size".to_owned(), size);
+    let calls = count(device.allocations, "allocation", "allocations");
+    let text = format!("{}: {name}{total}; {calls}, {}", gpu(device.index), failed(device.failures));
+    page.headed("WHAT IF", Paint::Bold, &text);
+    item(page, "measured", &measured(&device.overhead));
+    if device.managed_bytes > 0 {
+        let text = format!("up to {} of managed memory are left out: it moves to the host", size(device.managed_bytes));
+        item(page, "", &text);
+    }
+    item(
+        page,
+        "modelled",
+        "a request fails where it, what is held (each block rounded up to granules) and what was measured are more than \
+         the card has; where a block lies plays no part, because drivers scatter blocks",
+    );
+    for check in device.cards.iter().filter(|card| card.is_recorded) {
+        item(page, "check", &checked(check, device));
+    }
+}
+
+fn failed(failures: u64) -> String {
+    if failures == 0 { "none failed".to_owned() } else { format!("{failures} more failed") }
+}
+
+fn measured(overhead: &Overhead) -> String {
+    let by = overhead.by.map_or(String::new(), |by| format!(", by {by}"));
+    let bytes = size(overhead.bytes);
+    match (overhead.origin, overhead.failure) {
+        (Origin::Given, _) => format!("{bytes} beside the program's blocks: given, not measured"),
+        (Origin::Unknown, _) => {
+            "nothing: no reading tells what runtime, driver and other processes hold, so it is taken as nothing and what \
+             is needed is more; --overhead gives a number"
+                .to_owned()
+        }
+        (origin, failure) => {
+            let when = match (origin, failure) {
+                (Origin::AtFailure, Some(number)) => format!("at failure #{number}"),
+                (Origin::AtPeak, _) => "at the peak".to_owned(),
+                _ => "at the last reading".to_owned(),
+            };
+            format!(
+                "{bytes} in use beside the program's blocks {when}{by}: runtime, driver, other processes; taken as the same \
+                 at all times and on all cards"
+            )
+        }
+    }
+}
+
+fn checked(card: &Card, device: &DeviceAnswer) -> String {
+    let Fates { remain, gone, depend, unknown } = card.fates;
+    let judged = remain + gone + depend;
+    let failures = match (judged, unknown) {
+        (0, 0) => String::new(),
+        (0, _) => "no failure is one of the card's size; ".to_owned(),
+        _ => format!("{remain} of {} explained; ", count(judged, "failure", "failures")),
+    };
+    let refused = match (card.new_failures_least, card.new_failures_most) {
+        (_, 0) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
+        (least, most) => {
+            format!("{} that succeeded would not fit, so the model asks for more than the card did", range(least, most))
+        }
+    };
+    format!("the recorded card, {}: {failures}{refused}", granule(card.granularity))
+}
+
+fn granule(granularity: Granularity) -> String {
+    let bytes = size(granularity.bytes);
+    match granularity.basis {
+        Basis::Inferred => format!("{bytes} (from addresses)"),
+        Basis::Recorded => format!("{bytes} (model)"),
+        Basis::Given => format!("{bytes} (given)"),
+        Basis::None => "no rounding".to_owned(),
+    }
+}
+
+fn range(least: u64, most: u64) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+fn write_needs(page: &mut Page, device: &DeviceAnswer) {
+    page.headed("FITS IN", Paint::Bold, "the smallest card on which no recorded request would have failed (modelled)");
+    let cells = ["granules", "peak asked", "padded", "card of at least", ""];
+    page.line(&needs_row(cells.map(str::to_owned)));
+    for need in &device.needs {
+        let Need { peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes, fits_in_most_bytes, .. } = *need;
+        let most = if fits_in_most_bytes == fits_in_least_bytes { String::new() } else { size(fits_in_most_bytes) };
+        let sizes = [peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes].map(size);
+        let [asked, padded, least] = sizes;
+        page.line(&needs_row([granule(need.granularity), asked, padded, least, most]));
+    }
+    if device.needs.iter().any(|need| need.fits_in_most_bytes != need.fits_in_least_bytes) {
+        let text = "Two sizes: what was refused and would have been given might be freed at once (the first) or never (the \
+                    second); nobody knows how long it would have lived.";
+        page.indented("  ", "  ", text);
+    }
+}
+
+fn needs_row([granule, asked, padded, least, most]: [String; 5]) -> String {
+    format!("  {granule:<24} {asked:>11} {padded:>11} {least:>17} {most:>11}")
+}
+
+fn write_cards(page: &mut Page, device: &DeviceAnswer) {
+    page.headed("CARDS", Paint::Bold, "what each card makes of the recorded calls (modelled)");
+    page.line(&format!("  {:<11} {:<24} {}", "", "", "recorded failures              successes"));
+    let heads = ["card", "granules", "remain", "gone", "depend", "unknown", "that fail"];
+    page.line(&cards_row(heads.map(str::to_owned)));
+    for card in &device.cards {
+        let Fates { remain, gone, depend, unknown } = card.fates;
+        let [remain, gone, depend, unknown] = [remain, gone, depend, unknown].map(|number| number.to_string());
+        let new = range(card.new_failures_least, card.new_failures_most);
+        page.line(&cards_row([
+            size(card.capacity_bytes),
+            granule(card.granularity),
+            remain,
+            gone,
+            depend,
+            unknown,
+            new,
+        ]));
+    }
+}
+
+fn cards_row([card, granule, remain, gone, depend, unknown, new]: [String; 7]) -> String {
+    format!("  {card:<11} {granule:<24} {remain:>6} {gone:>6} {depend:>7} {unknown:>8}  {new:>11}")
+}
+
+/// The first change of each card, and what it means for all that comes after.
+fn write_changes(page: &mut Page, device: &DeviceAnswer) {
+    let mut any = false;
+    for card in device.cards.iter().filter(|card| !card.is_recorded) {
+        let name = format!("{}, {}", size(card.capacity_bytes), granule(card.granularity));
+        let text = match &card.first_change {
+            None => "every call has the same outcome".to_owned(),
+            Some(change) => {
+                any = true;
+                first_change(change)
+            }
+        };
+        page.indented("  - ", "    ", &format!("{name}: {text}"));
+    }
+    if any {
+        let text = "Only the first change is certain, as far as the model is right. After it the program may have gone \
+                    another way: all counts behind it say what happens if it makes the same calls nevertheless.";
+        page.indented("  ", "  ", text);
+    }
+}
+
+fn first_change(change: &Change) -> String {
+    let call = format!("{} {} at {}", clean(&change.api), size(change.requested_bytes), moment(change.at_ns));
+    match change.failure {
+        Some(number) => format!("the first change is that failure #{number} ({call}) does not happen"),
+        None => format!("the first change is that {call}, which succeeded, fails"),
+    }
+}
+
+fn write_failures(page: &mut Page, device: &DeviceAnswer) {
+    let asked = device.cards.iter().any(|card| !card.is_recorded);
+    let Some(first) = device.cards.first() else { return };
+    let told = |failure: &&Failure| asked || failure.unclear.is_some();
+    if !first.failures.iter().any(|failure| told(&failure)) {
+        return;
+    }
+    page.gap();
+    page.headed("FAILURES", Paint::Bold, "what becomes of each recorded failure (modelled)");
+    for (index, failure) in first.failures.iter().enumerate().filter(|(_, failure)| told(failure)).take(MOST_FAILURES) {
+        let head = format!("  #{:<3} {} {}: ", failure.number, moment(failure.at_ns), size(failure.requested_bytes));
+        let text =
+            failure.unclear.map_or_else(|| fates(&device.cards, index), |unclear| why_unclear(unclear).to_owned());
+        page.indented(&head, "       ", &text);
+    }
+    if asked {
+        page.indented("  ", "  ", "* if the program gets there: an earlier call already had another outcome");
+    }
+    if first.failures.len() > MOST_FAILURES {
+        page.indented("  ", "  ", "The others are in --format json.");
+    }
+}
+
+fn fates(cards: &[Card], index: usize) -> String {
+    let words = [
+        (Fate::Remains, "remains on"),
+        (Fate::Gone, "gone on"),
+        (Fate::Depends, "depends, on how long refused memory would have been held, on"),
+    ];
+    let told = words.iter().filter_map(|(fate, words)| {
+        let names = with_fate(cards, index, *fate);
+        (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// The cards on which a failure has this fate; their granules only where others have another fate there.
+fn with_fate(cards: &[Card], index: usize, fate: Fate) -> Vec<String> {
+    let asked: Vec<&Card> = cards.iter().filter(|card| !card.is_recorded).collect();
+    let of_size = asked.chunk_by(|one, other| one.capacity_bytes == other.capacity_bytes);
+    let named = of_size.filter_map(|same| {
+        let failure = |card: &Card| card.failures.get(index).copied();
+        let here: Vec<&Card> =
+            same.iter().filter(|card| failure(card).is_some_and(|failure| failure.fate == fate)).copied().collect();
+        let conditional = failure(here.first()?)?.conditional;
+        let mark = if conditional { "*" } else { "" };
+        let granules: Vec<String> = here.iter().map(|card| size(card.granularity.bytes)).collect();
+        let beside = if here.len() < same.len() { format!(" at {}", granules.join(" and ")) } else { String::new() };
+        Some(format!("{}{mark}{beside}", size(here.first()?.capacity_bytes)))
+    });
+    named.collect()
+}
+
+fn why_unclear(unclear: Unclear) -> &'static str {
+    match unclear {
+        Unclear::Host => "no card changes it: it is about memory of the host",
+        Unclear::UnknownSize => "can't be told: nobody says how much memory the call wanted",
+        Unclear::Injected => "no card changes it: the recorder injected it",
+        Unclear::EnoughWasFree => {
+            "can't be told: more was free than it asked for, so it failed for another reason than the size of the card"
+        }
+    }
+}

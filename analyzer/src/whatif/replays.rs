@@ -1,0 +1,161 @@
+//! The replays of a question: one that learns how things ended, one that measures, and one for the models.
+
+use gpuoom_trace::metadata::DeviceFacts;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::NO_DEVICE;
+use rustc_hash::FxHashMap;
+
+use super::Answer;
+use super::cards::{Basis, CardModel, Change, DeviceAnswer, DeviceModel, Granularity, Refused};
+use super::overhead::{Overhead, measured};
+use crate::intake::read_through;
+use crate::passes::libraries::Libraries;
+use crate::replay::block::Block;
+use crate::replay::{Options, Replay};
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    /// Sizes of cards.
+    pub capacities_bytes: Vec<u64>,
+    /// Granules.
+    pub granularities_bytes: Vec<u64>,
+    /// Only this device.
+    pub device: Option<u8>,
+    /// What is in use beside the program's blocks; measured where it is not given.
+    pub overhead_bytes: Option<u64>,
+}
+
+/// Asks a trace. It is read two or three times; `progress` hears the number of records of each batch.
+pub fn ask(trace: &mut TraceFile, question: &Question, mut progress: impl FnMut(u64)) -> Answer {
+    let known = replay(trace, None, &mut progress);
+    let mut models = Models::new(trace, &known, question, &mut progress);
+    let mut third = Replay::new(trace, Options::default());
+    third.accounts.lists_changes = true;
+    read_through(trace, &mut progress, |batch| third.batch_with(batch, |replay, _| models.follow(replay)));
+    let devices = models.finish();
+    Answer { trace: trace.path().display().to_string(), devices }
+}
+
+fn replay(trace: &mut TraceFile, granularity_bytes: Option<u64>, progress: &mut impl FnMut(u64)) -> Replay {
+    let mut replay = Replay::new(trace, Options { granularity_bytes, ..Options::default() });
+    read_through(trace, progress, |batch| replay.batch(batch));
+    replay.finish();
+    replay
+}
+
+/// The models of all devices, and how each recorded failure ended.
+struct Models {
+    devices: FxHashMap<u8, DeviceModel>,
+    failures: Vec<(Option<u8>, Refused)>,
+    seen: usize,
+}
+
+impl Models {
+    fn new(trace: &mut TraceFile, known: &Replay, question: &Question, progress: &mut impl FnMut(u64)) -> Self {
+        let wanted = |device: u8| device != NO_DEVICE && question.device.is_none_or(|only| only == device);
+        let used = known
+            .accounts
+            .devices()
+            .filter(|(device, account)| wanted(*device) && account.calls.allocations + account.calls.failures > 0);
+        let inferred: Vec<(u8, Option<u64>)> =
+            used.map(|(device, account)| (device, account.spacing.granularity_bytes())).collect();
+        let mut measurements = FxHashMap::default();
+        let devices = inferred.into_iter().map(|(device, inferred_bytes)| {
+            let inferred = match inferred_bytes {
+                Some(bytes) => Granularity { bytes, basis: Basis::Inferred },
+                None => Granularity { bytes: 1, basis: Basis::None },
+            };
+            let overhead = question.overhead_bytes.map(Overhead::given).unwrap_or_else(|| {
+                let replay =
+                    measurements.entry(inferred.bytes).or_insert_with(|| replay(trace, Some(inferred.bytes), progress));
+                measured(replay, &Libraries::new(trace, replay), device)
+            });
+            let facts = trace.metadata.devices.iter().find(|facts| facts.index == device);
+            (device, model(known, question, device, facts, inferred, overhead))
+        });
+        let devices = devices.collect();
+        let number = |(number, oom): (u64, &crate::replay::failures::Oom)| {
+            (oom.device, Refused::new(number, known.clock.at_ns(oom.at), oom))
+        };
+        Models { devices, failures: (1..).zip(&known.failures.listed).map(number).collect(), seen: 0 }
+    }
+
+    /// What changed with the last record.
+    fn follow(&mut self, replay: &mut Replay) {
+        while let Some(device) = replay.accounts.next_touched() {
+            let changes = replay.accounts.take_changes(device);
+            let Some(model) = self.devices.get_mut(&device) else { continue };
+            for change in &changes {
+                match change.comes {
+                    true => model.comes(&change.block, || named(replay, &change.block)),
+                    false => model.goes(&change.block),
+                }
+            }
+        }
+        while self.seen < replay.failures.listed.len() {
+            let api = replay.failures.listed[self.seen].api;
+            let refused = self.failures.get(self.seen).copied();
+            self.seen += 1;
+            let Some((Some(device), refused)) = refused else { continue };
+            if let Some(model) = self.devices.get_mut(&device) {
+                model.failed(&refused, || refused.as_change(&replay.apis.get(api).name));
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<DeviceAnswer> {
+        let mut devices: Vec<(u8, DeviceModel)> = self.devices.into_iter().collect();
+        devices.sort_unstable_by_key(|(device, _)| *device);
+        devices.into_iter().map(|(_, model)| model.finish()).collect()
+    }
+}
+
+fn named(replay: &Replay, block: &Block) -> Change {
+    Change {
+        at_ns: replay.clock.at_ns(block.at),
+        api: replay.apis.get(block.api).name.clone(),
+        requested_bytes: block.requested_bytes,
+        failure: None,
+    }
+}
+
+fn model(
+    known: &Replay,
+    question: &Question,
+    device: u8,
+    facts: Option<&DeviceFacts>,
+    inferred: Granularity,
+    overhead: Overhead,
+) -> DeviceModel {
+    let total_bytes = known.accounts.total_bytes(device);
+    let mut granularities = vec![inferred];
+    let (given, basis) = match question.granularities_bytes.is_empty() {
+        true => (vec![known.granularity_bytes], Basis::Recorded),
+        false => (question.granularities_bytes.clone(), Basis::Given),
+    };
+    for bytes in given {
+        if granularities.iter().all(|known| known.bytes != bytes) {
+            granularities.push(Granularity { bytes, basis });
+        }
+    }
+    let mut capacities: Vec<(u64, bool)> = total_bytes.map(|bytes| (bytes, true)).into_iter().collect();
+    capacities.extend(question.capacities_bytes.iter().map(|bytes| (*bytes, false)));
+    let cards = capacities.iter().flat_map(|(bytes, is_recorded)| {
+        granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, overhead))
+    });
+    let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
+    let answer = DeviceAnswer {
+        index: Some(device),
+        name,
+        total_bytes,
+        allocations: 0,
+        failures: 0,
+        managed_bytes: 0,
+        overhead,
+        needs: Vec::new(),
+        cards: Vec::new(),
+        modelled: true,
+    };
+    DeviceModel::new(answer, &granularities, cards.collect())
+}

@@ -1,0 +1,215 @@
+//! Worlds that can be counted by hand, and what must hold of any.
+
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::{Event, Kind};
+use proptest::prelude::*;
+
+use super::cards::{Basis, Card, DeviceAnswer, Fate, Unclear};
+use super::overhead::Origin;
+use super::{Question, ask};
+use crate::testing::{GIB, MIB, TraceBuilder, open};
+
+/// The answer about the only device.
+fn answer(trace: &TraceBuilder, question: Question) -> DeviceAnswer {
+    let mut answer = ask(&mut open(trace), &question, |_| {});
+    assert_eq!(answer.devices.len(), 1);
+    answer.devices.remove(0)
+}
+
+fn cards(sizes: &[u64]) -> Question {
+    Question { capacities_bytes: sizes.to_vec(), granularities_bytes: vec![2 * MIB], ..Question::default() }
+}
+
+fn card(answer: &DeviceAnswer, capacity: u64, granularity: u64) -> &Card {
+    let found = |card: &&Card| card.capacity_bytes == capacity && card.granularity.bytes == granularity;
+    answer.cards.iter().find(found).expect("that card was asked for")
+}
+
+/// 6 GiB are held of 8, and 3 GiB more are asked for in vain; 1 GiB is in use by others.
+fn full_card() -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    for number in 0..6 {
+        trace.alloc(0x1000_0000_0000 + number * GIB, GIB);
+    }
+    let seq = trace.refuse(3 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 8 * GIB), (Quantity::RuntimeFree as u16, GIB)]);
+    trace
+}
+
+#[test]
+fn what_others_hold_is_measured_and_counts_on_every_card() {
+    let answer = answer(&full_card(), cards(&[9 * GIB, 10 * GIB]));
+    assert_eq!((answer.overhead.bytes, answer.overhead.origin), (GIB, Origin::AtFailure));
+    assert_eq!((answer.overhead.failure, answer.overhead.by), (Some(1), Some("hipMemGetInfo")));
+    let fate = |capacity| card(&answer, capacity, 2 * MIB).failures[0].fate;
+    assert_eq!([8, 9, 10].map(|gib| fate(gib * GIB)), [Fate::Remains, Fate::Remains, Fate::Gone]);
+    let need = answer.needs[0];
+    assert_eq!((need.fits_in_least_bytes, need.fits_in_most_bytes), (10 * GIB, 10 * GIB));
+    let changed = card(&answer, 10 * GIB, 2 * MIB).first_change.as_ref().unwrap();
+    assert_eq!((changed.failure, changed.requested_bytes, &changed.api[..]), (Some(1), 3 * GIB, "hipMalloc"));
+}
+
+#[test]
+fn a_smaller_card_refuses_what_succeeded_and_says_from_where_on_it_guesses() {
+    let answer = answer(&full_card(), cards(&[4 * GIB]));
+    let small = card(&answer, 4 * GIB, 2 * MIB);
+    assert_eq!((small.new_failures_least, small.new_failures_most), (3, 3));
+    let first = small.first_change.as_ref().unwrap();
+    assert_eq!((first.failure, first.requested_bytes), (None, GIB));
+    assert!(small.failures[0].conditional);
+    assert!(!card(&answer, 8 * GIB, 2 * MIB).failures[0].conditional);
+}
+
+#[test]
+fn an_overhead_that_is_given_is_used_instead() {
+    let answer = answer(&full_card(), Question { overhead_bytes: Some(0), ..cards(&[9 * GIB]) });
+    assert_eq!(card(&answer, 9 * GIB, 2 * MIB).failures[0].fate, Fate::Gone);
+    assert_eq!(answer.overhead.origin, Origin::Given);
+}
+
+/// 5 GiB refused, then 2 GiB refused: whether a card of 6 GiB gives the second depends on how long the first is held.
+#[test]
+fn the_lifetime_of_what_was_refused_is_bounded() {
+    let mut trace = TraceBuilder::default().device(0, "card", 2 * GIB);
+    trace.alloc(0x1000_0000_0000, GIB);
+    trace.refuse(5 * GIB);
+    trace.refuse(2 * GIB);
+    let answer = answer(&trace, cards(&[6 * GIB, 8 * GIB]));
+    let fates =
+        |capacity| card(&answer, capacity, 2 * MIB).failures.iter().map(|failure| failure.fate).collect::<Vec<_>>();
+    assert_eq!(fates(6 * GIB), [Fate::Gone, Fate::Depends]);
+    assert_eq!(fates(8 * GIB), [Fate::Gone, Fate::Gone]);
+    let need = answer.needs.iter().find(|need| need.granularity.bytes == 2 * MIB).unwrap();
+    assert_eq!((need.fits_in_least_bytes, need.fits_in_most_bytes), (6 * GIB, 8 * GIB));
+}
+
+/// A program that frees and asks again gets the same memory once, not twice.
+#[test]
+fn a_retry_that_succeeded_is_not_held_twice() {
+    let mut trace = TraceBuilder::default().device(0, "card", 4 * GIB);
+    trace.alloc(0x1000_0000_0000, 3 * GIB);
+    trace.refuse(2 * GIB);
+    trace.free(0x1000_0000_0000);
+    trace.alloc(0x2000_0000_0000, 2 * GIB);
+    let answer = answer(&trace, cards(&[5 * GIB]));
+    let need = answer.needs[0];
+    assert_eq!((need.fits_in_least_bytes, need.fits_in_most_bytes), (5 * GIB, 5 * GIB));
+    assert_eq!(card(&answer, 5 * GIB, 2 * MIB).new_failures_most, 0);
+}
+
+#[test]
+fn failures_that_are_not_about_the_size_of_the_card_are_not_judged() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, GIB);
+    let seq = trace.refuse(GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 8 * GIB), (Quantity::RuntimeFree as u16, 6 * GIB)]);
+    let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    trace.push(gpuoom_trace::record::Record { status: 2, requested: GIB, ..record }, &[]);
+    let answer = answer(&trace, cards(&[16 * GIB]));
+    let failures = &card(&answer, 16 * GIB, 2 * MIB).failures;
+    let unclear: Vec<_> = failures.iter().map(|failure| (failure.fate, failure.unclear)).collect();
+    assert_eq!(unclear, [(Fate::Unknown, Some(Unclear::EnoughWasFree)), (Fate::Unknown, Some(Unclear::Host))]);
+    assert!(card(&answer, 16 * GIB, 2 * MIB).first_change.is_none());
+}
+
+#[test]
+fn granules_are_inferred_from_addresses_and_taken_as_none_where_they_cannot_be() {
+    let basis = |blocks: u64| {
+        let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+        for number in 0..blocks {
+            trace.alloc(0x1000_0000_0000 + number * 2 * MIB, MIB);
+        }
+        let answer = answer(&trace, Question::default());
+        let bases: Vec<_> = answer.needs.iter().map(|need| (need.granularity.basis, need.peak_padded_bytes)).collect();
+        bases
+    };
+    assert_eq!(basis(8), [(Basis::Inferred, 16 * MIB), (Basis::Recorded, 2 * GIB)]);
+    assert_eq!(basis(2), [(Basis::None, 2 * MIB), (Basis::Recorded, 512 * MIB)]);
+}
+
+#[test]
+fn managed_memory_is_left_out() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000_0000_0000, 20 * GIB);
+    trace.alloc(0x2000_0000_0000, GIB);
+    let answer = answer(&trace, Question::default());
+    assert_eq!((answer.managed_bytes, answer.needs[0].fits_in_most_bytes), (20 * GIB, GIB));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc(u64),
+    Refuse(u64),
+    Free(prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (1u64..600).prop_map(Step::Alloc),
+        1 => (1u64..900).prop_map(Step::Refuse),
+        2 => any::<prop::sample::Index>().prop_map(Step::Free),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn build(steps: &[Step]) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 64 * GIB);
+    let mut live = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let address = 0x1000_0000_0000 + number as u64 * GIB;
+        match step {
+            Step::Alloc(mib) => {
+                trace.alloc(address, mib * MIB - 3);
+                live.push(address);
+            }
+            Step::Refuse(mib) => {
+                trace.refuse(mib * MIB);
+            }
+            Step::Free(which) if !live.is_empty() => {
+                trace.free(live.swap_remove(which.index(live.len())));
+            }
+            Step::Free(_) => {}
+        }
+    }
+    trace
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// The card that is said to be large enough is, and one byte less is not.
+    #[test]
+    fn fits_in_is_the_smallest_card_that_refuses_nothing(steps in steps()) {
+        let trace = build(&steps);
+        let mut first = ask(&mut open(&trace), &cards(&[]), |_| {});
+        let Some(device) = first.devices.pop() else { return Ok(()) };
+        for need in &device.needs {
+            let ask_size = |bytes: u64| {
+                let answer = answer(&trace, Question { device: Some(0), ..cards(&[bytes]) });
+                card(&answer, bytes, need.granularity.bytes).clone()
+            };
+            let enough = ask_size(need.fits_in_most_bytes);
+            prop_assert_eq!((enough.new_failures_most, enough.fates.remain, enough.fates.depend), (0, 0, 0));
+            if need.fits_in_most_bytes > 1 {
+                let less = ask_size(need.fits_in_most_bytes - 1);
+                prop_assert!(less.new_failures_most + less.fates.remain + less.fates.depend > 0);
+            }
+            prop_assert!(need.fits_in_least_bytes <= need.fits_in_most_bytes);
+            prop_assert!(need.peak_requested_bytes <= need.peak_padded_bytes);
+        }
+    }
+
+    /// Every recorded failure has a fate.
+    #[test]
+    fn fates_add_up(steps in steps(), capacity in 1u64..40_000) {
+        let trace = build(&steps);
+        for device in ask(&mut open(&trace), &cards(&[capacity * MIB]), |_| {}).devices {
+            for card in &device.cards {
+                let fates = card.fates;
+                prop_assert_eq!(fates.remain + fates.gone + fates.depend + fates.unknown, device.failures);
+                prop_assert!(card.new_failures_least <= card.new_failures_most);
+                prop_assert!(card.new_failures_most <= device.allocations);
+            }
+        }
+    }
+}

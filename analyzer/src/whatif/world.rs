@@ -1,0 +1,108 @@
+//! One world: a card of a given size and granule that lives through the recorded calls.
+//!
+//! A request is refused where what is held, rounded up to granules, would be more than the card has. That is the rule of
+//! the recorder's virtual card; where on the card a block lies plays no part, because drivers scatter blocks.
+
+use rustc_hash::FxHashSet;
+
+use crate::replay::block::Block;
+
+/// Blocks that a world refused and that are remembered. A world that refused more has left the recorded run far behind.
+const MAX_REFUSED: usize = 1 << 20;
+
+/// What becomes of memory that was refused in the recorded run and is given here: nobody knows how long it would have
+/// lived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Given back at once.
+    None,
+    /// Held to the end.
+    Whole,
+}
+
+/// A card and what it holds.
+#[derive(Clone, Debug)]
+pub struct World {
+    usable_bytes: u64,
+    granularity_bytes: u64,
+    lifetime: Lifetime,
+    held_bytes: u128,
+    asked_bytes: u128,
+    refused: FxHashSet<(u64, u64)>,
+    /// Recorded successes that this world refuses.
+    pub refusals: u64,
+    /// Most bytes that were held, in granules, a request that was freed at once among them.
+    pub peak_bytes: u128,
+    /// Most bytes that were asked for and held.
+    pub peak_asked_bytes: u128,
+}
+
+impl World {
+    /// An empty card, of which so many bytes can be used.
+    pub fn new(usable_bytes: u64, granularity_bytes: u64, lifetime: Lifetime) -> Self {
+        World {
+            usable_bytes,
+            granularity_bytes: granularity_bytes.max(1),
+            lifetime,
+            held_bytes: 0,
+            asked_bytes: 0,
+            refused: FxHashSet::default(),
+            refusals: 0,
+            peak_bytes: 0,
+            peak_asked_bytes: 0,
+        }
+    }
+
+    fn padded(&self, bytes: u64) -> u128 {
+        u128::from(bytes.div_ceil(self.granularity_bytes)) * u128::from(self.granularity_bytes)
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        self.held_bytes.saturating_add(self.padded(bytes)) <= u128::from(self.usable_bytes)
+    }
+
+    fn hold(&mut self, bytes: u64) {
+        self.held_bytes = self.held_bytes.saturating_add(self.padded(bytes));
+        self.asked_bytes = self.asked_bytes.saturating_add(u128::from(bytes));
+        self.peak_bytes = self.peak_bytes.max(self.held_bytes);
+        self.peak_asked_bytes = self.peak_asked_bytes.max(self.asked_bytes);
+    }
+
+    fn drop(&mut self, bytes: u64) {
+        self.held_bytes = self.held_bytes.saturating_sub(self.padded(bytes));
+        self.asked_bytes = self.asked_bytes.saturating_sub(u128::from(bytes));
+    }
+
+    /// A recorded success. Answers whether this world refuses it: then it goes on without that block.
+    pub fn comes(&mut self, block: &Block) -> bool {
+        if self.fits(block.requested_bytes) {
+            self.hold(block.requested_bytes);
+            return false;
+        }
+        self.refusals += 1;
+        if self.refused.len() < MAX_REFUSED {
+            self.refused.insert((block.entered, block.address));
+        }
+        true
+    }
+
+    /// A recorded free.
+    pub fn goes(&mut self, block: &Block) {
+        if !self.refused.remove(&(block.entered, block.address)) {
+            self.drop(block.requested_bytes);
+        }
+    }
+
+    /// A recorded failure. Answers whether this world refuses it too. `asked_again` says that the program later got the
+    /// same memory by asking again: then it is not held twice.
+    pub fn failed(&mut self, requested_bytes: u64, asked_again: bool) -> bool {
+        if !self.fits(requested_bytes) {
+            return true;
+        }
+        self.hold(requested_bytes);
+        if self.lifetime == Lifetime::None || asked_again {
+            self.drop(requested_bytes);
+        }
+        false
+    }
+}
