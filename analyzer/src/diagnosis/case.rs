@@ -360,9 +360,12 @@ impl<'a> Failure<'a> {
         self.used_bytes().zip(self.process_bytes()).map(|(used, process)| used.saturating_sub(process))
     }
 
-    /// The most that can be in use by others: all that is in use but for what this process is known to hold.
+    /// The most that can be in use by others: all that is in use, or all that there is, but for what this process is known
+    /// to hold.
     pub fn external_at_most_bytes(&self) -> Known<u64> {
-        self.used_bytes().map(|used| used.saturating_sub(self.process_or_own_bytes()))
+        let beside_own = |bytes: u64| bytes.saturating_sub(self.process_or_own_bytes());
+        let (used, total) = (self.used_bytes().map(beside_own), self.total_bytes().map(beside_own));
+        used.zip(total).map(|(used, total)| used.min(total)).or(used).or(total)
     }
 
     /// [gap_api] Free memory by the runtime less free memory by sysfs: positive where the runtime is too optimistic.
