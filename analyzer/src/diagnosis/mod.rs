@@ -8,6 +8,7 @@ pub mod case;
 pub mod check;
 pub mod finding;
 pub mod ladder;
+pub mod related;
 pub mod remedies;
 pub mod rules;
 pub mod thresholds;
@@ -27,6 +28,8 @@ use crate::passes::oom::deciding;
 
 /// Failures that rules are asked about, beside the one that decides the verdict.
 const MOST_FAILURES: usize = 256;
+/// The umbrella for "free was reported".
+const PHANTOM_FREE: &str = "phantom-free";
 /// What the umbrella for "free was reported" resolves to.
 const RESOLVES_PHANTOM_FREE: [&str; 14] = [
     "process-fraction-cap",
@@ -68,7 +71,7 @@ pub fn diagnose(case: &Case<'_>) -> Diagnoses {
             }
         }
     }
-    resolve(&mut all.found);
+    resolve(&mut all);
     drop_last_resort(&mut all.found);
     triage::sort(&mut all.found);
     name_causes(&mut all);
@@ -150,18 +153,46 @@ fn join(found: &mut Vec<Finding>, finding: Finding) {
     known.ooms = ooms;
 }
 
-/// Drops the umbrella where something that explains it is at least probable for the same failures.
-fn resolve(found: &mut Vec<Finding>) {
-    let explained: Vec<u64> = found
-        .iter()
-        .filter(|finding| finding.confidence >= Confidence::Probable && finding.role == Role::Cause)
-        .filter(|finding| RESOLVES_PHANTOM_FREE.contains(&finding.id))
+/// Drops the umbrella where something that explains it is at least probable for the same failures. Of what remains it says
+/// what was ruled out, and what may still explain it: only what nothing explains is to be reported as a bug.
+fn resolve(all: &mut Diagnoses) {
+    let resolving = |finding: &&Finding| finding.role == Role::Cause && RESOLVES_PHANTOM_FREE.contains(&finding.id);
+    let explains = all.found.iter().filter(resolving);
+    let explained: Vec<u64> = explains
+        .clone()
+        .filter(|finding| finding.confidence >= Confidence::Probable)
         .flat_map(|finding| finding.ooms.clone())
         .collect();
-    for finding in found.iter_mut().filter(|finding| finding.id == "phantom-free") {
+    let possible: Vec<(&'static str, Vec<u64>)> = explains.map(|finding| (finding.id, finding.ooms.clone())).collect();
+    for finding in all.found.iter_mut().filter(|finding| finding.id == PHANTOM_FREE) {
         finding.ooms.retain(|oom| !explained.contains(oom));
+        let is_about = |ooms: &[u64]| ooms.iter().any(|oom| finding.ooms.contains(oom));
+        let left = in_order(possible.iter().filter(|(_, ooms)| is_about(ooms)).map(|(id, _)| *id));
+        let excluded = all.excluded.iter().filter(|excluded| is_about(&excluded.ooms));
+        let ruled_out = in_order(excluded.map(|excluded| excluded.id));
+        describe_rest(finding, &left, &ruled_out);
     }
-    found.retain(|finding| finding.id != "phantom-free" || !finding.ooms.is_empty());
+    all.found.retain(|finding| finding.id != PHANTOM_FREE || !finding.ooms.is_empty());
+}
+
+/// Those of these ids that can explain free memory, in the order in which they are looked at.
+fn in_order(ids: impl Iterator<Item = &'static str> + Clone) -> Vec<&'static str> {
+    RESOLVES_PHANTOM_FREE.into_iter().filter(|id| ids.clone().any(|other| other == *id)).collect()
+}
+
+fn describe_rest(finding: &mut Finding, left: &[&str], ruled_out: &[&str]) {
+    let ruled_out = match ruled_out {
+        [] => String::new(),
+        ids => format!(" (ruled out: {})", ids.join(", ")),
+    };
+    let text = match left {
+        [] => format!("unexplained: nothing that is known to cause this was found{ruled_out}; report it"),
+        _ => format!("possible reasons are left: {}{ruled_out}", left.join(", ")),
+    };
+    finding.evidence.push(check::Evidence { text, basis: check::Basis::Measured });
+    if !left.is_empty() {
+        finding.file.clear();
+    }
 }
 
 /// Hardware is suspected only where nothing else explains the failures: neither a cause or shape of any confidence, nor a

@@ -15,6 +15,60 @@ pub const OTHERS_SHARE: f64 = 0.10;
 pub const GAP_WARNING_BYTES: u64 = 3 * GIB / 2;
 /// Difference that is nothing: upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded.
 pub const GAP_NOISE_BYTES: u64 = 300 * MIB;
+/// The same as a share of the card: what a reading may be off on a large one. (Catalogue.)
+pub const GAP_NOISE_SHARE: f64 = 0.02;
+/// Difference from which on a warning is due even where it explains no failure. (User document 000.)
+pub const GAP_NOTABLE_BYTES: u64 = GIB / 2;
+/// Difference below which nobody asks why two tools disagree: the accounting of one call. (Ours.)
+pub const GAP_UNSEEN_BYTES: u64 = 64 * MIB;
+/// Share of a difference that a reason must account for. (Catalogue.)
+pub const EXPLAINED_SHARE: f64 = 0.8;
+/// Memory without an owner, before the program began, that is worth a word. (Catalogue.)
+pub const UNOWNED_BYTES: u64 = GIB / 2;
+/// Memory of the runtime and of libraries that is worth a word, and the same as a share of the card. (Catalogue.)
+pub const HIDDEN_BYTES: u64 = GIB / 2;
+/// See [`HIDDEN_BYTES`].
+pub const HIDDEN_SHARE: f64 = 0.03;
+/// What the processor may miss of a card's memory without a limit on its window. (Catalogue.)
+pub const VISIBLE_SLACK_BYTES: u64 = 64 * MIB;
+/// Share of the board from which on a device is no slice of it, but for what firmware keeps. (Ours.)
+pub const SLICE_SHARE: f64 = 0.75;
+/// Share of the card that one burst must take to be a framework's own pool, and the time of a burst. (Catalogue; ours.)
+pub const BURST_SHARE: f64 = 0.6;
+/// See [`BURST_SHARE`].
+pub const BURST_NS: u64 = 1_000_000_000;
+/// Smallest request that a buffer of attention scores is looked for in. (Catalogue.)
+pub const ATTENTION_LEAST_BYTES: u64 = GIB;
+/// Weights, gradients and Adam's state for each parameter. (User document 004; Hugging Face, model memory anatomy.)
+pub const STATE_BYTES_PER_PARAMETER: u64 = 18;
+/// Share of the card that such a state may take. (Catalogue.)
+pub const STATE_SHARE: f64 = 0.95;
+/// Share of the card from which on the difference of peak and floor is the larger part. (Catalogue.)
+pub const ACTIVATION_SHARE: f64 = 0.5;
+/// Swings of memory from here on are cycles. (Ours: what is called a large free in shapes.)
+pub const LARGE_CYCLE_BYTES: u64 = 64 * MIB;
+/// Cycles that make many, and how much more than its result a cycle of temporaries holds. (Catalogue.)
+pub const MANY_CYCLES: u64 = 10;
+/// See [`MANY_CYCLES`].
+pub const TEMPORARY_FACTOR: u64 = 3;
+/// Differences up to here are constant sizes. (Catalogue.)
+pub const VARIATION: f64 = 0.05;
+/// Unused share of what PyTorch reserved below which fragmentation is no reason. (Catalogue.)
+pub const FEW_UNUSED_SHARE: f64 = 0.1;
+/// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache. (Catalogue.)
+pub const MANY_SIZES: u64 = 8;
+/// Share of an address limit that counts as reached. (Catalogue.)
+pub const ADDRESS_SHARE: f64 = 0.9;
+/// Open descriptors that most systems allow a process.
+pub const USUAL_DESCRIPTORS: u64 = 1024;
+/// Share of a request that must be gone after its failure. (ROCm/rocm-systems#11642)
+pub const FAILURE_LEAK_SHARE: f64 = 0.5;
+/// Age of a reading that can still be set beside a failure. (Ours.)
+pub const POOL_LEAK_NS: u64 = 1_000_000_000;
+/// Share of released memory that comes back at most where a release has no effect. (Catalogue.)
+pub const STUCK_SHARE: f64 = 0.2;
+/// Share of the card that handles of virtual memory hold where nothing bounds them. (pytorch/pytorch#193400)
+pub const HANDLES_SHARE: f64 = 0.9;
 /// Unused share of what PyTorch reserved. (User document 003.)
 pub const UNUSED_SHARE: f64 = 0.30;
 /// Time in which a release and a second try belong to a failure: PyTorch releases its cache and tries again at once.

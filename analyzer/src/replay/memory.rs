@@ -8,6 +8,7 @@ use super::apis::{Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
 use super::lower::Place;
+use super::tracks::saturate;
 use super::undo::Undo;
 use super::vmm::Unmapped;
 
@@ -259,6 +260,10 @@ impl Replay {
 
     pub(super) fn reserve_or_import(&mut self, record: &Record, payload: &[u8], own: bool) {
         if own && record.status != 0 {
+            if record.kind() == Kind::Reserved {
+                let reserved = self.accounts.devices().map(|(_, account)| account.reserved_bytes).sum();
+                self.reservations.refuse(record, saturate(reserved));
+            }
             return self.set_up(record);
         }
         if record.status != 0 || record.address == 0 {

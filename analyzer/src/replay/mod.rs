@@ -16,6 +16,7 @@ mod memory;
 mod objects;
 mod observed;
 pub mod readings;
+pub mod reservations;
 mod shared;
 pub mod spacing;
 pub mod spread;
@@ -45,6 +46,7 @@ use failures::{Evidence, Failures};
 use live::LiveSet;
 use lower::Lower;
 use readings::Readings;
+use reservations::Reservations;
 use spread::Spread;
 use timeline::Timeline;
 use tracks::Tracks;
@@ -136,6 +138,8 @@ pub struct Replay {
     pub failures: Failures,
     /// Numbers that the recorder read.
     pub readings: Readings,
+    /// Reservations of addresses that were refused.
+    pub reservations: Reservations,
     /// How the process ended.
     pub end: End,
     /// Durations of the program's allocation calls, in ticks.
@@ -192,6 +196,7 @@ impl Replay {
             comparisons: BTreeMap::new(),
             failures: Failures::default(),
             readings: Readings::default(),
+            reservations: Reservations::default(),
             end: End::of_header(&trace.header),
             latency_ticks: Spread::default(),
             sizes_bytes: Spread::default(),

@@ -2,9 +2,11 @@
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 
+use super::machines::{AmdMachine, CARD, STRIX_HALO};
+use super::scenes::{card_file, full, torch};
 use super::{Labelled, Says, Scene, readings};
 use crate::diagnosis::check::Confidence::{Probable, Proven};
-use crate::testing::{GIB, TraceBuilder, gib};
+use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -46,7 +48,24 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "77.5 GiB on a card of 24 (ROCm/ROCm#5519)",
+        scene: || on_machine(CARD, 24 * GIB, 77 * GIB),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same in a trace that tells nothing of the machine",
         scene: || held_and_refused(1, 77, 22 * GIB, 22 * GIB),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &["uma-large-carveout-starves-gtt", "uma-carveout-only"],
+        story: "16 GiB on an APU that shows 15.24 of a carve-out of 64: the total is a limit (ROCm/TheRock#1054)",
+        scene: || {
+            let apu = AmdMachine { vram: 64 * GIB, gtt: gib(15.24), ttm: gib(15.24), ram: 32 * GIB, ..STRIX_HALO };
+            on_machine(apu, gib(15.24), 16 * GIB)
+        },
     },
     Labelled {
         id: "request-exceeds-device",
@@ -55,7 +74,93 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "a request below the card's size",
         scene: || held_and_refused(22, 23, gib(1.9), gib(1.8)),
     },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the card is full, and nobody knows what PyTorch's cache holds unused",
+        scene: || {
+            let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &["cache-greed"],
+        story: "the card is full of a cache: it is released, and the same request succeeds",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            (0..6).for_each(|block| _ = trace.free(0x10_0000_0000 + block * 2 * GIB));
+            trace.alloc(0x100_0000_0000, 4 * GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &["live-leak"],
+        story: "the card is full at the end of a leak: what stays rises by 1 GiB in each step",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            for step in 0..20 {
+                trace.alloc(0x100_0000_0000 + step * 2 * GIB, GIB);
+                trace.alloc(0x20_0000_0000, 3 * GIB);
+                trace.free(0x20_0000_0000);
+                trace.now_ns += 1_000_000_000;
+            }
+            (0..2).for_each(|block| _ = trace.alloc(0x20_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(3 * GIB);
+            full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "partition-slice",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "an MI300X in CPX mode: a device of 24 GiB is one of eight partitions",
+        scene: || partitioned("CPX\n"),
+    },
+    Labelled {
+        id: "partition-slice",
+        says: Says::Not,
+        also: &[],
+        story: "in SPX mode the device is the board",
+        scene: || partitioned("SPX\n"),
+    },
 ];
+
+/// A request on an empty device of some machine.
+fn on_machine(machine: AmdMachine, total: u64, asked: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", total);
+    trace.machine = machine.files();
+    let seq = trace.refuse(asked);
+    full(&mut trace, seq, total, 0, total - 200 * MIB);
+    Scene { trace }
+}
+
+/// A board of 192 GiB with eight of KFD's nodes.
+fn partitioned(mode: &str) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "MI300X", 24 * GIB);
+    trace.machine = AmdMachine { target: 90_402, vram: 192 * GIB, bank: 24 * GIB, ..CARD }.files();
+    card_file(&mut trace, "current_compute_partition", mode);
+    for node in 2..9 {
+        let directory = format!("/sys/class/kfd/kfd/topology/nodes/{node}");
+        let properties = "simd_count 80\nlocation_id 768\ndomain 0\ngfx_target_version 90402\n";
+        trace.machine.push((format!("{directory}/properties"), properties.into()));
+        let bank = format!("heap_type 1\nsize_in_bytes {}\n", 24 * GIB);
+        trace.machine.push((format!("{directory}/mem_banks/0/properties"), bank));
+    }
+    trace.alloc(0x10_0000_0000, GIB);
+    Scene { trace }
+}
 
 /// The program holds some GiB of 24, asks for more, and both readings say what is free.
 fn held_and_refused(held_gib: u64, asked_gib: u64, runtime_free: u64, sysfs_free: u64) -> Scene {

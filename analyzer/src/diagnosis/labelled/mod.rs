@@ -3,8 +3,12 @@
 //! A chapter's traces stand in a file of its own. The tests here hold over all of them: the right diagnosis comes first, and
 //! none that is not true of a trace is ever called proven.
 
+mod allocator_options;
 mod capacity;
+mod ceilings;
+mod counts;
 mod errors;
+mod fragmentation;
 mod hardware;
 mod host;
 mod installed;
@@ -12,9 +16,13 @@ mod leaks;
 mod machines;
 mod phantom_free;
 mod platform;
+mod pools;
+mod reported;
+mod scenes;
 mod serving;
 mod training;
 mod uma;
+mod uses;
 
 use gpuoom_trace::metadata::Quantity;
 
@@ -57,16 +65,23 @@ struct Labelled {
 fn all() -> impl Iterator<Item = &'static Labelled> {
     [
         capacity::TRACES,
+        ceilings::TRACES,
+        uses::TRACES,
+        fragmentation::TRACES,
+        counts::TRACES,
         phantom_free::TRACES,
-        errors::TRACES,
-        hardware::TRACES,
-        host::TRACES,
-        installed::TRACES,
+        reported::TRACES,
+        pools::TRACES,
+        allocator_options::TRACES,
         leaks::TRACES,
-        serving::TRACES,
-        training::TRACES,
+        errors::TRACES,
+        installed::TRACES,
         platform::TRACES,
         uma::TRACES,
+        training::TRACES,
+        serving::TRACES,
+        host::TRACES,
+        hardware::TRACES,
     ]
     .into_iter()
     .flatten()

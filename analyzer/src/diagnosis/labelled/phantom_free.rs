@@ -1,9 +1,11 @@
 //! C. Free memory reported, allocation refused.
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::Kind;
 
-use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::Proven;
+use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -35,6 +37,76 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "another process holds 3 GiB, and there was enough left",
         scene: || one_block(64 * MIB, 18 * GIB, 3 * GIB),
     },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Not,
+        also: &[],
+        story: "much is held, and no compute process holds it",
+        scene: || unowned(12 * GIB, 0, Some(false)),
+    },
+    Labelled {
+        id: "zombie-vram",
+        says: Says::First(Probable),
+        also: &[],
+        story: "12 GiB were in use before the start on a card without a display, and nobody holds them",
+        scene: || unowned(12 * GIB, 0, Some(false)),
+    },
+    Labelled {
+        id: "zombie-vram",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same on a card that drives a display: it may be somebody's desktop",
+        scene: || unowned(12 * GIB, 0, Some(true)),
+    },
+    Labelled {
+        id: "zombie-vram",
+        says: Says::Not,
+        also: &["other-process-on-gpu"],
+        story: "the same, and a living process holds it",
+        scene: || unowned(12 * GIB, 12 * GIB, Some(false)),
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the driver counts 6 GiB more than the program's blocks, and 3 were missing",
+        scene: || hidden(6 * GIB),
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "it holds 1 GiB, which would not have been enough",
+        scene: || hidden(GIB),
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::Not,
+        also: &[],
+        story: "it holds 300 MiB, the cost of a context",
+        scene: || hidden(300 * MIB),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::First(Proven),
+        also: &["mallocasync-oom", "true-capacity", "known-bad-version"],
+        story: "8 GiB freed on a stream; the same request succeeds right after, without a free in between",
+        scene: || freed_on_stream(true, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Probable),
+        also: &["true-capacity", "known-bad-version"],
+        story: "8 GiB freed on a stream, and nobody asks again",
+        scene: || freed_on_stream(false, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Not,
+        also: &["true-capacity", "known-bad-version"],
+        story: "a plain hipFree came in between, which waits for the device",
+        scene: || freed_on_stream(false, true),
+    },
 ];
 
 /// A program with 1 GiB asks for more on a card of 24.
@@ -49,6 +121,78 @@ fn one_block(asked: u64, free: u64, others: u64) -> Scene {
         (KfdProcessVram, GIB),
         (KfdOthersVram, others),
     ];
-    trace.read_at_failure(seq, &readings(read));
+    at_failure(&mut trace, seq, read);
     Scene { trace }
+}
+
+/// Much of a card of 24 GiB was in use before the program took 8 and asked for 8 more.
+fn unowned(in_use: u64, by_processes: u64, shows: Option<bool>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    amd_gpu(&mut trace, NAVI_31, 24 * GIB, 32 * GIB);
+    if let Some(shows) = shows {
+        card_file(&mut trace, "boot_vga", if shows { "1\n" } else { "0\n" });
+    }
+    let before = [(VramTotal, 24 * GIB), (VramUsed, in_use), (KfdProcessVram, 0), (KfdOthersVram, by_processes)];
+    sampled(&mut trace, before);
+    trace.alloc(0x10_0000_0000, 8 * GIB);
+    let seq = trace.refuse(8 * GIB);
+    let read = [
+        (RuntimeFree, 16 * GIB - in_use),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 8 * GIB + in_use),
+        (KfdProcessVram, 8 * GIB),
+        (KfdOthersVram, by_processes),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// Of 24 GiB the program holds 10, the runtime for it some more, another process what is left but for one.
+fn hidden(bytes: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..10).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(4 * GIB);
+    let read = [
+        (RuntimeFree, GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 23 * GIB),
+        (KfdProcessVram, 10 * GIB + bytes),
+        (KfdOthersVram, 2 * GIB),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// Stream-ordered memory is given back, and a plain request comes at once.
+fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
+    trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
+    if plain_free {
+        trace.free(0x10_0000_0000);
+    }
+    let seq = trace.refuse(4 * GIB);
+    let read = [
+        (RuntimeFree, GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 23 * GIB),
+        (KfdProcessVram, 23 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    if again {
+        trace.alloc(0xA0_0000_0000, 4 * GIB);
+    }
+    Scene { trace }
+}
+
+#[test]
+fn what_nothing_explains_is_to_be_reported_and_what_something_may_explain_is_not() {
+    let summary = crate::testing::summary(&one_block(64 * MIB, 20 * GIB, 0).trace);
+    let umbrella = &summary.diagnoses[0];
+    assert_eq!(umbrella.id, "phantom-free");
+    let last = umbrella.evidence.last().map(|evidence| evidence.text.as_str()).unwrap_or_default();
+    assert!(last.starts_with("unexplained: "), "{last}");
+    assert!(!umbrella.file.is_empty());
 }

@@ -1,20 +1,25 @@
-//! A. Capacity and request shape.
+//! A. Capacity: what one device can hold at all.
 
-use super::{Rule, failure};
+use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{CAPACITY_HIGH, CAPACITY_MEDIUM, OTHERS_SHARE, is_enough, share};
+use crate::diagnosis::thresholds::{CAPACITY_HIGH, CAPACITY_MEDIUM, OTHERS_SHARE, SLICE_SHARE, is_enough, share};
+use crate::machine::kfd::KfdNode;
+use crate::passes::device::DeviceSummary;
+use crate::replay::tracks::retries::Ending;
 use crate::words::{percent, size};
+use gpuoom_trace::metadata::Quantity;
 
 pub(super) const RULES: &[Rule] = &[
     failure("true-capacity", Role::Cause, true_capacity),
     failure("request-exceeds-device", Role::Cause, request_exceeds_device),
+    device("partition-slice", Role::Condition, partition_slice),
 ];
 
 /// The card is full of this process's own live memory.
-fn true_capacity(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_device() && !failure.is_injected()) {
+fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
         return;
     }
     let own = failure.process_or_own_bytes();
@@ -31,6 +36,14 @@ fn true_capacity(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} was asked for and {} was free", size(request), size(free))
     });
+    check.unless(case.leaks(failure.oom.device), || {
+        "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
+    });
+    refuted_by_others(failure, check);
+    refuted_by_caches(case, failure, check);
+}
+
+fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| is_enough(free, request)), || {
         "the runtime reported enough free memory".to_owned()
@@ -38,6 +51,29 @@ fn true_capacity(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.unless(others_hold_a_tenth(failure), || match failure.external_at_most_bytes().get() {
         Some(others) => format!("others hold a tenth of the card or more (they hold at most {})", size(others)),
         None => "others hold a tenth of the card or more".to_owned(),
+    });
+}
+
+/// What the program holds may be cached, and not in use.
+fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let kept = case.kept_by_pools_bytes(failure);
+    let left = failure.free_bytes().zip(failure.request_bytes());
+    let enough_with_pools = match kept {
+        0 => Holds::No,
+        _ if left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request) => Holds::No,
+        _ => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
+    };
+    check.unless(enough_with_pools, || "stream-ordered pools could give back what was missing".to_owned());
+    check.unless(case.torch_holds_enough(failure), || {
+        "PyTorch's allocator held at least the request in unused blocks".to_owned()
+    });
+    let retry = case.retry(failure);
+    check.unless(retry.is_some_and(|retry| retry.is_release_and_success()), || {
+        "the same request succeeded after a cache was released".to_owned()
+    });
+    let again = retry.filter(|retry| retry.ending == Ending::Failed && retry.freed_bytes > 0);
+    check.note(again.is_some(), || {
+        format!("{} were released, and it failed again", size(again.map_or(0, |retry| retry.freed_bytes)))
     });
 }
 
@@ -52,8 +88,8 @@ fn others_hold_a_tenth(failure: &Failure<'_>) -> Holds {
 }
 
 /// One request is larger than the whole device.
-fn request_exceeds_device(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_device() && !failure.is_injected()) {
+fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
         return;
     }
     let both = failure.request_bytes().zip(failure.total_bytes());
@@ -65,4 +101,52 @@ fn request_exceeds_device(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     check.unless(free.get().is_some_and(|(free, total)| free > total), || {
         "the reported total is wrong: more is reported free than there is".to_owned()
     });
+    check.unless(has_larger_pool(case, failure), || {
+        "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
+    });
+}
+
+/// Whether an APU is known to have a pool into which the request would fit, so that its total is a limit and no size. That
+/// the request exceeds what this runtime offers is measured either way.
+fn has_larger_pool(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let card = failure.device.and_then(|device| case.card(device));
+    let pools = card.map(|card| [card.gtt_total_bytes, card.vram_total_bytes]).unwrap_or_default();
+    let by_ttm = case.machine.ttm.and_then(|ttm| ttm.limit_bytes());
+    let largest = pools.into_iter().chain([by_ttm]).flatten().max().unwrap_or(0);
+    let fits = failure.request_bytes().get().is_some_and(|request| largest >= request);
+    case.is_integrated(failure.device).get() == Some(true) && fits
+}
+
+/// The device is a part of a board.
+fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let Some(index) = device.index else { return };
+    let by_mig = case.variable("CUDA_VISIBLE_DEVICES").filter(|devices| devices.starts_with("MIG-"));
+    let mode = case.card(device).and_then(|card| card.compute_partition.as_deref());
+    let mode = mode.filter(|mode| !mode.eq_ignore_ascii_case("SPX"));
+    if !check.applies(by_mig.is_some() || mode.is_some()) {
+        return;
+    }
+    let board = match mode {
+        Some(_) => case.card(device).and_then(|card| case.machine.node_of(card)).map(|node| board_bytes(case, node)),
+        None => case.device_series(Quantity::NvmlTotal, index).map(|series| series.last.1),
+    };
+    check.must(true, || match (by_mig, mode) {
+        (Some(_), _) => "CUDA_VISIBLE_DEVICES names a MIG slice".to_owned(),
+        (None, mode) => format!("the card is in the partition mode {}", mode.unwrap_or_default()),
+    });
+    let both = crate::diagnosis::check::Known::new(
+        device.total_bytes.zip(board.filter(|board| *board > 0)),
+        "the memory of the whole board",
+    );
+    check.must(both.is(|(total, board)| share(total, board) <= SLICE_SHARE), || {
+        let (total, board) = both.get().unwrap_or((0, 0));
+        format!("the device has {} of the board's {}", size(total), size(board))
+    });
+}
+
+/// What all partitions of a board have: the memory of all of KFD's nodes in its slot.
+fn board_bytes(case: &Case<'_>, node: &KfdNode) -> u64 {
+    let slot = |node: &KfdNode| (node.domain, node.location_id.map(|location| location >> 8));
+    let nodes = case.machine.nodes.iter().filter(|other| other.is_gpu() && slot(other) == slot(node));
+    nodes.fold(0, |sum: u64, node| sum.saturating_add(node.local_bytes()))
 }

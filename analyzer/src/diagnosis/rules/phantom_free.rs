@@ -1,20 +1,30 @@
-//! C. Free memory reported, allocation refused.
+//! C. Free memory reported, allocation refused: who holds it.
+
+use gpuoom_trace::record::Kind;
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::Check;
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{OTHERS_SHARE, is_enough, share};
+use crate::diagnosis::thresholds::{HIDDEN_BYTES, HIDDEN_SHARE, OTHERS_SHARE, UNOWNED_BYTES, is_enough, share};
+use crate::passes::fragmentation::saturate;
+use crate::replay::lower::Cause;
+use crate::replay::tracks::reads::Read;
+use crate::replay::tracks::retries::Ending;
+use crate::replay::tracks::unknown::Unknown;
 use crate::words::{percent, size};
 
 pub(super) const RULES: &[Rule] = &[
     failure("phantom-free", Role::Cause, phantom_free),
     failure("other-process-on-gpu", Role::Cause, other_process_on_gpu),
+    failure("zombie-vram", Role::Cause, zombie_vram),
+    failure("hidden-runtime-memory", Role::Cause, hidden_runtime_memory),
+    failure("async-free-pending", Role::Cause, async_free_pending),
 ];
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).
 fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_device() && !failure.is_injected()) {
+    if !check.applies(failure.is_real_of_device()) {
         return;
     }
     let both = failure.request_bytes().zip(failure.runtime_free_bytes());
@@ -22,22 +32,164 @@ fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} was refused although the runtime reported {} free", size(request), size(free))
     });
+    let largest = failure.oom.read.largest_allocatable_bytes;
+    check.note(largest.is_some(), || {
+        format!("the largest block that could be had then was {}", size(largest.unwrap_or(0)))
+    });
 }
 
 /// Another compute process holds the card.
-fn other_process_on_gpu(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_device() && !failure.is_injected()) {
+fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
         return;
     }
     let others = failure.other_compute_bytes();
+    if others.get() == Some(0) {
+        return nobody_else(failure, check);
+    }
     let both = others.zip(failure.total_bytes());
     let explains = failure.shortfall_bytes().zip(others.get()).is_some_and(|(missing, others)| others >= missing);
-    check.must(both.is(|(others, total)| others > 0 && (explains || share(others, total) >= OTHERS_SHARE)), || {
+    check.must(both.is(|(others, total)| explains || share(others, total) >= OTHERS_SHARE), || {
         let (others, total) = both.get().unwrap_or((0, 0));
         format!("other compute processes hold {} ({} of the card)", size(others), percent(share(others, total)))
+    });
+    if failure.oom.read.others_vram_bytes.is_none() {
+        // NVML counts what all others hold together: graphics, too, and what nobody owns.
+        check.at_most(Confidence::Probable);
+        check.would_settle("the list of processes that hold the card (nvidia-smi)");
+    }
+    let first = first_read(case, failure).and_then(|read| read.read.others_vram_bytes);
+    check.note(first.is_some_and(|bytes| bytes > 0), || {
+        format!("they held {} when this process began to use it", size(first.unwrap_or(0)))
     });
     let request = failure.request_bytes().zip(failure.free_bytes());
     check.unless(request.is(|(request, free)| is_enough(free, request)), || {
         "enough was free in spite of them".to_owned()
     });
+}
+
+/// Somebody holds much, and no compute process does: that excludes them.
+fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
+    let both = failure.external_bytes().zip(failure.total_bytes());
+    check.must(both.is(|(others, total)| share(others, total) >= OTHERS_SHARE), || {
+        format!("{} of the card is not this process's", size(both.get().unwrap_or((0, 0)).0))
+    });
+    check.unless(true, || "no other compute process holds memory of the card: graphics or nobody does".to_owned());
+}
+
+/// The first reading of the device that failed.
+fn first_read<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a Read> {
+    let track = case.replay.tracks.device(failure.oom.device?)?;
+    track.reads.first.as_ref()
+}
+
+/// Memory was in use before this process had any, and nobody is known who holds it.
+fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(first) = first_read(case, failure) else { return };
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let read = &first.read;
+    let unowned = read.vram_used_bytes.zip(read.others_vram_bytes).map(|(used, others)| {
+        let own = read.process_vram_bytes.unwrap_or(0).max(first.held_bytes);
+        let graphics = read.graphics_vram_bytes.unwrap_or(0);
+        used.saturating_sub(own).saturating_sub(others).saturating_sub(graphics)
+    });
+    let Some(unowned) = unowned else { return };
+    let missing = failure.shortfall_bytes();
+    let total = failure.total_bytes().get().unwrap_or(0);
+    check.must(unowned >= UNOWNED_BYTES, || {
+        format!("{} was in use before this process took any, and no known process holds it", size(unowned))
+    });
+    // It explains the failure only where that memory would have helped.
+    check.must(missing.is_some_and(|missing| unowned >= missing) || share(unowned, total) >= OTHERS_SHARE, || {
+        format!("{} were missing", size(missing.unwrap_or(0)))
+    });
+    check.must(Holds::Unknown("who holds it: fuser -v /dev/kfd /dev/dri/renderD*"), String::new);
+    let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);
+    let shows = match shows {
+        Some(false) => Holds::No,
+        _ => Holds::Unknown("whether graphics clients of other users hold it: the card may drive a display"),
+    };
+    check.unless(shows, || "a living graphics client holds it".to_owned());
+}
+
+/// Runtime and libraries hold memory that the program never asked for.
+fn hidden_runtime_memory(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let both = failure.hidden_bytes().zip(failure.total_bytes());
+    check.at_most(Confidence::Probable);
+    check.must(both.is(|(hidden, total)| hidden >= HIDDEN_BYTES && share(hidden, total) >= HIDDEN_SHARE), || {
+        let (hidden, total) = both.get().unwrap_or((0, 0));
+        format!(
+            "the driver counts {} for this process beyond its own blocks ({} of the card)",
+            size(hidden),
+            percent(share(hidden, total))
+        )
+    });
+    let missing = failure.shortfall_bytes();
+    if missing.zip(failure.hidden_bytes().get()).is_none_or(|(missing, hidden)| hidden < missing) {
+        check.at_most(Confidence::Possible);
+        check.plays(Role::Condition);
+    }
+    if let Some(hidden) = failure.hidden_bytes().get() {
+        check.gives_back(0, hidden, Basis::Estimated);
+    }
+    for (what, bytes) in runtime_parts(failure) {
+        check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
+    }
+    check.would_settle("free memory before and after the first kernels and the first matrix product (GPUOOM_SAMPLE)");
+}
+
+/// What lower layers were seen to take that is no block of the program's, by purpose.
+fn runtime_parts(failure: &Failure<'_>) -> Vec<(&'static str, u64)> {
+    let Some(census) = &failure.oom.census else { return Vec::new() };
+    let mut parts = vec![
+        ("kernel scratch", 0u64),
+        ("queues", 0),
+        ("code", 0),
+        ("contexts and library handles", 0),
+        ("the runtime itself", 0),
+    ];
+    for (class, sum) in &census.lower {
+        let place = match (class.cause, class.kind) {
+            (Cause::Call { own: true, .. }, _) => continue,
+            (Cause::Call { kind: Kind::Scratch, .. }, _) | (_, Kind::Scratch) => 0,
+            (Cause::Call { kind: Kind::Queue, .. }, _) | (_, Kind::Queue) => 1,
+            (Cause::Call { kind: Kind::Code, .. }, _) | (_, Kind::Code) => 2,
+            (Cause::SetUp, _) => 3,
+            (Cause::Itself, _) => 4,
+            _ => continue,
+        };
+        parts[place].1 = parts[place].1.saturating_add(saturate(sum.bytes));
+    }
+    parts
+}
+
+/// The program has given memory back, and the runtime not yet.
+fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(around) = case.around(failure) else { return };
+    if !check.applies(failure.is_real_of_device() && around.pending.frees > 0) {
+        return;
+    }
+    let pending = around.pending;
+    let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
+    check.must(pending.bytes >= lacked, || {
+        format!(
+            "{} was given back by stream-ordered calls in the 2 s before, and {} were missing",
+            size(pending.bytes),
+            size(lacked)
+        )
+    });
+    let retry = case.replay.tracks.retries.of_failure((failure.report.number - 1) as usize);
+    let again = retry.filter(|retry| retry.freed_bytes == 0).map(|retry| retry.ending);
+    match again {
+        Some(Ending::Succeeded) => {
+            check.must(true, || "the same request succeeded within 1 s, and nothing was freed in between".to_owned());
+        }
+        _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
+    }
+    check.unless(false, || "a plain free of device memory came in between, which waits for the device".to_owned());
 }

@@ -1,0 +1,124 @@
+//! D. Options of PyTorch's allocator.
+
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::scenes::{full, set, torch, with_log};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "expandable-ignored",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "expandable segments are asked for, and every segment comes from hipMalloc",
+        scene: || expandable("expandable_segments:True", false),
+    },
+    Labelled {
+        id: "expandable-ignored",
+        says: Says::Not,
+        also: &[],
+        story: "physical memory is mapped: the option has its effect",
+        scene: || expandable("expandable_segments:True", true),
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Found(Proven),
+        also: &["expandable-ignored"],
+        story: "both options in one string on ROCm",
+        scene: || expandable("expandable_segments:True,max_split_size_mb:256", false),
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Not,
+        also: &[],
+        story: "max_split_size_mb alone",
+        scene: || expandable("max_split_size_mb:256", false),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::First(Proven),
+        also: &[],
+        story: "hipMemMap never returned, and nothing came after it",
+        scene: || hung("hipMemMap"),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::Not,
+        also: &[],
+        story: "the call that never returned asks for memory and maps none",
+        scene: || hung("hipMalloc"),
+    },
+    Labelled {
+        id: "caching-disabled",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "PYTORCH_NO_HIP_MEMORY_CACHING=1 with PyTorch",
+        scene: || no_caching(true),
+    },
+    Labelled {
+        id: "caching-disabled",
+        says: Says::Not,
+        also: &[],
+        story: "the variable is set for a program that has no PyTorch",
+        scene: || no_caching(false),
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "handles of virtual memory fill the card, and nobody says what tensors hold",
+        scene: || Scene { trace: filled() },
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Found(Proven),
+        also: &["expandable-with-max-split"],
+        story: "handles fill the card, and by PyTorch's message tensors hold 800 MiB",
+        scene: || with_log(filled(), RUNAWAY),
+    },
+];
+
+const RUNAWAY: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of \
+    16.00 GiB of which 16.00 MiB is free. Of the allocated memory 800.00 MiB is allocated by PyTorch, and 15.00 GiB is reserved \
+    by PyTorch but unallocated.";
+
+/// Both options, and 15.9 of 16 GiB in handles.
+fn filled() -> TraceBuilder {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 16 * GIB));
+    set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:256");
+    (0..810).for_each(|handle| trace.create_and_map(0x1000 + handle, 0x10_0000_0000 + handle * 20 * MIB, 20 * MIB));
+    let record = trace.record(Event::Alloc, Kind::Physical, "hipMemCreate");
+    let seq = trace.push(Record { status: 2, requested: 20 * MIB, ..record }, &[]);
+    full(&mut trace, seq, 16 * GIB, 810 * 20 * MIB, 16 * MIB);
+    trace
+}
+
+fn expandable(options: &str, maps: bool) -> Scene {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", options);
+    trace.alloc(0x10_0000_0000, 20 * MIB);
+    if maps {
+        trace.create_and_map(0x1000, 0x20_0000_0000, 20 * MIB);
+    }
+    Scene { trace }
+}
+
+fn hung(api: &str) -> Scene {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True");
+    trace.create_and_map(0x1000, 0x20_0000_0000, 20 * MIB);
+    trace.under_way(api, 20 * MIB);
+    trace.header.closed = 0;
+    Scene { trace }
+}
+
+fn no_caching(has_torch: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    if has_torch {
+        trace = torch(trace);
+    }
+    set(&mut trace, "PYTORCH_NO_HIP_MEMORY_CACHING", "1");
+    Scene { trace }
+}

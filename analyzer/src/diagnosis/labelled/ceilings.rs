@@ -1,0 +1,142 @@
+//! A. Ceilings below what the device has.
+
+use gpuoom_trace::metadata::Quantity::{
+    HostTotal, KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, VramTotal, VramUsed,
+};
+use gpuoom_trace::record::{Event, Kind, Record, process};
+
+use super::scenes::{at_failure, set, with_log};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder, at};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "12 GiB at once with a cap of 40 % of 24, a smaller block works, and the runtime asked nobody",
+        scene: || one_large(12 * GIB, 8 * GIB, true),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same in a trace that has nothing below the runtime",
+        scene: || one_large(12 * GIB, 8 * GIB, false),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "smaller requests fail too",
+        scene: || one_large(12 * GIB, 0, true),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "8 GiB are below the cap",
+        scene: || one_large(8 * GIB, 4 * GIB, true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, 11 are held, 4 more are asked for",
+        scene: || heap("50", 4 * GIB),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "GPU_MAX_HEAP_SIZE=90 leaves enough room",
+        scene: || heap("90", 4 * GIB),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "JAX has a share, and ends with an error although no call failed",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace = trace.library("/usr/lib/python3/jaxlib/xla_extension.so", 0x5000_0000, 1);
+            set(&mut trace, "XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5");
+            trace.alloc(0x10_0000_0000, 12 * GIB);
+            trace.end(process::EXITS, 1);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "PyTorch's message: 2 MiB with 244 GiB free and 1.05 GiB allowed, and no call failed (TheRock#2118)",
+        scene: || by_message(false),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same message, and a device call of that size failed: the driver refused it",
+        scene: || by_message(true),
+    },
+];
+
+const ALLOWED: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of \
+    255.98 GiB of which 244.65 GiB is free. 1.05 GiB allowed; Of the allocated memory 1017.00 MiB is allocated by PyTorch, with \
+    17.00 MiB allocated in private pools (e.g., CUDA Graphs), and 72.00 MiB is reserved by PyTorch but unallocated.";
+
+fn by_message(refused: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 256 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    if refused {
+        let seq = trace.refuse(2 * MIB);
+        at_failure(&mut trace, seq, [(RuntimeFree, 244 * GIB), (VramTotal, 256 * GIB), (VramUsed, 12 * GIB)]);
+    }
+    with_log(trace, ALLOWED)
+}
+
+/// A large request on an empty card; the probe then finds some bytes.
+fn one_large(asked: u64, largest: u64, saw_below: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    set(&mut trace, "GPU_SINGLE_ALLOC_PERCENT", "40");
+    match saw_below {
+        true => {
+            _ = trace.alloc_through(
+                0,
+                &[at("hipMalloc", 0x10_0000_0000, GIB), at("hsa_amd_memory_pool_allocate", 0x10_0000_0000, GIB)],
+            )
+        }
+        false => _ = trace.alloc(0x10_0000_0000, GIB),
+    }
+    let seq = trace.refuse(asked);
+    let read = [
+        (RuntimeFree, 22 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 2 * GIB),
+        (KfdProcessVram, GIB + 200 * MIB),
+        (KfdOthersVram, 0),
+        (LargestAllocatable, largest),
+        (HostTotal, 64 * GIB),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+fn heap(percent: &str, asked: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    set(&mut trace, "GPU_MAX_HEAP_SIZE", percent);
+    (0..11).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);
+    let read = [
+        (RuntimeFree, 12 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 12 * GIB),
+        (KfdProcessVram, 11 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}

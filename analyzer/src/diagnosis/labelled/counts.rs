@@ -1,0 +1,123 @@
+//! B. Limits on counts and addresses.
+
+use gpuoom_trace::metadata::Quantity::{
+    DescriptorLimit, KfdOthersVram, KfdProcessVram, MemoryMapLimit, MemoryMaps, OpenDescriptors, RuntimeFree,
+    VramTotal, VramUsed,
+};
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::scenes::at_failure;
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::First(Proven),
+        also: &[],
+        story: "2 MiB refused with 20 GiB free and 65,500 of 65,530 mappings (pytorch#175431)",
+        scene: || mappings(65_500),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same with 700 mappings",
+        scene: || mappings(700),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "nobody counted the mappings, and 28,500 blocks live",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 288 * GIB);
+            (0..28_500).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 4 * MIB, 2 * MIB));
+            let seq = trace.refuse(2 * MIB);
+            at_failure(&mut trace, seq, [(RuntimeFree, 203 * GIB), (VramTotal, 288 * GIB), (VramUsed, 85 * GIB)]);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::First(Proven),
+        also: &["known-bad-version"],
+        story: "1000 handles live, and 1022 of 1024 descriptors are open",
+        scene: || handles(1000, [(OpenDescriptors, 1022), (DescriptorLimit, 1024)]),
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Not,
+        also: &["phantom-free", "known-bad-version"],
+        story: "40 of 1024 descriptors are open",
+        scene: || handles(1000, [(OpenDescriptors, 40), (DescriptorLimit, 1024)]),
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
+        story: "nobody counted the descriptors, and 1010 handles live",
+        scene: || handles(1010, []),
+    },
+    Labelled {
+        id: "gpu-va-limit",
+        says: Says::First(Proven),
+        also: &[],
+        story: "60 GiB of addresses are reserved and 8 more refused, with vm_size=64 (GiB)",
+        scene: || reservations(60, Some("64\n")),
+    },
+    Labelled {
+        id: "gpu-va-limit",
+        says: Says::Not,
+        also: &[],
+        story: "1 GiB is reserved: vm_size=64 is far away",
+        scene: || reservations(1, Some("64\n")),
+    },
+];
+
+fn mappings(count: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..100).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 4 * MIB, 2 * MIB));
+    let seq = trace.refuse(2 * MIB);
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 4 * GIB),
+        (KfdProcessVram, 2 * GIB / 5),
+        (KfdOthersVram, 0),
+        (MemoryMaps, count),
+        (MemoryMapLimit, 65_530),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+fn handles<const N: usize>(count: u64, descriptors: [(gpuoom_trace::metadata::Quantity, u64); N]) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..count).for_each(|handle| trace.create_and_map(0x1000 + handle, 0x10_0000_0000 + handle * 2 * MIB, 2 * MIB));
+    let record = trace.record(Event::Alloc, Kind::Physical, "hipMemCreate");
+    let seq = trace.push(Record { status: 2, requested: 2 * MIB, ..record }, &[]);
+    at_failure(&mut trace, seq, descriptors);
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 4 * GIB),
+        (KfdProcessVram, 2 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+fn reservations(gib: u64, vm_size: Option<&str>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    if let Some(size) = vm_size {
+        trace.machine.push(("/sys/module/amdgpu/parameters/vm_size".into(), size.into()));
+    }
+    let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 0x10_0000_0000, requested: gib * GIB, ..record }, &[]);
+    let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    Scene { trace }
+}

@@ -1,0 +1,186 @@
+//! D. Pools and virtual memory.
+
+use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::scenes::{at_failure, full, sampled, torch, with_log};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "a pool gave 12 GiB and got them back; the driver still counts them, and hipMalloc fails",
+        scene: || retained(Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the driver counts no more than what lives: the pool gave it back",
+        scene: || retained(Kind::Device, 0),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the failing call is from the pool itself",
+        scene: || retained(Kind::Pool, 12 * GIB),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::First(Proven),
+        also: &["known-bad-version"],
+        story: "hipMallocAsync of 1 GiB fails on ROCm 6.4 with 10 GiB free, and hipMalloc of the same size succeeds",
+        scene: || stream_ordered(60_443_483, true),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::First(Probable),
+        also: &["known-bad-version"],
+        story: "the same, and nobody tries hipMalloc",
+        scene: || stream_ordered(60_443_483, false),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Not,
+        also: &["phantom-free", "known-bad-version"],
+        story: "ROCm 7.0 has the fix",
+        scene: || stream_ordered(70_051_831, true),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Found(Proven),
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "10 GiB were free before hipMallocAsync of 4 GiB failed, and 6 after",
+        scene: || leaked(6 * GIB),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "10 GiB were free before, and 10 after",
+        scene: || leaked(10 * GIB),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "8 GiB unmapped and released, free memory rose by 100 MiB, the addresses stay reserved",
+        scene: || released(100 * MIB),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "free memory rose by what was released",
+        scene: || released(8 * GIB),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Found(Proven),
+        also: &["true-capacity"],
+        story: "PyTorch's message: graphs keep 6 GiB, and 3 were missing",
+        scene: || graphs(PRIVATE_6_GIB),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "graphs keep 512 MiB, which is not enough",
+        scene: || graphs(PRIVATE_512_MIB),
+    },
+];
+
+/// A full card with PyTorch's message, which says what private pools hold.
+fn graphs(log: &'static str) -> Scene {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(4 * GIB);
+    full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+    with_log(trace, log)
+}
+
+const PRIVATE_6_GIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of \
+    24.00 GiB of which 1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, with 6.00 GiB allocated in \
+    private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.";
+const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of \
+    24.00 GiB of which 1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, with 512.00 MiB allocated in \
+    private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.";
+
+/// A pool of 12 GiB is filled and emptied; 6 GiB live beside it on a card of 24, of which others hold the rest.
+fn retained(asked_of: Kind, counted: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    (0..12).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
+    (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    trace.now_ns += 10_000_000_000;
+    let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
+    let record = trace.record(Event::Alloc, asked_of, name);
+    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    let read = [
+        (RuntimeFree, 4 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 20 * GIB),
+        (KfdProcessVram, 6 * GIB + counted),
+        (KfdOthersVram, 2 * GIB),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// Stream-ordered requests that grow, until one fails with 10 GiB free.
+fn stream_ordered(version: i32, plain_after: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version);
+    for step in 1..9 {
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + step * GIB, step * 100 * MIB);
+        trace.now_ns += 3_000_000_000;
+    }
+    let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+    let seq = trace.push(Record { status: 2, requested: GIB, ..record }, &[]);
+    let read = [
+        (RuntimeFree, 10 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 14 * GIB),
+        (KfdProcessVram, 4 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    if plain_after {
+        trace.alloc(0x200_0000_0000, GIB);
+    }
+    Scene { trace }
+}
+
+fn leaked(free_after: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 14 * GIB);
+    sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+    let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+    let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
+    at_failure(&mut trace, seq, [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free_after)]);
+    trace.alloc(0x200_0000_0000, 4 * GIB);
+    Scene { trace }
+}
+
+/// 8 GiB of mapped physical memory go, and then a request fails.
+fn released(risen: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 0x10_0000_0000, requested: 64 * GIB, ..record }, &[]);
+    (0..8).for_each(|handle| trace.create_and_map(0x1000 + handle, 0x10_0000_0000 + handle * GIB, GIB));
+    sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+    for handle in 0..8 {
+        trace.unmap(0x10_0000_0000 + handle * GIB, GIB);
+        trace.free_kind(Kind::Physical, "hipMemRelease", 0x1000 + handle);
+    }
+    sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
+    let seq = trace.refuse(20 * GIB);
+    let free = 10 * GIB + risen;
+    let read = [(RuntimeFree, free), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free), (KfdOthersVram, GIB)];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}

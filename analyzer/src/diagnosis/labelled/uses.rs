@@ -1,0 +1,172 @@
+//! A. How a program uses memory.
+
+use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
+
+use super::scenes::{at_failure, full};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Possible, Probable};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "preallocation-by-framework",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "JAX takes three quarters of the card, then another library finds no room",
+        scene: || burst(18, 2),
+    },
+    Labelled {
+        id: "preallocation-by-framework",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the library that was refused is the one that took the large block",
+        scene: || burst(18, 1),
+    },
+    Labelled {
+        id: "preallocation-by-framework",
+        says: Says::Not,
+        also: &["other-process-on-gpu"],
+        story: "the first burst is a quarter of the card",
+        scene: || burst(6, 2),
+    },
+    Labelled {
+        id: "attention-quadratic",
+        says: Says::Found(Probable),
+        also: &["request-exceeds-device"],
+        story: "marks name the lengths, and the largest request grows with their square",
+        scene: || lengths(|length| length * length * 64),
+    },
+    Labelled {
+        id: "attention-quadratic",
+        says: Says::Not,
+        also: &["request-exceeds-device"],
+        story: "the largest request grows with the length itself: fused attention",
+        scene: || lengths(|length| length * 2 * MIB),
+    },
+    Labelled {
+        id: "training-state-exceeds-card",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "16 GB of weights were loaded: 72 GB with optimizer and gradients",
+        scene: || loaded(16),
+    },
+    Labelled {
+        id: "training-state-exceeds-card",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "4 GB of weights: too much if they have two bytes each",
+        scene: || loaded(4),
+    },
+    Labelled {
+        id: "training-state-exceeds-card",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "1 GB of weights: the state fits either way",
+        scene: || loaded(1),
+    },
+    Labelled {
+        id: "fixed-vs-activation",
+        says: Says::Found(Probable),
+        also: &["repeated-large-temporaries"],
+        story: "4 GiB after each step, 20 at its peak",
+        scene: || steps(4, |_| 8, 16),
+    },
+    Labelled {
+        id: "fixed-vs-activation",
+        says: Says::Not,
+        also: &[],
+        story: "16 GiB stay after each step: the fixed part is the larger one",
+        scene: || steps(16, |_| 2, 4),
+    },
+    Labelled {
+        id: "repeated-large-temporaries",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "twelve pieces of work of different size, each with large temporary blocks",
+        scene: || steps(2, |step| 4 + step % 5, 12),
+    },
+    Labelled {
+        id: "repeated-large-temporaries",
+        says: Says::Not,
+        also: &["fixed-vs-activation"],
+        story: "the same with constant sizes: a training",
+        scene: || steps(2, |_| 8, 12),
+    },
+];
+
+/// A library takes a block at once; later the library with this number is refused 8 GiB.
+fn burst(taken_gib: u64, asks: u32) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace = trace.library("/usr/lib/python3/jaxlib/xla_extension.so", 0x5000_0000, 1);
+    trace = trace.library("/usr/lib/python3/torch/lib/libc10_hip.so", 0x6000_0000, 2);
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { site: 1, address: 0x10_0000_0000, requested: taken_gib * GIB, ..record }, &[]);
+    trace.now_ns += 5_000_000_000;
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let seq = trace.push(Record { site: asks, status: 2, requested: 8 * GIB, ..record }, &[]);
+    let others = if taken_gib < 16 { 12 * GIB } else { 0 };
+    let read = [
+        (RuntimeFree, 24 * GIB - taken_gib * GIB - others),
+        (VramTotal, 24 * GIB),
+        (VramUsed, taken_gib * GIB + others),
+        (KfdProcessVram, taken_gib * GIB),
+        (KfdOthersVram, others),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+fn mark(trace: &mut TraceBuilder, label: &str) {
+    let record = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+    trace.with_text(Record { device: NO_DEVICE, duration: 0, ..record }, label);
+}
+
+/// Runs with growing lengths; the last one does not fit.
+fn lengths(bytes: fn(u64) -> u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 6 * GIB);
+    for length in [1024, 2048, 4096] {
+        mark(&mut trace, &format!("forward seq={length}"));
+        trace.alloc(0x10_0000_0000, 16 * MIB);
+        trace.alloc(0x20_0000_0000, bytes(length));
+        trace.free(0x20_0000_0000);
+        trace.free(0x10_0000_0000);
+    }
+    mark(&mut trace, "forward seq=16384");
+    let seq = trace.refuse(bytes(16_384));
+    full(&mut trace, seq, 6 * GIB, 0, 5 * GIB);
+    Scene { trace }
+}
+
+/// Weights are loaded, and later the card of 24 GiB is full.
+fn loaded(gib: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, gib * GIB);
+    mark(&mut trace, "model loaded");
+    (gib..23).for_each(|block| _ = trace.alloc(0x100_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(2 * GIB);
+    full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+    Scene { trace }
+}
+
+/// A fixed part, and steps with two large temporary blocks each; then a request that others leave no room for.
+fn steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, fixed_gib * GIB);
+    for step in 0..count {
+        trace.alloc(0x20_0000_0000, temporary_gib(step) * GIB);
+        trace.alloc(0x40_0000_0000, temporary_gib(step) * GIB);
+        trace.free(0x40_0000_0000);
+        trace.free(0x20_0000_0000);
+    }
+    let seq = trace.refuse(8 * GIB);
+    let read = [
+        (RuntimeFree, 6 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 18 * GIB),
+        (KfdProcessVram, fixed_gib * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}

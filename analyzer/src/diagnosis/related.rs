@@ -1,0 +1,118 @@
+//! What belongs to a failure beside its own record: tries after it, pools, PyTorch's message and its options.
+
+use gpuoom_trace::record::Kind;
+
+use super::case::{Case, Failure};
+use super::check::{Check, Confidence, Holds, Judgement};
+use super::versions::Program;
+use crate::evidence::torch_message::TorchMessage;
+use crate::options::parse::AllocConf;
+use crate::options::{self, Chosen, NO_CACHING, Setup};
+use crate::passes::fragmentation::saturate;
+use crate::passes::shape::run::{DeviceRun, leak};
+use crate::replay::tracks::retries::Retry;
+
+/// What would tell what PyTorch's allocator holds unused.
+const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";
+
+/// PyTorch's allocator options as the environment has them.
+pub struct AllocatorOptions {
+    /// The variable that counts.
+    pub chosen: Chosen,
+    /// What it says.
+    pub conf: AllocConf,
+}
+
+impl<'a> Case<'a> {
+    /// A device over the whole run.
+    pub fn run_of(&self, device: Option<u8>) -> Option<&DeviceRun> {
+        self.runs.iter().find(|run| Some(run.device) == device)
+    }
+
+    /// Whether what stays on a device rises from cycle to cycle, at least probably: then a full card is only the end of it.
+    pub fn leaks(&self, device: Option<u8>) -> bool {
+        let mut check = Check::default();
+        match self.run_of(device) {
+            Some(run) => leak(run, &mut check),
+            None => return false,
+        }
+        matches!(check.judgement(), Judgement::Found(confidence) if confidence >= Confidence::Probable)
+    }
+
+    /// What the thread did about a failure.
+    pub fn retry(&self, failure: &Failure<'_>) -> Option<&'a Retry> {
+        self.replay.tracks.retries.of_failure((failure.report.number - 1) as usize)
+    }
+
+    /// What the program held at a failure of one kind, in bytes.
+    pub fn held_of_kind(&self, failure: &Failure<'_>, kind: Kind) -> u64 {
+        let rows = failure.oom.census.iter().flat_map(|census| &census.own);
+        let of_kind = rows.filter(|(caller, _)| caller.kind == kind);
+        of_kind.fold(0, |sum: u64, (_, held)| sum.saturating_add(saturate(held.requested_bytes)))
+    }
+
+    /// What stream-ordered pools can keep at most at a failure: the most that they gave at once, less what they give now.
+    /// 0 where nothing was ever given back to them.
+    pub fn kept_by_pools_bytes(&self, failure: &Failure<'_>) -> u64 {
+        let track = failure.oom.device.and_then(|device| self.replay.tracks.device(device));
+        let Some(track) = track.filter(|track| track.pool.returned > 0) else { return 0 };
+        track.pool.peak_bytes.saturating_sub(self.held_of_kind(failure, Kind::Pool))
+    }
+
+    /// All messages of PyTorch that were given.
+    pub fn messages(&self) -> impl Iterator<Item = &'a TorchMessage> + use<'a> {
+        self.evidence.torch_logs.iter().flat_map(|log| &log.content)
+    }
+
+    /// PyTorch's message about a failure: of the same size, on the same device. With expandable segments the driver is
+    /// asked for pieces of it.
+    pub fn message(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
+        let asked = failure.request_bytes().get()?;
+        let device = failure.oom.device.map(u32::from);
+        self.messages().find(|message| {
+            let same_size = message.tried.is_some_and(|tried| match failure.oom.kind {
+                Kind::Physical => asked <= tried.most(),
+                _ => (tried.least()..=tried.most()).contains(&asked),
+            });
+            same_size && (message.device.is_none() || device.is_none() || message.device == device)
+        })
+    }
+
+    /// The first failure that a message is about.
+    pub fn failure_of(&self, message: &TorchMessage) -> Option<u64> {
+        let mut failures = self.failures();
+        let about = |failure: &Failure<'_>| self.message(failure).is_some_and(|other| std::ptr::eq(other, message));
+        failures.find(about).map(|failure| failure.report.number)
+    }
+
+    /// Whether PyTorch's allocator held at least the request in unused blocks.
+    pub fn torch_holds_enough(&self, failure: &Failure<'_>) -> Holds {
+        let request = failure.request_bytes().get().unwrap_or(u64::MAX);
+        let unused = self.message(failure).and_then(TorchMessage::unallocated);
+        match unused {
+            Some(unused) if unused.least() >= request => Holds::Yes,
+            Some(unused) if unused.most() < request => Holds::No,
+            None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
+            _ => Holds::Unknown(TORCH_NUMBERS),
+        }
+    }
+
+    /// Whether PyTorch's cache is turned off.
+    pub fn is_caching_off(&self) -> bool {
+        NO_CACHING.into_iter().any(|name| self.variable(name).is_some())
+    }
+
+    /// Whether the memory of a failure's device is mapped physical memory, for the most part: expandable segments at work.
+    pub fn uses_virtual_memory(&self, failure: &Failure<'_>) -> bool {
+        self.held_of_kind(failure, Kind::Physical) > failure.own_bytes() / 2
+    }
+
+    /// PyTorch's allocator options, where some are set.
+    pub fn allocator_options(&self) -> Option<AllocatorOptions> {
+        let versions = &self.versions;
+        let setup = Setup { platform: versions.platform, torch: versions.torch, rocm: versions.rocm };
+        let chosen = options::choose(|name| self.variable(name), setup)?;
+        let conf = AllocConf::parse(&chosen.text);
+        Some(AllocatorOptions { chosen, conf })
+    }
+}

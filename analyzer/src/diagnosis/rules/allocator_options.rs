@@ -1,0 +1,135 @@
+//! D. Options of PyTorch's allocator, and what came of them.
+
+use super::{Rule, failure, run};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Check, Confidence, Holds, Known};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{HANDLES_SHARE, share};
+use crate::diagnosis::versions::{Platform, Program, Version};
+use crate::options::NO_CACHING;
+use crate::words::{percent, size};
+use gpuoom_trace::record::Kind;
+
+pub(super) const RULES: &[Rule] = &[
+    run("expandable-ignored", Role::Condition, expandable_ignored),
+    run("expandable-with-max-split", Role::Condition, expandable_with_max_split),
+    failure("expandable-with-max-split", Role::Cause, filled_by_the_pair),
+    run("expandable-hazard", Role::Cause, expandable_hazard),
+    run("caching-disabled", Role::Condition, caching_disabled),
+];
+
+/// First torch in which the pair of options lets reserved memory grow to the whole card. (pytorch/pytorch#193400)
+const PAIR_GROWS: Version = Version::new(2, 12);
+/// Version of torch, which the trace does not tell.
+const TORCH: &str = "the version of PyTorch";
+
+/// The option is set and has no effect.
+fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
+    let Some(options) = case.allocator_options() else { return };
+    let asks = options.conf.is_on("expandable_segments");
+    if !check.applies(
+        asks && case.versions.has(Program::Torch)
+            && case.summary.devices.iter().any(|device| device.account.allocations > 0),
+    ) {
+        return;
+    }
+    let asked = || format!("{} asks for expandable segments", options.chosen.variable);
+    check.must(holds_if(options.chosen.is_certain, true), asked);
+    let mapped = case.replay.tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0);
+    check.decides(
+        !mapped,
+        || "all device memory came from plain allocations, none from mapped physical memory".to_owned(),
+        || "physical memory was created and mapped: the option has its effect".to_owned(),
+    );
+}
+
+/// What holds only if the variable is the one that counts.
+fn holds_if(is_certain: bool, holds: bool) -> Holds {
+    match is_certain {
+        true => holds.into(),
+        false => Holds::Unknown(TORCH),
+    }
+}
+
+/// Both options in one string.
+fn expandable_with_max_split(case: &Case<'_>, check: &mut Check) {
+    pair_is_set(case, check);
+}
+
+fn pair_is_set(case: &Case<'_>, check: &mut Check) -> bool {
+    let Some(options) = case.allocator_options() else {
+        return check.applies(false);
+    };
+    let has_both = options.conf.is_on("expandable_segments") && options.conf.get("max_split_size_mb").is_some();
+    if !check.applies(has_both) {
+        return false;
+    }
+    check.must(holds_if(options.chosen.is_certain, true), || {
+        format!("{}={} has expandable_segments and max_split_size_mb", options.chosen.variable, options.chosen.text)
+    });
+    let torch = Known::new(case.versions.torch, TORCH);
+    let is_rocm = Holds::from(case.versions.platform == Some(Platform::Rocm));
+    check.must(is_rocm.or(torch.is(|torch| torch >= PAIR_GROWS)), || match case.versions.platform {
+        Some(Platform::Rocm) => "on ROCm, where memory in use was seen to read zeros with this pair (7.14)".to_owned(),
+        _ => "with this torch reserved memory grows to the whole card".to_owned(),
+    });
+    true
+}
+
+/// The pair as the cause: handles fill the card, and tensors do not.
+fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) || !pair_is_set(case, check) {
+        return;
+    }
+    let handles = case.held_of_kind(failure, Kind::Physical);
+    let total = failure.total_bytes();
+    check.must(total.is(|total| share(handles, total) > HANDLES_SHARE), || {
+        let total = total.get().unwrap_or(0);
+        format!("handles of virtual memory hold {} ({} of the card)", size(handles), percent(share(handles, total)))
+    });
+    let tensors = case.message(failure).and_then(|message| message.allocated);
+    let tensors =
+        Known::new(tensors.map(|printed| printed.bytes), "what tensors hold: PyTorch's message (--torch-log)");
+    check.decides(
+        tensors.is(|tensors| tensors <= handles / 2),
+        || format!("tensors hold only {} of it", size(tensors.get().unwrap_or(0))),
+        || format!("tensors hold {} of it", size(tensors.get().unwrap_or(0))),
+    );
+    if tensors.get().is_none() {
+        check.at_most(Confidence::Possible);
+    }
+}
+
+/// The last call is one that maps memory, and it never returned.
+fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
+    const MAPS: [&str; 6] = [
+        "hipMemMap",
+        "hipMemSetAccess",
+        "hsa_amd_vmem_map",
+        "hsa_amd_vmem_set_access",
+        "cuMemMap",
+        "AMDKFD_IOC_MAP_MEMORY_TO_GPU",
+    ];
+    let hung = case.summary.calls_under_way.iter().find(|call| MAPS.contains(&call.api.as_str()));
+    let mapped = case.replay.tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0);
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let Some(hung) = hung.filter(|_| is_rocm && mapped) else { return };
+    let last = case.replay.clock.at_ns(case.replay.last_at);
+    check.must(true, || format!("{} of thread {} never returned", hung.api, hung.thread));
+    check.decides(
+        hung.at_ns >= last.saturating_sub(1_000_000_000),
+        || "nothing was recorded after it".to_owned(),
+        || "other threads went on for long after it".to_owned(),
+    );
+    let asks = case.allocator_options().is_some_and(|options| options.conf.is_on("expandable_segments"));
+    check.note(asks, || "expandable segments are asked for".to_owned());
+}
+
+/// PyTorch's caching allocator is turned off.
+fn caching_disabled(case: &Case<'_>, check: &mut Check) {
+    let set = NO_CACHING.into_iter().find_map(|name| Some((name, case.variable(name)?)));
+    let Some((name, value)) = set else { return };
+    if check.applies(case.versions.has(Program::Torch)) {
+        check.must(true, || format!("{name}={value} is set, and PyTorch is loaded"));
+    }
+}

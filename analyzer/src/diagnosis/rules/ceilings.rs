@@ -1,0 +1,198 @@
+//! A. Ceilings that a runtime, a framework or a user has set below what the device has.
+
+use super::{Rule, failure, run};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{MIB, is_enough};
+use crate::diagnosis::versions::{Platform, Program};
+use crate::evidence::torch_message::{TorchMessage, judge};
+use crate::replay::failures::RefusedBy;
+use crate::words::size;
+use gpuoom_trace::record::Layer;
+
+pub(super) const RULES: &[Rule] = &[
+    failure("single-alloc-cap", Role::Cause, single_alloc_cap),
+    failure("process-fraction-cap", Role::Cause, process_fraction_cap),
+    run("process-fraction-cap", Role::Cause, fraction_cap_by_message),
+];
+
+/// Pool size up to which HIP gives a single block at most three quarters. (ROCm/clr rocdevice.cpp)
+const SMALL_POOL_BYTES: u64 = 512 * MIB;
+
+/// The runtime refuses one large allocation by policy.
+fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let both = failure.request_bytes().zip(failure.total_bytes());
+    let Some((request, total)) = both.get() else { return };
+    if !check.applies(is_rocm && failure.is_real_of_device() && request <= total) {
+        return;
+    }
+    let percent = single_alloc_percent(case, failure, total);
+    let cap = (u128::from(total) * u128::from(percent) / 100) as u64;
+    let ram = failure.oom.process.host_total_bytes.or(case.machine.memory.total_bytes);
+    let over_cap = request > cap;
+    check.must(over_cap || ram.is_some_and(|ram| request > ram), || match over_cap {
+        true => format!(
+            "{} was asked for at once, and a block may have {percent} % of {}: {}",
+            size(request),
+            size(total),
+            size(cap)
+        ),
+        false => format!(
+            "{} was asked for at once, which is more than the machine's {} of memory",
+            size(request),
+            size(ram.unwrap_or(0))
+        ),
+    });
+    check.unless(failure.free_bytes().is(|free| free < request), || {
+        "less was free than was asked for, whatever the policy".to_owned()
+    });
+    check.decides(
+        smaller_succeeded(case, failure, request),
+        || "a smaller block could be had right after".to_owned(),
+        || "smaller requests failed too".to_owned(),
+    );
+    let by_runtime = failure.oom.refused_by == RefusedBy::Layer(Some(Layer::Runtime));
+    let below = match failure.oom.saw_below {
+        true => Holds::from(!by_runtime),
+        false => Holds::Unknown("calls below the runtime (HSA or KFD): whether it asked for the memory at all"),
+    };
+    check.unless(below, || "a layer below the runtime refused it, so it is no policy of the runtime".to_owned());
+}
+
+/// `GPU_SINGLE_ALLOC_PERCENT`, or what HIP takes for it. (ROCm/clr flags.hpp, rocdevice.cpp)
+fn single_alloc_percent(case: &Case<'_>, failure: &Failure<'_>, total: u64) -> u64 {
+    let set = case.variable("GPU_SINGLE_ALLOC_PERCENT").and_then(|text| text.trim().parse().ok());
+    let card = failure.device.and_then(|device| case.card(device));
+    let is_gfx94 = card.and_then(|card| case.machine.node_of(card)).and_then(|node| node.target());
+    let is_mi300a = is_gfx94.is_some_and(|(major, minor, _)| (major, minor) == (9, 4))
+        && case.is_integrated(failure.device).get() == Some(true);
+    let is_alone = case.machine.nodes.iter().filter(|node| node.is_gpu()).count() == 1;
+    set.unwrap_or(match total {
+        ..=SMALL_POOL_BYTES => 75,
+        _ if is_mi300a && is_alone => 60,
+        _ => 100,
+    })
+}
+
+fn smaller_succeeded(case: &Case<'_>, failure: &Failure<'_>, request: u64) -> Holds {
+    if let Some(largest) = failure.oom.read.largest_allocatable_bytes.filter(|largest| *largest < request) {
+        return (largest > 0).into();
+    }
+    let next = case.around(failure).and_then(|around| around.next);
+    match next.filter(|next| next.requested_bytes > 0 && next.requested_bytes < request) {
+        Some(next) => next.succeeded.into(),
+        None => Holds::Unknown("a smaller request right after it, or the probe (GPUOOM_PROBE)"),
+    }
+}
+
+/// A setting of the runtime or of the driver keeps the process below what the card has.
+fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let Some(ceiling) = ceiling(case, failure) else { return };
+    let Some(request) = failure.request_bytes().get() else { return };
+    check.must(true, || ceiling.text.clone());
+    let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
+    let most = readings.into_iter().flatten().max();
+    let free = crate::diagnosis::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    check.decides(
+        free.is(|free| is_enough(free, request)),
+        || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
+        || format!("only {} was free, whatever is set", size(most.unwrap_or(0))),
+    );
+    let wanted = failure.own_bytes().saturating_add(request);
+    let Some(limit) = ceiling.limit_bytes else {
+        // What is hidden is only not reported.
+        check.at_most(Confidence::Possible);
+        return;
+    };
+    check.decides(
+        wanted > limit,
+        || format!("with the request the process would hold {}, and {} are allowed", size(wanted), size(limit)),
+        || format!("the process would hold {}, and {} are allowed", size(wanted), size(limit)),
+    );
+}
+
+struct Ceiling {
+    text: String,
+    limit_bytes: Option<u64>,
+}
+
+/// A ceiling in the environment that the runtime or the driver keeps.
+fn ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
+    let number = |name: &str| case.variable(name)?.trim().parse::<u64>().ok();
+    if let Some(percent) = number("GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100) {
+        let all = failure.oom.read.vram_total_bytes;
+        let limit = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
+        let limit_bytes = limit.or(failure.total_bytes().get());
+        return Some(Ceiling { text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"), limit_bytes });
+    }
+    if let Some(text) = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
+        let limit_bytes = mps_limit(text, failure.oom.device?);
+        return Some(Ceiling { text: format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set"), limit_bytes });
+    }
+    let hidden = number("HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
+    Some(Ceiling { text: format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)"), limit_bytes: None })
+}
+
+/// The limit of one device in `0=1G,1=512M`. (NVIDIA's documentation of MPS)
+fn mps_limit(text: &str, device: u8) -> Option<u64> {
+    let of_device = |part: &str| {
+        let (index, size) = part.split_once('=')?;
+        (index.trim().parse() == Ok(device)).then(|| size.trim().to_owned())
+    };
+    let size = text.split(',').find_map(of_device)?;
+    let unit = match size.chars().last()?.to_ascii_uppercase() {
+        'G' => 1 << 30,
+        'M' => 1 << 20,
+        _ => return None,
+    };
+    size[..size.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
+fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
+    let by_fraction = |message: &&TorchMessage| {
+        judge(message).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
+    };
+    let Some(message) = case.messages().find(by_fraction) else { return fraction_of_jax(case, check) };
+    let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
+        printed.map_or("an unknown amount".to_owned(), |printed| size(printed.bytes))
+    };
+    check.must_by(Basis::Given, true, || {
+        let (tried, allowed) = (shown(message.tried), shown(message.allowed));
+        format!("PyTorch's message: {tried} was asked for, and {allowed} are allowed")
+    });
+    if !judge(message).findings[0].certain {
+        check.at_most(Confidence::Probable);
+    }
+    check.unless(case.failure_of(message).is_some(), || {
+        "a device call of that size failed: the driver refused it".to_owned()
+    });
+}
+
+/// JAX keeps to its share without a failing call.
+fn fraction_of_jax(case: &Case<'_>, check: &mut Check) {
+    const NAME: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+    let ends_badly = case.summary.ooms.is_empty() && case.replay.end.is_failure();
+    let Some(value) = case.variable(NAME) else { return };
+    if check.applies(ends_badly && case.versions.has(Program::Jax)) {
+        check.at_most(Confidence::Possible);
+        check.must(true, || format!("{NAME}={value} is set, and the program failed although no device call did"));
+        check.would_settle("the program's own message");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn limits_of_mps_are_read_by_device() {
+        assert_eq!(super::mps_limit("0=2G,1=512M", 1), Some(512 << 20));
+        assert_eq!(super::mps_limit("0=2G", 0), Some(2 << 30));
+        assert_eq!(super::mps_limit("0=2", 0), None);
+        assert_eq!(super::mps_limit("", 0), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! B. Limits on counts and addresses, which fail while memory is free.
+
+use super::{Rule, failure, run};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Check, Confidence, Holds};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{
+    ADDRESS_SHARE, COUNT_SHARE, GIB, MANY_ALLOCATIONS, MIB, USUAL_DESCRIPTORS, is_enough, share,
+};
+use crate::diagnosis::versions::Platform;
+use crate::replay::reservations::Refused;
+use crate::words::{grouped, size};
+use gpuoom_trace::record::Kind;
+
+pub(super) const RULES: &[Rule] = &[
+    failure("map-count-exhaustion", Role::Cause, map_count_exhaustion),
+    failure("vmm-fd-exhaustion", Role::Cause, vmm_fd_exhaustion),
+    run("gpu-va-limit", Role::Cause, gpu_va_limit),
+];
+
+/// Largest request that a lack of mappings fails in the way that this rule knows.
+const SMALL_BYTES: u64 = 64 * MIB;
+
+/// The process has as many memory mappings as the kernel allows.
+fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let request = failure.request_bytes().get().unwrap_or(u64::MAX);
+    let free = failure.free_bytes();
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    // Without this shape nobody would think of it.
+    let has_room = free.get().is_some_and(|free| free / 10 >= request);
+    if !check.applies(is_rocm && failure.is_real_of_device() && request <= SMALL_BYTES && has_room) {
+        return;
+    }
+    let read = &failure.oom.process;
+    let limit = read.memory_map_limit.or(case.machine.virtual_memory.max_map_count).unwrap_or(65_530);
+    let blocks = case.around(failure).map_or(failure.oom.held.blocks, |around| around.live_blocks);
+    let texts = |maps: u64| format!("the process has {} memory mappings of at most {}", grouped(maps), grouped(limit));
+    match read.memory_maps {
+        Some(maps) => {
+            let reached = maps as f64 >= COUNT_SHARE * limit as f64;
+            check.decides(reached, || texts(maps), || texts(maps));
+        }
+        None => {
+            check.at_most(Confidence::Possible);
+            check.must(blocks >= MANY_ALLOCATIONS, || {
+                format!("{} blocks live, each with two mappings of address space", grouped(blocks))
+            });
+            check.must(Holds::Unknown("the number of memory mappings at the failure (/proc/PID/maps)"), String::new);
+        }
+    }
+    check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
+}
+
+/// VMM handles used up the descriptors of the process.
+fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(around) = case.around(failure) else { return };
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let is_handle = failure.oom.kind == Kind::Physical && !failure.is_injected();
+    if !check.applies(is_rocm && is_handle && around.vmm_handles > 0) {
+        return;
+    }
+    let both = failure.request_bytes().zip(failure.free_bytes());
+    check.must(both.is(|(request, free)| is_enough(free, request)), || {
+        let (request, free) = both.get().unwrap_or((0, 0));
+        format!("{} of physical memory was refused with {} free", size(request), size(free))
+    });
+    let (handles, read) = (around.vmm_handles, &failure.oom.process);
+    match read.open_descriptors.zip(read.descriptor_limit) {
+        Some((open, limit)) => {
+            let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
+            check.decides(open as f64 >= COUNT_SHARE * limit as f64, text, text);
+            check.must(handles >= open / 2, || format!("{} live handles can account for them", grouped(handles)));
+        }
+        None => {
+            check.at_most(Confidence::Possible);
+            let is_near = handles.abs_diff(USUAL_DESCRIPTORS) * 20 <= USUAL_DESCRIPTORS;
+            check.must(is_near, || {
+                format!("{} handles live, near the usual limit of {USUAL_DESCRIPTORS} descriptors", grouped(handles))
+            });
+            check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);
+        }
+    }
+}
+
+/// A reservation of GPU addresses was refused.
+fn gpu_va_limit(case: &Case<'_>, check: &mut Check) {
+    let Some(refused) = case.replay.reservations.refused() else { return };
+    if !check.applies(case.summary.oom_count == 0) {
+        return;
+    }
+    let Refused { bytes, reserved_bytes, .. } = *refused;
+    check.must(true, || {
+        format!(
+            "{} refused {} of addresses (status {}) with {} reserved, and no call for memory failed",
+            case.replay.apis.get(refused.api).name,
+            size(bytes),
+            refused.status,
+            size(reserved_bytes)
+        )
+    });
+    let by_kernel =
+        case.machine.amdgpu_parameter("vm_size").and_then(|gib| u64::try_from(gib).ok()).filter(|gib| *gib > 0);
+    let by_kernel = by_kernel.filter(|_| case.versions.platform == Some(Platform::Rocm));
+    let by_shell = case.machine.limits.address_space_bytes.and_then(|limit| limit.soft);
+    let limits =
+        [by_kernel.map(|gib| ("amdgpu.vm_size", gib.saturating_mul(GIB))), by_shell.map(|bytes| ("ulimit -v", bytes))];
+    let Some((name, limit)) = limits.into_iter().flatten().min_by_key(|(_, limit)| *limit) else {
+        check.must(Holds::Unknown("the limit of GPU addresses (amdgpu.vm_size, ulimit -v)"), String::new);
+        return;
+    };
+    let wanted = reserved_bytes.saturating_add(bytes);
+    check.decides(
+        share(wanted, limit) > ADDRESS_SHARE,
+        || format!("with it {} would be reserved, and {name} allows {}", size(wanted), size(limit)),
+        || format!("the reservations are small: {} of the {} that {name} allows", size(wanted), size(limit)),
+    );
+}

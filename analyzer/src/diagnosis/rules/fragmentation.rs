@@ -1,0 +1,123 @@
+//! B. Fragmentation of caches: PyTorch's allocator, and others like it.
+
+use super::{Rule, device, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{FEW_UNUSED_SHARE, MANY_SIZES, UNUSED_SHARE, share};
+use crate::diagnosis::versions::Program;
+use crate::evidence::torch_message::TorchMessage;
+use crate::passes::device::DeviceSummary;
+use crate::passes::shape::run::plateau;
+use crate::replay::tracks::retries::Ending;
+use crate::words::{count, percent, size};
+
+pub(super) const RULES: &[Rule] = &[
+    failure("caching-fragmentation", Role::Cause, caching_fragmentation),
+    failure("cache-greed", Role::Condition, cache_greed),
+    device("reserved-plateau", Role::Refutation, reserved_plateau),
+];
+
+/// Free memory is trapped in split segments of a caching allocator.
+fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    match case.message(failure) {
+        Some(message) => by_numbers(message, failure, check),
+        None => by_shape(case, failure, check),
+    }
+    check.unless(case.uses_virtual_memory(failure), || {
+        "expandable segments are active: physical memory is mapped where it is needed".to_owned()
+    });
+    check.unless(case.is_caching_off(), || "caching is disabled".to_owned());
+}
+
+/// With the numbers of PyTorch's message.
+fn by_numbers(message: &TorchMessage, failure: &Failure<'_>, check: &mut Check) {
+    let (Some(tried), Some(unused)) = (message.tried, message.unallocated()) else {
+        check.applies(false);
+        return;
+    };
+    let reserved = message.allocated.map(|allocated| allocated.plus(unused).bytes).unwrap_or(0);
+    let of_reserved = share(unused.bytes, reserved);
+    check.must_by(Basis::Given, unused.bytes >= tried.bytes, || {
+        format!("PyTorch held {} in unused blocks, and {} was asked for", size(unused.bytes), size(tried.bytes))
+    });
+    if unused.least() < tried.most() {
+        check.at_most(Confidence::Probable);
+    }
+    check.must_by(Basis::Given, of_reserved > UNUSED_SHARE || tried.bytes <= unused.bytes / 2, || {
+        format!("that is {} of what it had reserved", percent(of_reserved))
+    });
+    let free = failure
+        .free_bytes()
+        .or(crate::diagnosis::check::Known::new(message.free.map(|free| free.bytes), "free memory at the failure"));
+    check
+        .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
+    check.unless(of_reserved < FEW_UNUSED_SHARE, || {
+        format!("the unused blocks are only {} of what it had reserved", percent(of_reserved))
+    });
+}
+
+/// From the calls alone, which see segments and no tensors: never more than possible.
+fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    check.at_most(Confidence::Possible);
+    let Some(retry) = case.retry(failure) else { return };
+    let around = case.around(failure);
+    let survivors = around.and_then(|around| around.survivors.as_ref());
+    let is_segments = case.versions.has(Program::Torch) && retry.freed_bytes > 0;
+    if !check.applies(is_segments && retry.ending == Ending::Failed) {
+        return;
+    }
+    check.must(retry.freed_bytes < retry.requested_bytes, || {
+        format!(
+            "the release of the cache gave back {}, and {} was asked for",
+            size(retry.freed_bytes),
+            size(retry.requested_bytes)
+        )
+    });
+    let sizes = survivors.map_or(0, |survivors| survivors.covering_sizes as u64);
+    check
+        .must(sizes >= MANY_SIZES, || format!("the segments that stay have {sizes} sizes that hold 80 % of the bytes"));
+    check.must(
+        Holds::Unknown(
+            "PyTorch's out-of-memory message (--torch-log), or a memory snapshot of PyTorch (--torch-snapshot)",
+        ),
+        String::new,
+    );
+}
+
+/// The allocator's cache, not the model, filled the card: it was released, and the same request succeeded.
+fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(retry) = case.retry(failure) else { return };
+    if !check.applies(failure.is_of_device() && retry.freed_bytes > 0 && retry.ending != Ending::NotTried) {
+        return;
+    }
+    check.must(true, || {
+        format!(
+            "the thread released {} within 1 s of the failure and asked for {} again",
+            size(retry.freed_bytes),
+            size(retry.requested_bytes)
+        )
+    });
+    check.decides(
+        retry.ending == Ending::Succeeded,
+        || {
+            format!(
+                "and was given it ({} in all)",
+                count(case.replay.tracks.retries.succeeded(), "such retry", "such retries")
+            )
+        },
+        || "the next try failed, too".to_owned(),
+    );
+    check.must(retry.freed_bytes >= retry.requested_bytes, || "what was released was enough by itself".to_owned());
+}
+
+/// Reserved memory rose and then stayed: no leak.
+fn reserved_plateau(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    match case.run_of(device.index) {
+        Some(run) => plateau(run, check),
+        None => _ = check.applies(false),
+    }
+}

@@ -1,0 +1,201 @@
+//! D. Stream-ordered pools, physical memory that does not come back, and what captured graphs keep.
+
+use super::{Rule, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{FAILURE_LEAK_SHARE, POOL_LEAK_NS, STUCK_SHARE, is_enough};
+use crate::diagnosis::versions::{Platform, Version};
+use crate::evidence::torch_message::judge;
+use crate::replay::tracks::reads::Stretch;
+use crate::words::size;
+use gpuoom_trace::record::Kind;
+
+pub(super) const RULES: &[Rule] = &[
+    failure("pool-retention", Role::Cause, pool_retention),
+    failure("mallocasync-oom", Role::Cause, mallocasync_oom),
+    failure("pool-failure-leak", Role::Cause, pool_failure_leak),
+    failure("vmm-release-ineffective", Role::Cause, vmm_release_ineffective),
+    failure("graph-private-pool", Role::Cause, graph_private_pool),
+];
+
+/// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)
+const ASYNC_SOUND: Version = Version::new(7, 0);
+
+/// A stream-ordered pool keeps memory that the program has freed.
+fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let kept = case.kept_by_pools_bytes(failure);
+    let Some(missing) = failure.shortfall_bytes() else { return };
+    if !check.applies(failure.is_real_of_device() && kept > 0) {
+        return;
+    }
+    // The attributes of the pool are not recorded: sums are all there is.
+    check.at_most(Confidence::Probable);
+    check.would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
+    check.must_by(Basis::Estimated, kept >= missing, || {
+        format!(
+            "stream-ordered pools gave at most {} more at once than they give now, and {} were missing",
+            size(kept),
+            size(missing)
+        )
+    });
+    check.decides(
+        failure.oom.kind != Kind::Pool,
+        || format!("the call that failed ({}) is outside of the pool", failure.report.api),
+        || "the failing call is from a pool itself, which would have used what it keeps".to_owned(),
+    );
+    let hidden = failure.hidden_bytes();
+    check.decides(
+        hidden.is(|hidden| hidden >= missing),
+        || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
+        || format!("the driver counts only {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
+    );
+    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
+}
+
+fn is_async(failure: &Failure<'_>) -> bool {
+    failure.oom.kind == Kind::Pool && !failure.is_injected()
+}
+
+/// `hipMallocAsync` fails where `hipMalloc` would work.
+fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(case.versions.platform == Some(Platform::Rocm) && is_async(failure)) {
+        return;
+    }
+    let rocm = Known::new(case.versions.rocm, "the version of ROCm");
+    let shown = || rocm.get().map_or_else(String::new, |version| version.to_string());
+    let request = failure.request_bytes().get().unwrap_or(u64::MAX);
+    let next = case.around(failure).and_then(|around| around.next);
+    let plain = next.filter(|next| is_plain(case, next.api) && next.requested_bytes >= request);
+    let free = failure.runtime_free_bytes();
+    let was_free = free.is(|free| is_enough(free, request));
+    let succeeded = plain.is_some_and(|next| next.succeeded);
+    check.must(Holds::from(succeeded).or(was_free), || match succeeded {
+        true => {
+            format!("a {} of the same size succeeded right after {} had failed", api(case, plain), failure.report.api)
+        }
+        false => format!("{} was refused with {} free", size(request), size(free.get().unwrap_or(0))),
+    });
+    check.decides(
+        rocm.is(|version| version < ASYNC_SOUND),
+        || format!("ROCm {} is older than 7.0", shown()),
+        || format!("ROCm {} has the fix", shown()),
+    );
+    if !succeeded {
+        check.at_most(Confidence::Probable);
+        check.would_settle("hipMalloc of the same size right after the failure");
+        let grows = sizes_grow(case, failure);
+        check.must(grows, || "the sizes that were asked for grow".to_owned());
+    }
+    check.unless(plain.is_some_and(|next| !next.succeeded), || {
+        "a plain allocation of the same size failed, too".to_owned()
+    });
+}
+
+fn api<'a>(case: &Case<'a>, next: Option<crate::replay::tracks::around::Next>) -> &'a str {
+    next.map_or("plain allocation", |next| &case.replay.apis.get(next.api).name)
+}
+
+fn is_plain(case: &Case<'_>, api: u16) -> bool {
+    matches!(case.replay.apis.get(api).name.as_str(), "hipMalloc" | "hipExtMallocWithFlags")
+}
+
+/// Whether the later half of the stream-ordered requests before a failure is larger than the earlier half.
+fn sizes_grow(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    let Some(around) = case.around(failure) else { return Holds::Unknown("the calls before the failure") };
+    let window = case.replay.tracks.calls.before(around.calls_before);
+    let is_given = |call: &&crate::replay::tracks::calls::Call| {
+        call.what == crate::replay::tracks::calls::What::Given && call.api == failure.oom.api
+    };
+    let sizes: Vec<u64> = window.calls.iter().filter(is_given).map(|call| call.bytes).collect();
+    let (early, late) = sizes.split_at(sizes.len() / 2);
+    let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
+    (sizes.len() >= 4 && most(late) > most(early)).into()
+}
+
+/// A failed stream-ordered allocation still took memory from the card.
+fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(around) = case.around(failure) else { return };
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let (Some(before), Some(request)) = (around.read_before, failure.request_bytes().get()) else { return };
+    if !check.applies(is_rocm && is_async(failure)) {
+        return;
+    }
+    let free = |read: &crate::replay::readings::DeviceReadings| read.runtime_free_bytes;
+    let both = free(&before.read).zip(free(&failure.oom.read));
+    let Some((then, now)) = both else { return };
+    let others = |read: &crate::replay::readings::DeviceReadings| read.others_vram_bytes.unwrap_or(0);
+    let by_others = others(&failure.oom.read).saturating_sub(others(&before.read));
+    let by_blocks = around.held_bytes.saturating_sub(before.held_bytes);
+    let gone = then.saturating_sub(now).saturating_sub(by_others).saturating_sub(by_blocks);
+    check.must(gone as f64 >= FAILURE_LEAK_SHARE * request as f64 && gone > 0, || {
+        format!(
+            "free memory fell from {} to {} over the failure of {}, and no new block accounts for {} of it",
+            size(then),
+            size(now),
+            size(request),
+            size(gone)
+        )
+    });
+    let clock = &case.replay.clock;
+    let age = clock.at_ns(failure.oom.at).saturating_sub(clock.at_ns(before.at));
+    let is_fresh = match age <= POOL_LEAK_NS {
+        true => Holds::Yes,
+        false => Holds::Unknown("free memory shortly before the failing call (a shorter period in GPUOOM_SAMPLE)"),
+    };
+    check.must(is_fresh, || "the reading before is less than a second older than the failure".to_owned());
+}
+
+/// Memory was unmapped and released, and the card did not get it back.
+fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
+    let Some(track) = track.filter(|_| is_rocm && failure.is_real_of_device()) else { return };
+    let stretches: Vec<&Stretch> =
+        track.reads.releases().iter().filter(|stretch| stretch.after.at <= failure.oom.at).collect();
+    if !check.applies(!stretches.is_empty()) {
+        return;
+    }
+    let (mut expected, mut seen) = (0i128, 0i128);
+    for stretch in &stretches {
+        let Some((should, did)) = stretch.expected_and_seen() else { continue };
+        if should > 0 {
+            (expected, seen) = (expected + should, seen + did.max(0));
+        }
+    }
+    let bytes = |number: i128| u64::try_from(number.max(0)).unwrap_or(u64::MAX);
+    check.decides(
+        expected > 0 && (seen as f64) < STUCK_SHARE * expected as f64,
+        || {
+            format!(
+                "{} were unmapped and released, and free memory rose by {}",
+                size(bytes(expected)),
+                size(bytes(seen))
+            )
+        },
+        || format!("free memory rose by {} of the {} that were released", size(bytes(seen)), size(bytes(expected))),
+    );
+    let reserved = stretches.last().map_or(0, |stretch| stretch.after.reserved_bytes);
+    check.must(reserved > 0, || format!("the address ranges were still reserved ({})", size(reserved)));
+    check.gives_back(0, bytes(expected - seen), Basis::Estimated);
+}
+
+/// Captured graphs keep their high-water mark.
+fn graph_private_pool(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(message) = case.message(failure).filter(|_| failure.is_real_of_device()) else { return };
+    let judged = judge(message);
+    let finding = judged.findings.iter().find(|finding| finding.id == "graph-private-pool");
+    let private = message.private_pools.map_or(0, |printed| printed.bytes);
+    if !check.applies(private > 0) {
+        return;
+    }
+    check.decides(
+        finding.is_some(),
+        || format!("PyTorch's message: private pools hold {}, which is at least what was missing", size(private)),
+        || format!("PyTorch's message: private pools hold only {}", size(private)),
+    );
+    if finding.is_some_and(|finding| !finding.certain) {
+        check.at_most(Confidence::Probable);
+    }
+    check.gives_back(0, private, Basis::Given);
+}

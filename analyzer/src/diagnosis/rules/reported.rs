@@ -1,0 +1,163 @@
+//! C. What the runtime and the kernel report of the same memory, and where they disagree.
+
+use gpuoom_trace::metadata::Quantity;
+
+use super::{Rule, device, failure, run};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{
+    EXPLAINED_SHARE, GAP_NOISE_BYTES, GAP_NOISE_SHARE, GAP_NOTABLE_BYTES, GAP_UNSEEN_BYTES, GAP_WARNING_BYTES,
+    ROCR_BLOCK_BYTES, VISIBLE_SLACK_BYTES, is_enough,
+};
+use crate::diagnosis::versions::Platform;
+use crate::machine::kfd::KfdNode;
+use crate::passes::device::DeviceSummary;
+use crate::words::size;
+
+pub(super) const RULES: &[Rule] = &[
+    failure("free-overreported-graphics", Role::Cause, free_overreported_graphics),
+    failure("sysfs-free-overreported", Role::Cause, sysfs_free_overreported),
+    failure("reading-mismatch-benign", Role::Refutation, reading_mismatch_benign),
+    device("bar-visible-limit", Role::Condition, bar_visible_limit),
+    run("gfx-override-active", Role::Condition, gfx_override_active),
+];
+
+/// Whether a failure is of a card of AMD's with memory of its own, as far as that is known.
+fn is_amd_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    is_rocm && failure.is_real_of_device() && case.is_integrated(failure.device).get() != Some(true)
+}
+
+/// HIP's free memory contains what graphics clients hold.
+fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let (Some(request), Some(runtime), Some(driver)) =
+        (failure.request_bytes().get(), failure.runtime_free_bytes().get(), failure.driver_free_bytes().get())
+    else {
+        return;
+    };
+    let gap = runtime.saturating_sub(driver);
+    // Where both say that there was not enough, only a large gap is worth a word.
+    let is_reported = request <= runtime;
+    if !check.applies(is_amd_card(case, failure) && (is_reported || gap >= GAP_NOTABLE_BYTES)) {
+        return;
+    }
+    let noise = GAP_NOISE_BYTES.max((failure.total_bytes().get().unwrap_or(0) as f64 * GAP_NOISE_SHARE) as u64);
+    let both = format!("HIP reported {} free and sysfs {}", size(runtime), size(driver));
+    check.decides(gap >= noise, || both.clone(), || format!("{both}: they agree within {}", size(noise)));
+    check.decides(
+        request > driver,
+        || format!("{} was asked for: more than sysfs calls free", size(request)),
+        || format!("sysfs, too, called more free than the {} that was asked for", size(request)),
+    );
+    let beyond = failure.beyond_compute_bytes();
+    check.must(beyond.is(|bytes| bytes as f64 >= EXPLAINED_SHARE * gap as f64), || {
+        format!("{} of the memory in use belong to no compute process", size(beyond.get().unwrap_or(0)))
+    });
+    let graphics = failure.oom.read.graphics_vram_bytes.unwrap_or(0);
+    check.note(graphics > 0, || format!("graphics clients that may be read hold {}", size(graphics)));
+    if !is_reported {
+        let strength = if gap >= GAP_WARNING_BYTES { "a strong warning" } else { "a warning" };
+        check.note(true, || {
+            format!("{strength}, and not the whole reason: HIP, too, called less free than was asked for")
+        });
+        check.at_most(Confidence::Possible);
+    }
+}
+
+/// sysfs shows more free memory than HIP.
+fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(is_amd_card(case, failure)) {
+        return;
+    }
+    check.at_most(Confidence::Probable);
+    let readings = failure.runtime_free_bytes().zip(failure.driver_free_bytes());
+    let Some((runtime, driver)) = readings.get() else { return };
+    let gap = driver.saturating_sub(runtime);
+    check.must(gap >= GAP_WARNING_BYTES, || {
+        format!("sysfs reported {} free and HIP only {}", size(driver), size(runtime))
+    });
+    if check.is_over() {
+        return;
+    }
+    let request = failure.request_bytes().get().unwrap_or(0);
+    let explains = runtime < request && request <= driver;
+    if !explains {
+        check.plays(Role::Condition);
+    }
+    let (rounding, swapped) = (rounding_bytes(case, failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
+    let accounts_for = |bytes: u64| bytes as f64 >= EXPLAINED_SHARE * gap as f64;
+    check.note_by(Basis::Estimated, accounts_for(rounding), || {
+        format!("many small blocks: rounded up to 2 MiB they take at least {} more than was asked for", size(rounding))
+    });
+    check.note(accounts_for(swapped), || {
+        format!("{} of system memory are mapped for the GPU: buffers may have been evicted there", size(swapped))
+    });
+    if !accounts_for(rounding) && !accounts_for(swapped) {
+        check.would_settle("the counters of evicted buffers, and what the kernel calls available (rocminfo, debugfs)");
+    }
+}
+
+/// What rounding to ROCr's blocks adds at least, by the sizes that are known.
+fn rounding_bytes(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    let survivors = case.around(failure).and_then(|around| around.survivors.as_ref());
+    let groups = survivors.into_iter().flat_map(|survivors| &survivors.groups);
+    let added = |bytes: u64| bytes.next_multiple_of(ROCR_BLOCK_BYTES) - bytes;
+    groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
+}
+
+/// The two readings differ by what they count, and by no more.
+fn reading_mismatch_benign(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(gap) = failure.gap_bytes().get() else { return };
+    let gap = u64::try_from(gap.unsigned_abs()).unwrap_or(u64::MAX);
+    check.must((GAP_UNSEEN_BYTES..GAP_NOISE_BYTES).contains(&gap), || {
+        format!(
+            "the runtime reported {} free and the driver {}: {} apart, which is accounting",
+            size(failure.runtime_free_bytes().get().unwrap_or(0)),
+            size(failure.driver_free_bytes().get().unwrap_or(0)),
+            size(gap)
+        )
+    });
+    let request = failure.request_bytes().zip(failure.runtime_free_bytes().zip(failure.driver_free_bytes()));
+    check.unless(
+        request
+            .get()
+            .is_some_and(|(request, (runtime, driver))| is_enough(runtime, request) != is_enough(driver, request)),
+        || "the request lies between the two readings".to_owned(),
+    );
+}
+
+/// The processor reaches only a part of the card's memory.
+fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let Some(index) = device.index else { return };
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    if !check.applies(is_rocm && case.is_integrated(Some(device)).get() != Some(true)) {
+        return;
+    }
+    let read = |quantity| case.device_series(quantity, index).map(|series| series.last.1);
+    let card = case.card(device);
+    let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));
+    let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
+    let (Some(total), Some(visible)) = (total, visible) else { return };
+    check.must(visible > 0 && visible < total.saturating_sub(VISIBLE_SLACK_BYTES), || {
+        format!("the processor sees {} of {} of video memory", size(visible), size(total))
+    });
+}
+
+/// The environment says that the GPU is another one than it is.
+fn gfx_override_active(case: &Case<'_>, check: &mut Check) {
+    const NAME: &str = "HSA_OVERRIDE_GFX_VERSION";
+    let is_override = |name: &str| name == NAME || name.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('_'));
+    let set = case.environment().iter().find(|(name, value)| is_override(name) && !value.is_empty());
+    let Some((name, value)) = set else { return };
+    check.must(true, || format!("{name}={value} is in the environment"));
+    let major: Option<u64> = value.split('.').next().and_then(|major| major.trim().parse().ok());
+    let gpus = || case.machine.nodes.iter().filter(|node| node.is_gpu());
+    let differs = |node: &&KfdNode| node.target().is_some_and(|(own, ..)| Some(own) != major);
+    let other = gpus().find(differs);
+    check.note(other.is_some(), || {
+        let target = other.and_then(KfdNode::target_name).unwrap_or_default();
+        format!("serious: the machine has a {target}, which is of another family; wrong instructions, faults and resets follow")
+    });
+    check.would_settle("two runs, with and without it: total and free memory at idle");
+}

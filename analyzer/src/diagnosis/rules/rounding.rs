@@ -1,0 +1,193 @@
+//! B. What rounding to the modelled granule would cost. A model, beside what the addresses show.
+
+use super::{Rule, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::{GRANULARITY_LARGE_BYTES, WASTE_SHARE, share};
+use crate::passes::fragmentation::saturate;
+use crate::replay::tracks::survivors::Survivors;
+use crate::words::{percent, size};
+
+pub(super) const RULES: &[Rule] = &[
+    failure("granularity-waste", Role::Cause, granularity_waste),
+    failure("mixed-size-padding", Role::Cause, mixed_size_padding),
+];
+
+/// Reading that would tell what the driver really rounds to.
+const DROPS: &str = "free memory before and after single allocations: what the driver really takes for each";
+/// Ways in which sizes of one family may differ: quantised tensors of one kind have a few sizes close to each other. (Ours.)
+const FAMILY_SHARE: f64 = 0.25;
+
+/// What was held at a failure, as it was asked for and rounded.
+struct Rounded {
+    live: u64,
+    blocks: u64,
+    padded: u64,
+    request: u64,
+    padded_request: u64,
+    total: u64,
+    granule: u64,
+}
+
+impl Rounded {
+    fn of(case: &Case<'_>, failure: &Failure<'_>) -> Option<Self> {
+        let held = &failure.oom.held;
+        Some(Rounded {
+            live: saturate(held.requested_bytes),
+            blocks: held.blocks,
+            padded: held.granules.saturating_mul(case.replay.granularity_bytes),
+            request: failure.request_bytes().get()?,
+            padded_request: failure.report.padded_bytes,
+            total: failure.total_bytes().get()?,
+            granule: case.replay.granularity_bytes,
+        })
+    }
+
+    fn waste(&self) -> u64 {
+        self.padded.saturating_sub(self.live)
+    }
+
+    fn fits_as_asked(&self) -> bool {
+        self.live.saturating_add(self.request) <= self.total
+    }
+
+    fn fits_rounded(&self) -> bool {
+        self.padded.saturating_add(self.padded_request) <= self.total
+    }
+
+    /// Whether everything surely fits when each block is rounded up to this granule.
+    fn fits_by(&self, granule: u64) -> bool {
+        let most_added = self.blocks.saturating_add(1).saturating_mul(granule.saturating_sub(1));
+        self.live.saturating_add(self.request).saturating_add(most_added) <= self.total
+    }
+}
+
+/// With every block rounded up to the modelled granule the card would overflow.
+fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let Some(rounded) = Rounded::of(case, failure) else { return };
+    check.must(rounded.fits_as_asked(), || {
+        format!(
+            "{} in {} blocks and the {} that were asked for fit into {}",
+            size(rounded.live),
+            rounded.blocks,
+            size(rounded.request),
+            size(rounded.total)
+        )
+    });
+    check.must_by(Basis::Modelled, !rounded.fits_rounded(), || {
+        let all = rounded.padded.saturating_add(rounded.padded_request);
+        format!("rounded up to {} each they need {}", size(rounded.granule), size(all))
+    });
+    let waste = share(rounded.waste(), rounded.live);
+    check.must_by(Basis::Modelled, waste >= WASTE_SHARE, || {
+        format!("the rounding adds {} of what was asked for ({})", percent(waste), size(rounded.waste()))
+    });
+    judge_by_addresses(failure, &rounded, check);
+}
+
+/// The model alone is never more than possible; what the addresses show decides.
+fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
+    // A distance larger than the blocks themselves is where the driver puts them, and no rounding.
+    let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);
+    let observed = failure.device.and_then(|device| device.granularity_observed_bytes);
+    let observed = observed.filter(|observed| *observed <= average);
+    if observed.is_none_or(|observed| observed < GRANULARITY_LARGE_BYTES) {
+        check.at_most(Confidence::Possible);
+    }
+    check.note_by(Basis::Estimated, observed.is_some(), || {
+        format!("the addresses of the blocks are multiples of {}", size(observed.unwrap_or(0)))
+    });
+    check.must(Holds::Unknown(DROPS), String::new);
+    let contradicts = match observed {
+        Some(observed) => Holds::from(observed < rounded.granule && rounded.fits_by(observed)),
+        None => Holds::Unknown("addresses of at least eight blocks that lie no farther apart than they are large"),
+    };
+    check.unless(contradicts, || match observed {
+        Some(observed) => format!(
+            "the {} model predicts a failure, and the granularity that the addresses show ({}) does not: rounding is not to blame",
+            size(rounded.granule),
+            size(observed)
+        ),
+        None => "the addresses show a granularity with which everything fits".to_owned(),
+    });
+}
+
+/// Blocks of sizes that are close to each other.
+struct Family {
+    /// Largest size in it, in bytes.
+    most: u64,
+    bytes: u64,
+    waste: u64,
+    /// What its largest block leaves of its last granule.
+    remainder: u64,
+}
+
+/// Two families of sizes cannot use each other's remainders.
+fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let survivors = case.around(failure).and_then(|around| around.survivors.as_ref());
+    let (Some(survivors), Some(rounded)) = (survivors, Rounded::of(case, failure)) else { return };
+    let families = families(survivors, rounded.granule);
+    let waste = share(rounded.waste(), rounded.live);
+    if !check.applies(waste >= WASTE_SHARE && families.len() >= 2) {
+        return;
+    }
+    check.must_by(Basis::Modelled, true, || {
+        format!(
+            "rounded up to {} each, the blocks waste {:.0} % of what was asked for",
+            size(rounded.granule),
+            waste * 100.0
+        )
+    });
+    let wasting: Vec<&Family> = families.iter().filter(|family| family.waste > 0).collect();
+    let least = families.iter().map(|family| family.most).min().unwrap_or(0);
+    check.must_by(
+        Basis::Modelled,
+        wasting.len() >= 2 && wasting.iter().all(|family| family.remainder <= least),
+        || {
+            let sizes: Vec<String> = families.iter().map(|family| size(family.most)).collect();
+            format!(
+                "{} families of sizes (up to {}) leave remainders that none of them can use",
+                families.len(),
+                sizes.join(", ")
+            )
+        },
+    );
+    let most = wasting.iter().max_by_key(|family| family.waste);
+    check.must_by(Basis::Modelled, most.is_some_and(|family| family.waste >= rounded.waste() / 2), || {
+        let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
+        format!("without the {} in blocks of up to {} at least half of the waste would go", size(bytes), size(family))
+    });
+    judge_by_addresses(failure, &rounded, check);
+}
+
+/// The sizes that live, in families, as far as they are listed.
+fn families(survivors: &Survivors, granule: u64) -> Vec<Family> {
+    let mut sizes: Vec<(u64, u64)> = match survivors.group_count == survivors.groups.len() {
+        true => survivors.groups.iter().map(|group| (group.block_bytes, group.blocks)).collect(),
+        false => survivors.covering.clone(),
+    };
+    sizes.retain(|(bytes, _)| *bytes > 0);
+    sizes.sort_unstable();
+    let mut families: Vec<Family> = Vec::new();
+    for (bytes, blocks) in sizes {
+        let remainder = bytes.checked_next_multiple_of(granule).map_or(0, |padded| padded - bytes);
+        let (held, waste) = (bytes.saturating_mul(blocks), remainder.saturating_mul(blocks));
+        let near = families.last_mut().filter(|family| share(bytes - family.most, bytes) <= FAMILY_SHARE);
+        match near {
+            Some(family) => {
+                (family.most, family.remainder) = (bytes, remainder);
+                family.bytes = family.bytes.saturating_add(held);
+                family.waste = family.waste.saturating_add(waste);
+            }
+            None => families.push(Family { most: bytes, bytes: held, waste, remainder }),
+        }
+    }
+    families
+}
