@@ -57,6 +57,33 @@ impl Report {
         assert_eq!(growing.count(), 0, "a healthy run does not grow: {:#}", self.get("/growth"));
     }
 
+    /// Asserts that nothing explains a failure: there was none.
+    pub fn assert_no_cause(&self) {
+        let causes = self.diagnoses().into_iter().filter(|(_, role, _)| matches!(*role, "cause" | "shape"));
+        assert_eq!(causes.count(), 0, "a healthy run has no cause: {:#}", self.get("/diagnoses"));
+    }
+
+    /// The diagnoses, the most telling first: id, role and confidence.
+    pub fn diagnoses(&self) -> Vec<(&str, &str, &str)> {
+        let text = |index: usize, field: &str| self.text(&format!("/diagnoses/{index}/{field}"));
+        (0..self.count("/diagnoses"))
+            .map(|index| (text(index, "id"), text(index, "role"), text(index, "confidence")))
+            .collect()
+    }
+
+    /// Asserts that this is the cause of the last failure, as sure as that.
+    pub fn assert_cause(&self, id: &str, confidence: &str) {
+        let last = self.count("/ooms") - 1;
+        assert_eq!(self.text(&format!("/ooms/{last}/cause")), id, "{:?}", self.diagnoses());
+        self.assert_diagnosed(id, confidence);
+    }
+
+    /// Asserts that this was found, as sure as that.
+    pub fn assert_diagnosed(&self, id: &str, confidence: &str) {
+        let found = self.diagnoses();
+        assert!(found.iter().any(|(known, _, sure)| (*known, *sure) == (id, confidence)), "{id}: {found:?}");
+    }
+
     /// Asserts that nothing was lost on the way.
     pub fn assert_nothing_lost(&self) {
         assert_eq!((self.number("/trace/events_lost"), self.number("/trace/torn_events")), (0, 0));

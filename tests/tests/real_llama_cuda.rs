@@ -22,7 +22,7 @@ fn main_trace(run: &Finished) -> Trace {
     traces.remove(0)
 }
 
-fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64) {
+fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: &str) {
     let Some(run) = generate(capacity) else { return };
     assert!(run.stdout.contains(&format!("failed in {phase}: ")), "{}", run.stdout);
     let report = main_trace(&run).report();
@@ -30,6 +30,9 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64) {
     report.assert_only_oom("propagated", "exception");
     assert_eq!((report.text("/ooms/0/api"), report.text("/ooms/0/refused_by")), ("cudaMalloc", "driver"));
     assert_eq!(report.number("/ooms/0/requested_bytes"), requested_bytes);
+    // Each of them is more than the whole card, which is small here, and comes where it does.
+    report.assert_cause("request-exceeds-device", "proven");
+    report.assert_diagnosed(shape, "probable");
     assert!(run.stderr.contains("cudaMalloc failed: out of memory"), "llama.cpp says it itself: {}", run.stderr);
 }
 
@@ -44,6 +47,7 @@ fn a_model_that_fits_has_no_failure() {
     let report = main_trace(&run).report();
     report.assert_exited(0);
     report.assert_no_growth();
+    report.assert_no_cause();
     assert_eq!(report.count("/ooms"), 0);
     assert_eq!(report.number("/devices/0/end/requested_bytes"), 0, "all given back");
     let events = main_trace(&run).events();
@@ -69,15 +73,15 @@ fn the_pool_of_virtual_memory_lives_until_it_is_unmapped() {
 
 #[test]
 fn weights_that_do_not_fit() {
-    assert_fails("4M", "load", WEIGHTS);
+    assert_fails("4M", "load", WEIGHTS, "oom-model-load");
 }
 
 #[test]
 fn a_kv_cache_that_does_not_fit() {
-    assert_fails("34M", "context", KV_CACHE);
+    assert_fails("34M", "context", KV_CACHE, "kv-cache-prealloc");
 }
 
 #[test]
 fn a_compute_buffer_that_does_not_fit() {
-    assert_fails("100M", "context", COMPUTE);
+    assert_fails("100M", "context", COMPUTE, "kv-cache-prealloc");
 }

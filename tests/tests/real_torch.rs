@@ -58,6 +58,8 @@ fn training_that_fits() {
     report.assert_exited(0);
     assert_eq!((report.count("/ooms"), printed(&run, "num_ooms")), (0, 0));
     report.assert_no_growth();
+    report.assert_no_cause();
+    assert!(report.text("/process/torch_version").starts_with("2.15.0"));
     assert_eq!(report.number("/devices/0/allocations"), printed(&run, "num_device_alloc"));
     assert_eq!(report.number("/devices/0/frees"), printed(&run, "num_device_free"));
     assert_eq!(report.number("/devices/0/peak/requested_bytes"), printed(&run, "reserved_bytes.all.peak"));
@@ -97,6 +99,7 @@ fn an_out_of_memory_error_that_ends_the_program() {
     let run = run(client.arg("uncaught"));
     assert!(run.stderr.contains("torch.OutOfMemoryError: CUDA out of memory."), "{}", run.stderr);
     run.only_trace().report().assert_exited(1);
+    run.only_trace().report().assert_cause("true-capacity", "proven");
     assert_propagated_by_exception(&run);
 }
 
@@ -105,6 +108,7 @@ fn an_out_of_memory_error_that_is_survived() {
     let Some(client) = client("oom.py", "1G") else { return };
     let run = run(client.arg("caught"));
     run.only_trace().report().assert_exited(0);
+    run.only_trace().report().assert_cause("true-capacity", "proven");
     assert_eq!(printed(&run, "blocks") * 64 * MIB, 1 << 30);
     assert_propagated_by_exception(&run);
 }
@@ -116,6 +120,7 @@ fn a_request_that_is_larger_than_the_card() {
     run.only_trace().report().assert_exited(0);
     let report = run.only_trace().report();
     assert_eq!(report.number("/ooms/0/requested_bytes"), (1 << 30) + 64 * MIB);
+    report.assert_cause("request-exceeds-device", "proven");
     assert_propagated_by_exception(&run);
 }
 
@@ -131,6 +136,7 @@ fn expandable_segments() {
     assert_eq!(calls("cuMemMap"), calls("cuMemUnmap"));
     let report = run.only_trace().report();
     report.assert_exited(0);
+    report.assert_no_cause();
     assert_eq!(report.number("/devices/0/end/requested_bytes"), 0);
     assert_peak_is_true(&run);
 }
@@ -149,6 +155,7 @@ fn expandable_segments_that_run_out() {
     );
     assert_eq!(failures(&run.truth()), 2);
     assert_eq!(report.text("/ooms/0/api"), "cuMemCreate");
+    report.assert_cause("true-capacity", "proven");
     assert_peak_is_true(&run);
 }
 
@@ -160,6 +167,7 @@ fn the_asynchronous_allocator() {
     let events = run.only_trace().events();
     assert!(events.iter().any(|event| event.api() == "cudaMallocAsync" && event.kind() == "pool"));
     run.only_trace().report().assert_exited(0);
+    run.only_trace().report().assert_no_cause();
     assert_eq!(run.only_trace().report().number("/devices/0/end/requested_bytes"), 0);
 }
 
@@ -170,6 +178,7 @@ fn the_asynchronous_allocator_when_it_runs_out() {
     let report = run.only_trace().report();
     report.assert_exited(0);
     assert_eq!(report.text("/ooms/0/api"), "cudaMallocAsync");
+    report.assert_cause("true-capacity", "proven");
     assert_eq!(report.count("/ooms"), failures(&run.truth()));
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
 }
@@ -183,6 +192,7 @@ fn pinned_and_registered_memory() {
         assert!(events.iter().any(|event| event.kind() == kind && event.is_allocation()), "no {kind} memory");
     }
     run.only_trace().report().assert_exited(0);
+    run.only_trace().report().assert_no_cause();
 }
 
 /// Workers that never touch the card leave no trace, and the trace of the process that forked them goes on.
@@ -192,6 +202,7 @@ fn a_data_loader_with_forked_workers() {
     let run = run(client);
     assert_eq!(printed(&run, "batches"), 8);
     run.only_trace().report().assert_exited(0);
+    run.only_trace().report().assert_no_cause();
     assert_peak_is_true(&run);
 }
 

@@ -39,6 +39,7 @@ fn a_model_that_fits_has_no_failure() {
     let report = run.only_trace().report();
     report.assert_exited(0);
     assert_eq!(report.count("/ooms"), 0);
+    report.assert_no_cause();
     assert_eq!(report.number("/devices/0/failures"), 0);
     let events = run.only_trace().events();
     let blocks = events.iter().filter(|event| event.api() == "hipMalloc" && event.parent().is_none()).count();

@@ -143,9 +143,11 @@ impl Versions {
         let is_loaded = |prefixes: &[&str]| files().any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)));
         // llama.cpp is often linked into its programs as a whole.
         let executable = summary.process.executable.rsplit('/').next().unwrap_or_default();
-        let is_it = |program: Program| program == Program::LlamaCpp && executable.starts_with("llama-");
+        let is_it = |program: Program| {
+            program == Program::LlamaCpp && (executable.starts_with("llama-") || executable.starts_with("llama_"))
+        };
         let programs = PROGRAMS.iter().filter(|(program, prefixes)| is_loaded(prefixes) || is_it(*program));
-        let torch = kept.iter().find(|(path, _)| path.ends_with(TORCH_VERSION)).map(|(_, text)| text.as_str());
+        let torch = torch_file(kept);
         let runtimes = || modules.clone().filter(|path| path.contains("/libamdhip64.so"));
         let rocm = runtime("hip").map(of_hip).or_else(|| files().find_map(of_library));
         let mut hip_runtimes: Vec<String> = runtimes().map(str::to_owned).collect();
@@ -186,6 +188,15 @@ fn of_cuda(number: u32) -> Version {
 
 /// Where PyTorch keeps its version, below the directory that it is installed in.
 const TORCH_VERSION: &str = "/torch/version.py";
+
+fn torch_file(kept: &[(String, String)]) -> Option<&str> {
+    kept.iter().find(|(path, _)| path.ends_with(TORCH_VERSION)).map(|(_, text)| text.as_str())
+}
+
+/// PyTorch's whole version, such as `2.15.0+cu132`, by the files that the recorder kept.
+pub fn torch_version(kept: &[(String, String)]) -> Option<&str> {
+    value_in(torch_file(kept)?, "__version__")
+}
 
 /// What a Python file sets a name to: `hip: Optional[str] = '6.4.43482'`. (PyTorch tools/generate_torch_version.py)
 fn value_in<'a>(text: &'a str, name: &str) -> Option<&'a str> {

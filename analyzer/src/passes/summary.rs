@@ -11,6 +11,7 @@ use crate::diagnosis::case::Case;
 use crate::diagnosis::diagnose;
 use crate::diagnosis::finding::{Excluded, Finding};
 use crate::diagnosis::ladder::{self, Ladder};
+use crate::diagnosis::versions::torch_version;
 use crate::evidence::Evidence;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::coverage::{self, Coverage};
@@ -80,6 +81,9 @@ pub struct ProcessSummary {
     pub notes: Vec<String>,
     /// Variables of the environment that matter here.
     pub environment: BTreeMap<String, String>,
+    /// Version of PyTorch; left out where it is not in the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torch_version: Option<String>,
     /// Loaded GPU libraries of vendors.
     pub libraries: Vec<LibrarySummary>,
 }
@@ -290,6 +294,7 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
         recorder_version: facts.recorder_version.clone(),
         notes: facts.notes.clone(),
         environment: facts.environment.iter().cloned().collect(),
+        torch_version: torch_version(&trace.metadata.machine.files).map(str::to_owned),
         libraries: modules.filter(|module| module.vendor).map(describe_library).collect(),
     }
 }

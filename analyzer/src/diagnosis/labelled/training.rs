@@ -1,5 +1,7 @@
 //! H. Where in a training a failure came.
 
+use gpuoom_trace::metadata::Module;
+
 use super::{Labelled, Says, Scene};
 use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::{PARAMETERS, Program};
@@ -11,10 +13,23 @@ const TOO_MUCH: u64 = 15 * GIB;
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "oom-model-load",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "blocks of different sizes, none given back, and the next fails",
         scene: || load(None, false),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same in a process with PyTorch",
+        scene: || {
+            let mut scene = load(None, false);
+            let path = "/usr/lib/python3/dist-packages/torch/lib/libtorch_hip.so".to_owned();
+            let module = Module { path, build_id: String::new(), start: 0x1000, end: 0x2000, vendor: false };
+            scene.trace.modules.push(module);
+            scene
+        },
     },
     Labelled {
         id: "oom-model-load",

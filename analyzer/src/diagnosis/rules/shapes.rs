@@ -1,5 +1,7 @@
 //! H. Where in a training or in serving a failure came.
 
+use gpuoom_trace::record::NO_DEVICE;
+
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds, Known};
@@ -8,7 +10,7 @@ use crate::diagnosis::thresholds::{BUFFER_BYTES, OTHERS_SHARE, is_enough, share}
 use crate::diagnosis::versions::Program;
 use crate::passes::shape::Shape;
 use crate::passes::shape::facts::Facts;
-use crate::replay::tracks::calls::What;
+use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::unknown::Unknown;
 use crate::words::{count, size};
 
@@ -61,7 +63,14 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         }
         // What comes behind them are caches and compute buffers.
         Some(facts) if llama && facts.from_beginning => _ = check.applies(false),
-        _ => is(Shape::Load, case, failure, check),
+        _ => {
+            is(Shape::Load, case, failure, check);
+            // A program that no framework is known of need not have weights.
+            let labelled = facts.is_some_and(|facts| facts.marked.is_some());
+            if case.versions.programs.is_empty() && !labelled {
+                check.at_most(Confidence::Possible);
+            }
+        }
     }
     check.unless(others_before(case, failure), || "others held a tenth of the card or more before the load".to_owned());
 }
@@ -96,7 +105,9 @@ fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
 
 /// Large blocks that were given on the device before the failure.
 fn buffers(facts: &Facts) -> usize {
-    facts.calls.iter().filter(|call| call.what == What::Given && call.bytes >= BUFFER_BYTES).count()
+    // Pinned host memory belongs to no device.
+    let large = |call: &&Call| call.what == What::Given && call.bytes >= BUFFER_BYTES && call.device != NO_DEVICE;
+    facts.calls.iter().filter(large).count()
 }
 
 /// The cache for the whole context is allocated at the start.
