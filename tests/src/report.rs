@@ -7,7 +7,11 @@ pub struct Report(Value);
 
 impl Report {
     pub(crate) fn new(value: Value) -> Self {
-        assert_eq!(value.get("schema").and_then(Value::as_str), Some("gpuoom.report/1"), "schema of {value}");
+        Self::of_schema(value, "gpuoom.report/1")
+    }
+
+    pub(crate) fn of_schema(value: Value, schema: &str) -> Self {
+        assert_eq!(value.get("schema").and_then(Value::as_str), Some(schema), "schema of {value}");
         Self(value)
     }
 

@@ -51,6 +51,12 @@ impl Trace {
         Report::new(parse(&self.analyze(&["report", "--format", "json"])))
     }
 
+    /// What would have been, with these arguments.
+    pub fn whatif(&self, arguments: &[&str]) -> Report {
+        let text = self.analyze(&[&["whatif", "--format", "json"], arguments].concat());
+        Report::of_schema(parse(&text), "gpuoom.whatif/1")
+    }
+
     /// The report with more arguments: evidence from beside the trace.
     pub fn report_with(&self, arguments: &[&OsStr]) -> Report {
         let output =

@@ -1,8 +1,8 @@
 //! `whatif`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gpuoom_trace::reader::TraceFile;
 
@@ -10,9 +10,13 @@ use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
 use super::units::parse_size;
+use crate::evidence::{Evidence, Source, load};
 use crate::report::page::Page;
 use crate::report::whatif::{write_json, write_text};
-use crate::whatif::{Question, ask};
+use crate::whatif::overhead::Origin;
+use crate::whatif::torch::policy::Policy;
+use crate::whatif::torch::{KnownCard, TorchAnswer, TorchQuestion, ask_snapshot};
+use crate::whatif::{Answer, Question, ask};
 
 /// Combinations of cards and granules that one call answers.
 const MAX_COMBINATIONS: usize = 256;
@@ -31,6 +35,12 @@ pub(super) struct WhatifArgs {
     /// Memory that is in use beside the program's blocks, such as 600M, or none (default: what was measured)
     #[arg(long, value_name = "SIZE", value_parser = parse_overhead)]
     overhead: Option<u64>,
+    /// Memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot) with a history: replays the caching allocator
+    #[arg(long, value_name = "FILE")]
+    torch_snapshot: Option<PathBuf>,
+    /// Settings of the caching allocator, such as expandable_segments:True; may be given several times
+    #[arg(long, value_name = "CONF", value_parser = parse_policy, requires = "torch_snapshot")]
+    torch_alloc_conf: Vec<Policy>,
     /// Only this device
     #[arg(long, value_name = "INDEX")]
     device: Option<u8>,
@@ -52,6 +62,10 @@ enum Format {
 
 fn parse_overhead(text: &str) -> Result<u64, String> {
     if text == "none" { Ok(0) } else { parse_size(text) }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    Policy::parse(text).map_err(|error| error.to_string())
 }
 
 /// The same size given twice is one question.
@@ -78,10 +92,13 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
     }
     let mut trace = TraceFile::open(&args.trace.trace)?;
     let mut progress = Progress::new(trace.records_in_chunks().saturating_mul(3));
-    let answer = ask(&mut trace, &question, |records| progress.advance(records));
+    let mut answer = ask(&mut trace, &question, |records| progress.advance(records));
     drop(progress);
     if let (Some(device), true) = (args.device, answer.devices.is_empty()) {
         bail!("--device {device}: the trace has no allocation on this device");
+    }
+    if let Some(path) = &args.torch_snapshot {
+        answer.torch = ask_torch(path, args, &question, &answer)?;
     }
     let output = Output::open(args.output.as_deref())?;
     let mut page = Page::new(output.look());
@@ -93,4 +110,35 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
         }
     })?;
     Ok(super::status_of(&trace))
+}
+
+/// What the caching allocator's history says. What is known of a device is known from the trace.
+fn ask_torch(path: &Path, args: &WhatifArgs, question: &Question, answer: &Answer) -> anyhow::Result<Vec<TorchAnswer>> {
+    let mut evidence = Evidence::default();
+    load(&mut evidence, Source::TorchSnapshot, path)?;
+    let wanted =
+        TorchQuestion { policies: args.torch_alloc_conf.clone(), capacities_bytes: question.capacities_bytes.clone() };
+    let card = |device: u32| {
+        let known = answer.devices.iter().find(|known| known.index.map(u32::from) == Some(device));
+        KnownCard {
+            total_bytes: known.and_then(|known| known.total_bytes),
+            overhead_bytes: known
+                .map(|known| known.overhead)
+                .filter(|known| known.origin != Origin::Unknown)
+                .map(|known| known.bytes),
+        }
+    };
+    let mut answers = Vec::new();
+    for given in &evidence.torch_snapshots {
+        let asked = ask_snapshot(&given.path, &given.content, &wanted, card).with_context(|| given.path.clone())?;
+        answers
+            .extend(asked.into_iter().filter(|found| args.device.is_none_or(|only| u32::from(only) == found.device)));
+    }
+    if answers.is_empty() {
+        bail!(
+            "{}: the snapshot has no history to replay; begin it with torch.cuda.memory._record_memory_history()",
+            path.display()
+        );
+    }
+    Ok(answers)
 }

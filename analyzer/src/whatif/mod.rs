@@ -6,6 +6,7 @@ pub mod overhead;
 mod replays;
 #[cfg(test)]
 mod tests;
+pub mod torch;
 pub mod world;
 
 use serde::Serialize;
@@ -21,4 +22,7 @@ pub struct Answer {
     pub trace: String,
     /// One answer per device that the program used.
     pub devices: Vec<DeviceAnswer>,
+    /// PyTorch's caching allocator, where a snapshot was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub torch: Vec<torch::TorchAnswer>,
 }

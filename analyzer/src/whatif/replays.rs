@@ -34,7 +34,7 @@ pub fn ask(trace: &mut TraceFile, question: &Question, mut progress: impl FnMut(
     third.accounts.lists_changes = true;
     read_through(trace, &mut progress, |batch| third.batch_with(batch, |replay, _| models.follow(replay)));
     let devices = models.finish();
-    Answer { trace: trace.path().display().to_string(), devices }
+    Answer { trace: trace.path().display().to_string(), devices, torch: Vec::new() }
 }
 
 fn replay(trace: &mut TraceFile, granularity_bytes: Option<u64>, progress: &mut impl FnMut(u64)) -> Replay {

@@ -151,6 +151,8 @@ pub struct Event {
     pub stream: u64,
     /// Microseconds since 1970; 0 in older snapshots.
     pub time_us: u64,
+    /// Private pool; (0, 0) is none. Older snapshots do not say.
+    pub pool: (u64, u64),
     /// Where.
     #[serde(skip)]
     pub stack: StackId,

@@ -103,7 +103,7 @@ impl Reader<'_> {
             stream: self.number(dict, "stream")?.unwrap_or(0),
             small: self.text(dict, "segment_type") == "small",
             expandable: self.arena.get(dict, "is_expandable") == Some(Value::Bool(true)),
-            pool: self.pool(dict),
+            pool: self.pool(dict, "segment_pool_id"),
             blocks: Vec::new(),
             stack: self.stack(dict),
         };
@@ -131,8 +131,8 @@ impl Reader<'_> {
         Ok(Block { address, size_bytes, requested_bytes, state, stack: self.stack(dict) })
     }
 
-    fn pool(&self, dict: Value) -> (u64, u64) {
-        let ids = self.arena.get(dict, "segment_pool_id").and_then(|value| self.arena.list(value));
+    fn pool(&self, dict: Value, key: &str) -> (u64, u64) {
+        let ids = self.arena.get(dict, key).and_then(|value| self.arena.list(value));
         match ids {
             Some([one, other]) => (integer(*one).unwrap_or(0), integer(*other).unwrap_or(0)),
             _ => (0, 0),
@@ -172,6 +172,7 @@ impl Reader<'_> {
             size_bytes: self.number(dict, "size")?.unwrap_or(0),
             stream: self.number(dict, "stream")?.unwrap_or(0),
             time_us: self.number(dict, "time_us")?.unwrap_or(0),
+            pool: self.pool(dict, "pool_id"),
             stack: self.stack(dict),
         })
     }

@@ -3,6 +3,7 @@
 mod cards;
 #[cfg(test)]
 mod tests;
+mod torch;
 
 use std::io::{self, Write};
 
@@ -37,5 +38,9 @@ pub fn write_text(page: &mut Page, answer: &Answer) {
             page.gap();
         }
         cards::write(page, device);
+    }
+    for device in &answer.torch {
+        page.gap();
+        torch::write(page, device);
     }
 }

@@ -2,8 +2,11 @@
 
 use gpuoom_trace::metadata::Quantity;
 
+use crate::evidence::torch_snapshot::{Action, Event, Snapshot};
 use crate::report::page::{Look, Page};
 use crate::testing::{GIB, MIB, TraceBuilder, gib, open};
+use crate::whatif::torch::policy::Policy;
+use crate::whatif::torch::{KnownCard, TorchQuestion, ask_snapshot};
 use crate::whatif::{Question, ask};
 
 fn page(trace: &TraceBuilder, question: &Question) -> String {
@@ -56,4 +59,49 @@ fn no_device_memory() {
     let mut trace = TraceBuilder::default();
     trace.alloc_kind(gpuoom_trace::record::Kind::HostPinned, "hipHostMalloc", 0x1000, GIB);
     insta::assert_snapshot!(page(&trace, &Question::default()));
+}
+
+/// Four blocks of 9 MiB in two segments, every second one freed, and 30 MiB asked for in vain.
+fn torch_history() -> Snapshot {
+    let (one, two) = (0x7f00_0000_0000, 0x7f00_1000_0000);
+    let event = |action, address: u64, mib: u64| Event {
+        action,
+        address_or_free_bytes: address,
+        size_bytes: mib * MIB,
+        stream: 0,
+        time_us: 0,
+        pool: (0, 0),
+        stack: 0,
+    };
+    let mut events = Vec::new();
+    for segment in [one, two] {
+        events.push(event(Action::SegmentAlloc, segment, 20));
+        events.push(event(Action::Alloc, segment, 9));
+        events.push(event(Action::Alloc, segment + 9 * MIB, 9));
+    }
+    for segment in [one, two] {
+        events.push(event(Action::FreeRequested, segment, 9));
+        events.push(event(Action::FreeCompleted, segment, 9));
+    }
+    events.push(event(Action::Oom, 14 * MIB, 30));
+    let settings = vec![("PYTORCH_CUDA_ALLOC_CONF".to_owned(), "max_split_size_mb:128".to_owned())];
+    Snapshot { device_traces: vec![events], allocator_settings: settings, ..Snapshot::default() }
+}
+
+#[test]
+fn the_caching_allocator_under_other_settings() {
+    let policies = [
+        "expandable_segments:True",
+        "garbage_collection_threshold:0.8",
+        "expandable_segments:True,max_split_size_mb:64",
+    ];
+    let question = TorchQuestion {
+        policies: policies.map(|text| Policy::parse(text).unwrap()).into(),
+        capacities_bytes: vec![100 * MIB],
+    };
+    let card = KnownCard { total_bytes: Some(64 * MIB), overhead_bytes: None };
+    let torch = ask_snapshot("run.pickle", &torch_history(), &question, |_| card).unwrap();
+    let mut page = Page::new(Look::new(100, false));
+    torch.iter().for_each(|answer| super::torch::write(&mut page, answer));
+    insta::assert_snapshot!(page.into_text());
 }

@@ -1,0 +1,147 @@
+//! PyTorch's caching allocator under other settings.
+
+use crate::report::page::{Page, Paint};
+use crate::whatif::cards::Fate;
+use crate::whatif::torch::{PolicyAnswer, SelfCheck, TorchAnswer, UsableBy};
+use crate::words::{clean, count, percent, size};
+
+/// Failures that are told one by one.
+const MOST_FAILURES: usize = 8;
+
+pub(super) fn write(page: &mut Page, answer: &TorchAnswer) {
+    let settings = if answer.settings.is_empty() { "the default settings" } else { &answer.settings };
+    let text = format!("the caching allocator of GPU {}, recorded with {}", answer.device, clean(settings));
+    page.headed("PYTORCH", Paint::Bold, &text);
+    item(page, "history", &format!("{} ({})", clean(&answer.snapshot), requests(answer)));
+    item(page, "check", &checked(&answer.check));
+    item(page, "limit", &limit(answer));
+    page.gap();
+    write_policies(page, answer);
+    write_failures(page, answer);
+    write_warnings(page, answer);
+}
+
+fn item(page: &mut Page, name: &str, text: &str) {
+    page.indented(&format!("  {name:<9} "), "            ", text);
+}
+
+fn requests(answer: &TorchAnswer) -> String {
+    let failed =
+        if answer.failures == 0 { "none failed".to_owned() } else { format!("{} more failed", answer.failures) };
+    format!("{}, {failed}", count(answer.check.requests, "request", "requests"))
+}
+
+fn checked(check: &SelfCheck) -> String {
+    let calls = check.calls;
+    let mut text = format!(
+        "the model makes {} of the {} that were recorded, and puts {} of {} at the recorded address",
+        calls.matched,
+        count(calls.recorded, "segment call", "segment calls"),
+        check.placed,
+        count(check.requests, "block", "blocks")
+    );
+    if calls.extra > 0 {
+        text.push_str(&format!("; it makes {} more that were not", calls.extra));
+    }
+    if let Some(number) = calls.first_difference {
+        text.push_str(&format!("; the first difference is call #{number}: what follows is as good as that"));
+    }
+    if check.blocks_before > 0 {
+        let blocks = count(check.blocks_before, "block", "blocks");
+        text.push_str(&format!("; {blocks} lived before the history began and are placed anew"));
+    }
+    text
+}
+
+fn limit(answer: &TorchAnswer) -> String {
+    match (answer.usable_bytes, answer.usable_by) {
+        (Some(bytes), UsableBy::Failure) => {
+            format!("PyTorch can have {}: what it had and what was free at the first failure", size(bytes))
+        }
+        (Some(bytes), _) => format!("PyTorch can have {}: the card less what a reading showed beside it", size(bytes)),
+        (None, _) => "nothing tells how much PyTorch can have, so nothing fails: ask with --capacity".to_owned(),
+    }
+}
+
+fn write_policies(page: &mut Page, answer: &TorchAnswer) {
+    page.headed("SETTINGS", Paint::Bold, "the same requests under each (modelled)");
+    let heads = ["", "card", "peak reserved", "in tensors", "unused", "takes", "gives", "retries", "fail"];
+    page.line(&row(heads.map(str::to_owned)));
+    for policy in &answer.policies {
+        page.indented("  ", "    ", &named(policy));
+        let fail = policy.failures.iter().filter(|failure| failure.fate == Fate::Remains).count() as u64;
+        let (least, most) = (fail + policy.new_failures_least, fail + policy.new_failures_most);
+        let fails = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let numbers = [policy.takes, policy.gives, policy.retries].map(|number| number.to_string());
+        let [takes, gives, retries] = numbers;
+        page.line(&row([
+            String::new(),
+            policy.capacity_bytes.map_or("-".to_owned(), size),
+            size(policy.peak_reserved_bytes),
+            size(policy.peak_allocated_bytes),
+            percent(policy.unused_at_peak),
+            takes,
+            gives,
+            retries,
+            fails,
+        ]));
+    }
+    let text = "takes, gives: calls of the driver for segments; unused: what no tensor had when most was reserved; retries: \
+                the driver refused, and all cached memory was given back.";
+    page.indented("  ", "  ", text);
+    if answer.policies.iter().any(|policy| policy.first_change.is_some()) {
+        let text = "Where a request has another outcome the program may go another way: what is counted behind it is what \
+                    happens if it asks for the same nevertheless.";
+        page.indented("  ", "  ", text);
+    }
+}
+
+fn named(policy: &PolicyAnswer) -> String {
+    let settings = if policy.settings.is_empty() { "default settings" } else { &policy.settings };
+    let settings = clean(settings);
+    let recorded = if policy.is_recorded { ", as recorded" } else { "" };
+    let change = policy.first_change.map_or(String::new(), |number| format!(", another way from request #{number} on"));
+    format!("{settings}{recorded}{change}")
+}
+
+fn row([first, card, reserved, tensors, unused, takes, gives, retries, fail]: [String; 9]) -> String {
+    format!(
+        "  {first:<2}{card:>11} {reserved:>13} {tensors:>11} {unused:>7} {takes:>6} {gives:>6} {retries:>7} {fail:>7}"
+    )
+}
+
+fn write_failures(page: &mut Page, answer: &TorchAnswer) {
+    let Some(first) = answer.policies.first().filter(|policy| !policy.failures.is_empty()) else { return };
+    page.gap();
+    page.headed("FAILURES OF PYTORCH", Paint::Bold, "would the error remain? (modelled)");
+    for (index, failure) in first.failures.iter().take(MOST_FAILURES).enumerate() {
+        let head = format!("  #{:<3} {}: ", failure.number, size(failure.requested_bytes));
+        let words = [(Fate::Remains, "remains with"), (Fate::Gone, "gone with"), (Fate::Depends, "depends with")];
+        let told = words.iter().filter_map(|(fate, words)| {
+            let here = |policy: &&PolicyAnswer| policy.failures.get(index).is_some_and(|failure| failure.fate == *fate);
+            let names: Vec<String> = answer.policies.iter().filter(here).map(short).collect();
+            (!names.is_empty()).then(|| format!("{words} {}", names.join("; ")))
+        });
+        page.indented(&head, "       ", &told.collect::<Vec<_>>().join(". "));
+    }
+}
+
+fn short(policy: &PolicyAnswer) -> String {
+    let settings = if policy.settings.is_empty() { "default settings".to_owned() } else { clean(&policy.settings) };
+    policy.capacity_bytes.map_or(settings.clone(), |bytes| format!("{settings} on {}", size(bytes)))
+}
+
+fn write_warnings(page: &mut Page, answer: &TorchAnswer) {
+    let has = |what: fn(&PolicyAnswer) -> bool| answer.policies.iter().any(what);
+    if has(|policy| policy.expandable_with_max_split) {
+        let text = "do not run with expandable_segments:True and max_split_size_mb together: from torch 2.12 the pair lets \
+                    reserved memory grow to the whole card, and on ROCm 7.14 live memory was seen to read back zeros. Give one \
+                    of the two (gpuoom-analyze explain expandable-with-max-split)";
+        page.painted("  ", "warning:", Paint::Failure, text);
+    }
+    if has(|policy| policy.inert_threshold) {
+        let text = "garbage_collection_threshold acts only where a share of the card is set \
+                    (torch.cuda.set_per_process_memory_fraction, or per_process_memory_fraction:0.9)";
+        page.painted("  ", "note:", Paint::Plain, text);
+    }
+}

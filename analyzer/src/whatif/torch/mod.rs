@@ -1,0 +1,304 @@
+//! PyTorch's caching allocator under other settings: its history, from a snapshot, replayed through a model of its rules.
+//!
+//! How far the model can be trusted is told with every answer: the recorded run itself is replayed too, and its calls to
+//! the driver are compared one by one.
+
+pub mod allocator;
+mod before;
+pub mod blocks;
+pub mod driver;
+mod expandable;
+pub mod policy;
+mod release;
+pub mod run;
+pub mod steps;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::evidence::torch_snapshot::Snapshot;
+use driver::Match;
+use policy::{Policy, PolicyError, Ties};
+use run::{Outcome, run};
+use steps::{History, Step, read};
+
+/// A card of which nobody knows the size: expandable segments take as much address space.
+const UNKNOWN_CARD_BYTES: u64 = 1 << 40;
+/// More than any card has.
+const UNLIMITED_BYTES: u64 = 1 << 56;
+/// Failures that are answered one by one.
+const MAX_FAILURES: usize = 1000;
+
+/// What is asked about the allocator.
+#[derive(Clone, Debug, Default)]
+pub struct TorchQuestion {
+    /// Settings, each as in `PYTORCH_ALLOC_CONF`.
+    pub policies: Vec<Policy>,
+    /// Sizes of cards.
+    pub capacities_bytes: Vec<u64>,
+}
+
+/// What is known of a device from elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownCard {
+    /// Its memory.
+    pub total_bytes: Option<u64>,
+    /// What of it PyTorch can't have, by a reading.
+    pub overhead_bytes: Option<u64>,
+}
+
+/// Where the memory that PyTorch can have is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsableBy {
+    /// Reserved and free memory at the first failure of the history.
+    Failure,
+    /// The card's memory less what a reading of the trace showed beside the program's blocks.
+    Reading,
+    /// Nothing tells: no limit.
+    Unknown,
+}
+
+/// How far the model does what was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SelfCheck {
+    /// Calls to the driver.
+    pub calls: Match,
+    /// Requests that were met.
+    pub requests: u64,
+    /// Of them those that the model puts at the recorded address.
+    pub placed: u64,
+    /// The first request (counted from 1) that is not.
+    pub first_misplaced: Option<u64>,
+    /// Blocks that lived before the history began: they are placed anew, and the calls for them were not recorded.
+    pub blocks_before: u64,
+}
+
+/// What becomes of a recorded failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TorchFailure {
+    /// Its number in the history, counted from 1.
+    pub number: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// What becomes of it.
+    pub fate: super::cards::Fate,
+}
+
+/// The history under one policy on one card.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PolicyAnswer {
+    /// The settings, as in `PYTORCH_ALLOC_CONF`.
+    pub settings: String,
+    /// Whether they are those of the recorded run, on its card.
+    pub is_recorded: bool,
+    /// The card; `None` where its size is not known.
+    pub capacity_bytes: Option<u64>,
+    /// What of it PyTorch can have; `None` for no limit.
+    pub usable_bytes: Option<u64>,
+    /// Most bytes of all segments.
+    pub peak_reserved_bytes: u64,
+    /// Most bytes of all tensors.
+    pub peak_allocated_bytes: u64,
+    /// Share of the segments that no tensor had when most was reserved.
+    pub unused_at_peak: f64,
+    /// Times that memory was taken from the driver.
+    pub takes: u64,
+    /// Times that it was given back.
+    pub gives: u64,
+    /// Times that all cached memory was given back because the driver refused.
+    pub retries: u64,
+    /// Recorded successes that fail here.
+    pub new_failures_least: u64,
+    /// The same, if what was refused in the recorded run and is given here is never freed.
+    pub new_failures_most: u64,
+    /// The first request (counted from 1, the failed ones among them) with another outcome than in the recorded run. All
+    /// before it is certain, as far as the model is right.
+    pub first_change: Option<u64>,
+    /// The recorded failures.
+    pub failures: Vec<TorchFailure>,
+    /// The pair of settings is on that the catalogue warns of.
+    pub expandable_with_max_split: bool,
+    /// A threshold is set that never acts, because no share of the card is.
+    pub inert_threshold: bool,
+    /// These numbers are of a model.
+    pub modelled: bool,
+}
+
+/// The answers about one device of a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TorchAnswer {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Device number.
+    pub device: u32,
+    /// The recorded settings.
+    pub settings: String,
+    /// Which of several blocks of the same size is taken: that rule of PyTorch's versions which explains the history best.
+    pub ties: Ties,
+    /// How far the model does what was recorded.
+    pub check: SelfCheck,
+    /// Recorded failures.
+    pub failures: u64,
+    /// What PyTorch could have of the recorded card.
+    pub usable_bytes: Option<u64>,
+    /// Where that is known from.
+    pub usable_by: UsableBy,
+    /// Policies and cards.
+    pub policies: Vec<PolicyAnswer>,
+}
+
+/// The settings that a snapshot was recorded with.
+pub fn recorded_policy(snapshot: &Snapshot) -> Result<Policy, PolicyError> {
+    let setting =
+        |name: &str| snapshot.allocator_settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let text = setting("PYTORCH_CUDA_ALLOC_CONF").or_else(|| setting("PYTORCH_ALLOC_CONF"));
+    let mut policy = Policy::parse(text.map_or("", String::as_str))?;
+    // What a program sets while it runs is not in the text.
+    if let Some(value) = setting("expandable_segments") {
+        policy.expandable_segments = value == "True";
+    }
+    if let Some(bytes) = setting("max_split_size").and_then(|value| value.parse::<i64>().ok()) {
+        policy.max_split_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    }
+    if let Some(share) = setting("garbage_collection_threshold").and_then(|value| value.parse().ok()) {
+        policy.garbage_collection_threshold = share;
+    }
+    Ok(policy)
+}
+
+/// Asks a snapshot about each device with a history. `card` tells what is known of a device.
+pub fn ask_snapshot(
+    path: &str,
+    snapshot: &Snapshot,
+    question: &TorchQuestion,
+    card: impl Fn(u32) -> KnownCard,
+) -> Result<Vec<TorchAnswer>, PolicyError> {
+    let recorded = recorded_policy(snapshot)?;
+    let devices = (0u32..).zip(&snapshot.device_traces).filter(|(_, events)| !events.is_empty());
+    Ok(devices
+        .map(|(device, _)| {
+            let card = card(device);
+            let card_bytes = card.total_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
+            let (recorded, history) = best_explained(snapshot, device as usize, &recorded, card_bytes);
+            answer(path, device, &recorded, &history, question, card)
+        })
+        .collect())
+}
+
+/// The history by the rules of the version that does it best: the snapshot does not say which it was.
+fn best_explained(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64) -> (Policy, History) {
+    let by = |ties: Ties| {
+        let policy = Policy { ties, ..policy.clone() };
+        let history = read(snapshot, device, &policy, card_bytes);
+        (policy, history)
+    };
+    let newest = by(Ties::Segment);
+    if newest.1.compared.first_difference.is_none() && newest.1.first_misplaced.is_none() {
+        return newest;
+    }
+    let older = by(Ties::Address);
+    let good = |history: &History| (history.compared.matched, history.placed);
+    if good(&older.1) > good(&newest.1) { older } else { newest }
+}
+
+fn usable(history: &History, card: KnownCard) -> (Option<u64>, UsableBy) {
+    let by_reading = || Some(card.total_bytes?.saturating_sub(card.overhead_bytes?));
+    match (history.usable_bytes, by_reading()) {
+        (Some(bytes), _) => (Some(bytes), UsableBy::Failure),
+        (None, Some(bytes)) => (Some(bytes), UsableBy::Reading),
+        (None, None) => (None, UsableBy::Unknown),
+    }
+}
+
+fn answer(
+    path: &str,
+    device: u32,
+    recorded: &Policy,
+    history: &History,
+    question: &TorchQuestion,
+    card: KnownCard,
+) -> TorchAnswer {
+    let (usable_bytes, usable_by) = usable(history, card);
+    // What PyTorch can't have of the recorded card it can't have of another.
+    let beside = card.total_bytes.zip(usable_bytes).map_or(0, |(total, usable)| total.saturating_sub(usable));
+    let mut cards = vec![(card.total_bytes, usable_bytes, true)];
+    let others = question.capacities_bytes.iter();
+    cards.extend(others.map(|bytes| (Some(*bytes), Some(bytes.saturating_sub(beside)), false)));
+    let asked = question.policies.iter().map(|policy| Policy { ties: recorded.ties, ..policy.clone() });
+    let policies = std::iter::once((recorded.clone(), true)).chain(asked.map(|policy| (policy, false)));
+    let mut answers = Vec::new();
+    for (policy, same) in policies {
+        for (capacity, usable, real) in &cards {
+            answers.push(under(history, &policy, *capacity, *usable, same && *real));
+        }
+    }
+    TorchAnswer {
+        snapshot: path.to_owned(),
+        device,
+        settings: recorded.settings.clone(),
+        ties: recorded.ties,
+        check: SelfCheck {
+            calls: history.compared,
+            requests: history.requests,
+            placed: history.placed,
+            first_misplaced: history.first_misplaced,
+            blocks_before: history.before.len() as u64,
+        },
+        failures: history.steps.iter().filter(|step| matches!(step, Step::Refused { .. })).count() as u64,
+        usable_bytes,
+        usable_by,
+        policies: answers,
+    }
+}
+
+fn under(
+    history: &History,
+    policy: &Policy,
+    capacity_bytes: Option<u64>,
+    usable_bytes: Option<u64>,
+    is_recorded: bool,
+) -> PolicyAnswer {
+    let card_bytes = capacity_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
+    let outcomes =
+        [false, true].map(|holds| run(history, policy, usable_bytes.unwrap_or(UNLIMITED_BYTES), card_bytes, holds));
+    let [least, most] = &outcomes;
+    let sums = least.sums;
+    let unused = sums.peak_reserved.saturating_sub(sums.allocated_at_peak);
+    let new = outcomes.each_ref().map(|outcome| outcome.new_failures);
+    PolicyAnswer {
+        settings: policy.settings.clone(),
+        is_recorded,
+        capacity_bytes,
+        usable_bytes,
+        peak_reserved_bytes: sums.peak_reserved,
+        peak_allocated_bytes: sums.peak_allocated,
+        unused_at_peak: if sums.peak_reserved == 0 { 0.0 } else { unused as f64 / sums.peak_reserved as f64 },
+        takes: sums.takes,
+        gives: sums.gives,
+        retries: sums.retries,
+        new_failures_least: new[0].min(new[1]),
+        new_failures_most: new[0].max(new[1]),
+        first_change: least.first_change.into_iter().chain(most.first_change).min(),
+        failures: failures(history, least, most),
+        expandable_with_max_split: policy.is_expandable_with_max_split(),
+        inert_threshold: policy.has_inert_threshold(),
+        modelled: true,
+    }
+}
+
+fn failures(history: &History, least: &Outcome, most: &Outcome) -> Vec<TorchFailure> {
+    use super::cards::Fate;
+    let refused = history.steps.iter().filter_map(|step| match step {
+        Step::Refused { requested, .. } => Some(*requested),
+        _ => None,
+    });
+    let fates = least.remains.iter().zip(&most.remains).map(|pair| match pair {
+        (true, true) => Fate::Remains,
+        (false, false) => Fate::Gone,
+        _ => Fate::Depends,
+    });
+    let numbered = (1..).zip(refused.zip(fates)).take(MAX_FAILURES);
+    numbered.map(|(number, (requested_bytes, fate))| TorchFailure { number, requested_bytes, fate }).collect()
+}
