@@ -1,0 +1,93 @@
+//! The model of PyTorch's caching allocator against PyTorch's own: its histories are reproduced call by call, and what is
+//! predicted for other settings and cards is what a real run with them does.
+
+use std::collections::BTreeMap;
+
+use gpuoom_tests::{Finished, Report, torch_client};
+
+/// Settings that are tried on a large card.
+const SETTINGS: [&str; 4] = ["", "expandable_segments:True", "max_split_size_mb:30", "roundup_power2_divisions:4"];
+/// Enough for everything.
+const LARGE: &str = "16G";
+/// So little that memory has to be given back before more can be had.
+const SMALL: &str = "280M";
+
+/// A real run of the same requests; `None` where PyTorch is not installed.
+fn run(settings: &str, capacity: &str) -> Option<Finished> {
+    let client = torch_client("churn.py")?.arg("run.pickle").env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
+    let client = if settings.is_empty() { client } else { client.env("PYTORCH_ALLOC_CONF", settings) };
+    let run = client.run_recorded();
+    run.only_trace().report().assert_exited(0);
+    Some(run)
+}
+
+fn printed(run: &Finished, name: &str) -> u64 {
+    let line = run.stdout.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {name} in {}", run.stdout))
+}
+
+fn ask(run: &Finished, arguments: &[&str]) -> Report {
+    let pickle = run.cwd().join("run.pickle");
+    let snapshot = ["--torch-snapshot", pickle.to_str().expect("a plain path")];
+    run.only_trace().whatif(&[&snapshot, arguments].concat())
+}
+
+/// Each call to the driver, in order, with size, stream and address; and each block at its address.
+fn assert_reproduced(answer: &Report, what: &str) {
+    let number = |field: &str| answer.number(&format!("/torch/0/check/{field}"));
+    assert!(number("calls/recorded") > 20, "{what}: the run is to be worth it");
+    assert_eq!((number("calls/matched"), number("calls/extra")), (number("calls/recorded"), 0), "{what}");
+    assert_eq!((number("placed"), number("blocks_before")), (number("requests"), 0), "{what}");
+}
+
+/// What the model says about policy number `policy`, beside what PyTorch printed about a real run with it.
+fn assert_predicted(answer: &Report, policy: usize, real: &Finished, what: &str) {
+    let modelled = |field: &str| answer.number(&format!("/torch/0/policies/{policy}/{field}"));
+    let fields = [
+        ("takes", "num_device_alloc"),
+        ("gives", "num_device_free"),
+        ("retries", "num_alloc_retries"),
+        ("peak_reserved_bytes", "reserved_bytes.all.peak"),
+        ("peak_allocated_bytes", "allocated_bytes.all.peak"),
+    ];
+    let (said, done): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        fields.iter().map(|(ours, theirs)| ((*ours, modelled(ours)), (*ours, printed(real, theirs)))).unzip();
+    assert_eq!(said, done, "{what}");
+}
+
+/// Four runs with other settings: each is reproduced, and each predicts all the others.
+#[test]
+fn a_run_predicts_the_others() {
+    let runs: Option<Vec<Finished>> = SETTINGS.iter().map(|settings| run(settings, LARGE)).collect();
+    let Some(runs) = runs else { return };
+    for (recorded, settings) in runs.iter().zip(SETTINGS) {
+        let wanted: Vec<&str> = SETTINGS.iter().flat_map(|settings| ["--torch-alloc-conf", settings]).collect();
+        let answer = ask(recorded, &wanted);
+        assert_reproduced(&answer, settings);
+        assert_predicted(&answer, 0, recorded, &format!("{settings:?} itself"));
+        for (index, real) in runs.iter().enumerate() {
+            let what = format!("{:?} from a run with {settings:?}", SETTINGS[index]);
+            assert_predicted(&answer, index + 1, real, &what);
+        }
+    }
+}
+
+/// On a small card memory is given back and asked for again; that is reproduced, and predicted from a run on a large one.
+#[test]
+fn a_small_card_is_reproduced_and_predicted() {
+    for settings in ["", "expandable_segments:True"] {
+        let (Some(large), Some(small)) = (run(settings, LARGE), run(settings, SMALL)) else { return };
+        assert!(printed(&small, "num_alloc_retries") > 0, "the card is to be too small: {}", small.stdout);
+        let answer = ask(&small, &[]);
+        assert_reproduced(&answer, settings);
+        assert_predicted(&answer, 0, &small, settings);
+        let answer = ask(&large, &["--capacity", SMALL]);
+        let predicted = answer.number("/torch/0/policies/1/new_failures_most");
+        let really = printed(&small, "num_ooms");
+        assert_eq!(predicted > 0, really > 0, "{settings:?}: {predicted} failures said, {really} happened");
+        // After a failure the program goes another way, and nothing that it does then can be predicted.
+        if really == 0 {
+            assert_predicted(&answer, 1, &small, &format!("{settings:?}: a card of {SMALL} from one of {LARGE}"));
+        }
+    }
+}
