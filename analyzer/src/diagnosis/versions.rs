@@ -170,6 +170,23 @@ impl Versions {
         self.rocm.map(|version| Release { version, patch: self.rocm_patch })
     }
 
+    /// Frameworks in the process with their versions, and ROCm's, as people read them.
+    pub fn words(&self) -> Vec<String> {
+        let frameworks = self.programs.iter().map(|program| match (program, self.torch, self.torch_rocm) {
+            (Program::Torch, Some(torch), Some(rocm)) => format!("PyTorch {torch} for ROCm {rocm}"),
+            (Program::Torch, Some(torch), None) => format!("PyTorch {torch}"),
+            (Program::Torch, None, _) => "PyTorch".to_owned(),
+            (Program::LlamaCpp, ..) => "llama.cpp".to_owned(),
+            (Program::Jax, ..) => "JAX".to_owned(),
+            (Program::TensorFlow, ..) => "TensorFlow".to_owned(),
+        });
+        let rocm = self.rocm.map(|version| match self.rocm_patch {
+            Some(patch) => format!("ROCm {version}.{patch}"),
+            None => format!("ROCm {version}"),
+        });
+        frameworks.chain(rocm).collect()
+    }
+
     /// Whether a program's libraries are loaded.
     pub fn has(&self, program: Program) -> bool {
         self.programs.contains(&program)

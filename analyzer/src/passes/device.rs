@@ -21,6 +21,8 @@ pub struct DeviceSummary {
     pub index: Option<u8>,
     /// Name, where the runtime tells it.
     pub name: Option<String>,
+    /// Its instruction set, such as `gfx1100`, where KFD's topology tells it.
+    pub architecture: Option<String>,
     /// `hip` or `cuda`.
     pub runtime: Option<String>,
     /// Version of the runtime as it encodes it.
@@ -105,6 +107,7 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
     DeviceSummary {
         index: (device != NO_DEVICE).then_some(device),
         name: facts.and_then(|facts| known(&facts.name)),
+        architecture: None,
         runtime: facts.and_then(|facts| known(&facts.runtime)),
         runtime_version: facts.map(|facts| facts.runtime_version).filter(|version| *version != 0),
         pci_bus_id: facts.and_then(|facts| known(&facts.pci_bus_id)),

@@ -13,6 +13,7 @@ use crate::diagnosis::finding::{Excluded, Finding};
 use crate::diagnosis::ladder::{self, Ladder};
 use crate::diagnosis::versions::torch_version;
 use crate::evidence::Evidence;
+use crate::machine::Machine;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
@@ -132,6 +133,10 @@ pub struct Summary {
     pub process: ProcessSummary,
     /// The devices that the program used.
     pub devices: Vec<DeviceSummary>,
+    /// The machine, as far as the recorder read it.
+    pub machine: Machine,
+    /// Frameworks in the process and versions, as far as they are known.
+    pub software: Vec<String>,
     /// Pinned and registered host memory.
     pub host: AccountSummary,
     /// Out-of-memory returns, in order.
@@ -206,6 +211,8 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         trace: describe_trace(trace, replay),
         process: describe_process(trace, replay.end),
         devices,
+        machine: Machine::default(),
+        software: Vec::new(),
         host: describe_account(replay, &replay.accounts.host),
         ooms: oom::describe_all(replay),
         oom_count: replay.failures.count,
@@ -236,9 +243,16 @@ fn add_diagnoses(trace: &TraceFile, replay: &Replay, evidence: &Evidence, summar
     let case = Case::new(trace, replay, summary, evidence);
     let diagnoses = diagnose(&case);
     let ladder = ladder::climb(&case, &diagnoses);
+    let architectures: Vec<_> = case.summary.devices.iter().map(|device| case.target_name(device)).collect();
+    let (machine, software) = (case.machine, case.versions.words());
     for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {
         oom.cause = cause;
     }
+    for (device, architecture) in summary.devices.iter_mut().zip(architectures) {
+        device.architecture = architecture;
+    }
+    summary.machine = machine;
+    summary.software = software;
     summary.diagnoses = diagnoses.found;
     summary.diagnoses_excluded = diagnoses.excluded;
     summary.ladder = ladder;

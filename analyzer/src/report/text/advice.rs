@@ -1,5 +1,7 @@
 //! What to do next.
 
+use crate::diagnosis::check::Confidence;
+use crate::diagnosis::finding::{Finding, Role};
 use crate::diagnosis::ladder::{Ladder, Step};
 use crate::passes::advice::{Advice, advise, warn};
 use crate::passes::summary::Summary;
@@ -25,6 +27,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
         page.indented(&format!("  {number:<2} "), "     ", &climb(step));
     }
     climb_on(page, ladder);
+    where_to_report(page, summary);
     for warning in &warnings {
         page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), warning.why));
     }
@@ -48,6 +51,18 @@ fn climb(step: &Step) -> String {
         text.push_str(&format!("; gives back {} ({basis}){enough}", size(bytes)));
     }
     clean(&text)
+}
+
+/// Where a defect belongs, and what a report of it must hold; most diagnoses are nobody's defect.
+fn where_to_report(page: &mut Page, summary: &Summary) {
+    let worth = |finding: &&Finding| finding.confidence >= Confidence::Probable && finding.role != Role::Condition;
+    for finding in summary.diagnoses.iter().filter(worth) {
+        for filing in &finding.file {
+            let with = if filing.with.is_empty() { String::new() } else { format!(", with {}", filing.with) };
+            let text = format!("to report {}: {}{with}", finding.id, filing.place);
+            page.indented("     ", "     ", &clean(&text));
+        }
+    }
 }
 
 /// What of the ladder is not told, and what is not advised.

@@ -19,7 +19,21 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     for device in &summary.devices {
         page.line(&describe(device, process));
     }
+    let machine = machine(summary);
+    if !machine.is_empty() {
+        page.line(&machine);
+    }
     page.gap();
+}
+
+/// What runs beside the GPUs: frameworks, drivers, the host.
+fn machine(summary: &Summary) -> String {
+    let machine = &summary.machine;
+    let mut parts: Vec<String> = summary.software.iter().map(|name| clean(name)).collect();
+    parts.extend(machine.kernel.as_ref().map(|release| format!("kernel {}", clean(release))));
+    parts.extend(machine.nvidia_driver.as_ref().map(|version| format!("NVIDIA driver {}", clean(version))));
+    parts.extend(machine.memory.total_bytes.map(|bytes| format!("{} of RAM", gib(bytes))));
+    parts.join(", ")
 }
 
 fn place(process: &ProcessSummary) -> String {
@@ -46,7 +60,10 @@ fn end(summary: &Summary) -> String {
 fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
     let Some(index) = device.index else { return "memory of a device that the trace does not name".to_owned() };
     let mut parts = vec![match &device.name {
-        Some(name) => format!("GPU {index}  {}", clean(name)),
+        Some(name) => match &device.architecture {
+            Some(architecture) => format!("GPU {index}  {} ({})", clean(name), clean(architecture)),
+            None => format!("GPU {index}  {}", clean(name)),
+        },
         None => format!("GPU {index}  name not known"),
     }];
     parts.push(device.total_bytes.map_or("size not known".to_owned(), gib));
