@@ -240,10 +240,12 @@ fn patch_of(library: &str, kept: &[(String, String)]) -> Option<u32> {
     kept.iter().find_map(of)
 }
 
-/// `libamdhip64.so.6.4.60403`: the last number is major, minor and patch of ROCm with two digits each.
+/// `libamdhip64.so.6.4.60403`: the last number is major, minor and patch of ROCm with two digits each. Distributions put HIP's
+/// own patch level there (`5.2.21153`), which says nothing about ROCm's: it does not repeat the first two numbers.
 fn of_library(file: &str) -> Option<Version> {
-    let number: u32 = file.strip_prefix("libamdhip64.so.")?.rsplit('.').next()?.parse().ok()?;
-    (number >= 10_000).then_some(Version { major: number / 10_000, minor: number / 100 % 100 })
+    let mut parts = file.strip_prefix("libamdhip64.so.")?.split('.').map(str::parse::<u32>);
+    let (major, minor, number) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    (number / 10_000 == major && number / 100 % 100 == minor).then_some(Version { major, minor })
 }
 
 #[cfg(test)]
@@ -277,6 +279,7 @@ mod tests {
         assert_eq!(patch_of("/opt/rocm-6.4.1/lib/libamdhip64.so.6", &kept), Some(1));
         assert_eq!(patch_of("/usr/lib/libamdhip64.so.6", &kept), None);
         assert_eq!(patch_of_library("libamdhip64.so.6.4.60403"), Some(3));
+        assert_eq!(patch_of_library("libamdhip64.so.5.2.21153"), None, "Debian's number is HIP's");
         let at = |patch| Release { version: Version { major: 6, minor: 4 }, patch };
         assert_eq!(at(Some(1)).is_at_least(at(Some(2))), Holds::No);
         assert_eq!(at(None).is_at_least(at(Some(0))), Holds::Yes);

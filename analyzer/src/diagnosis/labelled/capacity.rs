@@ -44,6 +44,13 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "22 of 24 GiB are held, 1 more is asked for, and just as much is free",
+        scene: || held_and_refused(22, 1, GIB, GIB),
+    },
+    Labelled {
         id: "request-exceeds-device",
         says: Says::First(Proven),
         also: &[],

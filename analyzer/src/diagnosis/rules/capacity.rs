@@ -32,10 +32,18 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         check.at_most(Confidence::Probable);
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
-    check.must(both.is(|(request, free)| free < request), || {
+    check.must(both.is(|(request, free)| !is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
-        format!("{} was asked for and {} was free", size(request), size(free))
+        let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
+        format!("{} was asked for and {} was free{barely}", size(request), size(free))
     });
+    let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
+    let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
+    check.note(largest.is_some(), || format!("no more than {} could be had, as was tried", size(largest.unwrap_or(0))));
+    // As much was free as was asked for, and nobody tried what could be had: rounding may not be the reason.
+    if largest.is_none() && both.get().is_some_and(|(request, free)| free >= request) {
+        check.at_most(Confidence::Probable);
+    }
     check.unless(case.leaks(failure.oom.device), || {
         "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
     });

@@ -62,13 +62,15 @@ pub(super) struct Stack {
     pub(super) held: BTreeMap<u64, u64>,
     /// What that was at each refusal.
     pub(super) held_at_refusals: Vec<u64>,
+    /// Bytes that the runtime took for itself over the whole run, given back or not.
+    pub(super) runtimes_own_bytes: u64,
     next: u64,
 }
 
 impl Stack {
     pub(super) fn new(depth: Depth) -> Self {
         let (trace, live, held) = (super::builder(), BTreeMap::new(), BTreeMap::new());
-        Stack { trace, depth, live, held, held_at_refusals: Vec::new(), next: 1 }
+        Stack { trace, depth, live, held, held_at_refusals: Vec::new(), runtimes_own_bytes: 0, next: 1 }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -117,6 +119,9 @@ impl Stack {
             Sort::Library | Sort::Runtime => drop(self.trace.alloc_through(flag::FROM_RUNTIME, &calls)),
             Sort::Handle => self.handle(&calls),
             _ => drop(self.trace.alloc_through(0, &calls)),
+        }
+        if sort == Sort::Runtime {
+            self.runtimes_own_bytes += lowest.bytes;
         }
         if sort != Sort::Managed {
             self.held.insert(lowest.address, lowest.bytes);
