@@ -59,6 +59,7 @@ fn word(event: &Event) -> Option<&'static str> {
         (_, "queue" | "code" | "managed" | "none") => None,
         ("alloc" | "pin" | "reserve", _) if event.failed() => fails.then_some("failed"),
         _ if event.failed() => None,
+        _ if event.api().contains("export") || event.api() == "hsa_amd_ipc_memory_create" => Some("export"),
         ("alloc" | "pin", _) => Some("alloc"),
         ("free", "reserved") => Some("unreserve"),
         // A handle is released in the same way, whoever owns what lies behind it.

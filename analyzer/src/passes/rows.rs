@@ -210,16 +210,20 @@ impl Rows {
     }
 
     fn row(&self, record: &Record, payload: &[u8]) -> EventRow {
-        use Event::{Alloc, Free, Import, Map, Pin, Reserve, Unmap, Unpin};
+        use Event::{Alloc, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin};
         let event = record.event();
         let api = self.apis.get(record.api);
-        let about_memory = matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import));
+        let about_memory = matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import | Export));
         let gives_back = matches!(event, Some(Free | Unmap | Unpin));
         let corrects = record.has(flag::CORRECTION);
-        let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import));
+        let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import))
+            || (event == Some(Export) && record.requested > 0);
         let is_call = !matches!(event, Some(Event::Mark | Event::Process | Event::Reading | Event::Exception) | None);
         // What only matters after a failure is recorded before its call: how that ended is not known.
-        let is_over = about_memory || record.duration != 0;
+        let is_over = about_memory || record.duration != 0 || corrects;
+        let ends = api.does.ends_something();
+        // A handle, or the object that a stream of orders is for; before its call, the first argument may be anything.
+        let has_handle = matches!(event, Some(Module | Sync)) && record.address != 0 && (is_over || ends);
         let asked_about = event == Some(Event::ErrorQuery) && record.has(flag::ERROR_TEXT);
         let has_status = is_call && (is_over && (!gives_back || corrects) || asked_about);
         let mut row = EventRow {
@@ -233,7 +237,8 @@ impl Rows {
             layer: layer_name(api.layer).filter(|_| is_call),
             device: record.device(),
             kind: (about_memory && record.kind() != Kind::None).then(|| record.kind().name()),
-            address: (about_memory && (record.address != 0 || gives_back)).then(|| format!("{:#x}", record.address)),
+            address: (has_handle || (about_memory && (record.address != 0 || gives_back)))
+                .then(|| format!("{:#x}", record.address)),
             requested_bytes: has_size.then_some(record.requested),
             padded_bytes: matches!(event, Some(Alloc | Pin)).then(|| record.padded_bytes(self.granule)),
             status: has_status.then(|| Status { code: record.status, name: api.status_name(record.status) }),
@@ -251,6 +256,8 @@ fn event_name(event: Event, gives_back_all: bool) -> &'static str {
     match event {
         Event::Device if gives_back_all => Event::Free.name(),
         Event::Device => Event::Sync.name(),
+        // Nor has it one for an export: what was there becomes visible to others.
+        Event::Export => Event::Map.name(),
         event => event.name(),
     }
 }
@@ -288,11 +295,16 @@ fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
             let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
             row.readings = readings.iter().map(reading_row).collect();
         }
-        Some(Event::Alloc | Event::Pin | Event::Free | Event::Map | Event::Reserve | Event::Import | Event::Module)
-            if !payload.is_empty() =>
-        {
-            row.numbers = payload::unpack_numbers(payload).collect()
-        }
+        Some(
+            Event::Alloc
+            | Event::Pin
+            | Event::Free
+            | Event::Map
+            | Event::Reserve
+            | Event::Import
+            | Event::Module
+            | Event::Sync,
+        ) if !payload.is_empty() => row.numbers = payload::unpack_numbers(payload).collect(),
         _ => {}
     }
 }

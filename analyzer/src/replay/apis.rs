@@ -75,6 +75,61 @@ impl Ends {
     }
 }
 
+/// What a function does that is no allocation, and that rules ask about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Something else.
+    Else,
+    /// A stream's capture begins.
+    BeginsCapture,
+    /// A stream's capture ends.
+    EndsCapture,
+    /// A pool is trimmed, or one of its attributes set.
+    SetsPool,
+    /// A graph is made ready to launch.
+    MakesGraph,
+    /// A graph that is ready to launch is destroyed.
+    EndsGraph,
+    /// A graph is destroyed that others are made of.
+    DropsGraph,
+    /// A module or library is loaded, above HSA.
+    LoadsModule,
+    /// A module or library is unloaded, above HSA.
+    UnloadsModule,
+    /// HSA loads a code object.
+    LoadsCode,
+    /// HSA destroys an executable.
+    UnloadsCode,
+}
+
+impl Does {
+    fn of(name: &str) -> Self {
+        let parts = [
+            ("StreamBeginCapture", Does::BeginsCapture),
+            ("StreamEndCapture", Does::EndsCapture),
+            ("MemPoolTrimTo", Does::SetsPool),
+            ("MemPoolSetAttribute", Does::SetsPool),
+            ("DeviceGraphMemTrim", Does::SetsPool),
+            ("DeviceSetGraphMemAttribute", Does::SetsPool),
+            ("GraphInstantiate", Does::MakesGraph),
+            ("GraphExecDestroy", Does::EndsGraph),
+            ("GraphDestroy", Does::DropsGraph),
+            ("ModuleLoad", Does::LoadsModule),
+            ("LibraryLoad", Does::LoadsModule),
+            ("ModuleUnload", Does::UnloadsModule),
+            ("LibraryUnload", Does::UnloadsModule),
+            ("hsa_executable_load", Does::LoadsCode),
+            ("hsa_executable_destroy", Does::UnloadsCode),
+        ];
+        parts.into_iter().find(|(part, _)| name.contains(part)).map_or(Does::Else, |(_, does)| does)
+    }
+
+    /// Whether it is recorded before the call, so that no status is known.
+    pub fn ends_something(self) -> bool {
+        matches!(self, Does::EndsGraph | Does::DropsGraph | Does::UnloadsModule | Does::UnloadsCode)
+    }
+}
+
 /// The mathematical libraries have codes of their own, which this version names only where memory ran out.
 const HANDLES: [&str; 5] = ["hipblas", "rocblas_", "cublas", "cudnn", "miopen"];
 /// Other functions that take memory of a size that nobody tells: contexts, limits.
@@ -90,6 +145,8 @@ pub struct Api {
     pub layer: Option<Layer>,
     /// What of a device or context it ends.
     pub ends: Ends,
+    /// What it does that is no allocation.
+    pub does: Does,
     /// Whether it retains the primary context of a device.
     pub retains_primary: bool,
     /// Whether it is one of CUDA's functions.
@@ -124,6 +181,7 @@ impl Api {
         };
         Api {
             ends: Ends::of(name),
+            does: Does::of(name),
             retains_primary: name.starts_with("cuDevicePrimaryCtxRetain"),
             is_cuda: matches!(codes, Codes::CudaRuntime | Codes::CudaDriver),
             sets_up,

@@ -65,6 +65,16 @@ impl LiveSet {
         self.table_of(space).contains_key(&address)
     }
 
+    /// The block of memory that begins at an address.
+    pub fn at(&self, address: u64) -> Option<&Block> {
+        self.memory.get(&address)
+    }
+
+    /// The block of memory that an address lies in. Looks at all of them.
+    pub fn around(&self, address: u64) -> Option<&Block> {
+        self.memory.values().find(|block| address.wrapping_sub(block.address) < block.requested_bytes)
+    }
+
     /// Takes all device memory of a device out.
     pub fn remove_device(&mut self, device: u8) -> Vec<Block> {
         let of_device =

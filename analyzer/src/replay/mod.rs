@@ -112,6 +112,9 @@ impl End {
     }
 }
 
+/// The format's minor version since which captures, exports and modules are recorded whenever they come (FORMAT.md).
+const RARE_SINCE_MINOR: u16 = 3;
+
 /// The state of a trace after the records that were replayed.
 pub struct Replay {
     /// Functions by number.
@@ -206,7 +209,7 @@ impl Replay {
             imports: 0,
             failed_frees: 0,
             sites: rustc_hash::FxHashMap::default(),
-            tracks: Tracks::new(&trace.clock()),
+            tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             objects: objects::Objects::default(),
@@ -275,7 +278,8 @@ impl Replay {
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
             Some(Event::Device) => self.device_event(record, own),
-            Some(Event::Sync) if own => self.tracks.synchronised(record),
+            Some(Event::Sync) if own => self.tracks.sync(record, self.apis.get(record.api).does),
+            Some(Event::Export) => self.export(record),
             Some(Event::Mark) => self.tracks.marked(record, payload),
             _ => {}
         }
@@ -285,7 +289,7 @@ impl Replay {
     }
 
     fn module(&mut self, record: &Record, own: bool) {
-        self.tracks.module(record, &self.apis.get(record.api).name);
+        self.tracks.module(record, self.apis.get(record.api).does);
         if self.apis.get(record.api).retains_primary {
             self.contexts.retained(record);
         }

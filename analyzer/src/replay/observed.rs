@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::Replay;
 use super::account::Account;
@@ -98,11 +98,29 @@ impl Replay {
             reserved_bytes: self.reserved_bytes(),
             survivors,
             pending: PendingFrees::default(),
+            captured: None,
+            exported_freed_bytes: None,
             read_before: None,
             read_after: None,
             next: None,
         };
         self.tracks.refused(record, device, around);
+    }
+
+    /// Takes note of memory that other processes may open from now on.
+    pub(super) fn export(&mut self, record: &Record) {
+        if record.status != 0 || !record.is_outermost() {
+            return;
+        }
+        let searches = |replay: &mut Self| replay.tracks.may_look_at(replay.live.count() as u64 + 64);
+        let block = match record.kind() {
+            Kind::Physical => self.vmm.behind(record.address),
+            _ if self.live.at(record.address).is_some() => self.live.at(record.address),
+            // A part of a block can be exported, too.
+            _ if searches(self) => self.live.around(record.address),
+            _ => None,
+        };
+        self.tracks.export(block);
     }
 
     /// Reserved address ranges of all devices, in bytes.

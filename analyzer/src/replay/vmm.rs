@@ -208,6 +208,11 @@ impl<B: Memory> Vmm<B> {
         self.physical.get_mut(&number).map(|physical| &mut physical.block)
     }
 
+    /// The memory behind a handle.
+    pub fn behind(&self, handle: u64) -> Option<&B> {
+        self.physical.get(&self.number_of(handle)?).map(|physical| &physical.block)
+    }
+
     /// The number of the memory behind a handle.
     pub fn number_of(&self, handle: u64) -> Option<u64> {
         self.handles.get(&handle).map(|(number, _)| *number)

@@ -73,13 +73,14 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
     status
 }
 
-/// Calls that name something and take no memory (a pool, an address range, a mapping).
+/// Calls that name something and take no memory that anybody counts (a pool, an address range, a mapping, a module), or
+/// that tell something of what is there (an export, a trim).
 #[inline(always)]
 pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
     let status = real();
     let mut what = describe(status == 0);
-    if status != 0 && (call.event == Event::Reserve || call.kind == Kind::Imported) {
+    if status != 0 && (matches!(call.event, Event::Reserve | Event::Module) || call.kind == Kind::Imported) {
         // Only the place for the answer is known; where the program itself gives the address, that stays.
         what.address = 0;
     }
@@ -141,15 +142,24 @@ pub(super) fn selection(call: Call, describe: impl Fn(bool) -> Described, real: 
     status
 }
 
-/// Stream capture: while it lasts, an allocation by anybody would break it, so nothing is probed.
+/// The capture of a stream begins: while it lasts, an allocation by anybody would break it, so nothing is probed.
 #[inline(always)]
-pub(super) fn capture(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let status = real();
-    if call.frame.is_some_and(|frame| frame.is_programs_own()) && status == 0 {
-        readings::capture_changed(describe(true).requested != 0);
-    }
-    if let Some(frame) = call.frame {
-        frame.leave();
+pub(super) fn capture_begun(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    capture(call, describe, real, true)
+}
+
+/// The capture of a stream ends.
+#[inline(always)]
+pub(super) fn capture_ended(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    capture(call, describe, real, false)
+}
+
+#[inline(always)]
+fn capture(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32, begins: bool) -> i32 {
+    let is_programs_own = call.frame.is_some_and(|frame| frame.is_programs_own());
+    let status = naming(call, describe, real);
+    if is_programs_own && status == 0 {
+        readings::capture_changed(begins);
     }
     status
 }

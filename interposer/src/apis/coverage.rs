@@ -78,7 +78,7 @@ Every function that the recorder hooks, by interface. This page is made from the
 | always | each call, with size, address, device, thread, time, duration and status |
 | status | each call, with its status; what it takes is not told by the interface |
 | after a failure | only while some thread has an undecided out-of-memory return: one test and a jump otherwise |
-| followed | no event; the recorder remembers what it needs (the thread's device, a stream capture) |
+| followed | no event; the recorder remembers what it needs (the thread's device) |
 | hands out | no event; the functions that it hands out are the hooks of this page |
 
 *Since* is the version of the vendor's library in which the function first appears; empty where it is not known. A hook
@@ -111,9 +111,10 @@ fn recorded(row: &Row) -> &'static str {
     match row.how {
         "watched" | "selection" | "context_selected" => "after a failure",
         "creation" | "context" => "status",
-        "capture" | "context_pushed" | "context_popped" => "followed",
+        "context_pushed" | "context_popped" => "followed",
         "hands_out" => "hands out",
-        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "" => "always",
+        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "capture_begun" | "capture_ended"
+        | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }

@@ -9,9 +9,9 @@ use gpuoom_trace::record::Layer;
 
 use super::contexts::{context_of, of_context};
 use super::describe::{
-    IpcHandle, Out, Pointer, advised, block, device_number, driver_array, external, external_array, external_buffer,
-    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_at, pool_of,
-    resource_memory, resources, retained, sent,
+    IpcHandle, Out, Pointer, advised, attribute, block, captured, device_number, driver_array, external,
+    external_array, external_buffer, from_pool, given, graph_memory, instantiated, limit, mapping, of_device, physical,
+    pitched, place, pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed,
 };
 use super::legacy::{pool_for, small_array, small_block, small_pitched};
 use super::macros::functions;
@@ -148,10 +148,57 @@ functions! {
         cuCtxSetCurrent(handle: Pointer) => context_selected, Device, None, |_done| of_context(handle);
         cuCtxPushCurrent_v2(handle: Pointer) => context_pushed, Device, None, |_done| of_context(handle);
         cuCtxPopCurrent_v2(out: Out) => context_popped, Device, None, |_done| given(0);
-        cuStreamBeginCapture_v2(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
-        cuStreamBeginCapture_v2_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
-        cuStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
-        cuStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        // The first form has no mode; its register is passed on as it is.
+        cuStreamBeginCapture(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamBeginCapture_v2(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamBeginCapture_v2_ptsz(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamBeginCaptureToGraph(
+            stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
+        ) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamBeginCaptureToGraph_ptsz(
+            stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
+        ) => capture_begun, Sync, None, |_done| given(stream);
+        cuStreamEndCapture(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        cuStreamEndCapture_ptsz(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        // The same name stands for five parameters, and since CUDA 12 for three: all of them in registers.
+        cuGraphInstantiate(out: Out, graph: Pointer, node: Pointer, log: Pointer, size: usize)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cuGraphInstantiate_v2(out: Out, graph: Pointer, node: Pointer, log: Pointer, size: usize)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cuGraphInstantiateWithFlags(out: Out, graph: Pointer, third: u64, fourth: u64, fifth: u64)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cuGraphInstantiateWithParams(out: Out, graph: Pointer, parameters: Pointer)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cuGraphInstantiateWithParams_ptsz(out: Out, graph: Pointer, parameters: Pointer)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cuGraphExecDestroy(executable: Pointer) => release, Module, None, |_done| given(executable);
+        cuGraphDestroy(graph: Pointer) => release, Module, None, |_done| given(graph);
+
+        cuIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
+        cuMemExportToShareableHandle(out: Pointer, handle: Pointer, kind: u32, flags: u64)
+            => naming, Export, Physical, |_done| given(handle);
+
+        cuModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        cuModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        cuModuleLoadFatBinary(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        cuModuleLoadDataEx(out: Out, image: Pointer, count: u32, options: Pointer, values: Pointer)
+            => naming, Module, Code, |done| block(done, out, 0);
+        cuModuleUnload(code: Pointer) => release, Module, Code, |_done| given(code);
+        cuLibraryLoadData(
+            out: Out, image: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        cuLibraryLoadFromFile(
+            out: Out, path: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        cuLibraryUnload(code: Pointer) => release, Module, Code, |_done| given(code);
+
+        cuMemPoolTrimTo(memory_pool: Pointer, keep: usize) => naming, Sync, Pool, |_done| trimmed(memory_pool, keep);
+        cuMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
+        cuDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
     }
     hands_out {
         cuGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64) => (symbol, out, version, flags);
@@ -262,19 +309,8 @@ functions! {
         cuStreamQuery => Sync, [];
         cuStreamQuery_ptsz => Sync, [];
         cuEventSynchronize => Sync, [];
-        cuMemPoolTrimTo => Sync, [];
-        cuDeviceGraphMemTrim => Sync, [];
 
         cuMemGetInfo_v2 => Reading, [];
         cuMemGetInfo => Reading, [];
-
-        cuModuleLoad => Module, [];
-        cuModuleLoadData => Module, [];
-        cuModuleLoadDataEx => Module, [];
-        cuModuleLoadFatBinary => Module, [];
-        cuModuleUnload => Module, [];
-        cuLibraryLoadData => Module, [];
-        cuLibraryLoadFromFile => Module, [];
-        cuLibraryUnload => Module, [];
     }
 }

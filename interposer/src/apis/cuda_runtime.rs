@@ -6,9 +6,9 @@ use std::ffi::c_char;
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, advised, array, block, device_number, external, external_array, external_buffer,
-    from_pool, given, graph_memory, limit, of_device, pitched, place, pool, pool_at, pool_of, resource_memory,
-    resources, sent, volume,
+    Extent, IpcHandle, Out, Pointer, advised, array, attribute, block, captured, device_number, external,
+    external_array, external_buffer, from_pool, given, graph_memory, instantiated, limit, of_device, pitched, place,
+    pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
 };
 use super::legacy::pool_for;
 use super::macros::functions;
@@ -103,16 +103,45 @@ functions! {
 
         cudaSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
-        cudaStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
-        cudaStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        cudaStreamBeginCapture(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        cudaStreamBeginCapture_ptsz(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
         cudaStreamBeginCaptureToGraph(
             stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
-        ) => capture, Sync, None, |_done| Described::new(stream, 1);
+        ) => capture_begun, Sync, None, |_done| given(stream);
         cudaStreamBeginCaptureToGraph_ptsz(
             stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
-        ) => capture, Sync, None, |_done| Described::new(stream, 1);
-        cudaStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
-        cudaStreamEndCapture_ptsz(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        ) => capture_begun, Sync, None, |_done| given(stream);
+        cudaStreamEndCapture(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        cudaStreamEndCapture_ptsz(stream: Pointer, graph: Out)
+            => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        // Five parameters before CUDA 12, three since: all of them in registers.
+        cudaGraphInstantiate(out: Out, graph: Pointer, third: u64, fourth: u64, fifth: u64)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cudaGraphInstantiateWithFlags(out: Out, graph: Pointer, flags: u64)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cudaGraphInstantiateWithParams(out: Out, graph: Pointer, parameters: Pointer)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cudaGraphInstantiateWithParams_ptsz(out: Out, graph: Pointer, parameters: Pointer)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        cudaGraphExecDestroy(executable: Pointer) => release, Module, None, |_done| given(executable);
+        cudaGraphDestroy(graph: Pointer) => release, Module, None, |_done| given(graph);
+
+        cudaIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
+
+        cudaLibraryLoadData(
+            out: Out, image: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        cudaLibraryLoadFromFile(
+            out: Out, path: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        cudaLibraryUnload(code: Pointer) => release, Module, Code, |_done| given(code);
+
+        cudaMemPoolTrimTo(memory_pool: Pointer, keep: usize) => naming, Sync, Pool, |_done| trimmed(memory_pool, keep);
+        cudaMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
+        cudaDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
     }
     hands_out {
         cudaGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
@@ -225,16 +254,9 @@ functions! {
         cudaEventSynchronize => Sync, [];
         cudaStreamQuery => Sync, [];
         cudaStreamQuery_ptsz => Sync, [];
-        cudaMemPoolTrimTo => Sync, [];
-        cudaMemPoolSetAttribute => Sync, [];
-        cudaDeviceGraphMemTrim => Sync, [];
         cudaDeviceSetGraphMemAttribute => Sync, [];
 
         cudaMemGetInfo => Reading, [];
-
-        cudaLibraryLoadData => Module, [];
-        cudaLibraryLoadFromFile => Module, [];
-        cudaLibraryUnload => Module, [];
     }
 }
 

@@ -312,6 +312,46 @@ pub(super) fn mapping(address: Pointer, size_bytes: usize, offset: usize, handle
     Described { numbers: [handle, offset as u64], number_count: 2, ..Described::new(address, size_bytes as u64) }
 }
 
+/// The end of a stream's capture; the graph that it made travels along.
+///
+/// # Safety
+/// `graph` is null or valid when `done`.
+pub(super) unsafe fn captured(done: bool, stream: Pointer, graph: *const u64) -> Described {
+    // SAFETY: promised by the caller.
+    let graph = if done { unsafe { read(graph) } } else { 0 };
+    Described { numbers: [graph, 0], number_count: u8::from(done), ..given(stream) }
+}
+
+/// A graph that can be launched; the graph that it was made of travels along.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn instantiated(done: bool, out: Out, graph: Pointer) -> Described {
+    // SAFETY: promised by the caller.
+    unsafe { Described { numbers: [graph, 0], number_count: 1, ..block(done, out, 0) } }
+}
+
+/// A pool that is to give back what is free in it, but for so many bytes.
+pub(super) fn trimmed(pool: Pointer, keep_bytes: usize) -> Described {
+    Described { numbers: [keep_bytes as u64, 0], number_count: 1, ..given(pool) }
+}
+
+/// An attribute of a pool: {attribute, value}. The first three are switches of 32 bits, the others bytes of 64 bits
+/// (`cudaMemPoolAttr` in driver_types.h, `CUmemPool_attribute` in cuda.h, `hipMemPoolAttr` in hip_runtime_api.h).
+///
+/// # Safety
+/// `value` is null or valid, as the vendor's function demands, when `done`.
+pub(super) unsafe fn attribute(done: bool, pool: Pointer, which: u32, value: *const u8) -> Described {
+    let value = match which {
+        _ if !done => 0,
+        // SAFETY: promised by the caller.
+        1..=3 => u64::from(unsafe { field::<u32>(value, 0) }),
+        // SAFETY: as above.
+        _ => unsafe { field::<u64>(value, 0) },
+    };
+    Described { numbers: [u64::from(which), value], number_count: 2, ..given(pool) }
+}
+
 /// A pointer or handle that is given back.
 #[inline(always)]
 pub(super) fn given(address: Pointer) -> Described {

@@ -6,9 +6,9 @@ use std::ffi::c_char;
 use gpuoom_trace::record::Layer;
 
 use super::describe::{
-    Extent, IpcHandle, Out, Pointer, advised, array, block, device_number, driver_array, external, external_buffer,
-    from_pool, given, graph_memory, limit, mapping, of_device, physical, pitched, place, pool, pool_at, pool_of,
-    resource_memory, resources, retained, sent, volume,
+    Extent, IpcHandle, Out, Pointer, advised, array, attribute, block, captured, device_number, driver_array, external,
+    external_buffer, from_pool, given, graph_memory, instantiated, limit, mapping, of_device, physical, pitched, place,
+    pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed, volume,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -117,13 +117,46 @@ functions! {
 
         hipSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
-        hipStreamBeginCapture(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
-        hipStreamBeginCapture_spt(stream: Pointer, mode: u32) => capture, Sync, None, |_done| Described::new(stream, 1);
+        hipStreamBeginCapture(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
+        hipStreamBeginCapture_spt(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
         hipStreamBeginCaptureToGraph(
             stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
-        ) => capture, Sync, None, |_done| Described::new(stream, 1);
-        hipStreamEndCapture(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
-        hipStreamEndCapture_spt(stream: Pointer, graph: Pointer) => capture, Sync, None, |_done| Described::new(stream, 0);
+        ) => capture_begun, Sync, None, |_done| given(stream);
+        hipStreamEndCapture(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        hipStreamEndCapture_spt(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph);
+        hipGraphInstantiate(out: Out, graph: Pointer, node: Pointer, log: Pointer, size: usize)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        hipGraphInstantiateWithFlags(out: Out, graph: Pointer, flags: u64)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        hipGraphInstantiateWithParams(out: Out, graph: Pointer, parameters: Pointer)
+            => naming, Module, None, |done| instantiated(done, out, graph);
+        hipGraphExecDestroy(executable: Pointer) => release, Module, None, |_done| given(executable);
+        hipGraphDestroy(graph: Pointer) => release, Module, None, |_done| given(graph);
+
+        hipIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
+        hipMemExportToShareableHandle(out: Pointer, handle: Pointer, kind: u32, flags: u64)
+            => naming, Export, Physical, |_done| given(handle);
+
+        hipModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        hipModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        hipModuleLoadDataEx(out: Out, image: Pointer, count: u32, options: Pointer, values: Pointer)
+            => naming, Module, Code, |done| block(done, out, 0);
+        hipModuleLoadFatBinary(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
+        hipModuleUnload(code: Pointer) => release, Module, Code, |_done| given(code);
+        hipLibraryLoadData(
+            out: Out, image: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        hipLibraryLoadFromFile(
+            out: Out, path: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,
+            more_count: u32
+        ) => naming, Module, Code, |done| block(done, out, 0);
+        hipLibraryUnload(code: Pointer) => release, Module, Code, |_done| given(code);
+
+        hipMemPoolTrimTo(memory_pool: Pointer, keep: usize) => naming, Sync, Pool, |_done| trimmed(memory_pool, keep);
+        hipMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
+        hipDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
     }
     hands_out {
         hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
@@ -254,20 +287,8 @@ functions! {
         hipEventSynchronize => Sync, [];
         hipStreamQuery => Sync, [];
         hipStreamQuery_spt => Sync, [];
-        hipMemPoolTrimTo => Sync, [];
-        hipMemPoolSetAttribute => Sync, [];
-        hipDeviceGraphMemTrim => Sync, [];
         hipDeviceSetGraphMemAttribute => Sync, [];
 
         hipMemGetInfo => Reading, [];
-
-        hipModuleLoad => Module, [];
-        hipModuleLoadData => Module, [];
-        hipModuleLoadDataEx => Module, [];
-        hipModuleLoadFatBinary => Module, [];
-        hipModuleUnload => Module, [];
-        hipLibraryLoadData => Module, [];
-        hipLibraryLoadFromFile => Module, [];
-        hipLibraryUnload => Module, [];
     }
 }

@@ -82,6 +82,13 @@ functions! {
         hsa_executable_load_code_object(executable: u64, agent: u64, code: u64, options: Pointer) => creation, Module, Code,
             |_done| of_holder(agent, loading(executable, code));
         hsa_executable_freeze(executable: u64, options: Pointer) => creation, Module, Code, |_done| given(executable);
+
+        hsa_amd_ipc_memory_create(pointer: Pointer, size: usize, handle: Pointer) => naming, Export, Device,
+            |_done| exported(pointer, size);
+        hsa_amd_portable_export_dmabuf(pointer: Pointer, size: usize, out: Pointer, offset: Pointer) => naming, Export, Device,
+            |_done| exported(pointer, size);
+        hsa_amd_vmem_export_shareable_handle(out: Pointer, handle: u64, flags: u64) => naming, Export, Physical,
+            |_done| exported(handle, 0);
     }
     watched {
         hsa_status_string => ErrorQuery, [];
@@ -133,6 +140,11 @@ unsafe fn of_first(done: bool, count: u32, agents: *const u64, what: Described) 
 unsafe fn shared(done: bool, out: Out, size: *const usize, count: u32, agents: *const u64) -> Described {
     // SAFETY: promised by the caller.
     unsafe { of_first(done, count, agents, block(done, out, if done { read(size) } else { 0 })) }
+}
+
+/// Memory that others may open; which device has it is known of the block.
+fn exported(memory: u64, size: usize) -> Described {
+    Described { device: Some(NO_DEVICE), ..Described::new(memory, size as u64) }
 }
 
 /// Code that becomes part of an executable; `source` is a reader or a code object.

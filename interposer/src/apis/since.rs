@@ -28,22 +28,23 @@ const HIP: &[(&str, &str)] = &[
          hipMemsetD8Async hipMemsetD16 hipMemsetD16Async hipMemsetD32 hipMemsetD32Async hipMemset2D hipMemset2DAsync \
          hipMemset3D hipMemset3DAsync hipMemPrefetchAsync hipDeviceSynchronize hipStreamSynchronize \
          hipEventSynchronize hipStreamQuery hipMemGetInfo hipModuleLoad hipModuleLoadData hipModuleLoadDataEx \
-         hipModuleUnload hipMemAdvise",
+         hipModuleUnload hipMemAdvise hipIpcGetMemHandle",
     ),
     (
         "4.3",
         "hipImportExternalMemory hipArrayDestroy hipDestroyExternalMemory hipExternalMemoryGetMappedBuffer \
          hipStreamBeginCapture hipStreamEndCapture hipGraphLaunch hipMemcpy2DToArrayAsync hipDrvMemcpy2DUnaligned hipGraphicsMapResources \
-         hipGraphicsResourceGetMappedPointer hipGraphicsUnmapResources",
+         hipGraphicsResourceGetMappedPointer hipGraphicsUnmapResources hipGraphInstantiate hipGraphExecDestroy \
+         hipGraphDestroy",
     ),
-    ("4.5", "hipDeviceGraphMemTrim hipDeviceSetGraphMemAttribute"),
+    ("4.5", "hipDeviceGraphMemTrim hipDeviceSetGraphMemAttribute hipGraphInstantiateWithFlags"),
     (
         "5.1",
         "hipMallocAsync hipMallocFromPoolAsync hipMemCreate hipMemPoolImportPointer hipMemImportFromShareableHandle \
          hipMemPoolImportFromShareableHandle hipFreeAsync hipMemRelease hipMemUnmap hipMemAddressFree \
          hipMemPoolDestroy hipMemAddressReserve hipMemMap hipMemPoolCreate hipDeviceGetDefaultMemPool \
          hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo hipMemPoolSetAttribute \
-         hipMemRetainAllocationHandle",
+         hipMemRetainAllocationHandle hipMemExportToShareableHandle",
     ),
     (
         "5.2",
@@ -65,7 +66,7 @@ const HIP: &[(&str, &str)] = &[
          hipGraphAddMemFreeNode",
     ),
     ("6.0", "hipExtGetLastError"),
-    ("6.1", "hipGetProcAddress hipStreamBeginCaptureToGraph"),
+    ("6.1", "hipGetProcAddress hipStreamBeginCaptureToGraph hipGraphInstantiateWithParams"),
     (
         "6.2",
         "hipDrvGraphAddMemFreeNode hipMemcpyAtoD hipMemcpyDtoA hipMemcpyAtoA hipMemcpyAtoHAsync hipMemcpyHtoAAsync \
@@ -109,7 +110,7 @@ const DRIVER: &[(&str, &str)] = &[
         "cuMemHostRegister cuMemHostUnregister cuCtxDestroy_v2 cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 \
          cuLaunchKernel cuMemcpy cuMemcpyPeer cuMemcpyAsync cuMemcpyPeerAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync",
     ),
-    ("4.1", "cuIpcOpenMemHandle cuIpcCloseMemHandle"),
+    ("4.1", "cuIpcOpenMemHandle cuIpcCloseMemHandle cuIpcGetMemHandle"),
     ("5.0", "cuMipmappedArrayCreate cuMipmappedArrayDestroy"),
     ("6.0", "cuMemAllocManaged cuGetErrorString cuGetErrorName"),
     ("6.5", "cuMemHostRegister_v2"),
@@ -132,17 +133,19 @@ const DRIVER: &[(&str, &str)] = &[
         "10.0",
         "cuImportExternalMemory cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuStreamEndCapture \
          cuStreamEndCapture_ptsz cuLaunchHostFunc cuLaunchHostFunc_ptsz cuGraphLaunch cuGraphLaunch_ptsz \
-         cuExternalMemoryGetMappedMipmappedArray",
+         cuExternalMemoryGetMappedMipmappedArray cuStreamBeginCapture cuStreamBeginCapture_ptsz cuGraphInstantiate \
+         cuGraphExecDestroy cuGraphDestroy",
     ),
     ("10.1", "cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz"),
     (
         "10.2",
         "cuMemCreate cuMemImportFromShareableHandle cuMemRelease cuMemUnmap cuMemAddressFree cuMemAddressReserve \
-         cuMemMap",
+         cuMemMap cuMemExportToShareableHandle",
     ),
     (
         "11.0",
-        "cuIpcOpenMemHandle_v2 cuMemRetainAllocationHandle cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2",
+        "cuIpcOpenMemHandle_v2 cuMemRetainAllocationHandle cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 \
+         cuGraphInstantiate_v2",
     ),
     ("11.1", "cuGraphUpload cuGraphUpload_ptsz"),
     (
@@ -150,14 +153,22 @@ const DRIVER: &[(&str, &str)] = &[
         "cuMemAllocAsync cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz \
          cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemFreeAsync cuMemFreeAsync_ptsz \
          cuMemPoolDestroy cuMemPoolCreate cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool \
-         cuMemPoolTrimTo",
+         cuMemPoolTrimTo cuMemPoolSetAttribute",
     ),
     ("11.3", "cuGetProcAddress"),
-    ("11.4", "cuCtxCreate_v3 cuDeviceGraphMemTrim cuGraphAddMemAllocNode cuGraphAddMemFreeNode"),
+    (
+        "11.4",
+        "cuCtxCreate_v3 cuDeviceGraphMemTrim cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphInstantiateWithFlags",
+    ),
     ("11.6", "cuLaunchKernelEx cuLaunchKernelEx_ptsz"),
-    ("12.0", "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload"),
+    (
+        "12.0",
+        "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuGraphInstantiateWithParams \
+     cuGraphInstantiateWithParams_ptsz",
+    ),
     ("12.1", "cuMulticastCreate"),
     ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemAdvise_v2"),
+    ("12.3", "cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz"),
     ("12.5", "cuCtxCreate_v4"),
     ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz"),
 ];

@@ -147,11 +147,11 @@ numbered! {
         Exception = 10 "exception",
         /// A launch, copy, memset, graph launch or library call.
         GpuWork = 11 "gpu_work",
-        /// The program waited for the GPU.
+        /// The program waited for the GPU; a stream's capture began or ended; a pool was trimmed or set.
         Sync = 12 "sync",
         /// Numbers that the recorder read, or a query of free memory by the program.
         Reading = 13 "reading",
-        /// Code was loaded or unloaded.
+        /// Code was loaded or unloaded; a graph was made ready to launch or destroyed; something else was set up.
         Module = 14 "module",
         /// A label set by the program.
         Mark = 15 "mark",
@@ -163,6 +163,8 @@ numbered! {
         Site = 18 "site",
         /// Not a call: what `thread` allocates from here on belongs to the CUDA context in `address`.
         Context = 19 "context",
+        /// Memory was made ready for other processes to open.
+        Export = 20 "export",
     }
 }
 

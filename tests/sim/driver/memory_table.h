@@ -50,9 +50,10 @@ CU_PTSZ(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, 11020, drv_MemA
 CU_PTSZ(cuMemFreeAsync, cuMemFreeAsync, 11020, 11020, drv_MemFreeAsync, (void *p, void *s), (p, s))
 CU_ANY(cuMemPoolCreate, cuMemPoolCreate, 11020, sim_MemPoolCreate, (void **p, const sim_pool_properties *q), (p, q))
 CU_ANY(cuMemPoolDestroy, cuMemPoolDestroy, 11020, sim_MemPoolDestroy, (void *p), (p))
-CU_ANY(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, sim_MemPoolTrimTo, (void *p, size_t keep), (p, keep))
-CU_ANY(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, sim_MemPoolSetAttribute,
-       (void *p, int a, void *v), (p, a, v))
+CU_ANY(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, sim_noted, (void *p, size_t keep),
+       ("trim", p, sim_MemPoolTrimTo(p, keep)))
+CU_ANY(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, sim_noted,
+       (void *p, int a, void *v), ("attribute", p, sim_MemPoolSetAttribute(p, a, v)))
 CU_ANY(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, sim_MemPoolGetAttribute,
        (void *p, int a, void *v), (p, a, v))
 CU_ANY(cuMemPoolSetAccess, cuMemPoolSetAccess, 11020, sim_done, (void *p, const void *d, size_t n), ())
@@ -93,15 +94,17 @@ CU_ANY(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, sim_MemR
        (void **h, void *p), (h, p))
 CU_ANY(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020,
        sim_MemGetAllocationPropertiesFromHandle, (sim_allocation_properties *q, void *h), (q, h))
-CU_ANY(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, sim_MemExportToShareableHandle,
-       (void *out, void *h, int type, unsigned long long f), (out, h, type))
+CU_ANY(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, sim_noted,
+       (void *out, void *h, int type, unsigned long long f),
+       ("export", h, sim_MemExportToShareableHandle(out, h, type)))
 CU_ANY(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, sim_MemImportFromShareableHandle,
        (void **h, void *os, int type), (h, os, type))
 CU_PTSZ(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010, 11010, sim_unsupported, (void *list, unsigned n, void *s), ())
 CU_ANY(cuMulticastCreate, cuMulticastCreate, 12010, sim_unsupported, (void **h, const void *q), ())
 
 // Memory of other processes and other interfaces
-CU(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, sim_IpcGetMemHandle, (sim_ipc_handle *h, void *p), (h, p))
+CU(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, sim_noted, (sim_ipc_handle *h, void *p),
+   ("export", p, sim_IpcGetMemHandle(h, p)))
 CU(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, sim_IpcOpenMemHandle,
    (void **p, sim_ipc_handle h, unsigned f), (p, &h))
 CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, sim_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f),

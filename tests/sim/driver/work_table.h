@@ -68,19 +68,24 @@ CU(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, sim_done, (void *c, unsig
 CU(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, sim_done, (void *c), ())
 
 // Modules and kernels
-CU(cuModuleLoad, cuModuleLoad, 2000, drv_ModuleLoad, (void **m, const char *path), (m, path))
-CU(cuModuleLoadData, cuModuleLoadData, 2000, drv_ModuleLoad, (void **m, const void *image), (m, image))
-CU(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, drv_ModuleLoad,
-   (void **m, const void *image, unsigned n, int *options, void **values), (m, image))
-CU(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, drv_ModuleLoad, (void **m, const void *image), (m, image))
-CU(cuModuleUnload, cuModuleUnload, 2000, drv_ModuleUnload, (void *m), (m))
+CU(cuModuleLoad, cuModuleLoad, 2000, sim_noted_new, (void **m, const char *path),
+   ("module", m, drv_ModuleLoad(m, path)))
+CU(cuModuleLoadData, cuModuleLoadData, 2000, sim_noted_new, (void **m, const void *image),
+   ("module", m, drv_ModuleLoad(m, image)))
+CU(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, sim_noted_new,
+   (void **m, const void *image, unsigned n, int *options, void **values), ("module", m, drv_ModuleLoad(m, image)))
+CU(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, sim_noted_new, (void **m, const void *image),
+   ("module", m, drv_ModuleLoad(m, image)))
+CU(cuModuleUnload, cuModuleUnload, 2000, sim_noted, (void *m), ("module", m, drv_ModuleUnload(m)))
 CU(cuModuleGetFunction, cuModuleGetFunction, 2000, drv_GetKernel, (void **f, void *m, const char *name), (f, m, name))
 CU_ANY(cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070, drv_ModuleGetLoadingMode, (int *mode), (mode))
-CU_ANY(cuLibraryLoadData, cuLibraryLoadData, 12000, drv_ModuleLoad,
-       (void **m, const void *code, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln), (m, code))
-CU_ANY(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000, drv_ModuleLoad,
-       (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln), (m, path))
-CU_ANY(cuLibraryUnload, cuLibraryUnload, 12000, drv_ModuleUnload, (void *m), (m))
+CU_ANY(cuLibraryLoadData, cuLibraryLoadData, 12000, sim_noted_new,
+       (void **m, const void *code, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln),
+       ("module", m, drv_ModuleLoad(m, code)))
+CU_ANY(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000, sim_noted_new,
+       (void **m, const char *path, int *jo, void **jv, unsigned jn, int *lo, void **lv, unsigned ln),
+       ("module", m, drv_ModuleLoad(m, path)))
+CU_ANY(cuLibraryUnload, cuLibraryUnload, 12000, sim_noted, (void *m), ("module", m, drv_ModuleUnload(m)))
 CU_ANY(cuLibraryGetKernel, cuLibraryGetKernel, 12000, drv_GetKernel, (void **k, void *m, const char *name),
        (k, m, name))
 CU_ANY(cuLibraryGetModule, cuLibraryGetModule, 12000, drv_same, (void **out, void *m), (out, m))
@@ -143,12 +148,15 @@ CU_ANY(cuEventElapsedTime_v2, cuEventElapsedTime, 12080, drv_EventElapsedTime, (
        (ms, a, b))
 
 // Stream capture
-CU_PTSZ(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 10000, drv_BeginCapture, (void *s), (s, NULL, 0))
-CU_PTSZ(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 10010, drv_BeginCapture, (void *s, int mode),
-        (s, NULL, mode))
-CU_PTSZ(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 12030, drv_BeginCapture,
-        (void *s, void *g, void **d, const void *edges, size_t n, int mode), (s, g, mode))
-CU_PTSZ(cuStreamEndCapture, cuStreamEndCapture, 10000, 10000, drv_EndCapture, (void *s, void **g), (s, g))
+CU_PTSZ(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 10000, sim_noted, (void *s),
+        ("capture", s, drv_BeginCapture(s, NULL, 0)))
+CU_PTSZ(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 10010, sim_noted, (void *s, int mode),
+        ("capture", s, drv_BeginCapture(s, NULL, mode)))
+CU_PTSZ(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 12030, sim_noted,
+        (void *s, void *g, void **d, const void *edges, size_t n, int mode),
+        ("capture", s, drv_BeginCapture(s, g, mode)))
+CU_PTSZ(cuStreamEndCapture, cuStreamEndCapture, 10000, 10000, sim_noted, (void *s, void **g),
+        ("capture", s, drv_EndCapture(s, g)))
 CU_PTSZ(cuStreamIsCapturing, cuStreamIsCapturing, 10000, 10000, drv_IsCapturing, (void *s, int *state), (s, state))
 CU_PTSZ(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo, 10010, 10010, drv_GetCaptureInfo,
         (void *s, int *state, unsigned long long *id), (s, state, id, NULL, NULL, NULL, NULL))
@@ -167,7 +175,7 @@ CU_ANY(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 100
 
 // Graphs
 CU_ANY(cuGraphCreate, cuGraphCreate, 10000, drv_GraphCreate, (void **g, unsigned f), (g))
-CU_ANY(cuGraphDestroy, cuGraphDestroy, 10000, drv_GraphDestroy, (void *g), (g))
+CU_ANY(cuGraphDestroy, cuGraphDestroy, 10000, sim_noted, (void *g), ("graph", g, drv_GraphDestroy(g)))
 CU_ANY(cuGraphClone, cuGraphClone, 10000, drv_GraphClone, (void **clone, void *g), (clone, g))
 CU(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, drv_AddMemAllocNode,
    (void **node, void *g, void *const *d, size_t n, struct memory_node_parameters *q), (node, g, d, n, q))
@@ -196,22 +204,22 @@ CU_ANY(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies, 10000, drv_NodeGe
        (void *node, void **d, size_t *n), (node, d, n))
 CU_ANY(cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependencies, 12030, drv_NodeGetDependencies,
        (void *node, void **d, void *edges, size_t *n), (node, d, n))
-CU_ANY(cuGraphInstantiate, cuGraphInstantiate, 10000, drv_GraphInstantiate,
-       (void **e, void *g, void **node, char *log, size_t n), (e, g, 0))
-CU_ANY(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, drv_GraphInstantiate,
-       (void **e, void *g, void **node, char *log, size_t n), (e, g, 0))
-CU_ANY(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, drv_GraphInstantiate,
-       (void **e, void *g, unsigned long long f), (e, g, f))
-CU_PTSZ(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 12000, drv_GraphInstantiateWithParams,
-        (void **e, void *g, struct instantiate_parameters *q), (e, g, q))
+CU_ANY(cuGraphInstantiate, cuGraphInstantiate, 10000, sim_noted_new,
+       (void **e, void *g, void **node, char *log, size_t n), ("graph", e, drv_GraphInstantiate(e, g, 0)))
+CU_ANY(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, sim_noted_new,
+       (void **e, void *g, void **node, char *log, size_t n), ("graph", e, drv_GraphInstantiate(e, g, 0)))
+CU_ANY(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, sim_noted_new,
+       (void **e, void *g, unsigned long long f), ("graph", e, drv_GraphInstantiate(e, g, f)))
+CU_PTSZ(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 12000, sim_noted_new,
+        (void **e, void *g, struct instantiate_parameters *q), ("graph", e, drv_GraphInstantiateWithParams(e, g, q)))
 CU_ANY(cuGraphExecUpdate, cuGraphExecUpdate, 10020, drv_GraphExecUpdate,
        (void *e, void *g, void **node, int *result), (e, g, result))
 CU_ANY(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, drv_GraphExecUpdate_v2,
        (void *e, void *g, struct update_result *result), (e, g, result))
-CU_ANY(cuGraphExecDestroy, cuGraphExecDestroy, 10000, drv_GraphExecDestroy, (void *e), (e))
+CU_ANY(cuGraphExecDestroy, cuGraphExecDestroy, 10000, sim_noted, (void *e), ("graph", e, drv_GraphExecDestroy(e)))
 CU_PTSZ(cuGraphUpload, cuGraphUpload, 11010, 11010, drv_GraphUpload, (void *e, void *s), (e))
 CU_PTSZ(cuGraphLaunch, cuGraphLaunch, 10000, 10000, drv_GraphLaunch, (void *e, void *s), (e, s))
-CU_ANY(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, drv_GraphMemTrim, (int d), (d))
+CU_ANY(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, sim_noted, (int d), ("trim", NULL, drv_GraphMemTrim(d)))
 CU_ANY(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 11040, drv_GetGraphMemAttribute,
        (int d, int attribute, uint64_t *v), (d, attribute, v))
 CU_ANY(cuDeviceSetGraphMemAttribute, cuDeviceSetGraphMemAttribute, 11040, sim_done, (int d, int attribute, void *v), ())

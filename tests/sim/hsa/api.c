@@ -57,16 +57,16 @@ HSA(hsa_amd_vmem_unmap, (void *p, size_t n), roc_unmap(p, n))
 HSA(hsa_amd_vmem_set_access, (void *p, size_t n, const struct roc_access *list, size_t count),
     roc_set_access(p, n, list, count))
 HSA(hsa_amd_vmem_retain_alloc_handle, (handle *out, void *p), roc_retain(out, p))
-HSA(hsa_amd_vmem_export_shareable_handle, (int *file, handle h, uint64_t f), roc_export(file, h))
+HSA(hsa_amd_vmem_export_shareable_handle, (int *file, handle h, uint64_t f), sim_noted("export", (void *)h, roc_export(file, h)))
 HSA(hsa_amd_vmem_import_shareable_handle, (int file, handle *out), roc_import(file, out))
 
 // Memory of other processes and interfaces
-HSA(hsa_amd_ipc_memory_create, (void *p, size_t n, struct roc_ipc *out), roc_ipc_create(p, n, out))
+HSA(hsa_amd_ipc_memory_create, (void *p, size_t n, struct roc_ipc *out), sim_noted("export", p, roc_ipc_create(p, n, out)))
 HSA(hsa_amd_ipc_memory_attach, (const struct roc_ipc *h, size_t n, uint32_t count, const agent *a, void **out),
     roc_ipc_attach(h, n, out))
 HSA(hsa_amd_ipc_memory_detach, (void *p), roc_ipc_detach(p))
 HSA(hsa_amd_portable_export_dmabuf, (const void *p, size_t n, int *file, uint64_t *offset),
-    roc_export_dmabuf(p, file, offset))
+    sim_noted("export", p, roc_export_dmabuf(p, file, offset)))
 HSA(hsa_amd_interop_map_buffer,
     (uint32_t count, agent *a, int file, uint32_t f, size_t *n, void **out, size_t *extra, const void **data),
     roc_interop_map(count, a, file, n, out))

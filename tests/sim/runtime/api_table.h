@@ -42,23 +42,25 @@ API(hipMallocFromPoolAsync, cudaMallocFromPoolAsync, MallocFromPoolAsync,
 API(hipFreeAsync, cudaFreeAsync, FreeAsync, (void *p, void *s), (p, s))
 API(hipMemPoolCreate, cudaMemPoolCreate, MemPoolCreate, (void **p, const sim_pool_properties *q), (p, q))
 API(hipMemPoolDestroy, cudaMemPoolDestroy, MemPoolDestroy, (void *p), (p))
-API(hipMemPoolTrimTo, cudaMemPoolTrimTo, MemPoolTrimTo, (void *p, size_t keep), (p, keep))
-API(hipMemPoolSetAttribute, cudaMemPoolSetAttribute, MemPoolSetAttribute, (void *p, int a, void *v), (p, a, v))
+API(hipMemPoolTrimTo, cudaMemPoolTrimTo, noted, (void *p, size_t keep), ("trim", p, sim_MemPoolTrimTo(p, keep)))
+API(hipMemPoolSetAttribute, cudaMemPoolSetAttribute, noted, (void *p, int a, void *v),
+    ("attribute", p, sim_MemPoolSetAttribute(p, a, v)))
 API(hipMemPoolGetAttribute, cudaMemPoolGetAttribute, MemPoolGetAttribute, (void *p, int a, void *v), (p, a, v))
 API(hipDeviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool, DeviceGetDefaultMemPool, (void **p, int d), (p, d))
 API(hipDeviceGetMemPool, cudaDeviceGetMemPool, DeviceGetMemPool, (void **p, int d), (p, d))
 API(hipDeviceSetMemPool, cudaDeviceSetMemPool, DeviceSetMemPool, (int d, void *p), (d, p))
 
-// Memory of other processes: none here
+// Memory of other processes
 API(hipMemPoolExportToShareableHandle, cudaMemPoolExportToShareableHandle, unsupported,
     (void *h, void *p, int type, unsigned f), ())
 API(hipMemPoolImportFromShareableHandle, cudaMemPoolImportFromShareableHandle, unsupported,
     (void **p, void *h, int type, unsigned f), ())
 API(hipMemPoolExportPointer, cudaMemPoolExportPointer, unsupported, (void *data, void *p), ())
 API(hipMemPoolImportPointer, cudaMemPoolImportPointer, unsupported, (void **p, void *pool, void *data), ())
-API(hipIpcGetMemHandle, cudaIpcGetMemHandle, unsupported, (sim_ipc_handle *h, void *p), ())
-API(hipIpcOpenMemHandle, cudaIpcOpenMemHandle, unsupported, (void **p, sim_ipc_handle h, unsigned f), ())
-API(hipIpcCloseMemHandle, cudaIpcCloseMemHandle, unsupported, (void *p), ())
+API(hipIpcGetMemHandle, cudaIpcGetMemHandle, noted, (sim_ipc_handle *h, void *p),
+    ("export", p, sim_IpcGetMemHandle(h, p)))
+API(hipIpcOpenMemHandle, cudaIpcOpenMemHandle, IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f), (p, &h))
+API(hipIpcCloseMemHandle, cudaIpcCloseMemHandle, IpcCloseMemHandle, (void *p), (p))
 API(hipImportExternalMemory, cudaImportExternalMemory, unsupported, (void **m, const void *d), ())
 API(hipDestroyExternalMemory, cudaDestroyExternalMemory, unsupported, (void *m), ())
 API(hipExternalMemoryGetMappedBuffer, cudaExternalMemoryGetMappedBuffer, unsupported,
@@ -74,7 +76,7 @@ API(hipGraphicsMapResources, cudaGraphicsMapResources, done, (int n, void **reso
 API(hipGraphicsUnmapResources, cudaGraphicsUnmapResources, done, (int n, void **resources, void *s), ())
 API(hipGraphicsResourceGetMappedPointer, cudaGraphicsResourceGetMappedPointer, GraphicsResourceGetMappedPointer,
     (void **p, size_t *n, void *resource), (p, n, resource))
-API(hipDeviceGraphMemTrim, cudaDeviceGraphMemTrim, done, (int device), ())
+API(hipDeviceGraphMemTrim, cudaDeviceGraphMemTrim, noted, (int device), ("trim", NULL, SIM_SUCCESS))
 
 // Copies and fills
 API(hipMemcpy, cudaMemcpy, Memcpy, (void *to, const void *from, size_t n, int kind), (to, from, n))
@@ -116,15 +118,25 @@ API(hipEventSynchronize, cudaEventSynchronize, handle_use, (void *e), (e))
 API(hipEventQuery, cudaEventQuery, handle_use, (void *e), (e))
 API(hipEventElapsedTime, cudaEventElapsedTime, EventElapsedTime, (float *ms, void *a, void *b), (ms, a, b))
 API(hipEventDestroy, cudaEventDestroy, handle_use, (void *e), (e))
-API(hipStreamBeginCapture, cudaStreamBeginCapture, StreamBeginCapture, (void *s, int mode), (s, mode))
-API(hipStreamEndCapture, cudaStreamEndCapture, StreamEndCapture, (void *s, void **g), (s, g))
+API(hipStreamBeginCapture, cudaStreamBeginCapture, noted, (void *s, int mode),
+    ("capture", s, sim_StreamBeginCapture(s, mode)))
+API(hipStreamEndCapture, cudaStreamEndCapture, noted, (void *s, void **g), ("capture", s, sim_StreamEndCapture(s, g)))
 API(hipStreamIsCapturing, cudaStreamIsCapturing, StreamIsCapturing, (void *s, int *state), (s, state))
 API(hipGraphCreate, cudaGraphCreate, handle_create, (void **g, unsigned f), (g))
-API(hipGraphInstantiateWithFlags, cudaGraphInstantiateWithFlags, handle_create,
-    (void **e, void *g, unsigned long long f), (e))
+API(hipGraphInstantiateWithFlags, cudaGraphInstantiateWithFlags, noted_new,
+    (void **e, void *g, unsigned long long f), ("graph", e, sim_object_create(e)))
 API(hipGraphLaunch, cudaGraphLaunch, handle_use, (void *e, void *s), (e))
-API(hipGraphExecDestroy, cudaGraphExecDestroy, handle_use, (void *e), (e))
-API(hipGraphDestroy, cudaGraphDestroy, handle_use, (void *g), (g))
+API(hipGraphExecDestroy, cudaGraphExecDestroy, noted, (void *e), ("graph", e, sim_object_destroy(e)))
+API(hipGraphDestroy, cudaGraphDestroy, noted, (void *g), ("graph", g, sim_handle_use(g)))
+
+// Libraries of kernels
+API(hipLibraryLoadData, cudaLibraryLoadData, noted_new,
+    (void **m, const void *image, void *o, void **v, unsigned n, void *lo, void **lv, unsigned ln),
+    ("module", m, sim_object_create(m)))
+API(hipLibraryLoadFromFile, cudaLibraryLoadFromFile, noted_new,
+    (void **m, const char *path, void *o, void **v, unsigned n, void *lo, void **lv, unsigned ln),
+    ("module", m, sim_object_create(m)))
+API(hipLibraryUnload, cudaLibraryUnload, noted, (void *m), ("module", m, sim_object_destroy(m)))
 
 // Devices and versions
 API(hipGetDeviceCount, cudaGetDeviceCount, GetDeviceCount, (int *n), (n))

@@ -23,4 +23,5 @@ enum { TOTAL_OFFSET = 288 };  // of totalGlobalMem in cudaDeviceProp
 EXPORTED(cudaGetDeviceProperties, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
 EXPORTED(cudaGetDeviceProperties_v2, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
 EXPORTED(cudaExternalMemoryGetMappedMipmappedArray, unsupported, (void **a, void *m, const void *d), ())
-EXPORTED(cudaGraphInstantiate, handle_create, (void **e, void *g, unsigned long long f), (e))
+EXPORTED(cudaGraphInstantiate, noted_new, (void **e, void *g, unsigned long long f),
+         ("graph", e, sim_object_create(e)))

@@ -22,6 +22,7 @@ enum sim_kind {
     SIM_KIND_GRAPH,       // memory node of a graph
     SIM_KIND_CODE,        // code objects
     SIM_KIND_IMPORTED,    // address range onto memory that somebody else owns
+    SIM_KIND_NONE,        // no memory at all
 };
 
 struct sim_pool;

@@ -81,7 +81,8 @@ EXPORTED(hipMemMap, MemMap, (void *p, size_t n, size_t o, void *h, unsigned long
 EXPORTED(hipMemUnmap, MemUnmap, (void *p, size_t n), (p, n))
 EXPORTED(hipMemSetAccess, MemSetAccess, (void *p, size_t n, const void *d, size_t count), (p, n, d, count))
 EXPORTED(hipMemGetAccess, unsupported, (unsigned long long *f, const void *location, void *p), ())
-EXPORTED(hipMemExportToShareableHandle, unsupported, (void *out, void *h, int type, unsigned long long f), ())
+EXPORTED(hipMemExportToShareableHandle, noted, (void *out, void *h, int type, unsigned long long f),
+         ("export", h, sim_MemExportToShareableHandle(out, h, type)))
 EXPORTED(hipMemImportFromShareableHandle, unsupported, (void **h, void *os, int type), ())
 EXPORTED(hipMemRetainAllocationHandle, MemRetainAllocationHandle, (void **h, void *p), (h, p))
 EXPORTED(hipDrvGraphAddMemFreeNode, GraphAddMemFreeNode, (void **node, void *g, const void *d, size_t n, void *p), (node, p))
@@ -106,12 +107,16 @@ EXPORTED(hipModuleLaunchKernel, Launch,
          (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
           void *s, void **args, void **extra),
          (f))
-EXPORTED(hipModuleLoad, handle_create, (void **m, const char *path), (m))
-EXPORTED(hipModuleLoadData, handle_create, (void **m, const void *image), (m))
-EXPORTED(hipModuleLoadDataEx, handle_create, (void **m, const void *image, unsigned n, void *o, void **v), (m))
+EXPORTED(hipModuleLoad, noted_new, (void **m, const char *path), ("module", m, sim_object_create(m)))
+EXPORTED(hipModuleLoadData, noted_new, (void **m, const void *image), ("module", m, sim_object_create(m)))
+EXPORTED(hipModuleLoadFatBinary, noted_new, (void **m, const void *image), ("module", m, sim_object_create(m)))
+EXPORTED(hipModuleLoadDataEx, noted_new, (void **m, const void *image, unsigned n, void *o, void **v),
+         ("module", m, sim_object_create(m)))
 EXPORTED(hipModuleGetFunction, handle_create, (void **f, void *m, const char *name), (f))
-EXPORTED(hipModuleUnload, handle_use, (void *m), (m))
-EXPORTED(hipGraphInstantiate, handle_create, (void **e, void *g, void **node, char *log, size_t n), (e))
+EXPORTED(hipModuleUnload, noted, (void *m), ("module", m, sim_object_destroy(m)))
+EXPORTED(hipGraphInstantiate, noted_new, (void **e, void *g, void **node, char *log, size_t n),
+         ("graph", e, sim_object_create(e)))
+EXPORTED(hipGraphInstantiateWithParams, noted_new, (void **e, void *g, void *q), ("graph", e, sim_object_create(e)))
 
 // Devices
 EXPORTED(hipGetDeviceProperties, properties, (void *q, int d), (q, TOTAL_BEFORE_6, d))

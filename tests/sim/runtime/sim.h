@@ -168,6 +168,8 @@ int sim_DeviceSynchronize(void);
 int sim_StreamSynchronize(void);
 int sim_handle_create(void **handle);
 int sim_handle_use(void *handle);
+int sim_object_create(void **handle);  // one of its own: modules, executable graphs
+int sim_object_destroy(void *handle);
 int sim_EventElapsedTime(float *milliseconds, void *start, void *stop);
 
 // capture.c

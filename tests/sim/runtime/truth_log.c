@@ -15,7 +15,7 @@ static const char *const kind_names[] = {
     [SIM_KIND_POOL] = "pool",         [SIM_KIND_PHYSICAL] = "physical",     [SIM_KIND_PINNED] = "host-pinned",
     [SIM_KIND_REGISTERED] = "registered", [SIM_KIND_RESERVED] = "reserved",
     [SIM_KIND_CONTEXT] = "context",   [SIM_KIND_GRAPH] = "graph",           [SIM_KIND_IMPORTED] = "imported",
-    [SIM_KIND_CODE] = "code",
+    [SIM_KIND_CODE] = "code",             [SIM_KIND_NONE] = "none",
 };
 
 struct line {
@@ -65,4 +65,17 @@ void sim_log_range(const char *event, const struct sim_block *block, uintptr_t a
 
 void sim_log_failure(enum sim_kind kind, int device, size_t requested, int status) {
     write_line(&(struct line){"failed", kind, device, 0, requested, 0, status});
+}
+
+int sim_noted(const char *event, const void *address, int status) {
+    if (status != SIM_SUCCESS) return status;
+    sigset_t saved;
+    sim_lock(&saved);
+    write_line(&(struct line){event, SIM_KIND_NONE, sim_thread()->device, (uintptr_t)address, 0, 0, status});
+    sim_unlock(&saved);
+    return status;
+}
+
+int sim_noted_new(const char *event, void **made, int status) {
+    return sim_noted(event, status == SIM_SUCCESS ? *made : NULL, status);
 }

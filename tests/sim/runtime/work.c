@@ -1,7 +1,9 @@
 // Launches, streams, events, graphs, modules: a device that has finished each piece of work before the call returns.
+#include <stdlib.h>
+
 #include "sim.h"
 
-static char object;  // what every stream, event, graph and module handle points to
+static char object;  // what every stream, event and graph handle points to
 
 int sim_done(void) { return SIM_SUCCESS; }
 
@@ -26,6 +28,18 @@ int sim_handle_create(void **handle) {
     if (!handle) return SIM_INVALID_VALUE;
     *handle = &object;
     return SIM_SUCCESS;
+}
+
+int sim_object_create(void **handle) {
+    void *made = handle ? malloc(1) : NULL;
+    if (!made) return handle ? SIM_OUT_OF_MEMORY : SIM_INVALID_VALUE;
+    *handle = made;
+    return SIM_SUCCESS;
+}
+
+int sim_object_destroy(void *handle) {
+    free(handle);
+    return handle ? SIM_SUCCESS : SIM_INVALID_HANDLE;
 }
 
 int sim_handle_use(void *handle) { return handle ? SIM_SUCCESS : SIM_INVALID_HANDLE; }

@@ -103,10 +103,16 @@ fn uses(case: &Case<'_>, concerns: Concerns) -> Holds {
     let tracks = &case.replay.tracks;
     let imports = case.replay.imports > 0;
     match concerns {
-        Concerns::Modules if tracks.modules.loaded + tracks.modules.loads_above > 0 => Holds::Yes,
-        Concerns::Modules => Holds::Unknown("whether the program loads modules, which is recorded at HSA only"),
+        Concerns::Modules if tracks.modules.has_loads() => Holds::Yes,
+        Concerns::Modules => match tracks.modules.above() {
+            Ok(_) => Holds::No,
+            Err(unknown) => Holds::Unknown(unknown.reason()),
+        },
         Concerns::Imports | Concerns::ClosedImports => imports.into(),
-        Concerns::Exports => Holds::Unknown("whether buffers were exported to other processes, which is not recorded"),
+        Concerns::Exports => match tracks.exports() {
+            Ok(exports) => (exports.calls > 0).into(),
+            Err(unknown) => Holds::Unknown(unknown.reason()),
+        },
         Concerns::VirtualMemory => tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0).into(),
         Concerns::StreamOrdered => tracks.devices().any(|(_, track)| track.pool.given > 0).into(),
     }

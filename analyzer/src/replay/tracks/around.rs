@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use gpuoom_trace::record::NO_DEVICE;
 
+use super::captures::Captured;
 use super::ends::Ends;
 use super::reads::Read;
 use super::survivors::Survivors;
@@ -72,6 +73,10 @@ pub struct Around {
     pub survivors: Option<Box<Survivors>>,
     /// Frees that may still be pending.
     pub pending: PendingFrees,
+    /// What was taken during stream captures; `None` where the recorder did not keep them.
+    pub captured: Option<Captured>,
+    /// Exported memory that was freed, of all devices, in bytes; `None` where the recorder did not keep exports.
+    pub exported_freed_bytes: Option<u64>,
     /// The last reading of the device before the failure.
     pub read_before: Option<Read>,
     /// The first reading of the device after the failure, beside the one that belongs to it.

@@ -3,8 +3,11 @@
 
 pub mod around;
 pub mod calls;
+pub mod captures;
 pub mod ends;
+pub mod exports;
 pub mod marks;
+pub mod modules;
 pub mod reads;
 pub mod retries;
 pub mod series;
@@ -14,17 +17,22 @@ mod tests;
 pub mod unknown;
 
 use gpuoom_trace::clock::Clock;
-use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
+use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
-use super::block::{Block, Side};
+use super::apis::Does;
+use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
 use calls::{Call, Calls, What};
+use captures::Captures;
+use exports::Exports;
 use marks::Marks;
+use modules::Modules;
 use reads::{Read, Reads};
 use retries::Retries;
 use series::Series;
 use survivors::Survivors;
+use unknown::Unknown;
 
 /// A free of more than this is a large one, in bytes.
 pub const LARGE_FREE_BYTES: u64 = 64 << 20;
@@ -65,45 +73,6 @@ pub struct DeviceTrack {
     pub vmm_created_bytes: u64,
 }
 
-/// Code objects that HSA loaded, and executables that were destroyed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Modules {
-    /// Code objects loaded.
-    pub loaded: u64,
-    /// Executables destroyed.
-    pub destroyed: u64,
-    /// Calls above HSA that load a module. They are recorded only after a failure, so this is a part of them.
-    pub loads_above: u64,
-    /// Ticks, and how many were loaded and not destroyed then.
-    history: Vec<(u64, u64)>,
-}
-
-/// Moments that are kept of loads. Beyond that each second one is forgotten.
-const MOST_LOADS: usize = 512;
-
-impl Modules {
-    fn changed(&mut self, at: u64) {
-        if self.history.len() == MOST_LOADS {
-            let mut keep = false;
-            self.history.retain(|_| {
-                keep = !keep;
-                keep
-            });
-        }
-        self.history.push((at, self.loaded.saturating_sub(self.destroyed)));
-    }
-
-    /// How many were loaded and not destroyed at the end of each fifth of the time from the first load until `now`.
-    pub fn left_over_time(&self, now: u64) -> [u64; 5] {
-        let first = self.history.first().map_or(0, |(at, _)| *at);
-        [1, 2, 3, 4, 5].map(|fifth| {
-            let until = first + (u128::from(now.saturating_sub(first)) * fifth / 5) as u64;
-            let before = self.history.partition_point(|(at, _)| *at <= until);
-            before.checked_sub(1).map_or(0, |last| self.history[last].1)
-        })
-    }
-}
-
 /// Everything that is followed.
 #[derive(Clone, Debug)]
 pub struct Tracks {
@@ -118,21 +87,28 @@ pub struct Tracks {
     pub around: AllAround,
     /// Loaded code.
     pub modules: Modules,
+    captures: Captures,
+    exports: Exports,
+    /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
+    keeps_rare: bool,
     async_frees: AsyncFrees,
     looked_at: u64,
     pending_ticks: u64,
 }
 
 impl Tracks {
-    /// Nothing yet.
-    pub fn new(clock: &Clock) -> Self {
+    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came.
+    pub fn new(clock: &Clock, keeps_rare: bool) -> Self {
         Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
             retries: Retries::new(ticks_of(clock, retries::WITHIN_NS)),
             around: AllAround::default(),
-            modules: Modules::default(),
+            modules: Modules::new(keeps_rare),
+            captures: Captures::default(),
+            exports: Exports::default(),
+            keeps_rare,
             async_frees: AsyncFrees::default(),
             looked_at: 0,
             pending_ticks: ticks_of(clock, PENDING_NS),
@@ -167,6 +143,7 @@ impl Tracks {
         let (at, bytes, device) = (block.at, block.requested_bytes, block.device);
         self.track(side, device).live.follow(at, saturate(held_bytes), bytes);
         self.calls.push(call(block, thread, at, What::Given));
+        self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
             self.given_apart(block);
         }
@@ -207,6 +184,10 @@ impl Tracks {
         let of_free =
             Call { site: record.site, api: record.api, ..call(block, record.thread, record.at, What::Returned) };
         self.calls.push(of_free);
+        self.captures.returned(block);
+        if let Some(bytes) = self.exports.returned(block) {
+            self.track(side, device).reads.freed_exported(bytes);
+        }
         match (block.kind, record.kind()) {
             (Kind::Physical, _) => self.track(side, device).reads.released(bytes),
             (Kind::Pool, freed_as) => self.returned_to_pool(block, record.at, freed_as),
@@ -231,11 +212,9 @@ impl Tracks {
     /// The bytes of an account changed without a call of the program: a free that failed, a reset.
     pub(super) fn changed(&mut self, side: Side, device: u8, at: u64, held_bytes: u128) {
         self.track(side, device).live.follow(at, saturate(held_bytes), 0);
-    }
-
-    /// The program waited for a device.
-    pub(super) fn synchronised(&mut self, record: &Record) {
-        self.async_frees.synchronised(record.device);
+        if side == Side::Device && held_bytes == 0 {
+            self.captures.forget(device);
+        }
     }
 
     /// A label.
@@ -243,17 +222,51 @@ impl Tracks {
         self.marks.push(record, payload, self.calls.count());
     }
 
-    /// Code was loaded or unloaded.
-    pub(super) fn module(&mut self, record: &Record, api: &str) {
-        let modules = &mut self.modules;
-        match api {
+    /// The program waited, or ordered what a stream does.
+    pub(super) fn sync(&mut self, record: &Record, does: Does) {
+        match does {
             _ if record.status != 0 => {}
-            _ if api.starts_with("hsa_executable_load") => modules.loaded += 1,
-            "hsa_executable_destroy" => modules.destroyed += 1,
-            _ if api.contains("ModuleLoad") => modules.loads_above += 1,
-            _ => return,
+            Does::BeginsCapture => self.captures.begin(record.thread),
+            Does::EndsCapture => self.captures.end(record.thread),
+            Does::SetsPool => {}
+            _ => self.async_frees.synchronised(record.device),
         }
-        modules.changed(record.at);
+    }
+
+    /// Code was loaded or unloaded, or a graph made or ended.
+    pub(super) fn module(&mut self, record: &Record, does: Does) {
+        let failed = record.has(flag::CORRECTION);
+        match does {
+            Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
+            Does::UnloadsCode => self.modules.unload(record.at, true, failed),
+            Does::EndsGraph if record.is_outermost() => self.captures.destroy(failed),
+            _ if record.status != 0 => {}
+            Does::LoadsModule if record.is_outermost() => self.modules.load(record.at, false),
+            Does::LoadsCode => self.modules.load(record.at, true),
+            Does::MakesGraph if record.is_outermost() => self.captures.instantiated += 1,
+            _ => {}
+        }
+    }
+
+    /// Memory was made ready for other processes to open; `block` is what it is a part of.
+    pub(super) fn export(&mut self, block: Option<&Block>) {
+        self.exports.export(block);
+    }
+
+    /// Stream captures.
+    ///
+    /// # Errors
+    /// The trace is of a recorder that did not keep them.
+    pub fn captures(&self) -> Result<&Captures, Unknown> {
+        if self.keeps_rare { Ok(&self.captures) } else { Err(Unknown::Captures) }
+    }
+
+    /// Memory that other processes may open.
+    ///
+    /// # Errors
+    /// The trace is of a recorder that did not keep exports.
+    pub fn exports(&self) -> Result<&Exports, Unknown> {
+        if self.keeps_rare { Ok(&self.exports) } else { Err(Unknown::IpcExports) }
     }
 
     /// A request ran out of memory. Keeps the calls that led to it.
@@ -269,7 +282,10 @@ impl Tracks {
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
         let read_before = self.device(device).and_then(|track| track.reads.last);
-        self.around.push(Around { pending, read_before, calls_before: self.calls.count(), ..around });
+        let captured = self.keeps_rare.then(|| self.captures.on(device));
+        let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
+        let calls_before = self.calls.count();
+        self.around.push(Around { pending, read_before, captured, exported_freed_bytes, calls_before, ..around });
         let (thread, site, api) = (record.thread, record.site, record.api);
         self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, what: What::Refused });
     }
@@ -281,12 +297,17 @@ impl Tracks {
         blocks: impl Iterator<Item = &'a Block>,
         now: u64,
     ) -> Option<Box<Survivors>> {
+        self.may_look_at(count).then(|| Box::new(Survivors::of(blocks, self.first_at(), now)))
+    }
+
+    /// Whether that many blocks may be looked at: the work of a replay is bounded, whatever the trace holds.
+    pub(super) fn may_look_at(&mut self, count: u64) -> bool {
         let looked_at = self.looked_at + count;
-        if looked_at > FREE_LOOKS + self.calls.count() / 8 {
-            return None;
+        let may = looked_at <= FREE_LOOKS + self.calls.count() / 8;
+        if may {
+            self.looked_at = looked_at;
         }
-        self.looked_at = looked_at;
-        Some(Box::new(Survivors::of(blocks, self.first_at(), now)))
+        may
     }
 
     /// Ticks of the program's first call for memory.
@@ -307,6 +328,14 @@ impl Tracks {
     pub(super) fn finish(&mut self) {
         self.retries.finish();
     }
+}
+
+/// What a block is found by: handles of physical memory and pointers may have the same number.
+type Key = (Space, bool, u64);
+
+#[inline]
+fn key(block: &Block) -> Key {
+    (block.space(), block.kind == Kind::Physical, block.address)
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use crate::replay::readings::DeviceReadings;
 
 /// Stretches between readings that are listed of the beginning, and as many of the end.
 const LISTED: usize = 64;
-/// Physical memory that must have been released between two readings for the stretch to be listed, in bytes.
+/// Physical or exported memory that must have been given back between two readings for the stretch to be listed, in bytes.
 const MUCH_BYTES: u64 = 64 << 20;
 
 /// Readings of the memory in use that are kept: beyond that every second one goes.
@@ -88,6 +88,8 @@ pub struct Stretch {
     pub vmm_created_bytes: u64,
     /// Physical memory that was released and unmapped, in bytes.
     pub vmm_released_bytes: u64,
+    /// Memory that had been exported to other processes and was freed, in bytes.
+    pub exported_freed_bytes: u64,
 }
 
 impl Stretch {
@@ -109,6 +111,7 @@ pub struct Reads {
     pub last: Option<Read>,
     since: Stretch,
     releases: Ends<Stretch>,
+    export_frees: Ends<Stretch>,
     history: History,
 }
 
@@ -119,6 +122,7 @@ impl Default for Reads {
             last: None,
             since: Stretch::default(),
             releases: Ends::new(LISTED),
+            export_frees: Ends::new(LISTED),
             history: History::default(),
         }
     }
@@ -129,10 +133,13 @@ impl Reads {
         self.first = self.first.or(Some(read));
         self.history.take(&read);
         let stretch = std::mem::take(&mut self.since);
-        if let Some(before) = self.last.replace(read)
-            && stretch.vmm_released_bytes >= MUCH_BYTES
-        {
-            self.releases.push(Stretch { before, after: read, ..stretch });
+        let Some(before) = self.last.replace(read) else { return };
+        let stretch = Stretch { before, after: read, ..stretch };
+        if stretch.vmm_released_bytes >= MUCH_BYTES {
+            self.releases.push(stretch);
+        }
+        if stretch.exported_freed_bytes >= MUCH_BYTES {
+            self.export_frees.push(stretch);
         }
     }
 
@@ -144,9 +151,18 @@ impl Reads {
         self.since.vmm_released_bytes = self.since.vmm_released_bytes.saturating_add(bytes);
     }
 
+    pub(super) fn freed_exported(&mut self, bytes: u64) {
+        self.since.exported_freed_bytes = self.since.exported_freed_bytes.saturating_add(bytes);
+    }
+
     /// Memory in use over time.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Stretches between readings in which much memory was freed that had been exported.
+    pub fn export_frees(&self) -> &Ends<Stretch> {
+        &self.export_frees
     }
 
     /// Stretches between readings in which much physical memory was released.

@@ -6,8 +6,10 @@ use proptest::prelude::*;
 
 use super::Tracks;
 use super::calls::{FIRST, LAST, What};
+use super::captures::Captured;
 use super::retries::Ending;
 use super::series::MAX_TURNS;
+use super::unknown::Unknown;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
 
@@ -201,7 +203,103 @@ fn code_that_hsa_loads_is_counted() {
         trace.push(Record { address: 0x10, ..record }, &[]);
     }
     let modules = run(&trace).tracks.modules;
-    assert_eq!((modules.loaded, modules.destroyed), (2, 1));
+    assert_eq!((modules.code.loaded, modules.code.unloaded), (2, 1));
+}
+
+/// One call of a function, as the recorder leaves it.
+fn call(trace: &mut TraceBuilder, event: Event, kind: Kind, api: &str, address: u64) {
+    let record = trace.record(event, kind, api);
+    trace.push(Record { address, ..record }, &[]);
+}
+
+#[test]
+fn modules_above_hsa_count_once_and_failed_unloads_do_not() {
+    let mut trace = builder();
+    for module in 1..=3 {
+        call(&mut trace, Event::Module, Kind::Code, "hipModuleLoadData", module);
+    }
+    call(&mut trace, Event::Module, Kind::Code, "hipLibraryLoadFromFile", 4);
+    let inside = trace.record(Event::Module, Kind::Code, "cuLibraryLoadData");
+    trace.push(Record { address: 5, parent_distance: 1, ..inside }, &[]);
+    call(&mut trace, Event::Module, Kind::Code, "hipModuleUnload", 1);
+    call(&mut trace, Event::Module, Kind::Code, "hipModuleUnload", 9);
+    trace.last_call_failed(400);
+    let replay = run(&trace);
+    let above = replay.tracks.modules.above().unwrap();
+    assert_eq!((above.loaded, above.unloaded, above.left()), (4, 1, 3));
+    let mut older = trace.clone();
+    older.header.minor = 2;
+    assert_eq!(run(&older).tracks.modules.above(), Err(Unknown::Modules));
+}
+
+#[test]
+fn memory_taken_during_a_capture_is_followed_until_it_is_freed() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, 8 * GIB);
+    call(&mut trace, Event::Sync, Kind::None, "hipStreamBeginCapture", 0x51);
+    trace.alloc(5 << 32, 3 * GIB);
+    trace.alloc(6 << 32, 2 * GIB);
+    let elsewhere = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { thread: 9, address: 7 << 32, requested: GIB, ..elsewhere }, &[]);
+    call(&mut trace, Event::Sync, Kind::None, "hipStreamEndCapture", 0x51);
+    call(&mut trace, Event::Module, Kind::None, "hipGraphInstantiate", 0x60);
+    trace.alloc(8 << 32, MIB);
+    trace.free(6 << 32);
+    trace.refuse(4 * GIB);
+    call(&mut trace, Event::Module, Kind::None, "hipGraphExecDestroy", 0x60);
+    let tracks = run(&trace).tracks;
+    let captures = tracks.captures().unwrap();
+    assert_eq!((captures.begun, captures.ended, captures.taken_bytes), (1, 1, 5 * GIB));
+    assert_eq!((captures.instantiated, captures.destroyed), (1, 1));
+    let captured = tracks.around.failure(0).unwrap().captured;
+    assert_eq!(captured, Some(Captured { live_bytes: 3 * GIB, ended: 1, graphs: 1 }));
+    let mut older = trace.clone();
+    older.header.minor = 2;
+    let tracks = run(&older).tracks;
+    assert_eq!(tracks.captures().err(), Some(Unknown::Captures));
+    assert_eq!(tracks.around.failure(0).unwrap().captured, None);
+}
+
+#[test]
+fn exported_memory_that_is_freed_is_set_beside_what_became_free() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, 2 * GIB);
+    trace.alloc(5 << 32, GIB);
+    // A part of the first block, twice; memory that nobody knows; a call that failed.
+    for address in [(1 << 32) + 4096, 1 << 32, 77] {
+        call(&mut trace, Event::Export, Kind::Device, "hipIpcGetMemHandle", address);
+    }
+    let failed = trace.record(Event::Export, Kind::Device, "hipIpcGetMemHandle");
+    trace.push(Record { address: 5 << 32, status: 1, ..failed }, &[]);
+    read(&mut trace, 9 * GIB);
+    trace.free(1 << 32);
+    trace.free(5 << 32);
+    read(&mut trace, 10 * GIB);
+    let tracks = run(&trace).tracks;
+    let exports = tracks.exports().unwrap();
+    assert_eq!((exports.calls, exports.unmatched), (3, 1));
+    assert_eq!((exports.exported_bytes, exports.freed_bytes), (2 * GIB, 2 * GIB));
+    let stretches: Vec<_> = tracks.device(0).unwrap().reads.export_frees().iter().collect();
+    let [stretch] = stretches[..] else { panic!("{stretches:?}") };
+    assert_eq!(stretch.exported_freed_bytes, 2 * GIB);
+    assert_eq!(stretch.expected_and_seen(), Some((i128::from(3 * GIB), i128::from(GIB))));
+    trace.header.minor = 2;
+    assert_eq!(run(&trace).tracks.exports().err(), Some(Unknown::IpcExports));
+}
+
+#[test]
+fn captures_and_trims_are_no_waits() {
+    let pending = |api: &str, kind| {
+        let mut trace = builder();
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 1 << 32, GIB);
+        trace.free_kind(Kind::Pool, "hipFreeAsync", 1 << 32);
+        call(&mut trace, Event::Sync, kind, api, 0x51);
+        trace.refuse(8 * GIB);
+        run(&trace).tracks.around.failure(0).unwrap().pending.bytes
+    };
+    assert_eq!(pending("hipStreamBeginCapture", Kind::None), GIB);
+    assert_eq!(pending("hipMemPoolTrimTo", Kind::Pool), GIB);
+    assert_eq!(pending("hipDeviceSynchronize", Kind::None), 0);
 }
 
 fn check_bounds(tracks: &Tracks) {
@@ -221,7 +319,7 @@ fn any_record() -> impl Strategy<Value = Record> {
     let words = (any::<u64>(), 0u64..16, any::<u64>(), 0u32..40);
     (numbers, words).prop_map(|((event, kind_flags, device, api, thread, status), (at, address, requested, call))| {
         Record {
-            event: event % 20,
+            event: event % 21,
             kind_flags,
             device: if device == 3 { NO_DEVICE } else { device },
             api,

@@ -9,11 +9,11 @@ pub enum Unknown {
     Synchronisations,
     /// Which stream a free was ordered on.
     StreamOfFree,
-    /// What was allocated while a stream was captured.
+    /// What was allocated while a stream was captured, in traces before format 1.3.
     Captures,
-    /// Which blocks were handed to other processes.
+    /// Which blocks were handed to other processes, in traces before format 1.3.
     IpcExports,
-    /// Modules that were loaded and unloaded above HSA.
+    /// Modules that were loaded and unloaded above HSA, in traces before format 1.3.
     Modules,
     /// Names of threads.
     ThreadNames,
@@ -33,13 +33,15 @@ impl Unknown {
             }
             Unknown::StreamOfFree => "the stream of a free is not recorded",
             Unknown::Captures => {
-                "the begin and end of stream captures are not recorded; marks (gpuoom_mark) around the capture would settle it"
+                "the recorder that made this trace did not keep stream captures; one as new as this program does"
             }
             Unknown::IpcExports => {
-                "exports to other processes (hipIpcGetMemHandle, cudaIpcGetMemHandle) are not recorded"
+                "the recorder that made this trace did not keep exports to other processes (hipIpcGetMemHandle); one as new as \
+                 this program does"
             }
             Unknown::Modules => {
-                "module loads are recorded only after a failure, and where HSA is recorded, as loads of code objects"
+                "the recorder that made this trace kept module loads only after a failure, and loads of code objects by HSA; one \
+                 as new as this program keeps all"
             }
             Unknown::ThreadNames => "names of threads are not recorded",
         }
