@@ -113,6 +113,9 @@ pub const QUIET_NS: u64 = 1_000_000_000;
 /// Share of a card below which a failure is strange. (Catalogue.)
 pub const LOW_USE_SHARE: f64 = 0.5;
 
+/// Share of freed exports by which free memory must rise if they are not pinned. (Catalogue.)
+pub const EXPORT_RISE_SHARE: f64 = 0.8;
+
 /// Code objects loaded and not unloaded that are many. (Catalogue.)
 pub const UNBALANCED_MODULES: u64 = 50;
 /// Blocks from here on are buffers of a model and not odds and ends. (Ours.)

@@ -50,6 +50,31 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "80 code objects at the start, and none after that",
         scene: || modules(80, 0),
     },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::First(Proven),
+        also: &[],
+        story: "two modules per step are loaded above HSA, and one is unloaded",
+        scene: || above_hsa(1),
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Not,
+        also: &[],
+        story: "each module that is loaded is unloaded",
+        scene: || above_hsa(2),
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Not,
+        also: &[],
+        story: "a recorder that kept loads only after a failure: what is missing is no evidence",
+        scene: || {
+            let mut scene = above_hsa(1);
+            scene.trace.header.minor = 2;
+            scene
+        },
+    },
 ];
 
 /// 40 steps; the first ones keep 20 MiB each.
@@ -77,6 +102,22 @@ fn swaps(hidden_bytes: u64) -> Scene {
     }
     program.keep(3 * GIB);
     Scene { trace: program.trace }
+}
+
+/// 80 steps, each of which loads two modules and unloads so many.
+fn above_hsa(unloads: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for step in 0..80 {
+        for (count, api) in [(2, "hipModuleLoadData"), (unloads, "hipModuleUnload")] {
+            for module in 0..count {
+                let record = trace.record(Event::Module, Kind::Code, api);
+                trace.push(Record { address: 0x7000 + step * 16 + module, ..record }, &[]);
+            }
+        }
+        trace.alloc(0x10_0000_0000 + step * GIB, MIB);
+        trace.now_ns += 20_000_000;
+    }
+    Scene { trace }
 }
 
 /// So many loads at the start, or one with each of as many steps.

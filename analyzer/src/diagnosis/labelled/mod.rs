@@ -8,6 +8,7 @@ mod capacity;
 mod ceilings;
 mod counts;
 mod errors;
+mod exports;
 mod fragmentation;
 mod hardware;
 mod host;
@@ -71,6 +72,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         counts::TRACES,
         phantom_free::TRACES,
         reported::TRACES,
+        exports::TRACES,
         pools::TRACES,
         allocator_options::TRACES,
         leaks::TRACES,

@@ -93,7 +93,62 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "graphs keep 512 MiB, which is not enough",
         scene: || graphs(PRIVATE_512_MIB),
     },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "6 GiB that were taken during two captures live, and 3 were missing",
+        scene: || captured(6, true),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "2 GiB that were taken during captures live, which is not enough",
+        scene: || captured(2, true),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the 6 GiB of the captures were freed, and others took their place",
+        scene: || captured(6, false),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "a recorder that kept no captures",
+        scene: || {
+            let mut scene = captured(6, true);
+            scene.trace.header.minor = 2;
+            scene
+        },
+    },
 ];
+
+/// A full card of which so many GiB were taken during two captures, and kept or not.
+fn captured(count: u64, kept: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let address = |block: u64| 0x10_0000_0000 + block * 2 * GIB;
+    (0..23 - count).for_each(|block| _ = trace.alloc(address(block), GIB));
+    for capture in 0..2 {
+        let of_stream = |trace: &mut TraceBuilder, api: &str| {
+            let record = trace.record(Event::Sync, Kind::None, api);
+            trace.push(Record { address: 0x51, ..record }, &[]);
+        };
+        of_stream(&mut trace, "hipStreamBeginCapture");
+        (0..count / 2).for_each(|block| _ = trace.alloc(address(100 + capture * 50 + block), GIB));
+        of_stream(&mut trace, "hipStreamEndCapture");
+    }
+    if !kept {
+        (0..2).for_each(|capture| (0..count / 2).for_each(|block| _ = trace.free(address(100 + capture * 50 + block))));
+        (0..count).for_each(|block| _ = trace.alloc(address(300 + block), GIB));
+    }
+    let seq = trace.refuse(4 * GIB);
+    full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+    Scene { trace }
+}
 
 /// A full card with PyTorch's message, which says what private pools hold.
 fn graphs(log: &'static str) -> Scene {

@@ -8,6 +8,7 @@ mod capacity;
 mod ceilings;
 mod counts;
 mod errors;
+mod exports;
 mod fragmentation;
 mod hardware;
 mod host;
@@ -75,6 +76,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         counts::RULES,
         phantom_free::RULES,
         reported::RULES,
+        exports::RULES,
         pools::RULES,
         allocator_options::RULES,
         leaks::RULES,

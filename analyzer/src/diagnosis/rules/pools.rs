@@ -6,9 +6,9 @@ use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{FAILURE_LEAK_SHARE, POOL_LEAK_NS, STUCK_SHARE, is_enough};
 use crate::diagnosis::versions::{Platform, Version};
-use crate::evidence::torch_message::judge;
+use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::replay::tracks::reads::Stretch;
-use crate::words::size;
+use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
@@ -180,15 +180,22 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.gives_back(0, bytes(expected - seen), Basis::Estimated);
 }
 
-/// Captured graphs keep their high-water mark.
+/// Captured graphs keep their high-water mark: by PyTorch's message, or by what was taken during captures.
 fn graph_private_pool(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let Some(message) = case.message(failure).filter(|_| failure.is_real_of_device()) else { return };
+    if !check.applies(failure.is_real_of_device()) {
+        return;
+    }
+    let message = case.message(failure);
+    match message.filter(|message| message.private_pools.is_some_and(|printed| printed.bytes > 0)) {
+        Some(message) => private_by_message(message, check),
+        None => private_by_captures(case, failure, check),
+    }
+}
+
+fn private_by_message(message: &TorchMessage, check: &mut Check) {
     let judged = judge(message);
     let finding = judged.findings.iter().find(|finding| finding.id == "graph-private-pool");
     let private = message.private_pools.map_or(0, |printed| printed.bytes);
-    if !check.applies(private > 0) {
-        return;
-    }
     check.decides(
         finding.is_some(),
         || format!("PyTorch's message: private pools hold {}, which is at least what was missing", size(private)),
@@ -198,4 +205,29 @@ fn graph_private_pool(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         check.at_most(Confidence::Probable);
     }
     check.gives_back(0, private, Basis::Given);
+}
+
+/// What a pool of a graph holds was taken while the graph was captured; whether it holds that still, nobody says.
+fn private_by_captures(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let captured = case.around(failure).and_then(|around| around.captured).unwrap_or_default();
+    if !check.applies(captured.ended > 0) {
+        return;
+    }
+    check.at_most(Confidence::Probable);
+    check.would_settle("PyTorch's message, which says what private pools hold (report --torch-log)");
+    let taken = captured.live_bytes;
+    check.decides(
+        failure
+            .shortfall_bytes()
+            .map_or(Holds::Unknown("free memory at the failure"), |missing| (taken >= missing).into()),
+        || {
+            let captures = count(captured.ended, "capture", "captures");
+            format!("{} that were taken during {captures} of streams live, at least what was missing", size(taken))
+        },
+        || format!("of what was taken during captures of streams, only {} live", size(taken)),
+    );
+    check.note(captured.graphs > 0, || {
+        format!("{} ready to launch and not destroyed", count(captured.graphs, "graph is", "graphs are"))
+    });
+    check.gives_back(0, taken, Basis::Estimated);
 }

@@ -1,0 +1,110 @@
+//! C. Memory that other processes may open.
+
+use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::scenes::{at_failure, sampled, set};
+use super::{Labelled, Says, Scene};
+use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::testing::{GIB, MIB, TraceBuilder};
+
+const ROCM_7: i32 = 70_051_831;
+const ROCM_6: i32 = 60_443_483;
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "8 GiB were exported and freed, and free memory rose by 100 MiB",
+        scene: || exported(ROCM_7, 100 * MIB),
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "the same, and nobody read free memory before and after",
+        scene: || freed_unread(),
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "free memory rose by what was freed",
+        scene: || exported(ROCM_7, 8 * GIB),
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "ROCm 6.4 exports in another way",
+        scene: || exported(ROCM_6, 100 * MIB),
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the exports of earlier releases are asked for",
+        scene: || {
+            let mut scene = exported(ROCM_7, 100 * MIB);
+            set(&mut scene.trace, "HSA_ENABLE_IPC_MODE_LEGACY", "1");
+            scene
+        },
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the memory that was freed had not been exported",
+        scene: || freed(TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7), false, 100 * MIB),
+    },
+];
+
+fn exported(version: i32, risen: u64) -> Scene {
+    freed(TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version), true, risen)
+}
+
+fn give(trace: &mut TraceBuilder, exports: bool) {
+    for block in 0..8 {
+        let address = 0x10_0000_0000 + block * 2 * GIB;
+        trace.alloc(address, GIB);
+        if exports {
+            let record = trace.record(Event::Export, Kind::Device, "hipIpcGetMemHandle");
+            trace.push(Record { address, ..record }, &[]);
+        }
+    }
+}
+
+fn take(trace: &mut TraceBuilder) {
+    (0..8).for_each(|block| _ = trace.free(0x10_0000_0000 + block * 2 * GIB));
+}
+
+fn refuse(trace: &mut TraceBuilder, free: u64) {
+    let seq = trace.refuse(20 * GIB);
+    let read = [
+        (RuntimeFree, free),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 24 * GIB - free),
+        (KfdProcessVram, 23 * GIB - free),
+        (KfdOthersVram, GIB),
+    ];
+    at_failure(trace, seq, read);
+}
+
+/// 8 GiB go between two readings, and then a request fails.
+fn freed(mut trace: TraceBuilder, exports: bool, risen: u64) -> Scene {
+    give(&mut trace, exports);
+    sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+    take(&mut trace);
+    sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
+    refuse(&mut trace, 10 * GIB + risen);
+    Scene { trace }
+}
+
+fn freed_unread() -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
+    give(&mut trace, true);
+    take(&mut trace);
+    refuse(&mut trace, 11 * GIB);
+    Scene { trace }
+}

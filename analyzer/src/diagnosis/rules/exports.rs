@@ -1,0 +1,69 @@
+//! C. Memory that other processes may open.
+
+use super::{Rule, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::check::{Basis, Check, Known};
+use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::EXPORT_RISE_SHARE;
+use crate::diagnosis::versions::{Platform, Version};
+use crate::replay::readings::DeviceReadings;
+use crate::replay::tracks::reads::Stretch;
+use crate::words::size;
+
+pub(super) const RULES: &[Rule] = &[failure("ipc-export-pin", Role::Cause, ipc_export_pin)];
+
+/// First ROCm whose exports go through the kernel's buffers and may stay pinned. (ROCm/rocm-systems#4754)
+const PINNING_ROCM: Version = Version::new(7, 0);
+/// The exports of earlier releases.
+const LEGACY: &str = "HSA_ENABLE_IPC_MODE_LEGACY";
+const READINGS: &str = "free memory before and after these frees (a shorter period in GPUOOM_SAMPLE)";
+
+/// Buffers that were exported stay pinned after they are freed.
+fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let freed = case.around(failure).and_then(|around| around.exported_freed_bytes).unwrap_or(0);
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    if !check.applies(is_rocm && failure.is_real_of_device() && freed > 0) {
+        return;
+    }
+    check.must(true, || format!("{} had been exported to other processes and were freed", size(freed)));
+    let pinned = pinned_bytes(case, failure);
+    let known = Known::new(pinned, READINGS);
+    let shown = |pick: fn((u64, u64)) -> u64| size(pinned.map_or(0, pick));
+    check.decides(
+        known.is(|(freed, risen)| (risen as f64) < EXPORT_RISE_SHARE * freed as f64),
+        || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
+        || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
+    );
+    let rocm = Known::new(case.versions.rocm, "the version of ROCm");
+    let version = || rocm.get().map_or_else(String::new, |version| version.to_string());
+    check.decides(
+        rocm.is(|version| version >= PINNING_ROCM),
+        || format!("ROCm {} exports in the way that pins", version()),
+        || format!("ROCm {} exports in the way of before 7.0", version()),
+    );
+    check.unless(case.variable(LEGACY) == Some("1"), || format!("{LEGACY}=1 is set"));
+    if let Some((freed, risen)) = pinned {
+        check.gives_back(0, freed.saturating_sub(risen), Basis::Estimated);
+    }
+}
+
+/// Of the exported memory that was freed between two readings, how much that was and by how much free memory rose for it.
+fn pinned_bytes(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u64, u64)> {
+    let track = case.replay.tracks.device(failure.oom.device?)?;
+    let before = track.reads.export_frees().iter().filter(|stretch| stretch.before.at <= failure.oom.at);
+    let rises = before.filter_map(|stretch| Some((stretch.exported_freed_bytes, risen_for_exports(stretch)?)));
+    rises.reduce(|sum, (freed, risen)| (sum.0.saturating_add(freed), sum.1.saturating_add(risen)))
+}
+
+/// What else was given and taken meanwhile, by the program and by others, would have moved free memory as well.
+fn risen_for_exports(stretch: &Stretch) -> Option<u64> {
+    let exported = i128::from(stretch.exported_freed_bytes);
+    let (by_all, seen) = stretch.expected_and_seen()?;
+    let others = |read: &DeviceReadings| read.others_vram_bytes.map(i128::from);
+    let taken_by_others = match (others(&stretch.before.read), others(&stretch.after.read)) {
+        (Some(before), Some(after)) => after - before,
+        _ => 0,
+    };
+    let risen = seen + taken_by_others - (by_all - exported);
+    u64::try_from(risen.clamp(0, exported)).ok()
+}
