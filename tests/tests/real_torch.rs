@@ -99,8 +99,18 @@ fn an_out_of_memory_error_that_ends_the_program() {
     let run = run(client.arg("uncaught"));
     assert!(run.stderr.contains("torch.OutOfMemoryError: CUDA out of memory."), "{}", run.stderr);
     run.only_trace().report().assert_exited(1);
-    run.only_trace().report().assert_cause("true-capacity", "proven");
+    assert_card_is_full(&run);
     assert_propagated_by_exception(&run);
+}
+
+/// The trace can't tell what PyTorch keeps unused inside its segments; its own message can.
+fn assert_card_is_full(run: &Run) {
+    run.only_trace().report().assert_cause("true-capacity", "probable");
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = directory.path().join("stderr.txt");
+    std::fs::write(&log, &run.stderr).expect("a file");
+    let report = run.only_trace().report_with(&["--torch-log".as_ref(), log.as_os_str()]);
+    report.assert_cause("true-capacity", "proven");
 }
 
 #[test]
@@ -108,7 +118,7 @@ fn an_out_of_memory_error_that_is_survived() {
     let Some(client) = client("oom.py", "1G") else { return };
     let run = run(client.arg("caught"));
     run.only_trace().report().assert_exited(0);
-    run.only_trace().report().assert_cause("true-capacity", "proven");
+    run.only_trace().report().assert_cause("true-capacity", "probable");
     assert_eq!(printed(&run, "blocks") * 64 * MIB, 1 << 30);
     assert_propagated_by_exception(&run);
 }
@@ -155,7 +165,7 @@ fn expandable_segments_that_run_out() {
     );
     assert_eq!(failures(&run.truth()), 2);
     assert_eq!(report.text("/ooms/0/api"), "cuMemCreate");
-    report.assert_cause("true-capacity", "proven");
+    assert_card_is_full(&run);
     assert_peak_is_true(&run);
 }
 
@@ -178,7 +188,7 @@ fn the_asynchronous_allocator_when_it_runs_out() {
     let report = run.only_trace().report();
     report.assert_exited(0);
     assert_eq!(report.text("/ooms/0/api"), "cudaMallocAsync");
-    report.assert_cause("true-capacity", "proven");
+    report.assert_cause("true-capacity", "probable");
     assert_eq!(report.count("/ooms"), failures(&run.truth()));
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
 }

@@ -4,6 +4,7 @@
 //! run, and says with a [`Check`] what must hold and what refutes it. What holds becomes a [`Finding`] with the words and
 //! fixes of the catalogue. Nothing here reads events or prints.
 
+pub mod across;
 pub mod case;
 pub mod check;
 pub mod finding;

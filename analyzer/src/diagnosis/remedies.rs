@@ -25,6 +25,21 @@ pub fn of(entry: &Entry, case: &Case<'_>, parts: &Parts, shortfall_bytes: Option
     fixes
 }
 
+/// All fixes of an entry, each with its condition: where no single run says what suits.
+pub fn unconditional(entry: &Entry) -> Vec<Fix> {
+    let plain = |fix: &entry::Fix| Fix {
+        rung: fix.rungs.iter().copied().min(),
+        command: fix.command.clone(),
+        why: fix.text.clone(),
+        cost: entry.cost.clone(),
+        only_if: fix.condition(),
+        gives_back_bytes: None,
+        gives_back_basis: None,
+        is_enough: None,
+    };
+    entry.fixes.iter().filter(|fix| !fix.only.windows).map(plain).collect()
+}
+
 fn describe(entry: &Entry, fix: &entry::Fix, case: &Case<'_>, parts: &Parts, shortfall_bytes: Option<u64>) -> Fix {
     let rung = fix.rungs.iter().copied().min();
     let back = parts.returns.iter().find(|back| Some(back.rung) == rung);

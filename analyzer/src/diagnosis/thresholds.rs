@@ -71,6 +71,8 @@ pub const STUCK_SHARE: f64 = 0.2;
 pub const HANDLES_SHARE: f64 = 0.9;
 /// Unused share of what PyTorch reserved. (User document 003.)
 pub const UNUSED_SHARE: f64 = 0.30;
+/// What stays on a card after each of several runs. (rocm-systems#8263, llama.cpp#24330; catalogue)
+pub const STRANDED_PER_RUN_BYTES: u64 = 100 * MIB;
 /// Time in which a release and a second try belong to a failure: PyTorch releases its cache and tries again at once.
 pub const RETRY_NS: u64 = 1_000_000_000;
 /// Share of a count limit (mappings, descriptors) that counts as reached.

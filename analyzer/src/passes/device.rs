@@ -42,6 +42,10 @@ pub struct DeviceSummary {
     pub fragmentation: Fragmentation,
     /// The same blocks with the observed granularity.
     pub observed: Option<Observed>,
+    /// Memory of the device in use by all at the first reading, by sysfs.
+    pub used_at_start_bytes: Option<u64>,
+    /// What of it other processes and graphics clients held, as far as both were read.
+    pub others_at_start_bytes: Option<u64>,
     /// Lowest free memory that the runtime reported, with its moment.
     pub least_free: Option<LeastFree>,
     /// The largest blocks that lived at the peak.
@@ -103,6 +107,7 @@ fn largest(replay: &Replay, blocks: &[Block]) -> Vec<LargeBlock> {
 
 fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> DeviceSummary {
     let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let first = |quantity| replay.readings.series(quantity, device).map(|series| series.first.1);
     let least = replay.readings.series(Quantity::RuntimeFree, device).map(|series| series.least);
     DeviceSummary {
         index: (device != NO_DEVICE).then_some(device),
@@ -118,6 +123,10 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
         fragmentation: Fragmentation { modelled: true, ..Fragmentation::default() },
         observed: None,
         largest_at_peak: Vec::new(),
+        used_at_start_bytes: first(Quantity::VramUsed),
+        others_at_start_bytes: first(Quantity::KfdOthersVram)
+            .zip(first(Quantity::GraphicsVram))
+            .map(|(compute, graphics)| compute.saturating_add(graphics)),
         least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
     }
 }

@@ -14,6 +14,8 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::diagnosis::across::{self, Run};
+use crate::diagnosis::finding::Finding;
 use crate::passes::account::PeakSummary;
 use crate::passes::summary::Summary;
 use crate::passes::time::rfc3339;
@@ -154,6 +156,8 @@ pub struct Job {
     pub processes: Vec<JobProcess>,
     /// The physical devices.
     pub devices: Vec<JobDevice>,
+    /// What only the runs together show.
+    pub diagnoses: Vec<Finding>,
     /// What could not be read.
     pub unreadable: Vec<Unreadable>,
 }
@@ -175,6 +179,12 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
     let processes: Vec<JobProcess> = (0..members.len())
         .map(|index| describe_process(&members[index], index, &parents, began[index], &index_of))
         .collect();
+    let runs = members.iter().zip(&processes).map(|(member, process)| Run {
+        summary: &member.summary,
+        began_at_ns: process.began_at_ns,
+        ended_at_ns: process.ended_at_ns,
+    });
+    let diagnoses = across::diagnose(&runs.collect::<Vec<_>>());
     let job = Job {
         started_at: rfc3339(aligned.started_at_ns),
         duration_ns: processes.iter().map(|process| process.ended_at_ns).max().unwrap_or(0),
@@ -182,6 +192,7 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
         clocks: aligned.hosts,
         processes,
         devices,
+        diagnoses,
         unreadable,
     };
     (job, members.into_iter().map(|member| member.summary).collect())

@@ -239,3 +239,51 @@ fn too_many_changes_are_labelled() {
     assert!(!together.exact && together.resolution_ns > 0);
     assert_eq!(together.requested_bytes, GIB + 3 * MIB);
 }
+
+/// A run that finds so much of the card in use when it begins, others' share of it, and how it goes.
+fn run(pid: u32, began_ns: u64, used: u64, others: u64, setting: Option<&str>, fails: bool) -> TraceBuilder {
+    use gpuoom_trace::metadata::{Quantity, Reading};
+    use gpuoom_trace::record::{Event, Kind, Record};
+    let mut trace = process("atlas", pid, 0, began_ns);
+    trace.process.environment.extend(setting.map(|value| ("HSA_ENABLE_SDMA".to_owned(), value.to_owned())));
+    let read = [(Quantity::VramUsed, used), (Quantity::KfdOthersVram, others), (Quantity::GraphicsVram, 0)];
+    let readings = read.map(|(quantity, value)| Reading { quantity: quantity as u16, device: 0, value });
+    trace.reading(Record { at: 1, ..Record::new(Event::Reading, Kind::None) }, &readings);
+    trace.alloc(0x1000, GIB);
+    if fails {
+        trace.refuse(20 * GIB);
+    }
+    trace.free(0x1000);
+    exit(&mut trace, i32::from(fails));
+    trace
+}
+
+fn found(traces: &[TraceBuilder]) -> Vec<(&'static str, &'static str)> {
+    let job = job(&traces.iter().collect::<Vec<_>>());
+    job.diagnoses.iter().map(|finding| (finding.id, finding.confidence.name())).collect()
+}
+
+#[test]
+fn memory_that_stays_after_each_run_is_the_drivers_unless_somebody_has_it() {
+    let runs = |step: u64, others: u64| -> Vec<TraceBuilder> {
+        let at =
+            |number: u64| run(10 + number as u32, number * SECOND, GIB + number * step, number * others, None, false);
+        (0..4).map(at).collect()
+    };
+    assert_eq!(found(&runs(200 * MIB, 0)), [("driver-stranded-vram", "probable")]);
+    assert_eq!(found(&runs(200 * MIB, 200 * MIB)), [], "another process grew by as much");
+    assert_eq!(found(&runs(20 * MIB, 0)), [], "noise");
+    assert_eq!(found(&runs(200 * MIB, 0)[..2]), [], "two runs are too few");
+}
+
+#[test]
+fn what_the_dma_engines_decide_needs_both_sides_twice() {
+    let side = |pids: std::ops::Range<u32>, setting: Option<&'static str>, fails: bool| -> Vec<TraceBuilder> {
+        pids.map(|pid| run(pid, u64::from(pid) * SECOND, GIB, 0, setting, fails)).collect()
+    };
+    let both = |with: Vec<TraceBuilder>, without: Vec<TraceBuilder>| found(&[with, without].concat());
+    assert_eq!(both(side(1..3, None, true), side(3..5, Some("0"), false)), [("sdma-sensitive", "proven")]);
+    assert_eq!(both(side(1..3, None, true), side(3..4, Some("0"), false)), [("sdma-sensitive", "possible")]);
+    assert_eq!(both(side(1..3, None, true), side(3..5, Some("0"), true)), [], "it fails on both sides");
+    assert_eq!(both(side(1..3, None, false), side(3..5, Some("0"), false)), [], "it fails on neither side");
+}

@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.gap();
 }
 
-fn tell(page: &mut Page, finding: &Finding) {
+pub(super) fn tell(page: &mut Page, finding: &Finding) {
     let word = format!("{}, {}:", finding.id, finding.confidence.name());
     page.painted("  ", &word, Paint::Bold, &format!("{}{}", clean(&finding.title), about(finding)));
     page.indented("      ", "      ", &evidence(finding));

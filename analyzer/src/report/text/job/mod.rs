@@ -9,6 +9,7 @@ mod verdict;
 use crate::passes::job::{AlignedBy, Class, HostClock, Job, JobProcess};
 use crate::passes::summary::Summary;
 use crate::report::page::{Look, Page, Paint};
+use crate::report::text::diagnoses;
 use crate::words::{clean, count, moment, span};
 
 /// Up to so many processes have a row and a report each; of more, only those that something happened to.
@@ -24,6 +25,7 @@ pub fn write_job(job: &Job, summaries: &[Summary], look: Look) -> String {
     clock(&mut page, &job.clocks);
     processes::write(&mut page, job);
     devices::write(&mut page, job);
+    across(&mut page, job);
     reports(&mut page, job);
     page.into_text()
 }
@@ -105,6 +107,22 @@ fn clock(page: &mut Page, clocks: &[HostClock]) {
         parts.push(format!("{whose}: later moments of it are estimates."));
     }
     page.headed("CLOCK", Paint::Bold, &parts.join(" "));
+    page.gap();
+}
+
+/// What only the runs together show.
+fn across(page: &mut Page, job: &Job) {
+    if job.diagnoses.is_empty() {
+        return;
+    }
+    page.headed("WHY", Paint::Bold, "what only the runs together show");
+    for finding in &job.diagnoses {
+        diagnoses::tell(page, finding);
+        for fix in &finding.fix {
+            let command = if fix.command.is_empty() { String::new() } else { format!("{}: ", fix.command) };
+            page.indented("      - ", "        ", &clean(&format!("{command}{}", fix.why)));
+        }
+    }
     page.gap();
 }
 
