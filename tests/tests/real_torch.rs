@@ -104,11 +104,11 @@ fn an_out_of_memory_error_that_ends_the_program() {
 }
 
 /// The trace can't tell what PyTorch keeps unused inside its segments; its own message can.
-fn assert_card_is_full(run: &Run) {
+fn assert_card_is_full(run: &Finished) {
     run.only_trace().report().assert_cause("true-capacity", "probable");
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("stderr.txt");
-    std::fs::write(&log, &run.stderr).expect("a file");
+    fs::write(&log, &run.stderr).expect("a file");
     let report = run.only_trace().report_with(&["--torch-log".as_ref(), log.as_os_str()]);
     report.assert_cause("true-capacity", "proven");
 }
