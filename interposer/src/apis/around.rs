@@ -78,6 +78,11 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
 #[inline(always)]
 pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
+    // Mapping memory is what drivers were seen to hang in.
+    let maps = call.event == Event::Map && call.kind == Kind::Physical;
+    if maps {
+        frame.note_under_way(describe(false).requested);
+    }
     let status = real();
     let mut what = describe(status == 0);
     if status != 0 && (matches!(call.event, Event::Reserve | Event::Module) || call.kind == Kind::Imported) {
@@ -85,6 +90,9 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
         what.address = 0;
     }
     frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
+    if maps {
+        frame.clear_under_way();
+    }
     frame.leave();
     status
 }
