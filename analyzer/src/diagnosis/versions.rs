@@ -138,7 +138,7 @@ impl Versions {
         let platform = match (has("hip"), has("cuda")) {
             (true, _) => Some(Platform::Rocm),
             (_, true) => Some(Platform::Cuda),
-            _ => None,
+            _ => by_libraries(files()),
         };
         let is_loaded = |prefixes: &[&str]| files().any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)));
         // llama.cpp is often linked into its programs as a whole.
@@ -190,6 +190,17 @@ impl Versions {
     /// Whether a program's libraries are loaded.
     pub fn has(&self, program: Program) -> bool {
         self.programs.contains(&program)
+    }
+}
+
+/// Where no runtime was asked (a program that only has host memory, or was too short for it), its libraries tell, if they are
+/// of one vendor.
+fn by_libraries<'a>(files: impl Iterator<Item = &'a str> + Clone) -> Option<Platform> {
+    let has = |names: [&str; 2]| files.clone().any(|file| names.iter().any(|name| file.starts_with(name)));
+    match (has(["libamdhip64.so", "libhsa-runtime64.so"]), has(["libcudart.so", "libcuda.so"])) {
+        (true, false) => Some(Platform::Rocm),
+        (false, true) => Some(Platform::Cuda),
+        _ => None,
     }
 }
 
@@ -262,6 +273,15 @@ mod tests {
         assert_eq!(of_library("libamdhip64.so.6"), None);
         assert_eq!(Version::parse("2.15.0+rocm7.0"), Some(Version { major: 2, minor: 15 }));
         assert_eq!(Version::parse("nightly"), None);
+    }
+
+    #[test]
+    fn libraries_tell_the_vendor_where_no_runtime_was_asked() {
+        let of = |files: &[&str]| by_libraries(files.iter().copied());
+        assert_eq!(of(&["libc.so.6", "libamdhip64.so.7"]), Some(Platform::Rocm));
+        assert_eq!(of(&["libcuda.so.1"]), Some(Platform::Cuda));
+        assert_eq!(of(&["libcudart.so.12", "libamdhip64.so.6"]), None);
+        assert_eq!(of(&["libc.so.6"]), None);
     }
 
     #[test]

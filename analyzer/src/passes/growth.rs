@@ -111,7 +111,7 @@ pub struct Growth {
     pub per_second: Rate,
     /// Rise per cycle.
     pub per_cycle: Rate,
-    /// Share of the floors' variance that the line over time explains.
+    /// Share of the floors' variance that a line explains: over time, or over cycles where that fits better.
     pub r_squared: f64,
     /// The line rests on fewer than ten floors.
     pub few_points: bool,
@@ -154,7 +154,9 @@ pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles) -> Option<Growth>
     let (first, last) = (steps.first()?.to, steps.last()?.to);
     let total = i128::from(last.bytes) - i128::from(first.bytes);
     let total_bytes = i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX });
-    let straight = by_time.r_squared >= STRAIGHT && by_time.slope > 0.0;
+    // What leaks per step is a line over steps; over time it is none where a pause (an evaluation, a busy machine) lies
+    // between them.
+    let straight = [&by_time, &by_cycle].iter().any(|fit| fit.r_squared >= STRAIGHT && fit.slope > 0.0);
     let significant = monotone && straight && total >= i128::from(MUCH_BYTES);
     let (per_second, per_cycle) = (Rate::of(&by_time), Rate::of(&by_cycle));
     Some(Growth {
@@ -166,7 +168,7 @@ pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles) -> Option<Growth>
         total_bytes,
         per_second,
         per_cycle,
-        r_squared: by_time.r_squared,
+        r_squared: by_time.r_squared.max(by_cycle.r_squared),
         few_points: steps.len() < FEW_POINTS,
         runs_out: runs_out(replay, device, steps, &per_second, &per_cycle),
         suspects: if significant { suspects(replay, device, steps) } else { Vec::new() },

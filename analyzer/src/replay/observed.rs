@@ -162,7 +162,11 @@ impl Replay {
         let of_failure = (record.status == trigger::FAILURE).then_some(record.address);
         let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
         let (held_bytes, reserved_bytes) = (saturate(held), self.reserved_bytes());
-        self.tracks.read(device, of_failure, Read { at: record.at, read, held_bytes, reserved_bytes });
+        self.tracks.read(
+            device,
+            of_failure,
+            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes },
+        );
     }
 
     /// Sets what was read of each device beside what the calls account for.

@@ -13,14 +13,21 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "20 MiB of each of 30 steps stay",
-        scene: || steps(30),
+        scene: || steps(30, false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same with a pause between two steps, so that it is no line over time",
+        scene: || steps(30, true),
     },
     Labelled {
         id: "live-leak",
         says: Says::Not,
         also: &[],
         story: "what stays is flat after 12 steps",
-        scene: || steps(12),
+        scene: || steps(12, false),
     },
     Labelled {
         id: "model-swap-residual",
@@ -28,6 +35,17 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["live-leak"],
         story: "200 MiB stay of each of five models, and none of it is the program's",
         scene: || swaps(200 * MIB),
+    },
+    Labelled {
+        id: "model-swap-residual",
+        says: Says::Not,
+        also: &[],
+        story: "a training with steps of 2 GiB that nobody read the card in",
+        scene: || {
+            let mut program = Program::new();
+            (0..12).for_each(|_| program.step(200 * MIB));
+            Scene { trace: program.trace }
+        },
     },
     Labelled {
         id: "model-swap-residual",
@@ -78,7 +96,7 @@ pub(super) const TRACES: &[Labelled] = &[
 ];
 
 /// 40 steps; the first ones keep 20 MiB each.
-fn steps(until: u64) -> Scene {
+fn steps(until: u64, pauses: bool) -> Scene {
     let mut program = Program::new();
     program.load();
     for step in 0..40.min(until + 28) {
@@ -86,6 +104,9 @@ fn steps(until: u64) -> Scene {
             program.keep(20 * MIB);
         }
         program.step(200 * MIB);
+        if pauses && step == 20 {
+            program.pause();
+        }
     }
     Scene { trace: program.trace }
 }

@@ -66,6 +66,23 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || leaked(10 * GIB),
     },
     Labelled {
+        id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "4 GiB came while the card was being read: the reading has them not, and was recorded after them",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 10 * GIB);
+            sampled(&mut trace, [(RuntimeFree, 14 * GIB)]);
+            trace.alloc(0x80_0000_0000, 4 * GIB);
+            sampled(&mut trace, [(RuntimeFree, 14 * GIB)]);
+            let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+            let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
+            at_failure(&mut trace, seq, [(RuntimeFree, 10 * GIB), (VramTotal, 24 * GIB), (VramUsed, 14 * GIB)]);
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "vmm-release-ineffective",
         says: Says::Found(Proven),
         also: &["known-bad-version"],
@@ -213,7 +230,7 @@ fn stream_ordered(version: i32, plain_after: bool) -> Scene {
 fn leaked(free_after: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 14 * GIB);
-    sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, 10 * GIB)]));
     let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
     let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
     at_failure(&mut trace, seq, [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free_after)]);

@@ -42,6 +42,19 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-model-load",
         says: Says::Not,
         also: &[],
+        story: "a label says that the model is loaded",
+        scene: || {
+            let mut program = python();
+            program.load();
+            program.mark("model loaded");
+            program.keep(200 * MIB);
+            ends(program, TOO_MUCH)
+        },
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
         story: "a step came before it",
         scene: || load(None, true),
     },

@@ -191,5 +191,10 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         }
         _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
     }
+    let hidden = failure.hidden_bytes().get();
+    check.unless(hidden.is_some_and(|hidden| hidden < lacked), || {
+        let hidden = size(hidden.unwrap_or(0));
+        format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+    });
     check.unless(false, || "a plain free of device memory came in between, which waits for the device".to_owned());
 }

@@ -9,6 +9,7 @@ use crate::diagnosis::thresholds::{
     STATE_BYTES_PER_PARAMETER, STATE_SHARE, TEMPORARY_FACTOR, VARIATION, share,
 };
 use crate::passes::libraries::Libraries;
+use crate::passes::shape::facts::ends_the_load;
 use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
@@ -144,7 +145,7 @@ fn exponent(points: &[(u64, u64)]) -> Option<f64> {
 fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (Some(total), Some(device)) = (failure.total_bytes().get(), failure.oom.device) else { return };
     let loaded =
-        case.replay.tracks.marks.listed().iter().find(|mark| mark.at <= failure.oom.at && says_loaded(&mark.label));
+        case.replay.tracks.marks.listed().iter().find(|mark| mark.at <= failure.oom.at && ends_the_load(&mark.label));
     let Some(weights) = loaded.and_then(|mark| held_before(case, device, mark.calls_before)) else { return };
     if !check.applies(failure.is_real_of_device() && weights > 0) {
         return;
@@ -171,11 +172,6 @@ fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &m
     check.unless(Holds::Unknown("whether LoRA, an 8-bit optimizer, sharding or offload is in use"), || {
         "the state is smaller: LoRA, an 8-bit optimizer, sharding or offload".to_owned()
     });
-}
-
-fn says_loaded(label: &str) -> bool {
-    let label = label.to_ascii_lowercase();
-    label.contains("loaded") || label.contains("load end") || label.contains("end of load")
 }
 
 /// What a device held before a call of the beginning; `None` where that call is too late to be kept.

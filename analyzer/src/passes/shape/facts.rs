@@ -37,9 +37,12 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// By the words in a label; the first that fits.
+    /// By the words in a label; the first that fits. That the load is over says nothing of what comes now.
     fn of(label: &str) -> Option<Self> {
         let label = label.to_lowercase();
+        if ends_the_load(&label) {
+            return None;
+        }
         let words = [
             (Phase::Evaluation, &["eval", "valid", "predict"][..]),
             (Phase::Backward, &["backward"]),
@@ -49,6 +52,12 @@ impl Phase {
         ];
         words.into_iter().find(|(_, words)| words.iter().any(|word| label.contains(word))).map(|(phase, _)| phase)
     }
+}
+
+/// Whether a label says that the load is over.
+pub(crate) fn ends_the_load(label: &str) -> bool {
+    let label = label.to_ascii_lowercase();
+    ["loaded", "load end", "end of load"].iter().any(|words| label.contains(words))
 }
 
 /// The last label before a failure.
@@ -132,8 +141,9 @@ impl Facts {
         let calls: Vec<Call> =
             window.calls.iter().filter(|call| call.device == device || call.device == NO_DEVICE).copied().collect();
         let mark = tracks.marks.before(oom.at);
-        let first =
-            tracks.marks.listed().iter().find(|mark| Phase::of(&mark.label).is_some_and(|phase| phase != Phase::Load));
+        let is_behind =
+            |label: &str| ends_the_load(label) || Phase::of(label).is_some_and(|phase| phase != Phase::Load);
+        let first = tracks.marks.listed().iter().find(|mark| is_behind(&mark.label));
         let load_end = match first.filter(|mark| mark.at <= oom.at) {
             Some(mark) => Some((calls.partition_point(|call| call.at < mark.at), Told::Mark)),
             None => longest_pause(&calls),

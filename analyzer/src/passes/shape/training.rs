@@ -62,6 +62,8 @@ pub(super) fn load(facts: &Facts, check: &mut Check) {
     let fall = facts.cycles.peak_bytes.saturating_sub(facts.held_bytes);
     check.must(fall <= facts.cycles.peak_bytes / 50, || "what was held only rose".to_owned());
     by_mark(facts, Phase::Load, check, Holds::Unknown(Unknown::CopiesToDevice.reason()));
+    let is_over = facts.load_end.is_some_and(|(_, told)| told == Told::Mark);
+    check.unless(is_over, || "a label says that the load was over".to_owned());
     let pause = facts.load_end.is_some_and(|(_, told)| told != Told::Mark);
     if pause && facts.marked.is_none() {
         check.must(Holds::Unknown(MARKS), String::new);

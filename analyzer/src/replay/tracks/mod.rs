@@ -178,6 +178,7 @@ impl Tracks {
         let (bytes, device) = (block.requested_bytes, block.device);
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
+        track.reads.fell_to(saturate(held_bytes));
         if bytes > LARGE_FREE_BYTES && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -211,7 +212,9 @@ impl Tracks {
 
     /// The bytes of an account changed without a call of the program: a free that failed, a reset.
     pub(super) fn changed(&mut self, side: Side, device: u8, at: u64, held_bytes: u128) {
-        self.track(side, device).live.follow(at, saturate(held_bytes), 0);
+        let track = self.track(side, device);
+        track.live.follow(at, saturate(held_bytes), 0);
+        track.reads.fell_to(saturate(held_bytes));
         if side == Side::Device && held_bytes == 0 {
             self.captures.forget(device);
         }

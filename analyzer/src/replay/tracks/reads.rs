@@ -59,8 +59,10 @@ pub struct Read {
     pub at: u64,
     /// What was read.
     pub read: DeviceReadings,
-    /// Bytes that the program's blocks held on the device then.
+    /// Bytes that the program's blocks held on the device when the reading was recorded.
     pub held_bytes: u64,
+    /// The fewest that they held since the reading before: the numbers were read at some moment of that time.
+    pub least_held_bytes: u64,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
 }
@@ -110,6 +112,7 @@ pub struct Reads {
     /// The last one.
     pub last: Option<Read>,
     since: Stretch,
+    least_held_bytes: u64,
     releases: Ends<Stretch>,
     export_frees: Ends<Stretch>,
     history: History,
@@ -121,6 +124,7 @@ impl Default for Reads {
             first: None,
             last: None,
             since: Stretch::default(),
+            least_held_bytes: 0,
             releases: Ends::new(LISTED),
             export_frees: Ends::new(LISTED),
             history: History::default(),
@@ -130,6 +134,8 @@ impl Default for Reads {
 
 impl Reads {
     pub(super) fn take(&mut self, read: Read) {
+        let read = Read { least_held_bytes: self.least_held_bytes.min(read.held_bytes), ..read };
+        self.least_held_bytes = read.held_bytes;
         self.first = self.first.or(Some(read));
         self.history.take(&read);
         let stretch = std::mem::take(&mut self.since);
@@ -141,6 +147,12 @@ impl Reads {
         if stretch.exported_freed_bytes >= MUCH_BYTES {
             self.export_frees.push(stretch);
         }
+    }
+
+    /// The program's blocks hold fewer bytes now.
+    #[inline]
+    pub(super) fn fell_to(&mut self, held_bytes: u64) {
+        self.least_held_bytes = self.least_held_bytes.min(held_bytes);
     }
 
     pub(super) fn created(&mut self, bytes: u64) {
