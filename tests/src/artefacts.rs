@@ -46,6 +46,13 @@ pub(crate) fn sim_kernel_source() -> PathBuf {
     tests_dir().join("sim/kfd")
 }
 
+/// The files of a machine, by the name of its folder in `analyzer/tests/roots`.
+pub fn machine_root(name: &str) -> PathBuf {
+    let root = tests_dir().join("../analyzer/tests/roots").join(name);
+    assert!(root.is_dir(), "no machine {name}");
+    root
+}
+
 /// A source file of the zoo; `../demo/...` reaches the demo.
 pub fn zoo_source(name: &str) -> PathBuf {
     tests_dir().join("clients/zoo").join(name)

@@ -22,13 +22,13 @@ mod thunk;
 mod trace;
 mod truth;
 
-pub use artefacts::{analyzer, recorder, sim_dir, zoo_source};
+pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
 pub use processor_time::ProcessorTime;
 pub use real::{llama_cuda_client, real_clients_dir, rocm_client, stubs_called, torch_client};
-pub use report::Report;
+pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};
 pub use thunk::{Explained, ThunkLine, assert_hsa_explains, assert_thunk_agrees};
 pub use trace::{Event, Trace, assert_addresses_alternate};

@@ -5,6 +5,19 @@ use serde_json::Value;
 /// A report; fields are named by JSON pointers, such as `/devices/0/peak/padded_bytes`.
 pub struct Report(Value);
 
+/// A diagnosis, as the report has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// Id in the catalogue.
+    pub id: String,
+    /// How sure it is.
+    pub confidence: String,
+    /// What part it plays.
+    pub role: String,
+    /// Whether it is about failures.
+    pub is_of_failures: bool,
+}
+
 impl Report {
     pub(crate) fn new(value: Value) -> Self {
         Self::of_schema(value, "gpuoom.report/1")
@@ -49,6 +62,29 @@ impl Report {
         self.get(pointer).as_array().unwrap_or_else(|| panic!("{pointer} is no list in {:#}", self.0)).len()
     }
 
+    /// The diagnoses, the most telling first.
+    pub fn diagnoses(&self) -> Vec<Diagnosis> {
+        let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let of = |value: &Value| Diagnosis {
+            id: text(value, "id"),
+            confidence: text(value, "confidence"),
+            role: text(value, "role"),
+            is_of_failures: value["ooms"].as_array().is_some_and(|ooms| !ooms.is_empty()),
+        };
+        self.get("/diagnoses").as_array().into_iter().flatten().map(of).collect()
+    }
+
+    /// What the report names as the cause of a failure; one that it has no cause for is left out.
+    pub fn causes(&self) -> Vec<String> {
+        let causes = self.get("/ooms").as_array().into_iter().flatten().filter_map(|oom| oom["cause"].as_str());
+        causes.map(str::to_owned).collect()
+    }
+
+    /// A part of the report as it stands there, for messages.
+    pub fn excerpt(&self, pointer: &str) -> String {
+        format!("{:#}", self.get(pointer))
+    }
+
     /// Asserts that the trace was closed and says that the process exited with that code.
     pub fn assert_exited(&self, code: u64) {
         assert_eq!((self.text("/process/end"), self.number("/process/exit_code")), ("exited", code));
@@ -63,16 +99,8 @@ impl Report {
 
     /// Asserts that nothing explains a failure: there was none.
     pub fn assert_no_cause(&self) {
-        let causes = self.diagnoses().into_iter().filter(|(_, role, _)| matches!(*role, "cause" | "shape"));
+        let causes = self.diagnoses().into_iter().filter(|found| matches!(&found.role[..], "cause" | "shape"));
         assert_eq!(causes.count(), 0, "a healthy run has no cause: {:#}", self.get("/diagnoses"));
-    }
-
-    /// The diagnoses, the most telling first: id, role and confidence.
-    pub fn diagnoses(&self) -> Vec<(&str, &str, &str)> {
-        let text = |index: usize, field: &str| self.text(&format!("/diagnoses/{index}/{field}"));
-        (0..self.count("/diagnoses"))
-            .map(|index| (text(index, "id"), text(index, "role"), text(index, "confidence")))
-            .collect()
     }
 
     /// Asserts that this is the cause of the last failure, as sure as that.
@@ -85,7 +113,10 @@ impl Report {
     /// Asserts that this was found, as sure as that.
     pub fn assert_diagnosed(&self, id: &str, confidence: &str) {
         let found = self.diagnoses();
-        assert!(found.iter().any(|(known, _, sure)| (*known, *sure) == (id, confidence)), "{id}: {found:?}");
+        assert!(
+            found.iter().any(|known| (&known.id[..], &known.confidence[..]) == (id, confidence)),
+            "{id}: {found:?}"
+        );
     }
 
     /// Asserts that nothing was lost on the way.

@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include "device.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,39 @@ static void text_setting(const char *name, const char *otherwise, char *into, si
     snprintf(into, size, "%s", text && *text ? text : otherwise);
 }
 
+static bool flag_setting(const char *name) { return number_setting(name, 0) != 0; }
+
+static void read_limits(struct sim_limits *limits) {
+    const struct { const char *name; size_t *size; } sizes[] = {
+        {"SIM_OTHERS", &limits->others},
+        {"SIM_HIDDEN", &limits->hidden},
+        {"SIM_HIDDEN_PER_MODULE", &limits->hidden_per_module},
+        {"SIM_REPORTED_CAPACITY", &limits->reported_capacity},
+        {"SIM_OVER_REPORTED", &limits->over_reported},
+        {"SIM_UNDER_REPORTED", &limits->under_reported},
+        {"SIM_LARGEST_REQUEST", &limits->largest_request},
+        {"SIM_PROCESS_LIMIT", &limits->process},
+        {"SIM_PINNED_LIMIT", &limits->pinned},
+        {"SIM_RESERVED_LIMIT", &limits->reserved},
+        {"SIM_POOL_LIMIT", &limits->pool},
+        {"SIM_POOL_LOSES", &limits->lost_per_failure},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) *sizes[i].size = size_setting(sizes[i].name, 0);
+    limits->frees_wait = flag_setting("SIM_FREES_WAIT");
+    limits->handles_stay = flag_setting("SIM_HANDLES_STAY");
+    limits->handle_files = flag_setting("SIM_HANDLE_FILES");
+    limits->real_mappings = flag_setting("SIM_REAL_MAPPINGS");
+    limits->maps_hang = flag_setting("SIM_MAPS_HANG");
+    limits->access_fails = flag_setting("SIM_ACCESS_FAILS");
+}
+
+static void read_sysfs(struct sim_sysfs *sysfs) {
+    text_setting("SIM_SYSFS", "", sysfs->root, sizeof sysfs->root);
+    text_setting("SIM_SYSFS_CARD", "", sysfs->card, sizeof sysfs->card);
+    text_setting("SIM_SYSFS_GPU", "", sysfs->gpu, sizeof sysfs->gpu);
+    text_setting("SIM_PCI_BUS_ID", "", sysfs->pci_bus_id, sizeof sysfs->pci_bus_id);
+}
+
 // When the library is loaded: at the first call, a signal handler that came in between would wait for itself.
 __attribute__((constructor)) static void read_environment(void) {
     char last_error[16];
@@ -47,13 +82,17 @@ __attribute__((constructor)) static void read_environment(void) {
     config.cuda_version = (int)number_setting("SIM_CUDA_VERSION", 13020);
     config.compute_capability = (int)number_setting("SIM_COMPUTE_CAPABILITY", 86);
     config.context_bytes = size_setting("SIM_CONTEXT_BYTES", 0);
-    config.low_addresses = number_setting("SIM_LOW_ADDRESSES", 0) != 0;
+    config.low_addresses = flag_setting("SIM_LOW_ADDRESSES");
     config.fail_at = number_setting("SIM_FAIL_AT", 0);
-    config.self_call = number_setting("SIM_SELF_CALL", 0) != 0;
+    config.self_call = flag_setting("SIM_SELF_CALL");
     config.sticky_last_error = strcmp(last_error, "rocm7") == 0;
     config.slow_us = (unsigned)number_setting("SIM_SLOW_US", 0);
     config.slow_at = number_setting("SIM_SLOW_AT", 0);
+    read_limits(&config.limits);
+    read_sysfs(&config.sysfs);
     config.copy_bytes = size_setting("SIM_COPY_BYTES", SIZE_MAX);
+    // Others are there before this process is.
+    if (config.sysfs.root[0]) sim_sysfs_update(0, 0, config.limits.others);
 }
 
 const struct sim_config *sim_config(void) { return &config; }

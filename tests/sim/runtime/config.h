@@ -7,6 +7,36 @@
 
 #define SIM_MAX_DEVICES 16
 
+// What makes an allocation fail although the card has room, or not fail although it has none. A size of 0 is no limit.
+struct sim_limits {
+    size_t others;             // SIM_OTHERS: bytes of each device that other processes hold
+    size_t hidden;             // SIM_HIDDEN: bytes of each device that the runtime holds for this process
+    size_t hidden_per_module;  // SIM_HIDDEN_PER_MODULE: loading a module takes so much, and unloading gives nothing back
+    size_t reported_capacity;  // SIM_REPORTED_CAPACITY: said to be the size of the device, which really has more
+    size_t over_reported;      // SIM_OVER_REPORTED: so much more is said to be free than there is
+    size_t under_reported;     // SIM_UNDER_REPORTED: so much less
+    size_t largest_request;    // SIM_LARGEST_REQUEST: a larger one is refused
+    size_t process;            // SIM_PROCESS_LIMIT: device memory that this process may hold
+    size_t pinned;             // SIM_PINNED_LIMIT: pinned and registered host memory that it may hold
+    size_t reserved;           // SIM_RESERVED_LIMIT: addresses that it may reserve
+    size_t pool;               // SIM_POOL_LIMIT: memory of pools
+    size_t lost_per_failure;   // SIM_POOL_LOSES: a refused stream-ordered allocation takes so much for ever
+    bool frees_wait;           // SIM_FREES_WAIT: a stream-ordered free takes effect at the next synchronisation
+    bool handles_stay;         // SIM_HANDLES_STAY: releasing a handle of virtual memory gives nothing back
+    bool handle_files;         // SIM_HANDLE_FILES: each handle of virtual memory takes a descriptor
+    bool real_mappings;        // SIM_REAL_MAPPINGS: each block of device memory takes a mapping of the process
+    bool maps_hang;            // SIM_MAPS_HANG: mapping virtual memory never returns
+    bool access_fails;         // SIM_ACCESS_FAILS: setting the access of virtual memory is an invalid value
+};
+
+// Where the kernel's counters of the first device are kept up to date, as the real driver does. Empty: nowhere.
+struct sim_sysfs {
+    char root[384];        // SIM_SYSFS: what stands for /
+    char card[16];         // SIM_SYSFS_CARD: `card1`
+    char gpu[16];          // SIM_SYSFS_GPU: KFD's number of it
+    char pci_bus_id[16];   // SIM_PCI_BUS_ID: its place on the bus
+};
+
 struct sim_config {
     size_t capacity;         // SIM_CAPACITY: bytes per device
     size_t granularity;      // SIM_GRANULARITY: each device allocation holds a multiple of this
@@ -23,6 +53,8 @@ struct sim_config {
     unsigned slow_us;        // SIM_SLOW_US: an allocation or device synchronisation sleeps this long
     long slow_at;            // SIM_SLOW_AT: only this one (1-based) of them does; 0 is each
     size_t copy_bytes;       // SIM_COPY_BYTES: at most this much of one copy or fill really moves
+    struct sim_limits limits;
+    struct sim_sysfs sysfs;
     char log_path[512];      // SIM_LOG: the ground truth is appended here; empty is no log
 };
 

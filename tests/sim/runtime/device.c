@@ -14,6 +14,7 @@ struct device {
     uintptr_t base;
     size_t span;
     size_t used;
+    size_t hidden;  // by the runtime, beyond what it is set to hold from the beginning
     struct sim_block *blocks;  // in address order
 };
 
@@ -100,14 +101,59 @@ static void reserve_addresses(struct device *device) {
     }
 }
 
+// What of a device this process does not hold as blocks of its own.
+static size_t held_besides(int index) {
+    const struct sim_limits *limits = &sim_config()->limits;
+    return limits->others + limits->hidden + devices[index].hidden;
+}
+
+size_t sim_device_free(int index) {
+    size_t capacity = sim_config()->capacity, taken = devices[index].used + held_besides(index);
+    return taken < capacity ? capacity - taken : 0;
+}
+
+size_t sim_device_total(void) {
+    size_t reported = sim_config()->limits.reported_capacity;
+    return reported ? reported : sim_config()->capacity;
+}
+
+static void changed(int index) {
+    size_t all = devices[index].used + held_besides(index);
+    sim_sysfs_update(index, all - sim_config()->limits.others, all);
+}
+
+static int is_refused(const struct device *device, size_t held) {
+    const struct sim_limits *limits = &sim_config()->limits;
+    if (limits->largest_request && held > limits->largest_request) return 1;
+    return limits->process && (held > limits->process || device->used > limits->process - held);
+}
+
 int sim_device_charge(int index, size_t held) {
-    struct device *device = &devices[index];
-    if (held > sim_config()->capacity || device->used > sim_config()->capacity - held) return 0;
-    device->used += held;
+    if (held > sim_device_free(index) || is_refused(&devices[index], held)) return 0;
+    devices[index].used += held;
+    changed(index);
     return 1;
 }
 
-void sim_device_refund(int index, size_t held) { devices[index].used -= held; }
+void sim_device_refund(int index, size_t held) {
+    devices[index].used -= held;
+    changed(index);
+}
+
+void sim_device_hide(int index, size_t size) {
+    devices[index].hidden += size;
+    changed(index);
+}
+
+// As the real driver's, a mapping that can't be merged with its neighbours.
+static int map_for_real(struct sim_block *block) {
+    static unsigned count;
+    if (!sim_config()->limits.real_mappings) return 1;
+    int protection = count++ % 2 ? PROT_READ : PROT_NONE;
+    block->mapping = mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block->mapping == MAP_FAILED) block->mapping = NULL;
+    return block->mapping != NULL;
+}
 
 // First fit: answers the link behind which a block of this size goes, and its address.
 static struct sim_block **find_hole(struct device *device, size_t held, uintptr_t *address) {
@@ -135,6 +181,11 @@ struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requeste
     }
     *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
                                 .kind = kind, .device = index, .owner = sim_thread()->owner};
+    if (!map_for_real(block)) {
+        sim_block_delete(block);
+        sim_device_refund(index, held);
+        return NULL;
+    }
     *link = block;
     return block;
 }
@@ -146,6 +197,7 @@ void sim_device_give(struct sim_block *block) {
     *link = block->next;
     // The next owner finds zeroes, and the host gets its pages back.
     madvise((void *)block->address, block->held, MADV_DONTNEED);
+    if (block->mapping) munmap(block->mapping, 4096);
     sim_device_refund(block->device, block->held);
     sim_block_delete(block);
 }

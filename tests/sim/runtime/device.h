@@ -35,8 +35,10 @@ struct sim_block {
     int device;
     void *owner;             // CUDA context whose end is the end of this block
     struct sim_pool *pool;   // kind POOL: where the memory goes back to
-    int released;            // kind POOL: whether it waits in the pool for its next use
+    enum { IN_USE, RELEASED, WAITS } released;  // kind POOL: whether it waits in the pool for its next use, or for its free
     int references, mappings;  // kind PHYSICAL: memory lives until both are 0
+    int file;                // kind PHYSICAL: descriptor + 1
+    void *mapping;           // SIM_REAL_MAPPINGS
 };
 
 void sim_lock(sigset_t *saved);
@@ -60,5 +62,11 @@ struct sim_block *sim_device_find(uintptr_t address);      // the block that beg
 struct sim_block *sim_device_find_containing(uintptr_t address);
 struct sim_block *sim_device_first(int device);            // head of the list, in address order
 size_t sim_device_used(int device);
+size_t sim_device_free(int device);  // what really can be had
+size_t sim_device_total(void);       // what is said to be its size
+void sim_device_hide(int device, size_t size);  // the runtime takes more for itself
+
+// sysfs.c
+void sim_sysfs_update(int device, size_t process, size_t all);  // what KFD and the card say is in use
 
 #endif

@@ -107,11 +107,11 @@ EXPORTED(hipModuleLaunchKernel, Launch,
          (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
           void *s, void **args, void **extra),
          (f))
-EXPORTED(hipModuleLoad, noted_new, (void **m, const char *path), ("module", m, sim_object_create(m)))
-EXPORTED(hipModuleLoadData, noted_new, (void **m, const void *image), ("module", m, sim_object_create(m)))
-EXPORTED(hipModuleLoadFatBinary, noted_new, (void **m, const void *image), ("module", m, sim_object_create(m)))
+EXPORTED(hipModuleLoad, noted_new, (void **m, const char *path), ("module", m, sim_module_load(m)))
+EXPORTED(hipModuleLoadData, noted_new, (void **m, const void *image), ("module", m, sim_module_load(m)))
+EXPORTED(hipModuleLoadFatBinary, noted_new, (void **m, const void *image), ("module", m, sim_module_load(m)))
 EXPORTED(hipModuleLoadDataEx, noted_new, (void **m, const void *image, unsigned n, void *o, void **v),
-         ("module", m, sim_object_create(m)))
+         ("module", m, sim_module_load(m)))
 EXPORTED(hipModuleGetFunction, handle_create, (void **f, void *m, const char *name), (f))
 EXPORTED(hipModuleUnload, noted, (void *m), ("module", m, sim_object_destroy(m)))
 EXPORTED(hipGraphInstantiate, noted_new, (void **e, void *g, void **node, char *log, size_t n),

@@ -4,6 +4,12 @@
 #include "sim.h"
 
 static struct sim_block *host_blocks;  // guarded by the device lock
+static size_t host_bytes;              // likewise
+
+static bool is_refused(size_t size) {
+    size_t limit = sim_config()->limits.pinned;
+    return limit && (size > limit || host_bytes > limit - size);
+}
 
 static struct sim_block **find(uintptr_t address, enum sim_kind kind) {
     struct sim_block **link = &host_blocks;
@@ -12,8 +18,9 @@ static struct sim_block **find(uintptr_t address, enum sim_kind kind) {
 }
 
 static struct sim_block *insert(uintptr_t address, size_t requested, size_t held, enum sim_kind kind) {
-    struct sim_block *block = sim_block_new();
+    struct sim_block *block = is_refused(held) ? NULL : sim_block_new();
     if (!block) return NULL;
+    host_bytes += held;
     *block = (struct sim_block){.next = host_blocks, .address = address, .requested = requested, .held = held,
                                 .kind = kind, .owner = sim_thread()->owner};
     return host_blocks = block;
@@ -29,6 +36,7 @@ static void forget(struct sim_block **link) {
     struct sim_block *block = *link;
     sim_log_block("free", block);
     *link = block->next;
+    host_bytes -= block->held;
     if (block->kind == SIM_KIND_PINNED) munmap((void *)block->address, block->held);
     sim_block_delete(block);
 }
@@ -43,7 +51,10 @@ void sim_host_release_owned(const void *owner) {
 static struct sim_block *pin_new_pages(size_t size) {
     size_t held = sim_round_up(size, 4096);
     void *pages = mmap(NULL, held, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return pages == MAP_FAILED ? NULL : insert((uintptr_t)pages, size, held, SIM_KIND_PINNED);
+    if (pages == MAP_FAILED) return NULL;
+    struct sim_block *block = insert((uintptr_t)pages, size, held, SIM_KIND_PINNED);
+    if (!block) munmap(pages, held);
+    return block;
 }
 
 int sim_HostMalloc(void **pointer, size_t size, unsigned flags) {

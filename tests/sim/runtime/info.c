@@ -43,7 +43,8 @@ int sim_properties(void *properties, size_t total_offset, int device) {
     if (!properties) return SIM_INVALID_VALUE;
     if (!valid(device)) return SIM_INVALID_DEVICE;
     snprintf(properties, 256, "%s", sim_config()->device_name);
-    memcpy((char *)properties + total_offset, &sim_config()->capacity, sizeof(size_t));
+    size_t total = sim_device_total();
+    memcpy((char *)properties + total_offset, &total, sizeof total);
     return SIM_SUCCESS;
 }
 
@@ -65,13 +66,18 @@ int sim_DeviceGetName(char *name, int length, int device) {
 int sim_DeviceTotalMem(size_t *bytes, int device) {
     if (!bytes) return SIM_INVALID_VALUE;
     if (!valid(device)) return SIM_INVALID_DEVICE;
-    *bytes = sim_config()->capacity;
+    *bytes = sim_device_total();
     return SIM_SUCCESS;
 }
 
 int sim_DeviceGetPCIBusId(char *text, int length, int device) {
     if (!text || length < 13) return SIM_INVALID_VALUE;
     if (!valid(device)) return SIM_INVALID_DEVICE;
+    const char *first = sim_config()->sysfs.pci_bus_id;
+    if (device == 0 && first[0]) {
+        snprintf(text, (size_t)length, "%s", first);
+        return SIM_SUCCESS;
+    }
     // A bus that no machine this runs on has: sysfs must not be asked about someone's real card.
     snprintf(text, (size_t)length, "fa5e:%02x:00.0", device + 1);
     return SIM_SUCCESS;

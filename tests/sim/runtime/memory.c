@@ -103,10 +103,12 @@ int sim_Free(void *pointer) {
 int sim_MemGetInfo(size_t *free, size_t *total) {
     sigset_t saved;
     sim_lock(&saved);
-    size_t used = sim_device_used(sim_thread()->device);
+    size_t left = sim_device_free(sim_thread()->device);
     sim_unlock(&saved);
-    if (free) *free = sim_config()->capacity - used;
-    if (total) *total = sim_config()->capacity;
+    const struct sim_limits *limits = &sim_config()->limits;
+    size_t hidden = sim_config()->capacity - sim_device_total() + limits->under_reported;
+    if (free) *free = (left > hidden ? left - hidden : 0) + limits->over_reported;
+    if (total) *total = sim_device_total();
     return SIM_SUCCESS;
 }
 

@@ -29,7 +29,7 @@ static struct sim_pool *checked(void *handle) {
 // A block that the program gave back stays in the device's list, marked as released.
 static struct sim_block *find_cached(struct sim_pool *pool, size_t held) {
     for (struct sim_block *block = sim_device_first(pool->device); block; block = block->next)
-        if (block->pool == pool && block->released && block->held >= held && block->held <= held + held / 8)
+        if (block->pool == pool && block->released == RELEASED && block->held >= held && block->held <= held + held / 8)
             return block;
     return NULL;
 }
@@ -38,14 +38,27 @@ static void release_idle(struct sim_pool *pool, size_t keep) {
     struct sim_block *next;
     for (struct sim_block *block = sim_device_first(pool->device); block && pool->reserved > keep; block = next) {
         next = block->next;
-        if (block->pool != pool || !block->released) continue;
+        if (block->pool != pool || block->released != RELEASED) continue;
         pool->reserved -= block->held;
         sim_device_give(block);
     }
 }
 
+// Frees that waited for a synchronisation take effect.
+static void end_waiting(struct sim_pool *pool) {
+    for (struct sim_block *block = sim_device_first(pool->device); block; block = block->next)
+        if (block->pool == pool && block->released == WAITS) block->released = RELEASED;
+}
+
+static bool is_refused(size_t held) {
+    size_t limit = sim_config()->limits.pool, reserved = 0;
+    for (int i = 0; i < MAX_POOLS; i++) reserved += pools[i].reserved;
+    return limit && (held > limit || reserved > limit - held);
+}
+
 static struct sim_block *grow(struct sim_pool *pool, size_t size, size_t held) {
     if (pool->max_size && (held > pool->max_size || pool->reserved > pool->max_size - held)) return NULL;
+    if (is_refused(held)) return NULL;
     struct sim_block *block = sim_device_take(pool->device, SIM_KIND_POOL, size);
     if (!block) {
         release_idle(pool, 0);
@@ -62,9 +75,12 @@ static struct sim_block *take(struct sim_pool *pool, size_t size) {
     size_t held = sim_round_up(size, sim_config()->granularity);
     struct sim_block *block = find_cached(pool, held);
     if (!block) block = grow(pool, size, held);
-    if (!block) return NULL;
+    if (!block) {
+        sim_device_charge(pool->device, sim_config()->limits.lost_per_failure);
+        return NULL;
+    }
     block->requested = size;
-    block->released = 0;
+    block->released = IN_USE;
     block->owner = sim_thread()->owner;
     pool->used += block->held;
     if (pool->used > pool->used_high) pool->used_high = pool->used;
@@ -91,7 +107,7 @@ int sim_MallocAsync(void **pointer, size_t size, void *stream) {
 int sim_pool_take_back(struct sim_block *block) {
     if (block->released) return SIM_INVALID_VALUE;
     sim_log_block("free", block);
-    block->released = 1;
+    block->released = sim_config()->limits.frees_wait ? WAITS : RELEASED;
     block->pool->used -= block->held;
     return SIM_SUCCESS;
 }
@@ -103,13 +119,17 @@ int sim_FreeAsync(void *pointer, void *stream) {
 }
 
 void sim_pools_release_idle(void) {
-    for (int i = 0; i < MAX_POOLS; i++)
-        if (pools[i].alive) release_idle(&pools[i], pools[i].release_threshold);
+    for (int i = 0; i < MAX_POOLS; i++) {
+        if (!pools[i].alive) continue;
+        end_waiting(&pools[i]);
+        release_idle(&pools[i], pools[i].release_threshold);
+    }
 }
 
 void sim_pools_forget(int device) {
     for (int i = 0; i < MAX_POOLS; i++)
         if (pools[i].alive && pools[i].device == device) {
+            end_waiting(&pools[i]);
             release_idle(&pools[i], 0);
             pools[i] = (struct sim_pool){.alive = i >= SIM_MAX_DEVICES, .device = device};
         }
@@ -136,6 +156,7 @@ int sim_MemPoolDestroy(void *handle) {
     if (!pool || pool < pools + SIM_MAX_DEVICES) return SIM_INVALID_VALUE;
     sigset_t saved;
     sim_lock(&saved);
+    end_waiting(pool);
     release_idle(pool, 0);
     if (current[pool->device] == pool) current[pool->device] = NULL;
     // The slot lives on while a block of it does: the block's free still comes.

@@ -167,6 +167,7 @@ int sim_Launch(const void *function);
 int sim_DeviceSynchronize(void);
 int sim_StreamSynchronize(void);
 int sim_handle_create(void **handle);
+int sim_module_load(void **handle);
 int sim_handle_use(void *handle);
 int sim_object_create(void **handle);  // one of its own: modules, executable graphs
 int sim_object_destroy(void *handle);

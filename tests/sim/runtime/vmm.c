@@ -1,7 +1,9 @@
 // Virtual memory management: address ranges without memory, memory without addresses, and maps between the two.
 // A mapping keeps its memory: the bytes come back when the handle is released and the last mapping is gone.
 // Each mapping has pages of its own, so what is written through one is not seen through another.
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "sim.h"
 
@@ -30,6 +32,12 @@ static struct sim_block **find(struct sim_block **list, uintptr_t address) {
     return list;
 }
 
+static bool is_refused(size_t size) {
+    size_t limit = sim_config()->limits.reserved, reserved = 0;
+    for (struct sim_block *range = reservations; range; range = range->next) reserved += range->held;
+    return limit && (size > limit || reserved > limit - size);
+}
+
 static struct sim_block *find_reservation(uintptr_t address, size_t size) {
     for (struct sim_block *range = reservations; range; range = range->next)
         if (address >= range->address && size <= range->held && address - range->address <= range->held - size)
@@ -45,7 +53,8 @@ static void unlink_and_delete(struct sim_block **link) {
 
 // Of imported memory nothing is held here.
 static void refund(const struct sim_block *handle) {
-    if (handle->kind == SIM_KIND_PHYSICAL) sim_device_refund(handle->device, handle->held);
+    if (handle->file) close(handle->file - 1);
+    if (handle->kind == SIM_KIND_PHYSICAL && !sim_config()->limits.handles_stay) sim_device_refund(handle->device, handle->held);
 }
 
 static void forget_if_unused(struct sim_block *handle) {
@@ -68,7 +77,7 @@ int sim_MemAddressReserve(void **pointer, size_t size, size_t alignment, void *h
     sigset_t saved;
     sim_lock(&saved);
     void *pages = MAP_FAILED;
-    if (sane) pages = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sane && !is_refused(size)) pages = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     struct sim_block *range = pages == MAP_FAILED ? NULL : sim_block_new();
     if (range) {
         *range = (struct sim_block){.next = reservations, .address = (uintptr_t)pages, .requested = size,
@@ -109,10 +118,17 @@ static struct sim_block *insert(int device, size_t size, enum sim_kind kind) {
 }
 
 static struct sim_block *create(int device, size_t size) {
-    if (!sim_device_charge(device, size)) return NULL;
-    struct sim_block *handle = insert(device, size, SIM_KIND_PHYSICAL);
-    if (!handle) sim_device_refund(device, size);
-    return handle;
+    int file = sim_config()->limits.handle_files ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (file < 0 && sim_config()->limits.handle_files) return NULL;
+    bool charged = sim_device_charge(device, size);
+    struct sim_block *handle = charged ? insert(device, size, SIM_KIND_PHYSICAL) : NULL;
+    if (handle) {
+        handle->file = file + 1;
+        return handle;
+    }
+    if (charged) sim_device_refund(device, size);
+    if (file >= 0) close(file);
+    return NULL;
 }
 
 int sim_vmm_import(void **pointer, int device, size_t size) {
@@ -200,6 +216,7 @@ static int add_mapping(uintptr_t address, size_t size, struct sim_block *handle)
 
 int sim_MemMap(void *pointer, size_t size, size_t offset, void *handle_pointer, unsigned long long flags) {
     (void)flags;
+    while (sim_config()->limits.maps_hang) pause();
     sigset_t saved;
     sim_lock(&saved);
     uintptr_t address = (uintptr_t)pointer;
@@ -242,7 +259,7 @@ int sim_MemUnmap(void *pointer, size_t size) {
 }
 
 int sim_MemSetAccess(void *pointer, size_t size, const void *descriptors, size_t count) {
-    if (!descriptors || !count) return SIM_INVALID_VALUE;
+    if (!descriptors || !count || sim_config()->limits.access_fails) return SIM_INVALID_VALUE;
     sigset_t saved;
     sim_lock(&saved);
     int known = find_reservation((uintptr_t)pointer, size) != NULL;

@@ -42,6 +42,15 @@ int sim_object_destroy(void *handle) {
     return handle ? SIM_SUCCESS : SIM_INVALID_HANDLE;
 }
 
+int sim_module_load(void **handle) {
+    sigset_t saved;
+    sim_lock(&saved);
+    size_t size = sim_config()->limits.hidden_per_module;
+    if (size) sim_device_hide(sim_thread()->device, size);
+    sim_unlock(&saved);
+    return sim_object_create(handle);
+}
+
 int sim_handle_use(void *handle) { return handle ? SIM_SUCCESS : SIM_INVALID_HANDLE; }
 
 int sim_EventElapsedTime(float *milliseconds, void *start, void *stop) {

@@ -1,0 +1,32 @@
+//! E. Leaks.
+
+use crate::scene::Says::{First, Found, Not};
+use crate::scene::Sure::Proven;
+use crate::scene::{Scene, scene};
+use crate::training::{LOAD, STEP};
+
+pub(crate) fn scenes() -> Vec<Scene> {
+    let swaps = "loop 5; push 1G 4; launch; sleep 60; pop; module; sleep 60; end; push 3G";
+    vec![
+        scene(
+            "live-leak",
+            First(Proven),
+            "20 MiB of each of 30 steps stay",
+            format!("{LOAD} loop 30; {STEP} alloc a 20M; end"),
+        ),
+        scene(
+            "live-leak",
+            Not,
+            "what stays is flat after 12 steps",
+            format!("{LOAD} loop 12; {STEP} alloc a 20M; end; loop 28; {STEP} end"),
+        ),
+        scene(
+            "model-swap-residual",
+            Found(Proven),
+            "200 MiB stay of each of five models, and none of it is the program's",
+            swaps,
+        )
+        .set("SIM_HIDDEN_PER_MODULE", "200M"),
+        scene("model-swap-residual", Not, "five models, and nothing stays", swaps),
+    ]
+}
