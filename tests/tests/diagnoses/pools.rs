@@ -87,7 +87,7 @@ fn virtual_memory() -> Vec<Scene> {
             .also(&["true-capacity"])
     };
     vec![
-        released(Found(Proven), "8 GiB are unmapped and released, and nothing becomes free", 1),
+        released(Found(Probable), "8 GiB are unmapped and released, and nothing becomes free", 1),
         released(Not, "what was released is free again", 0),
         graphs(Found(Proven), "PyTorch's message: graphs keep 6 GiB, and 3 were missing", PRIVATE_6_GIB),
         graphs(Not, "graphs keep 512 MiB, which is not enough", PRIVATE_512_MIB),

@@ -84,7 +84,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "vmm-release-ineffective",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "8 GiB unmapped and released, free memory rose by 100 MiB, the addresses stay reserved",
         scene: || released(100 * MIB),

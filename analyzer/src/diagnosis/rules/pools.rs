@@ -157,6 +157,11 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     if !check.applies(!stretches.is_empty()) {
         return;
     }
+    // A reading is taken a moment before it is recorded: one stretch may end with a reading from before the release.
+    if stretches.len() < 2 {
+        check.at_most(Confidence::Probable);
+        check.would_settle("a second release between two readings of free memory");
+    }
     let (mut expected, mut seen) = (0i128, 0i128);
     for stretch in &stretches {
         let Some((should, did)) = stretch.expected_and_seen() else { continue };
