@@ -28,5 +28,17 @@ pub(crate) fn scenes() -> Vec<Scene> {
         )
         .set("SIM_HIDDEN_PER_MODULE", "200M"),
         scene("model-swap-residual", Not, "five models, and nothing stays", swaps),
+        scene(
+            "module-load-unbalanced",
+            Found(Proven),
+            "80 modules are loaded over the run and 10 are unloaded",
+            "alloc a 1G; loop 10; loop 8; module; sleep 1; end; unload; end",
+        ),
+        scene(
+            "module-load-unbalanced",
+            Not,
+            "80 modules are loaded, and each is unloaded",
+            "alloc a 1G; loop 80; module; unload; end",
+        ),
     ]
 }

@@ -106,7 +106,6 @@ fn nothing_that_is_not_true_is_called_proven() {
 const WITHOUT_SCENE: &[(&str, &str)] = &[
     ("hang-not-oom", "a call must hang for a minute: shown by a labelled trace"),
     ("ipc-export-pin", "the simulated HIP exports nothing yet: shown by a labelled trace"),
-    ("module-load-unbalanced", "no scene yet: shown by a labelled trace"),
     ("uma-host-pressure", "the RAM that is left is that of the machine which runs the test: shown by a labelled trace"),
 ];
 
