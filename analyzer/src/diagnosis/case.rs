@@ -229,7 +229,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// One out-of-memory return with the figures of its moment. Names of section 1.2 of the catalogue's specification are given in
+/// One out-of-memory return with the figures of its moment. Short names of the catalogue are given in
 /// brackets.
 #[derive(Clone, Copy)]
 pub struct Failure<'a> {
@@ -267,7 +267,7 @@ impl<'a> Failure<'a> {
         self.report.refused_by == Some("injected")
     }
 
-    /// [R] What was asked for.
+    /// (`R`) What was asked for.
     pub fn request_bytes(&self) -> Known<u64> {
         let inside = self.oom.inside.map(|inside| inside.requested_bytes).filter(|bytes| *bytes > 0);
         Known::new(
@@ -276,7 +276,7 @@ impl<'a> Failure<'a> {
         )
     }
 
-    /// [T] The device's memory as its runtime reports it, else as the driver does.
+    /// (`T`) The device's memory as its runtime reports it, else as the driver does.
     pub fn total_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
         let total = read.runtime_total_bytes.or(self.device.and_then(|device| device.total_bytes));
@@ -286,12 +286,12 @@ impl<'a> Failure<'a> {
         )
     }
 
-    /// [F] Free memory as the runtime reported it at the failure.
+    /// (`F`) Free memory as the runtime reported it at the failure.
     pub fn runtime_free_bytes(&self) -> Known<u64> {
         Known::new(self.oom.read.runtime_free_bytes, "free memory by the runtime at the failure (GPUOOM_SAMPLE)")
     }
 
-    /// [F_sys] Free memory as sysfs, or NVML, reported it at the failure.
+    /// (`F_sys`) Free memory as sysfs, or NVML, reported it at the failure.
     pub fn driver_free_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
         let free = |total: Option<u64>, used: Option<u64>| Some(total?.saturating_sub(used?));
@@ -306,12 +306,12 @@ impl<'a> Failure<'a> {
         runtime.zip(driver).map(|(runtime, driver)| runtime.min(driver)).or(runtime).or(driver)
     }
 
-    /// [L_dev + L_vmm] What the program's own live blocks hold on the device.
+    /// (`L_dev + L_vmm`) What the program's own live blocks hold on the device.
     pub fn own_bytes(&self) -> u64 {
         saturate(self.oom.held.requested_bytes)
     }
 
-    /// [K_self] This process's memory as the driver counts it (KFD, else NVML).
+    /// (`K_self`) This process's memory as the driver counts it (KFD, else NVML).
     pub fn process_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
         let counted = read.process_vram_bytes.filter(|bytes| *bytes > 0);
@@ -321,7 +321,7 @@ impl<'a> Failure<'a> {
         )
     }
 
-    /// [hidden] What the driver counts for this process beyond its own blocks.
+    /// (`hidden`) What the driver counts for this process beyond its own blocks.
     pub fn hidden_bytes(&self) -> Known<u64> {
         let own = self.own_bytes();
         self.process_bytes().map(|process| process.saturating_sub(own))
@@ -332,13 +332,13 @@ impl<'a> Failure<'a> {
         self.process_bytes().get().map_or(self.own_bytes(), |process| process.max(self.own_bytes()))
     }
 
-    /// [U_sys] Memory of the device in use by all, as the driver reports it.
+    /// (`U_sys`) Memory of the device in use by all, as the driver reports it.
     pub fn used_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
         Known::new(read.vram_used_bytes.or(read.nvml_used_bytes), "used memory by the driver (sysfs or NVML)")
     }
 
-    /// [other_compute] Memory of other compute processes.
+    /// (`other_compute`) Memory of other compute processes.
     pub fn other_compute_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
         let by_nvml = || {
@@ -355,7 +355,7 @@ impl<'a> Failure<'a> {
         both.map(|(used, (process, others))| used.saturating_sub(process).saturating_sub(others))
     }
 
-    /// [external] Memory in use that is not this process's.
+    /// (`external`) Memory in use that is not this process's.
     pub fn external_bytes(&self) -> Known<u64> {
         self.used_bytes().zip(self.process_bytes()).map(|(used, process)| used.saturating_sub(process))
     }
@@ -368,13 +368,13 @@ impl<'a> Failure<'a> {
         used.zip(total).map(|(used, total)| used.min(total)).or(used).or(total)
     }
 
-    /// [gap_api] Free memory by the runtime less free memory by sysfs: positive where the runtime is too optimistic.
+    /// (`gap_api`) Free memory by the runtime less free memory by sysfs: positive where the runtime is too optimistic.
     pub fn gap_bytes(&self) -> Known<i128> {
         let both = self.runtime_free_bytes().zip(self.driver_free_bytes());
         both.map(|(runtime, driver)| i128::from(runtime) - i128::from(driver))
     }
 
-    /// [R − F] What is missing.
+    /// (`R − F`) What is missing.
     pub fn shortfall_bytes(&self) -> Option<u64> {
         let (request, free) = self.request_bytes().zip(self.free_bytes()).get()?;
         Some(request.saturating_sub(free)).filter(|missing| *missing > 0)

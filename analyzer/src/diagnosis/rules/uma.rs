@@ -57,7 +57,7 @@ fn carve_out(case: &Case<'_>, device: Option<&DeviceSummary>) -> Known<u64> {
     Known::new(card.and_then(|card| card.vram_total_bytes), "the carve-out of the BIOS (mem_info_vram_total)")
 }
 
-/// [GTT_tot]
+/// (`GTT_tot`)
 fn gtt_total(case: &Case<'_>, device: Option<&DeviceSummary>) -> Known<u64> {
     let card = device.and_then(|device| case.card(device));
     Known::new(card.and_then(|card| card.gtt_total_bytes), "the size of GTT (mem_info_gtt_total)")
