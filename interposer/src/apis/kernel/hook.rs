@@ -126,7 +126,12 @@ fn real(fd: c_int, request: c_ulong, argument: u64) -> c_int {
 /// A candidate.
 unsafe extern "C-unwind" fn body(fd: c_int, request: c_ulong, argument: u64) -> c_int {
     let errno = guard::errno();
-    let Some((plan, payload)) = plan(fd, request, argument) else { return real(fd, request, argument) };
+    let planned = plan(fd, request, argument);
+    let Some((plan, payload)) = planned else {
+        // Looking at a descriptor or a pointer that is none leaves an error, which a successful call would not clear.
+        guard::set_errno(errno);
+        return real(fd, request, argument);
+    };
     let frame = begin(&plan);
     guard::set_errno(errno);
     match frame {
