@@ -261,6 +261,7 @@ impl Replay {
                 return;
             }
             Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
+            Some(Event::Code) => return,
             _ => {}
         }
         self.events += 1;

@@ -2,7 +2,11 @@
 //!
 //! Every payload begins with its length in bytes (u16), because slots come in units of 56 bytes.
 
+mod stack;
+
 use crate::record::MAX_PAYLOAD_BYTES;
+
+pub use stack::{CodeName, MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, PythonFrame, Stack, code_name, stack, stack_flag};
 
 /// Longest text that a record can carry, in bytes.
 pub const MAX_TEXT_BYTES: usize = MAX_PAYLOAD_BYTES - 2;

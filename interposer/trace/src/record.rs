@@ -159,12 +159,14 @@ numbered! {
         Process = 16 "process",
         /// The program chose another device for a thread, or reset one.
         Device = 17 "device",
-        /// Not a call: the number in `site` stands for the return address in `address` from here on.
+        /// Not a call: the number in `site` stands for the return address in `address`, and the way there, from here on.
         Site = 18 "site",
         /// Not a call: what `thread` allocates from here on belongs to the CUDA context in `address`.
         Context = 19 "context",
         /// Memory was made ready for other processes to open.
         Export = 20 "export",
+        /// Not a call: the number in `site` stands for a Python code object from here on.
+        Code = 21 "code",
     }
 }
 
@@ -257,7 +259,7 @@ impl Record {
 
     /// Whether the record says what later ones mean, and is not about a call.
     pub fn is_note(&self) -> bool {
-        matches!(self.event(), Some(Event::Site | Event::Context))
+        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code))
     }
 
     /// Ordinal of the enclosing call within the thread: `None` for an outermost call or one too far back to tell.

@@ -16,7 +16,7 @@ use gpuoom_trace::metadata::{
     self, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, MachineFacts, Module, Modules, ProcessFacts,
     Quantity, Reading, probe_skipped, trigger,
 };
-use gpuoom_trace::payload::MAX_TEXT_BYTES;
+use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, MAX_TEXT_BYTES, stack_flag};
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
 use gpuoom_trace::record::{
     EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE,
@@ -121,6 +121,7 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Kind", &Kind::ALL.iter().map(|kind| (*kind as u64, kind.name())).collect::<Vec<_>>());
     assert_numbers("Layer", &Layer::ALL.iter().map(|layer| (*layer as u64, layer.name())).collect::<Vec<_>>());
     assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
+    assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });
@@ -168,6 +169,8 @@ fn limits_are_those_of_the_code() {
             (SLOT_BYTES as u64, "SLOT_BYTES"),
             (EXTENSION_BYTES as u64, "EXTENSION_BYTES"),
             (MAX_SLOTS as u64, "MAX_SLOTS"),
+            (MAX_NATIVE_FRAMES as u64, "MAX_NATIVE_FRAMES"),
+            (MAX_PYTHON_FRAMES as u64, "MAX_PYTHON_FRAMES"),
             (MAX_PAYLOAD_BYTES as u64, "MAX_PAYLOAD_BYTES"),
             (MAX_TEXT_BYTES as u64, "MAX_TEXT_BYTES"),
             (u64::from(NO_DEVICE), "NO_DEVICE"),
