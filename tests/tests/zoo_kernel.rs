@@ -138,6 +138,8 @@ fn malformed_requests_get_the_kernels_answer() {
     let events = assert_same_steps(&run);
     let sizes: Vec<u64> = events.iter().filter(|event| event.is_allocation()).map(Event::requested_bytes).collect();
     assert_eq!(sizes, [2 * MIB, 2 * MIB, MIB]);
+    // Looked at in vain, forwarded, and answered: nothing of the looking may be left.
+    assert!(run.stdout.contains("write-only: 0, errno 123\n"), "{}", run.stdout);
 }
 
 #[test]

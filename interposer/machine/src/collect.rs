@@ -34,11 +34,13 @@ impl<'a> Roots<'a> {
     }
 
     fn path(&self, place: Place, path: &str) -> PathBuf {
-        let root = match place {
-            Place::System => self.system,
-            Place::Kernel => self.kernel,
-        };
-        root.join(path.trim_start_matches('/'))
+        let path = path.trim_start_matches('/');
+        let of_machine = self.system.join(path);
+        match place {
+            Place::System => of_machine,
+            Place::Memory if of_machine.exists() => of_machine,
+            Place::Kernel | Place::Memory => self.kernel.join(path),
+        }
     }
 }
 
@@ -253,6 +255,19 @@ mod tests {
         let paths: Vec<_> = collected.files.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["/sys/class/drm/card2/device/vendor", "/sys/class/drm/card10/device/vendor"]);
         assert!(!collected.cut && collected.unreadable.is_empty());
+    }
+
+    #[test]
+    fn the_hosts_memory_is_the_machines_where_that_has_it() {
+        let (machine, kernel) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let read = || collect(Roots { system: machine.path(), kernel: kernel.path() });
+        put(kernel.path(), "/proc/meminfo", "MemTotal: 1 kB\n");
+        put(kernel.path(), "/proc/sys/kernel/osrelease", "6.12.0\n");
+        assert_eq!(text(&read(), "/proc/meminfo"), Some("MemTotal: 1 kB\n"));
+        put(machine.path(), "/proc/meminfo", "MemTotal: 2 kB\n");
+        put(machine.path(), "/proc/sys/kernel/osrelease", "5.15.0\n");
+        assert_eq!(text(&read(), "/proc/meminfo"), Some("MemTotal: 2 kB\n"));
+        assert_eq!(text(&read(), "/proc/sys/kernel/osrelease"), Some("6.12.0\n"), "calls go to this kernel");
     }
 
     #[test]

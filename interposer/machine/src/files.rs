@@ -10,6 +10,8 @@ pub enum Place {
     System,
     /// The kernel that this process runs on, and the process.
     Kernel,
+    /// The host's memory: of the machine where its files are below that directory, else as this kernel tells it.
+    Memory,
 }
 
 /// What is kept of a file's text.
@@ -65,7 +67,7 @@ const fn group(place: Place, directory: &'static str, files: &'static [&'static 
 /// explains most comes first: the bounds cut off the end.
 pub const GROUPS: [Group; 21] = [
     group(
-        Place::Kernel,
+        Place::Memory,
         "/proc",
         &["meminfo"],
         Keep::Lines(&[
@@ -90,7 +92,7 @@ pub const GROUPS: [Group; 21] = [
     group(Place::Kernel, "/proc/self", &["cgroup"], Keep::Whole),
     group(Place::Kernel, "/proc", &["cmdline"], Keep::Parameters),
     group(Place::Kernel, "/proc/sys/kernel", &["osrelease"], Keep::Whole),
-    group(Place::Kernel, "/proc/pressure", &["memory"], Keep::Whole),
+    group(Place::Memory, "/proc/pressure", &["memory"], Keep::Whole),
     group(
         Place::System,
         "/etc",

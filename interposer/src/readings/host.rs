@@ -22,7 +22,7 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
     push(Quantity::CgroupLimit, limit);
     push(Quantity::OpenDescriptors, fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64));
     push(Quantity::DescriptorLimit, descriptor_limit());
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = host_memory(config);
     push(Quantity::HostTotal, meminfo(&memory, "MemTotal:"));
     push(Quantity::HostAvailable, meminfo(&memory, "MemAvailable:"));
     if all {
@@ -30,6 +30,12 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
         push(Quantity::MemoryMaps, maps.map(|text| text.iter().filter(|byte| **byte == b'\n').count() as u64));
         push(Quantity::MemoryMapLimit, number(Path::new("/proc/sys/vm/max_map_count")));
     }
+}
+
+/// The memory of the machine that `GPUOOM_SYSROOT` shows, where it shows that; else of the one that this kernel runs on.
+fn host_memory(config: &Config) -> String {
+    const PATH: &str = "/proc/meminfo";
+    fs::read_to_string(config.system_path(PATH)).or_else(|_| fs::read_to_string(PATH)).unwrap_or_default()
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -77,6 +83,16 @@ fn cgroup(config: &Config) -> (Option<u64>, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hosts_memory_is_that_of_the_machine_below_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        let config = Config { sysroot: root.path().into(), ..Config::default() };
+        assert!(meminfo(&host_memory(&config), "MemTotal:") > Some(1 << 20), "the root has no such file");
+        fs::create_dir(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/meminfo"), "MemTotal: 4 kB\nMemAvailable: 1 kB\n").unwrap();
+        assert_eq!(meminfo(&host_memory(&config), "MemTotal:"), Some(4096));
+    }
 
     #[test]
     fn this_process_can_be_read() {

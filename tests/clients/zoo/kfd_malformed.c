@@ -46,11 +46,22 @@ static void descriptors(void) {
     }
 }
 
+// Memory that was mapped to be written only can be read by the processor, and so by the kernel, but not by who asks for it
+// by its address in a process: the request succeeds, and looking at it before has failed.
+static void write_only(int kfd) {
+    struct kfd_available *question = mmap(NULL, 4096, PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *question = (struct kfd_available){.gpu_id = GPU0};
+    errno = 123;
+    int result = ioctl(kfd, KFD_AVAILABLE, question);
+    printf("write-only: %d, errno %d\n", result, errno);
+}
+
 int main(void) {
     int kfd = open("/dev/kfd", O_RDWR);
     descriptors();
     pointers(kfd);
     sizes(kfd);
+    write_only(kfd);
     errno = 123;
     uint64_t handle = kfd_alloc(kfd, GPU0, MiB, VRAM);
     printf("errno after a success: %d %d\n", errno, handle != 0);

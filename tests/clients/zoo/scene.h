@@ -8,6 +8,7 @@
 //     free NAME            gives back what NAME is, the way it was made
 //     reserve SIZE         addresses without memory
 //     copy NAME, fetch NAME, use NAME   to the device, from it, within it (NAME may be a failed allocation)
+//     export NAME          a handle of it for other processes
 //     launch, sync, query  a kernel, a synchronisation, the last error
 //     keep SIZE, trim      what the default pool keeps at a synchronisation; release all of it
 //     capture, end_capture a stream's capture
@@ -37,6 +38,9 @@
 __attribute__((weak)) void gpuoom_mark(const char *label);
 
 enum { MAX_LINES = 256, MAX_NAMES = 64, MAX_STACK = 1 << 16, NO_MEMORY = 2 };
+
+struct ipc_handle { char bytes[64]; };
+int GPU(IpcGetMemHandle)(struct ipc_handle *handle, void *pointer);
 
 struct thing {
     char name[16];
@@ -192,6 +196,11 @@ static void copy(const char *name, int to_device, const char *line) {
     else GPU(Memcpy)(host, pointer, size, DESTINATION_HOST);
 }
 
+static void export_memory(struct thing *thing, const char *line) {
+    struct ipc_handle handle;
+    must(thing ? GPU(IpcGetMemHandle)(&handle, thing->pointer) : 1, line);
+}
+
 static void launch(void) {
     static char kernel;
     dim3 one = {1, 1, 1};
@@ -322,6 +331,7 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "pop"))
         for (long n = a ? atol(a) : stacked; n > 0 && stacked > 0; n--) must(GPU(Free)(stack[--stacked].pointer), line);
     else if (!strcmp(command, "copy") || !strcmp(command, "fetch")) copy(a ? a : "-", *command == 'c', line);
+    else if (!strcmp(command, "export")) export_memory(find(a), line);
     else if (!strcmp(command, "use")) GPU(Memcpy)(find(a)->pointer, find(a)->pointer, find(a)->size, 3);
     else if (!strcmp(command, "launch")) launch();
     else if (!strcmp(command, "sync")) GPU(DeviceSynchronize)();

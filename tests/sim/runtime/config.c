@@ -53,6 +53,7 @@ static void read_limits(struct sim_limits *limits) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) *sizes[i].size = size_setting(sizes[i].name, 0);
     limits->frees_wait = flag_setting("SIM_FREES_WAIT");
     limits->handles_stay = flag_setting("SIM_HANDLES_STAY");
+    limits->exports_stay = flag_setting("SIM_EXPORTS_STAY");
     limits->handle_files = flag_setting("SIM_HANDLE_FILES");
     limits->real_mappings = flag_setting("SIM_REAL_MAPPINGS");
     limits->maps_hang = flag_setting("SIM_MAPS_HANG");

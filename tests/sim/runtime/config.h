@@ -23,6 +23,7 @@ struct sim_limits {
     size_t lost_per_failure;   // SIM_POOL_LOSES: a refused stream-ordered allocation takes so much for ever
     bool frees_wait;           // SIM_FREES_WAIT: a stream-ordered free takes effect at the next synchronisation
     bool handles_stay;         // SIM_HANDLES_STAY: releasing a handle of virtual memory gives nothing back
+    bool exports_stay;         // SIM_EXPORTS_STAY: memory that was exported to other processes stays in use when it is freed
     bool handle_files;         // SIM_HANDLE_FILES: each handle of virtual memory takes a descriptor
     bool real_mappings;        // SIM_REAL_MAPPINGS: each block of device memory takes a mapping of the process
     bool maps_hang;            // SIM_MAPS_HANG: mapping virtual memory never returns

@@ -198,6 +198,8 @@ void sim_device_give(struct sim_block *block) {
     // The next owner finds zeroes, and the host gets its pages back.
     madvise((void *)block->address, block->held, MADV_DONTNEED);
     if (block->mapping) munmap(block->mapping, 4096);
+    // As ROCm 7 does: the handle keeps a reference that nobody gives back (ROCm/hip#3886).
+    if (block->exported && sim_config()->limits.exports_stay) devices[block->device].hidden += block->held;
     sim_device_refund(block->device, block->held);
     sim_block_delete(block);
 }

@@ -39,6 +39,7 @@ struct sim_block {
     int references, mappings;  // kind PHYSICAL: memory lives until both are 0
     int file;                // kind PHYSICAL: descriptor + 1
     void *mapping;           // SIM_REAL_MAPPINGS
+    int exported;            // a handle for other processes was made of it
 };
 
 void sim_lock(sigset_t *saved);

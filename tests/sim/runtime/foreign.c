@@ -57,6 +57,14 @@ static int forget(void *pointer) {
     return block ? SIM_SUCCESS : SIM_INVALID_VALUE;
 }
 
+static void remember_export(uintptr_t address) {
+    sigset_t saved;
+    sim_lock(&saved);
+    struct sim_block *block = sim_device_find_containing(address);
+    if (block) block->exported = 1;
+    sim_unlock(&saved);
+}
+
 int sim_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer) {
     void *base;
     struct ticket ticket = {.process = (int)getpid(), .device = sim_thread()->device};
@@ -65,6 +73,7 @@ int sim_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer) {
     memcpy(ticket.magic, magic, sizeof magic);
     memset(handle, 0, sizeof *handle);
     memcpy(handle, &ticket, sizeof ticket);
+    remember_export((uintptr_t)base);
     return SIM_SUCCESS;
 }
 

@@ -7,7 +7,7 @@ use crate::scene::Sure::{Probable, Proven};
 use crate::scene::{Scene, scene};
 
 pub(crate) fn scenes() -> Vec<Scene> {
-    [held(), reported(), conditions()].concat()
+    [held(), exported(), reported(), conditions()].concat()
 }
 
 fn held() -> Vec<Scene> {
@@ -66,6 +66,33 @@ fn held() -> Vec<Scene> {
             "async a 12G; async b 6G; failures retry; async c 10G",
         )
         .set("SIM_HIP_VERSION", 70_051_831),
+    ]
+}
+
+/// 12 GiB that other processes may open are freed, and a request comes that needs some of them.
+fn exported() -> Vec<Scene> {
+    let story = |script: &str| format!("alloc a 8G; export a; alloc b 4G; export b; sleep 250; {script}");
+    let pinned = |says, story: &'static str, script: String| {
+        let scene = scene("ipc-export-pin", says, story, script).set("SIM_HIP_VERSION", 70_051_831);
+        scene.also(&["known-bad-version"])
+    };
+    let full = story("free a; free b; sleep 250; push 1G 20; alloc c 8G");
+    vec![
+        pinned(
+            First(Proven),
+            "12 GiB were exported and freed, and stay in use",
+            story("free a; free b; sleep 250; alloc c 20G"),
+        )
+        .set("SIM_EXPORTS_STAY", 1),
+        pinned(Not, "the same, what was freed can be had again, and the card is full of other blocks", full)
+            .also(&["known-bad-version", "true-capacity"]),
+        pinned(
+            Not,
+            "as much was freed, and none of it had been exported",
+            "alloc a 8G; alloc b 4G; export b; sleep 250; free a; sleep 250; push 1G 16; alloc c 8G".to_owned(),
+        )
+        .set("SIM_EXPORTS_STAY", 1)
+        .also(&["known-bad-version", "true-capacity"]),
     ]
 }
 

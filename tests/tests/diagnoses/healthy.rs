@@ -44,6 +44,11 @@ pub(crate) fn scenes() -> Vec<Scene> {
             "alloc w 12G; alloc k 6G; alloc c 2G; loop 50; launch; end".to_owned(),
         )
         .library("libggml-hip.so"),
+        healthy(
+            "memory that other processes may open, given back",
+            "alloc w 1G; loop 20; alloc a 512M; export a; launch; free a; end".to_owned(),
+        )
+        .set("SIM_HIP_VERSION", 70_051_831),
         healthy("a training over CUDA", format!("{LOAD} loop 30; {STEP} end")).cuda().on(Machine::of("nvidia")),
         healthy("a program that ends with an error of its own", format!("{LOAD} {STEP} exit 1")),
         healthy(

@@ -27,9 +27,14 @@ pub(crate) struct Built {
     pub(crate) vram_bytes: Option<u64>,
 }
 
-/// The memory of the machine that the tests run on, which is what recorder and analyzer see of the host.
-pub(crate) fn ram_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
+/// The folder of [`Machine::card`] and that of [`Machine::apu`].
+pub(crate) const CARD: &str = "rdna3-24g";
+/// See [`CARD`].
+pub(crate) const APU: &str = "strix-halo-after";
+
+/// The memory of a machine by its folder, which is what recorder and analyzer see of the host.
+pub(crate) fn ram_bytes(root: &str) -> u64 {
+    let text = fs::read_to_string(machine_root(root).join("proc/meminfo")).expect("the machine's memory");
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("MemTotal");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") << 10
 }
@@ -42,7 +47,7 @@ impl Machine {
 
     /// A 24 GiB card of RDNA3.
     pub(crate) fn card() -> Self {
-        Machine::of("rdna3-24g")
+        Machine::of(CARD)
     }
 
     /// The same with another amount of memory.
@@ -53,7 +58,7 @@ impl Machine {
     /// An APU whose kernel gives so much to the GPU, beside a carve-out of the firmware.
     pub(crate) fn apu(limit_bytes: u64, carve_out_bytes: u64, gtt_bytes: u64, bank_bytes: u64) -> Self {
         let device = "sys/class/drm/card1/device";
-        Machine::of("strix-halo-after")
+        Machine::of(APU)
             .with("sys/module/ttm/parameters/pages_limit", limit_bytes / 4096)
             .with(&format!("{device}/mem_info_vram_total"), carve_out_bytes)
             .with(&format!("{device}/mem_info_gtt_total"), gtt_bytes)

@@ -1,6 +1,6 @@
 //! G. Limits of the platform.
 
-use crate::machine::{Machine, ram_bytes};
+use crate::machine::{APU, CARD, Machine, ram_bytes};
 use crate::scene::Says::{First, Found, Not};
 use crate::scene::Sure::{Possible, Probable, Proven};
 use crate::scene::{Scene, scene};
@@ -13,7 +13,7 @@ fn mib(bytes: u64) -> String {
 }
 
 pub(crate) fn scenes() -> Vec<Scene> {
-    [apus(), apu_settings(), host_memory(), parts()].concat()
+    [apus(), apu_settings(), host_pressure(), host_memory(), parts()].concat()
 }
 
 /// A program on an APU that offers so much: so many per cent of it live, and some more are asked for.
@@ -32,7 +32,7 @@ fn apu(
 }
 
 fn apus() -> Vec<Scene> {
-    let ram = ram_bytes();
+    let ram = ram_bytes(APU);
     let (half, most) = (ram / 2, ram / 8 * 7);
     let delivered = || Machine::apu(half, 512 * MIB, half, half);
     let raised = || Machine::apu(most, 512 * MIB, most, most);
@@ -106,7 +106,7 @@ fn apus() -> Vec<Scene> {
 }
 
 fn apu_settings() -> Vec<Scene> {
-    let half = ram_bytes() / 2;
+    let half = ram_bytes(APU) / 2;
     let delivered = || Machine::apu(half, 512 * MIB, half, half);
     let agree = || {
         delivered().with("sys/module/amdgpu/parameters/gttsize", -1).with("sys/module/amdgpu/parameters/vm_size", -1)
@@ -120,7 +120,7 @@ fn apu_settings() -> Vec<Scene> {
     let spills = |says, story, machine: Machine| {
         scene("sysmem-fallback", says, story, format!("push {} 11; launch; sleep 250", mib(half / 10)))
             .on(machine)
-            .set("SIM_CAPACITY", ram_bytes())
+            .set("SIM_CAPACITY", ram_bytes(APU))
             .set("SIM_REPORTED_CAPACITY", half)
             .set("SIM_HIP_VERSION", 60_443_483)
             .set("SIM_SYSFS_CARD", "")
@@ -140,8 +140,36 @@ fn apu_settings() -> Vec<Scene> {
     ]
 }
 
+/// A program that holds nearly all memory of an APU, and is killed.
+fn host_pressure() -> Vec<Scene> {
+    const KILL: &str = "[20599.491542] Out of memory: Killed process {pid} (scene_hip) total-vm:53312244kB, \
+                        anon-rss:31451456kB, file-rss:74816kB, shmem-rss:12296kB, UID:0 pgtables:69068kB oom_score_adj:0\n";
+    const QUIET: &str = "[    1.000000] Linux version 6.12.0\n";
+    let ram = ram_bytes(APU);
+    let apu = |available: u64| {
+        let limit = ram / 32 * 31;
+        let memory = format!("MemTotal: {} kB\nMemAvailable: {} kB", ram >> 10, available >> 10);
+        Machine::apu(limit, 512 * MIB, limit, limit).with("proc/meminfo", memory)
+    };
+    let held = |says, story, percent: u64, machine, log: &str| {
+        let script = format!("push {} {percent}; launch; sleep 250; kill", mib(ram / 100));
+        scene("uma-host-pressure", says, story, script)
+            .on(machine)
+            .set("SIM_CAPACITY", ram / 32 * 31)
+            .set("SIM_SYSFS_CARD", "")
+            .watched()
+            .given("--kernel-log", log)
+            .also(&["host-ram-oom-kill"])
+    };
+    vec![
+        held(Found(Proven), "90 % of the RAM live on the GPU, 900 MiB are left", 90, apu(900 * MIB), KILL),
+        held(Not, "the same, and the kernel killed nobody", 90, apu(900 * MIB), QUIET),
+        held(Not, "the kernel killed it, and 20 % of the RAM live on the GPU", 20, apu(900 * MIB), KILL),
+    ]
+}
+
 fn host_memory() -> Vec<Scene> {
-    let ram = ram_bytes();
+    let ram = ram_bytes(CARD);
     let kernel_gives = |bytes: u64| Machine::card().with("sys/module/ttm/parameters/pages_limit", bytes / 4096);
     let gtt = |used: u64| Machine::card().with("sys/class/drm/card1/device/mem_info_gtt_used", used);
     vec![

@@ -27,7 +27,8 @@ pub struct DeviceRun {
     pub cycles: Cycles,
     /// Its growth, where it has five cycles.
     pub growth: Option<Growth>,
-    /// Least memory in use by the driver's or runtime's readings within each cycle; `None` where nothing was read in one.
+    /// Least memory in use by the driver's or runtime's readings at the floor of each cycle; `None` where nothing was read
+    /// at one.
     pub used_at_floors: Option<Vec<u64>>,
     /// Whether the last failures' calls look like an allocator's segments.
     pub are_segments: bool,
@@ -38,7 +39,8 @@ impl DeviceRun {
     pub fn all(replay: &Replay) -> Vec<Self> {
         let of = |(device, track)| {
             let cycles = growth::cycles_of(track);
-            let used = |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle));
+            let used =
+                |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle));
             DeviceRun {
                 device,
                 growth: growth::of_device(replay, device, &cycles),
@@ -54,6 +56,12 @@ impl DeviceRun {
 /// A floor is looked at for as long as the fall to it took: readings come once a second.
 fn next_rise(cycle: &Cycle) -> u64 {
     cycle.to.at.saturating_add(cycle.duration() / 2)
+}
+
+/// What the program holds at most where a reading counts as one of the floor, in bytes: one that came before the fall would
+/// show the peak as something that stays.
+fn near_floor(cycle: &Cycle) -> u64 {
+    cycle.to.bytes.saturating_add(cycle.rise_bytes() / 16)
 }
 
 fn segments(replay: &Replay, device: u8) -> bool {

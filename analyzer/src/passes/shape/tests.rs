@@ -304,6 +304,24 @@ fn models_that_are_swapped_and_leave_something_behind() {
 }
 
 #[test]
+fn a_reading_that_came_before_the_fall_is_none_of_the_floor() {
+    let mut program = Program::new();
+    for swap in 1..=5 {
+        let model: Vec<u64> = (0..4).map(|_| program.give(GIB)).collect();
+        program.read(GIB);
+        program.read(5 * GIB);
+        program.take(&model);
+        // The last floor has no reading of its own.
+        if swap < 5 {
+            program.read(GIB);
+        }
+        program.trace.now_ns += 1_000_000;
+    }
+    program.give(3 * GIB);
+    assert_eq!(program.run(run::model_swap), Judgement::None);
+}
+
+#[test]
 fn growth_says_when_memory_runs_out_and_how_sure_that_is() {
     let program = keeps(30, 20 * MIB, 30);
     let replay = program.replay();

@@ -14,8 +14,8 @@ const HISTORY: usize = 512;
 /// Memory in use over time, as far as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Ticks and bytes.
-    points: Vec<(u64, u64)>,
+    /// Ticks, bytes in use, and bytes that the program's blocks held.
+    points: Vec<(u64, u64, u64)>,
     /// One of so many readings is kept.
     every: u64,
     seen: u64,
@@ -29,7 +29,7 @@ impl History {
         if !self.seen.is_multiple_of(self.every) {
             return;
         }
-        self.points.push((read.at, used.bytes));
+        self.points.push((read.at, used.bytes, read.held_bytes));
         if self.points.len() > HISTORY {
             let mut number = 0;
             self.points.retain(|_| {
@@ -41,14 +41,14 @@ impl History {
     }
 
     /// Ticks and bytes of each reading that is kept.
-    pub fn points(&self) -> &[(u64, u64)] {
-        &self.points
+    pub fn points(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.points.iter().map(|(at, used, _)| (*at, *used))
     }
 
-    /// The least that was in use from one moment to another, in bytes.
-    pub fn least_used(&self, from: u64, to: u64) -> Option<u64> {
-        let inside = self.points.iter().filter(|(at, _)| (from..=to).contains(at));
-        inside.map(|(_, bytes)| *bytes).min()
+    /// The least that was in use from one moment to another while the program's blocks held no more than so much, in bytes.
+    pub fn least_used(&self, from: u64, to: u64, most_held: u64) -> Option<u64> {
+        let inside = self.points.iter().filter(|(at, _, held)| (from..=to).contains(at) && *held <= most_held);
+        inside.map(|(_, used, _)| *used).min()
     }
 }
 
