@@ -3,6 +3,7 @@
 //! One way through: a file is read ([`intake`]), its events become state ([`replay`]), passes turn state into values
 //! ([`passes`]), and the report turns values into bytes ([`report`]). No pass prints, no report computes.
 
+pub mod bundle;
 pub mod catalogue;
 pub mod commands;
 pub mod diagnosis;

@@ -10,6 +10,7 @@ use gpuoom_trace::reader::TraceFile;
 
 use super::TraceArg;
 use super::output::Output;
+use super::traces;
 use super::units::parse_oom;
 use crate::intake::read_through;
 use crate::passes::around::Around;
@@ -43,7 +44,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
-    let mut trace = TraceFile::open(&args.trace.trace)?;
+    let mut trace = traces::open(&args.trace.trace)?;
     let output = Output::open(args.output.as_deref())?;
     // A list that goes to a file or a pipe is not cut: other programs read it.
     let look = output.is_terminal().then(|| output.look());

@@ -9,6 +9,7 @@ use gpuoom_trace::reader::TraceFile;
 use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
+use super::traces;
 use super::units::{At, parse_at, parse_size};
 use crate::intake::read_through;
 use crate::passes::map::{DeviceMap, Moment, draw};
@@ -46,7 +47,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
-    let mut trace = TraceFile::open(&args.trace.trace)?;
+    let mut trace = traces::open(&args.trace.trace)?;
     let devices = replay(&mut trace, args)?;
     let document = Document {
         schema: SCHEMA,

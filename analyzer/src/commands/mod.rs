@@ -7,6 +7,7 @@ mod map;
 mod output;
 mod progress;
 mod record;
+mod recorded;
 mod report;
 mod traces;
 mod units;
@@ -17,6 +18,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use gpuoom_trace::reader::{ReadError, TraceFile};
+
+use self::traces::OpenError;
+use crate::bundle::BundleError;
 
 /// Wrong usage.
 const USAGE: u8 = 2;
@@ -60,7 +64,7 @@ enum Command {
 /// One trace.
 #[derive(Debug, Args)]
 struct TraceArg {
-    /// Trace file
+    /// Trace file, or a bundle with one trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 }
@@ -82,7 +86,8 @@ pub fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             output::complain(&format!("{error:#}"));
-            ExitCode::from(if error.is::<ReadError>() { UNREADABLE } else { USAGE })
+            let unreadable = error.is::<ReadError>() || error.is::<OpenError>() || error.is::<BundleError>();
+            ExitCode::from(if unreadable { UNREADABLE } else { USAGE })
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::traces::{find_traces, note_end};
+use super::recorded::{find_traces, note_end};
 
 /// The recorder's file name.
 const LIBRARY: &str = "libgpuoom.so";

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use gpuoom_trace::reader::{ReadError, TraceFile};
 
 use super::output::{Output, complain};
 use super::progress::Progress;
+use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, is_later_command};
-use crate::evidence::{Evidence, Source, load};
+use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
 use crate::passes::job::{Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
@@ -23,7 +23,7 @@ use crate::report::{json, text};
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// Trace files
+    /// Trace files, or bundles
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// How to write it
@@ -88,9 +88,21 @@ struct Read {
     maps: Vec<DeviceMap>,
 }
 
+/// Adds what lies beside the traces of a bundle. What can't be used is said, and left out.
+fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u8>)>) -> bool {
+    let mut whole = true;
+    for (source, name, bytes) in given {
+        if let Err(error) = add(evidence, source, name, &bytes) {
+            complain(&error.to_string());
+            whole = false;
+        }
+    }
+    whole
+}
+
 /// Replays a trace to its end and sums it up.
-fn read(path: &Path, evidence: &Evidence, among_others: bool) -> Result<Read, ReadError> {
-    let mut trace = TraceFile::open(path)?;
+fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, OpenError> {
+    let mut trace = input.open()?;
     let mut replay = Replay::new(&trace, Options::default());
     replay.timeline = among_others.then(Timeline::default);
     let mut progress = Progress::new(trace.records_in_chunks());
@@ -104,16 +116,27 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     if let Some(path) = args.traces.first().filter(|path| is_later_command(path)) {
         bail!("{}: this command is not in this version", path.display());
     }
-    let paths = without_repeats(&args.traces);
-    let (evidence, evidence_whole) = args.beside.load();
-    let (mut reads, mut unreadable) = (Vec::new(), Vec::new());
-    for path in &paths {
-        match read(path, &evidence, args.traces.len() > 1) {
-            Ok(read) => reads.push(read),
-            Err(error) => {
-                complain(&error.to_string());
-                unreadable.push(Unreadable { path: path.display().to_string(), reason: error.to_string() });
+    let (mut evidence, mut evidence_whole) = args.beside.load();
+    let (mut reads, mut unreadable, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
+    let refused = |unreadable: &mut Vec<Unreadable>, path: &Path, error: OpenError| {
+        complain(&error.to_string());
+        unreadable.push(Unreadable { path: path.display().to_string(), reason: error.to_string() });
+    };
+    for path in without_repeats(&args.traces) {
+        match expand(path) {
+            Ok(expanded) => {
+                inputs.extend(expanded.traces);
+                evidence_whole &= add_all(&mut evidence, expanded.evidence);
             }
+            Err(error) => refused(&mut unreadable, path, error),
+        }
+    }
+    let many = args.traces.len() > 1 || inputs.len() > 1;
+    for input in inputs {
+        let name = input.name.clone();
+        match read(input, &evidence, many) {
+            Ok(read) => reads.push(read),
+            Err(error) => refused(&mut unreadable, &name, error),
         }
     }
     let status = if unreadable.is_empty() && evidence_whole { 0 } else { UNREADABLE };
@@ -122,8 +145,8 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     }
     let output = Output::open(args.output.as_deref())?;
     let look = output.look();
-    output.write(|out| match (args.traces.len(), reads.pop()) {
-        (1, Some(Read { member, maps })) => match args.format {
+    output.write(|out| match (many, reads.pop()) {
+        (false, Some(Read { member, maps })) => match args.format {
             Format::Json => json::write_one(out, &member.summary),
             Format::Text => out.write_all(text::write(&member.summary, &maps, look).as_bytes()),
         },

@@ -1,172 +1,95 @@
-//! The traces that a recorded command left, and what is noted in them when it has ended.
+//! The argument TRACE: a trace file, or a bundle that has traces in it. Every command opens its traces here.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::mem::offset_of;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Component, Path, PathBuf};
-use std::process::ExitStatus;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
-use gpuoom_trace::FORMAT_MAJOR;
-use gpuoom_trace::header::{HEADER_BYTES, Header, MAGIC, end};
+use gpuoom_trace::reader::{ReadError, TraceFile};
+use thiserror::Error;
 
-/// A trace that was made by the command or by a process that it started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FoundTrace {
-    /// The file.
-    pub(super) path: PathBuf,
-    /// Process that recorded it.
-    pub(super) pid: u32,
+use crate::bundle::layout::TRACES;
+use crate::bundle::{BundleError, open as bundles};
+use crate::evidence::Source;
+
+/// Why a trace can't be used.
+#[derive(Debug, Error)]
+pub(super) enum OpenError {
+    /// The file is no trace that can be read.
+    #[error(transparent)]
+    Trace(#[from] ReadError),
+    /// The archive is no bundle that can be read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
 }
 
-/// Directories that are looked through for one pattern at most.
-const MOST_DIRECTORIES: usize = 10_000;
+/// A trace that was asked for.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// What it is called: its path, or that of the bundle with its name in it.
+    pub(super) name: PathBuf,
+    /// A trace of a bundle is unpacked already.
+    file: Option<File>,
+}
 
-/// Traces that fit the pattern and were made since the command began, by path.
-pub(super) fn find_traces(pattern: &Path, began_ns: u64) -> Vec<FoundTrace> {
-    let Some(name) = pattern.file_name() else { return Vec::new() };
-    let mut found: Vec<FoundTrace> = directories_of(pattern)
-        .iter()
-        .flat_map(|directory| fitting(directory, |entry| matches(name.as_bytes(), entry, true)))
-        .filter_map(|path| {
-            let header = read_header(&path).ok().flatten()?;
-            (header.clock_first.wall_ns >= began_ns).then_some(FoundTrace { path, pid: header.pid })
+impl Input {
+    /// Opens it.
+    pub(super) fn open(self) -> Result<TraceFile, OpenError> {
+        Ok(match self.file {
+            Some(file) => TraceFile::from_file(file, &self.name)?,
+            None => TraceFile::open(&self.name)?,
         })
-        .collect();
-    found.sort_by(|one, other| one.path.cmp(&other.path));
-    found
-}
-
-/// The directories that a pattern's directory can stand for: ranks and processes may each have one of their own.
-fn directories_of(pattern: &Path) -> Vec<PathBuf> {
-    let mut directories = vec![PathBuf::new()];
-    for part in pattern.parent().into_iter().flat_map(Path::components) {
-        let Component::Normal(name) = part else {
-            directories.iter_mut().for_each(|directory| directory.push(part));
-            continue;
-        };
-        if !name.as_bytes().contains(&b'%') {
-            directories.iter_mut().for_each(|directory| directory.push(name));
-            continue;
-        }
-        let below =
-            directories.iter().flat_map(|directory| fitting(directory, |entry| matches(name.as_bytes(), entry, false)));
-        directories = below.filter(|path| path.is_dir()).take(MOST_DIRECTORIES).collect();
-    }
-    directories
-}
-
-/// The entries of a directory whose names fit.
-fn fitting(directory: &Path, fits: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
-    let opened = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let entries = std::fs::read_dir(opened).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name()).filter(|name| fits(name.as_bytes()));
-    names.map(|name| directory.join(name)).collect()
-}
-
-/// Whether a name can come from a pattern; that of a file also with what keeps names apart behind it: `.PID`, `.PID.1`.
-fn matches(pattern: &[u8], name: &[u8], is_file: bool) -> bool {
-    let number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    match pattern {
-        [] => match name {
-            [] => true,
-            [b'.', behind @ ..] => {
-                let mut parts = behind.split(|byte| *byte == b'.');
-                is_file && parts.clone().count() <= 2 && parts.all(number)
-            }
-            _ => false,
-        },
-        [b'%', b'p' | b'r', rest @ ..] => {
-            let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            (1..=digits).any(|length| matches(rest, &name[length..], is_file))
-        }
-        [b'%', b'e' | b'h', rest @ ..] => (0..=name.len()).any(|length| matches(rest, &name[length..], is_file)),
-        [b'%', b'%', rest @ ..] => name.first() == Some(&b'%') && matches(rest, &name[1..], is_file),
-        [first, rest @ ..] => name.first() == Some(first) && matches(rest, &name[1..], is_file),
     }
 }
 
-fn read_header(path: &Path) -> io::Result<Option<Header>> {
-    let mut page = [0u8; HEADER_BYTES];
-    File::open(path)?.read_exact(&mut page)?;
-    let header: Header = bytemuck::pod_read_unaligned(&page);
-    Ok((header.magic == MAGIC && header.major <= FORMAT_MAJOR).then_some(header))
+/// What one argument stands for.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    /// The traces.
+    pub(super) traces: Vec<Input>,
+    /// What lies beside them in a bundle: what it is, its name, its bytes.
+    pub(super) evidence: Vec<(Source, String, Vec<u8>)>,
 }
 
-/// Writes how the process ended into its trace, where the recorder could not see it.
-pub(super) fn note_end(path: &Path, status: ExitStatus) -> io::Result<()> {
-    let unknown = read_header(path)?.is_some_and(|header| header.end_kind == end::UNKNOWN);
-    let (kind, code) = match (status.code(), status.signal()) {
-        _ if !unknown => return Ok(()),
-        (Some(code), _) => (end::EXITED, code),
-        (None, Some(signal)) => (end::SIGNALED, signal),
-        (None, None) => return Ok(()),
+/// What an argument stands for: a trace, or what is in a bundle. `BUNDLE:traces/01.trace.bin` names one trace of a bundle.
+pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
+    let (archive, wanted) = match inside(path) {
+        Some((archive, wanted)) => (archive, Some(wanted)),
+        None if bundles::is_bundle(path) => (path.to_owned(), None),
+        None => {
+            return Ok(Inputs { traces: vec![Input { name: path.to_owned(), file: None }], ..Inputs::default() });
+        }
     };
-    let file = OpenOptions::new().write(true).open(path)?;
-    // The code first: a reader that comes in between must not see an end without its code.
-    file.write_all_at(&code.to_le_bytes(), offset_of!(Header, end_code) as u64)?;
-    file.write_all_at(&kind.to_le_bytes(), offset_of!(Header, end_kind) as u64)
+    let mut bundle = bundles::open(&archive)?;
+    if let Some(wanted) = wanted {
+        let held: Vec<String> = bundle.traces.iter().map(|(name, _)| name.clone()).collect();
+        bundle.traces.retain(|(name, _)| *name == wanted);
+        if bundle.traces.is_empty() {
+            return Err(BundleError::NoSuchTrace { path: archive, wanted, held: held.join(", ") }.into());
+        }
+    }
+    let named = |name: &str| format!("{}:{name}", archive.display());
+    let trace = |(name, file): (String, File)| Input { name: named(&name).into(), file: Some(file) };
+    Ok(Inputs {
+        traces: bundle.traces.into_iter().map(trace).collect(),
+        evidence: bundle.evidence.into_iter().map(|(source, name, bytes)| (source, named(&name), bytes)).collect(),
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::TraceBuilder;
-
-    #[test]
-    fn names_fit_their_patterns() {
-        for (pattern, name, fits) in [
-            ("gpuoom-%e-%p.trace.bin", "gpuoom-python3-4711.trace.bin", true),
-            ("gpuoom-%e-%p.trace.bin", "gpuoom-a-b-4711.trace.bin", true),
-            ("gpuoom-%e-%p.trace.bin", "gpuoom-python3-x.trace.bin", false),
-            ("run.bin", "run.bin", true),
-            ("run.bin", "run.bin.4712", true),
-            ("run.bin", "run.bin.old", false),
-            ("run.bin", "run.bin2", false),
-            ("run.bin", "run.bin.4712.1", true),
-            ("run.bin", "run.bin.4712.1.2", false),
-            ("%h-%r.bin", "atlas-0.bin", true),
-            ("%h-%r.bin", "atlas-x.bin", false),
-            ("100%%-%p.bin", "100%-7.bin", true),
-        ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes(), true), fits, "{pattern} {name}");
+/// Opens the one trace that a command works on.
+pub(super) fn open(path: &Path) -> Result<TraceFile, OpenError> {
+    let mut inputs = expand(path)?.traces;
+    let count = inputs.len();
+    match inputs.drain(..).next() {
+        Some(input) if count == 1 => input.open(),
+        first => {
+            let first = first.map(|input| input.name.display().to_string()).unwrap_or_default();
+            let name = first.rsplit_once(':').map_or("", |(_, name)| name).to_owned();
+            Err(BundleError::Several { path: path.to_owned(), count, first: name }.into())
         }
-        assert!(matches(b"rank%r", b"rank12", false) && !matches(b"rank%r", b"rank12.4711", false));
     }
+}
 
-    #[test]
-    fn ranks_may_have_directories_of_their_own() {
-        let directory = tempfile::tempdir().unwrap();
-        let trace = TraceBuilder::default();
-        for path in ["run/rank0/atlas.bin", "run/rank1/atlas.bin", "run/rank1/x.txt", "run/other/atlas.bin"] {
-            let path = directory.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            trace.write(&path).unwrap();
-        }
-        let pattern = directory.path().join("run/rank%r/%h.bin");
-        let found = find_traces(&pattern, 0);
-        let expected = ["run/rank0/atlas.bin", "run/rank1/atlas.bin"].map(|path| directory.path().join(path));
-        assert_eq!(found.into_iter().map(|trace| trace.path).collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn only_new_traces_are_found_and_get_their_end() {
-        let directory = tempfile::tempdir().unwrap();
-        let pattern = directory.path().join("run-%p.bin");
-        let at = |name: &str| directory.path().join(name);
-        let mut trace = TraceBuilder::default();
-        let began = trace.header.clock_first.wall_ns;
-        trace.write(&at("run-4711.bin")).unwrap();
-        trace.header.clock_first.wall_ns -= 1;
-        trace.write(&at("run-4710.bin")).unwrap();
-        std::fs::write(at("run-4709.bin"), "no trace").unwrap();
-        assert_eq!(find_traces(&pattern, began), [FoundTrace { path: at("run-4711.bin"), pid: 4711 }]);
-
-        note_end(&at("run-4711.bin"), ExitStatus::from_raw(9)).unwrap();
-        note_end(&at("run-4711.bin"), ExitStatus::from_raw(0)).unwrap();
-        let header = read_header(&at("run-4711.bin")).unwrap().unwrap();
-        assert_eq!((header.end_kind, header.end_code), (end::SIGNALED, 9));
-    }
+/// The archive and the name in it, where a path is no file itself and names a trace of a bundle.
+fn inside(path: &Path) -> Option<(PathBuf, String)> {
+    let (archive, name) = path.to_str()?.rsplit_once(':')?;
+    (name.starts_with(TRACES) && !path.exists()).then(|| (archive.into(), name.to_owned()))
 }

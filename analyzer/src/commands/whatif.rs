@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use gpuoom_trace::reader::TraceFile;
 
 use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
+use super::traces;
 use super::units::parse_size;
 use crate::evidence::{Evidence, Source, load};
 use crate::report::page::Page;
@@ -90,7 +90,7 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
     if combinations > MAX_COMBINATIONS {
         bail!("{combinations} combinations of cards and granules are too many: ask for at most {MAX_COMBINATIONS}");
     }
-    let mut trace = TraceFile::open(&args.trace.trace)?;
+    let mut trace = traces::open(&args.trace.trace)?;
     let mut progress = Progress::new(trace.records_in_chunks().saturating_mul(3));
     let mut answer = ask(&mut trace, &question, |records| progress.advance(records));
     drop(progress);

@@ -42,10 +42,17 @@ impl Source {
 /// Reads a file and adds what it says.
 pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), EvidenceError> {
     let bytes = read(source, path)?;
-    let path = path.display().to_string();
+    add(evidence, source, path.display().to_string(), &bytes)
+}
+
+/// Adds what a file says whose bytes are there already. `path` is what it is called.
+///
+/// # Errors
+/// It is not what it is said to be.
+pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) -> Result<(), EvidenceError> {
     match source {
         Source::TorchLog => {
-            let log = String::from_utf8_lossy(&bytes);
+            let log = String::from_utf8_lossy(bytes);
             let (content, runtime) = (torch_message::find_all(&log), runtime_message::find_all(&log));
             if content.is_empty() && runtime.is_empty() {
                 let reason =
@@ -55,16 +62,16 @@ pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), 
             evidence.runtime_logs.push(Given { path: path.clone(), content: runtime });
             evidence.torch_logs.push(Given { path, content });
         }
-        Source::TorchSnapshot => match torch_snapshot::read(&bytes) {
+        Source::TorchSnapshot => match torch_snapshot::read(bytes) {
             Ok(content) => evidence.torch_snapshots.push(Given { path, content }),
             Err(reason) => return Err(EvidenceError::Snapshot { path, reason }),
         },
-        Source::Smi => match smi::read(&String::from_utf8_lossy(&bytes)) {
+        Source::Smi => match smi::read(&String::from_utf8_lossy(bytes)) {
             Ok(content) => evidence.smi.push(Given { path, content }),
             Err(reason) => return Err(EvidenceError::Smi { path, reason }),
         },
         Source::KernelLog => {
-            let log = String::from_utf8_lossy(&bytes);
+            let log = String::from_utf8_lossy(bytes);
             let content = kernel_log::read(&log);
             // A quiet log of the kernel says something: nothing was killed. Another file says nothing.
             if content.is_empty() && !kernel_log::is_kernel_log(&log) {
@@ -77,7 +84,11 @@ pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), 
     Ok(())
 }
 
-fn read(source: Source, path: &Path) -> Result<Vec<u8>, EvidenceError> {
+/// The bytes of a file, if it is not larger than such a file ever is.
+///
+/// # Errors
+/// It can't be read, or is too large.
+pub fn read(source: Source, path: &Path) -> Result<Vec<u8>, EvidenceError> {
     let named = || path.display().to_string();
     let limit_bytes = source.limit_bytes();
     let mut bytes = Vec::new();

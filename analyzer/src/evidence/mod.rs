@@ -8,7 +8,7 @@ pub mod smi;
 pub mod torch_message;
 pub mod torch_snapshot;
 
-pub use load::{Source, load};
+pub use load::{Source, add, load, read};
 
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 //! compressed chunks behind it, and cold metadata.
 //!
 //! The writer side ([`ring`], [`chunk`], [`columns`]) is used by the recorder inside a stranger's process, so it
-//! allocates nothing after start and never panics on what it is given. The reader side ([`reader`]) trusts nothing in a
+//! allocates nothing after start and never panics on what it is given. The reader side ([`reader`], [`rewrite`]) trusts nothing in a
 //! file. Neither knows a vendor's functions: their names travel in the file itself ([`metadata::ApiTable`]). Only the status
 //! codes that mean "no memory" stand here ([`status`]), because recorder and analyzer must agree on them.
 
@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod payload;
 pub mod reader;
 pub mod record;
+pub mod rewrite;
 pub mod ring;
 pub mod status;
 mod sync;

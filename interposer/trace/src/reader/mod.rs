@@ -90,9 +90,20 @@ pub struct TraceFile {
 
 impl TraceFile {
     /// Opens a trace and reads its metadata.
+    ///
+    /// # Errors
+    /// The file can't be read, or is no trace that this version reads.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
+        TraceFile::from_file(file, path)
+    }
+
+    /// The same for a file that is open already and may have no name. `path` is what it is called.
+    ///
+    /// # Errors
+    /// As [`TraceFile::open`].
+    pub fn from_file(file: File, path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
-        let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let mut page = [0u8; HEADER_BYTES];
         let got = read_at_most(&file, &mut page, 0).map_err(io)?;
@@ -261,6 +272,15 @@ impl TraceFile {
         batch.clear();
         self.read_ring(next_seq, &mut batch);
         if batch.records.is_empty() { Ok(()) } else { sink(&mut batch) }
+    }
+
+    /// The table of calls under way, as it lies in the file: zeros where the file has less.
+    pub(crate) fn in_flight_table(&self) -> Vec<u8> {
+        let entries = (self.header.in_flight_entries as usize).min(IN_FLIGHT_ENTRIES);
+        let size = std::mem::size_of::<InFlight>();
+        let mut bytes = self.read(self.header.in_flight_offset, entries * size).unwrap_or_default();
+        bytes.resize(IN_FLIGHT_ENTRIES * size, 0);
+        bytes
     }
 
     /// Calls that were under way when the file was last written.

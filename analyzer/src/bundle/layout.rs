@@ -1,0 +1,69 @@
+//! Where things lie in a bundle. Both sides use it.
+
+use crate::evidence::Source;
+
+/// The directory that holds everything.
+pub const ROOT: &str = "gpuoom-bundle";
+/// Directory of the traces, below [`ROOT`].
+pub const TRACES: &str = "traces/";
+/// How the name of a trace ends.
+pub const TRACE_END: &str = ".trace.bin";
+/// Directory of other evidence, below [`ROOT`].
+pub const EVIDENCE: &str = "evidence/";
+
+/// Beginning and end of the names of other evidence.
+const SOURCES: [(Source, &str, &str); 4] = [
+    (Source::TorchLog, "torch-log-", ".txt"),
+    (Source::TorchSnapshot, "torch-snapshot-", ".pickle"),
+    (Source::Smi, "smi-", ".txt"),
+    (Source::KernelLog, "kernel-log-", ".txt"),
+];
+
+/// Name of a trace, counted from 1, below [`ROOT`].
+pub fn trace_name(number: usize) -> String {
+    format!("{TRACES}{number:02}{TRACE_END}")
+}
+
+/// Name of a piece of other evidence, counted from 1 within its sort, below [`ROOT`].
+pub fn evidence_name(source: Source, number: usize) -> String {
+    let (_, begin, end) = SOURCES[SOURCES.iter().position(|(known, ..)| *known == source).unwrap_or(0)];
+    format!("{EVIDENCE}{begin}{number:02}{end}")
+}
+
+/// What an entry is, by its name below [`ROOT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A trace.
+    Trace,
+    /// Other evidence.
+    Evidence(Source),
+    /// Something for people.
+    Else,
+}
+
+/// What an entry with this name is.
+pub fn content(name: &str) -> Content {
+    if let Some(trace) = name.strip_prefix(TRACES) {
+        return if trace.ends_with(TRACE_END) && !trace.contains('/') { Content::Trace } else { Content::Else };
+    }
+    let Some(file) = name.strip_prefix(EVIDENCE) else { return Content::Else };
+    let known = SOURCES.iter().find(|(_, begin, end)| file.starts_with(begin) && file.ends_with(end));
+    known.map_or(Content::Else, |(source, ..)| Content::Evidence(*source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_they_are() {
+        assert_eq!(trace_name(1), "traces/01.trace.bin");
+        assert_eq!(content(&trace_name(1234)), Content::Trace);
+        for source in [Source::TorchLog, Source::TorchSnapshot, Source::Smi, Source::KernelLog] {
+            assert_eq!(content(&evidence_name(source, 3)), Content::Evidence(source));
+        }
+        for other in ["report.md", "traces/a/b.trace.bin", "evidence/x.txt", "machine.json"] {
+            assert_eq!(content(other), Content::Else, "{other}");
+        }
+    }
+}
