@@ -46,9 +46,11 @@ impl Accounts {
     #[inline]
     pub fn device_mut(&mut self, device: u8) -> &mut Account {
         self.touched[usize::from(device) / 64] |= 1 << (device % 64);
-        let granules = self.totals[usize::from(device)] / self.granularity_bytes;
+        let (total_bytes, granularity_bytes) = (self.totals[usize::from(device)], self.granularity_bytes);
         let lists_changes = self.lists_changes;
         self.devices[usize::from(device)].get_or_insert_with(|| {
+            // In here, because this is called for every event, and a division is slow.
+            let granules = total_bytes / granularity_bytes;
             let mut account = Account::with_blocks_at_peak();
             account.arena = Arena::new(granules);
             account.changes = lists_changes.then(Vec::new);
