@@ -340,9 +340,10 @@ impl Replay {
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
             Undo::Nothing | Undo::Context(..) => {}
             Undo::Unmatched => {
-                self.unmatched_frees -= 1;
+                self.unmatched_frees = self.unmatched_frees.saturating_sub(1);
+                // A file may name another function than the free that it corrects.
                 if let Some(count) = self.unmatched_by.get_mut(&record.api) {
-                    *count -= 1;
+                    *count = count.saturating_sub(1);
                 }
             }
             Undo::Block(block) => self.take_back(Side::of(block.kind), block, record.at),

@@ -6,7 +6,7 @@ use crate::scene::{Scene, scene};
 use crate::training::{LOAD, STEP};
 
 pub(crate) fn scenes() -> Vec<Scene> {
-    let swaps = "loop 5; push 1G 4; launch; sleep 60; pop; module; sleep 60; end; push 3G";
+    let swaps = "loop 5; push 1G 4; launch; sleep 250; pop; module; sleep 250; end; push 3G";
     vec![
         scene(
             "live-leak",
