@@ -184,6 +184,22 @@ fn a_pool_knows_its_device() {
 }
 
 #[test]
+fn a_correction_that_names_another_function_takes_no_count_below_zero() {
+    let mut trace = builder();
+    trace.free_kind(Kind::Device, "hipFreeAsync", 0x9000);
+    trace.last_call_failed(1);
+    let free = trace.record(Event::Free, Kind::Device, "hipFree");
+    let free = Record { address: 0x8000, call: 77, ..free };
+    trace.push(free, &[]);
+    let other = trace.record(Event::Free, Kind::Device, "hipFreeAsync");
+    trace.push(Record { api: other.api, ..free }, &[]);
+    trace.last_call_failed(1);
+    trace.push(free, &[]);
+    trace.push(Record { api: other.api, status: 1, kind_flags: free.kind_flags | flag::CORRECTION, ..free }, &[]);
+    assert_eq!(run(&trace).unmatched_frees, 1, "of the two frees that the corrections do not name as they were");
+}
+
+#[test]
 fn a_reset_takes_everything_of_its_device() {
     let mut trace = builder();
     trace.alloc(0x1000, GIB);
