@@ -15,6 +15,7 @@ pub mod options;
 pub mod passes;
 pub mod replay;
 pub mod report;
+pub mod symbols;
 #[doc(hidden)]
 pub mod testing;
 pub mod whatif;

@@ -223,7 +223,7 @@ fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
         .take(MOST_SUSPECTS)
         .map(|group| Suspect {
             api: replay.apis.get(group.api).name.clone(),
-            site: replay.sites.get(&group.site).map(|address| format!("{address:#x}")),
+            site: replay.sites.address(group.site).map(|address| format!("{address:#x}")),
             block_bytes: group.block_bytes,
             blocks: group.blocks,
             bytes: group.bytes(),

@@ -31,10 +31,10 @@ impl<'a> Libraries<'a> {
 
     /// The file name of the library that a call site lies in; `None` where it is not known.
     pub fn of_site(&self, site: u32) -> Option<&'a str> {
-        let address = self.replay.sites.get(&site).filter(|_| site != 0)?;
-        let index = self.modules.partition_point(|module| module.start <= *address).checked_sub(1)?;
+        let address = self.replay.sites.address(site)?;
+        let index = self.modules.partition_point(|module| module.start <= address).checked_sub(1)?;
         let module = self.modules[index];
-        (*address < module.end).then(|| module.path.rsplit('/').next().unwrap_or(&module.path))
+        (address < module.end).then(|| module.path.rsplit('/').next().unwrap_or(&module.path))
     }
 }
 

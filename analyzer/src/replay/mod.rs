@@ -18,6 +18,7 @@ mod observed;
 pub mod readings;
 pub mod reservations;
 mod shared;
+pub mod sites;
 pub mod spacing;
 pub mod spread;
 #[cfg(test)]
@@ -47,6 +48,7 @@ use live::LiveSet;
 use lower::Lower;
 use readings::Readings;
 use reservations::Reservations;
+use sites::Sites;
 use spread::Spread;
 use timeline::Timeline;
 use tracks::Tracks;
@@ -159,8 +161,8 @@ pub struct Replay {
     pub imports: u64,
     /// Frees whose call failed.
     pub failed_frees: u64,
-    /// Return addresses by call site.
-    pub sites: rustc_hash::FxHashMap<u32, u64>,
+    /// Call sites by number.
+    pub sites: Sites,
     /// What is followed for the rules that explain failures.
     pub tracks: Tracks,
     /// Bytes of each device over time; followed only where somebody has put one here.
@@ -208,7 +210,7 @@ impl Replay {
             graph_bytes: 0,
             imports: 0,
             failed_frees: 0,
-            sites: rustc_hash::FxHashMap::default(),
+            sites: Sites::default(),
             tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
@@ -256,12 +258,9 @@ impl Replay {
     #[inline]
     fn record(&mut self, record: &Record, payload: &[u8]) {
         match record.event() {
-            Some(Event::Site) => {
-                self.sites.insert(record.site, record.address);
-                return;
-            }
+            Some(Event::Site) => return self.sites.introduce(record, payload),
             Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
-            Some(Event::Code) => return,
+            Some(Event::Code) => return self.sites.name_code(record, payload),
             _ => {}
         }
         self.events += 1;

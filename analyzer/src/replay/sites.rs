@@ -1,0 +1,177 @@
+//! Call sites: for each number the return address, and from format 1.4 on the way there.
+
+use gpuoom_trace::payload::{CodeName, PythonFrame, Stack, stack_flag};
+use gpuoom_trace::record::Record;
+use rustc_hash::FxHashMap;
+
+/// Call sites that are kept. A recorder has numbers for fewer; a file that has more is not one of ours.
+const MAX_SITES: usize = 1 << 20;
+/// Frames that are kept, of all stacks together.
+const MAX_FRAMES: usize = 1 << 24;
+/// Code objects of Python that are kept.
+const MAX_CODES: usize = 1 << 18;
+/// Bytes of their names.
+const MAX_CODE_BYTES: usize = 64 << 20;
+
+/// One call site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Return address of the call.
+    pub address: u64,
+    /// Bits of [`stack_flag`].
+    flags: u8,
+    native: u8,
+    python: u8,
+    /// Where its frames begin.
+    start: u32,
+}
+
+/// The way to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way<'a> {
+    /// Bits of [`stack_flag`].
+    pub flags: u8,
+    /// Return addresses, innermost first: at least the call's own.
+    pub native: &'a [u64],
+    /// Frames of Python, innermost first, each as code and line.
+    python: &'a [u64],
+}
+
+impl<'a> Way<'a> {
+    /// Frames of Python, innermost first.
+    pub fn python(&self) -> impl Iterator<Item = PythonFrame> + 'a {
+        self.python.iter().map(|word| PythonFrame { code: *word as u32, line: (*word >> 32) as u32 })
+    }
+
+    /// Whether frames are missing at the outer end of the native part.
+    pub fn native_is_cut(&self) -> bool {
+        self.flags & stack_flag::NATIVE_WHOLE == 0
+    }
+
+    /// Whether frames are missing at the outer end of the Python part.
+    pub fn python_is_cut(&self) -> bool {
+        self.flags & stack_flag::PYTHON_CUT != 0
+    }
+}
+
+/// The call sites of a trace, by number.
+#[derive(Clone, Debug, Default)]
+pub struct Sites {
+    by_number: FxHashMap<u32, Site>,
+    /// Return addresses and Python frames of all stacks, one after the other.
+    frames: Vec<u64>,
+    codes: FxHashMap<u32, CodeName>,
+    code_bytes: usize,
+    /// Stacks that found no room.
+    dropped: u64,
+}
+
+impl Sites {
+    /// Takes a `site` record.
+    #[cold]
+    pub fn introduce(&mut self, record: &Record, payload: &[u8]) {
+        if self.by_number.len() >= MAX_SITES && !self.by_number.contains_key(&record.site) {
+            self.dropped += 1;
+            return;
+        }
+        let mut site = Site { address: record.address, ..Site::default() };
+        if let Some(stack) = Stack::read(payload) {
+            self.keep(&mut site, &stack);
+        }
+        self.by_number.insert(record.site, site);
+    }
+
+    fn keep(&mut self, site: &mut Site, stack: &Stack) {
+        let Some(start) = u32::try_from(self.frames.len()).ok().filter(|_| self.frames.len() < MAX_FRAMES) else {
+            self.dropped += 1;
+            return;
+        };
+        self.frames.extend(&stack.native);
+        self.frames.extend(stack.python.iter().map(|frame| u64::from(frame.code) | u64::from(frame.line) << u32::BITS));
+        let (native, python) = (stack.native.len() as u8, stack.python.len() as u8);
+        *site = Site { flags: stack.flags, native, python, start, ..*site };
+    }
+
+    /// Takes a `code` record.
+    #[cold]
+    pub fn name_code(&mut self, record: &Record, payload: &[u8]) {
+        let name = CodeName::read(payload);
+        let bytes = name.file.len() + name.function.len();
+        if self.codes.len() < MAX_CODES && self.code_bytes + bytes <= MAX_CODE_BYTES {
+            self.code_bytes += bytes;
+            self.codes.insert(record.site, name);
+        }
+    }
+
+    /// The return address of a site; `None` where the number was not introduced. Number 0 is none.
+    pub fn address(&self, site: u32) -> Option<u64> {
+        self.by_number.get(&site).filter(|_| site != 0).map(|site| site.address)
+    }
+
+    /// The way to a site's call; where the trace keeps no stacks, the return address alone, cut.
+    pub fn way(&self, site: u32) -> Option<Way<'_>> {
+        let site = self.by_number.get(&site).filter(|_| site != 0)?;
+        let frames = self.frames.get(site.start as usize..).unwrap_or_default();
+        let (native, rest) = frames.split_at_checked(usize::from(site.native)).unwrap_or_default();
+        let python = rest.get(..usize::from(site.python)).unwrap_or_default();
+        let native = if native.is_empty() { std::slice::from_ref(&site.address) } else { native };
+        Some(Way { flags: site.flags, native, python })
+    }
+
+    /// The file and function of a Python code object.
+    pub fn code(&self, number: u32) -> Option<&CodeName> {
+        self.codes.get(&number)
+    }
+
+    /// How many sites there are.
+    pub fn count(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Sites and stacks that were not kept, because there are more than any recorder writes.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuoom_trace::payload;
+    use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES};
+
+    use super::*;
+
+    fn record(event: Event, site: u32, address: u64) -> Record {
+        Record { site, address, ..Record::new(event, Kind::None) }
+    }
+
+    #[test]
+    fn a_site_has_its_address_and_its_way() {
+        let mut sites = Sites::default();
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        sites.introduce(&record(Event::Site, 1, 0x10), &[]);
+        let python = [PythonFrame { code: 3, line: 41 }, PythonFrame { code: 4, line: 0 }];
+        let stack = payload::stack(stack_flag::NATIVE_WHOLE, &[0x20, 0x30], &python, &mut out).to_vec();
+        sites.introduce(&record(Event::Site, 2, 0x20), &stack);
+        sites.introduce(&record(Event::Site, 0, 0x40), &stack);
+        sites.name_code(&record(Event::Code, 3, 0), payload::code_name(b"/a/train.py", b"Model.forward", &mut out));
+
+        let alone = sites.way(1).unwrap();
+        assert_eq!((sites.address(1), alone.native, alone.native_is_cut()), (Some(0x10), &[0x10][..], true));
+        let way = sites.way(2).unwrap();
+        assert_eq!((way.native, way.native_is_cut(), way.python_is_cut()), (&[0x20, 0x30][..], false, false));
+        assert_eq!(way.python().collect::<Vec<_>>(), python);
+        assert_eq!(sites.code(3).map(|code| code.function.as_str()), Some("Model.forward"));
+        assert_eq!((sites.code(4), sites.way(0), sites.address(0), sites.way(9)), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_payload_that_lies_leaves_the_address() {
+        let mut sites = Sites::default();
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let mut stack = payload::stack(0, &[0x20], &[], &mut out).to_vec();
+        stack[3] = 99;
+        sites.introduce(&record(Event::Site, 1, 0x20), &stack);
+        assert_eq!(sites.way(1).map(|way| way.native.to_vec()), Some(vec![0x20]));
+    }
+}

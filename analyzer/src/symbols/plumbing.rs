@@ -1,0 +1,153 @@
+//! Code that passes a request for memory on and does not want it for itself: allocators, dispatchers, runtimes. Who
+//! allocated is the first frame outside of it.
+
+use super::frame::{Frame, FrameKind};
+
+/// One row: frames whose library and function begin so. An empty word fits all.
+struct Row {
+    library: &'static str,
+    function: &'static str,
+}
+
+const fn library(library: &'static str) -> Row {
+    Row { library, function: "" }
+}
+
+const fn function(function: &'static str) -> Row {
+    Row { library: "", function }
+}
+
+/// Libraries and functions that only pass on.
+const PLUMBING: &[Row] = &[
+    // The recorder and the C and C++ libraries.
+    library("libgpuoom.so"),
+    library("libc.so"),
+    library("libpthread.so"),
+    library("libstdc++.so"),
+    library("libc++.so"),
+    library("ld-linux"),
+    function("std::"),
+    function("__gnu_cxx::"),
+    function("operator new"),
+    function("_start"),
+    // Rust's own libraries.
+    function("core::"),
+    function("alloc::"),
+    function("<core::"),
+    function("<alloc::"),
+    function("__rust_"),
+    // The vendors' runtimes and mathematical libraries.
+    library("libamdhip64"),
+    library("libhsa-runtime64"),
+    library("libhsakmt"),
+    library("libhiprtc"),
+    library("librocblas"),
+    library("libhipblas"),
+    library("librocsolver"),
+    library("librocsparse"),
+    library("libhipsparse"),
+    library("librocfft"),
+    library("libhipfft"),
+    library("libMIOpen"),
+    library("librccl"),
+    library("libcuda.so"),
+    library("libcudart"),
+    library("libcublas"),
+    library("libcudnn"),
+    library("libcufft"),
+    library("libcusolver"),
+    library("libcusparse"),
+    library("libnccl"),
+    library("libnvrtc"),
+    // Templates over them.
+    function("thrust::"),
+    function("cub::"),
+    function("hipcub::"),
+    function("rocprim::"),
+    function("rmm::"),
+    // PyTorch: the caching allocators and the way from an operator to its kernel.
+    library("libc10"),
+    library("libtorch_python"),
+    function("c10::"),
+    function("at::_ops::"),
+    function("at::detail::"),
+    function("at::meta::"),
+    function("at::(anonymous namespace)::"),
+    function("at::empty"),
+    function("at::native::empty"),
+    function("at::native::resize"),
+    function("at::native::maybe_resize"),
+    function("at::TensorIteratorBase::"),
+    function("at::redispatch::"),
+    function("torch::autograd::VariableType::"),
+    function("torch::ADInplaceOrView::"),
+    function("torch::autograd::make_variable"),
+    // XLA's allocators.
+    function("tsl::BFCAllocator"),
+    function("stream_executor::"),
+    // ggml: the helpers between a model and the card's allocator.
+    function("ggml_backend_buft_alloc_buffer"),
+    function("ggml_backend_cuda_buffer_type_alloc_buffer"),
+    function("ggml_backend_cuda_split_buffer"),
+    function("ggml_backend_cuda_host_buffer_type_alloc_buffer"),
+    function("ggml_backend_alloc_ctx_tensors"),
+    function("ggml_backend_sched_reserve"),
+    function("ggml_cuda_device_malloc"),
+    function("ggml_cuda_host_malloc"),
+    function("ggml_cuda_pool_"),
+    function("ggml_vbuffer_alloc"),
+    function("ggml_gallocr_"),
+    function("alloc_tensor_range"),
+];
+
+/// The interpreter of Python: what it runs are the frames of Python.
+const INTERPRETER: &[Row] = &[
+    library("libpython"),
+    library("python"),
+    function("_PyEval_"),
+    function("PyEval_"),
+    function("PyObject_"),
+    function("_PyObject_"),
+];
+
+/// Files of Python that only pass on, by a part of their path.
+const PYTHON_PLUMBING: [&str; 9] = [
+    "/torch/",
+    "<frozen ",
+    "/importlib/",
+    "/runpy.py",
+    "/threading.py",
+    "/contextlib.py",
+    "/functools.py",
+    "/concurrent/futures/",
+    "/multiprocessing/",
+];
+
+fn fits(rows: &[Row], frame: &Frame) -> bool {
+    let library = frame.module.as_deref().unwrap_or_default();
+    let function = frame.short().unwrap_or_default();
+    rows.iter().any(|row| library.starts_with(row.library) && function.starts_with(row.function))
+}
+
+/// Whether a frame only passes a request for memory on.
+pub fn is_plumbing(frame: &Frame) -> bool {
+    match frame.kind {
+        FrameKind::Native => fits(PLUMBING, frame) || is_interpreter(frame),
+        FrameKind::Python => {
+            let file = frame.file.as_deref().unwrap_or_default();
+            PYTHON_PLUMBING.iter().any(|part| file.contains(part))
+        }
+    }
+}
+
+/// Whether a frame is the interpreter of Python at work.
+pub fn is_interpreter(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Native && fits(INTERPRETER, frame)
+}
+
+/// The frame that allocated: of a program in Python the first Python frame outside of plumbing, else the first native one.
+/// Where everything is plumbing, the innermost frame.
+pub fn who(frames: &[Frame]) -> Option<&Frame> {
+    let of = |kind: FrameKind| frames.iter().find(|frame| frame.kind == kind && !is_plumbing(frame));
+    of(FrameKind::Python).or_else(|| of(FrameKind::Native)).or(frames.first())
+}

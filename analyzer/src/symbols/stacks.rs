@@ -1,0 +1,111 @@
+//! The way to a call with names.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use gpuoom_trace::reader::TraceFile;
+use rustc_hash::FxHashMap;
+
+use super::key::CallSite;
+use super::{Frame, MissingSymbols, SymbolPlaces, Symbols};
+use crate::replay::Replay;
+use crate::replay::sites::Sites;
+
+/// Call sites whose names are remembered; more are named anew each time.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+/// The frames that led to a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stack {
+    /// Native frames, innermost first, then those of Python, innermost first.
+    pub frames: Vec<Frame>,
+    /// Whether native frames are missing at the outer end, or were never looked for.
+    pub native_is_cut: bool,
+    /// Whether Python frames are missing at the outer end.
+    pub python_is_cut: bool,
+}
+
+/// Names for call sites that are still being read.
+pub struct Names {
+    symbols: Symbols,
+    known: RefCell<FxHashMap<u32, Rc<CallSite>>>,
+}
+
+impl Names {
+    /// For a trace.
+    pub fn new(trace: &TraceFile, places: &SymbolPlaces) -> Self {
+        Names { symbols: Symbols::new(&trace.metadata.modules.modules, places), known: RefCell::default() }
+    }
+
+    /// The frames that led to a site's call; empty where the site is not known.
+    pub fn stack(&self, sites: &Sites, site: u32) -> Stack {
+        let Some(way) = sites.way(site) else { return Stack::default() };
+        let mut frames: Vec<Frame> =
+            way.native.iter().flat_map(|address| self.symbols.frames(*address).to_vec()).collect();
+        frames.extend(way.python().map(|frame| match sites.code(frame.code) {
+            Some(code) => Frame::python(&code.file, &code.function, frame.line),
+            None => Frame::python("", "", frame.line),
+        }));
+        Stack { frames, native_is_cut: way.native_is_cut(), python_is_cut: way.python_is_cut() }
+    }
+
+    /// The names of a site; `None` where it is not known.
+    pub fn call_site(&self, sites: &Sites, site: u32) -> Option<Rc<CallSite>> {
+        if let Some(known) = self.known.borrow().get(&site) {
+            return Some(Rc::clone(known));
+        }
+        let stack = self.stack(sites, site);
+        if stack.frames.is_empty() {
+            return None;
+        }
+        let fresh = Rc::new(CallSite::of(&stack.frames));
+        let mut known = self.known.borrow_mut();
+        if known.len() < MAX_REMEMBERED {
+            known.insert(site, Rc::clone(&fresh));
+        }
+        Some(fresh)
+    }
+
+    /// The libraries that were asked about and lack names.
+    pub fn missing(&self) -> Vec<MissingSymbols> {
+        self.symbols.missing()
+    }
+}
+
+/// The call sites of a trace that was replayed, with names. Nothing is looked up before it is asked for.
+pub struct Stacks<'a> {
+    sites: &'a Sites,
+    names: Names,
+}
+
+impl<'a> Stacks<'a> {
+    /// Of a trace and its replay.
+    pub fn new(trace: &TraceFile, replay: &'a Replay, places: &SymbolPlaces) -> Self {
+        Stacks { sites: &replay.sites, names: Names::new(trace, places) }
+    }
+
+    /// The frames that led to a site's call.
+    pub fn of(&self, site: u32) -> Stack {
+        self.names.stack(self.sites, site)
+    }
+
+    /// What tells a site from others, in this run and in others: its key and its label.
+    pub fn call_site(&self, site: u32) -> Option<Rc<CallSite>> {
+        self.names.call_site(self.sites, site)
+    }
+
+    /// A name of a site that other runs and builds of the program have, too; empty where it is not known.
+    pub fn key(&self, site: u32) -> String {
+        self.call_site(site).map(|known| known.key.clone()).unwrap_or_default()
+    }
+
+    /// A site for people: the first function outside of allocators, and its library or file.
+    pub fn label(&self, site: u32) -> String {
+        self.call_site(site).map(|known| known.label.clone()).unwrap_or_default()
+    }
+
+    /// The libraries that were asked about and lack names.
+    pub fn missing(&self) -> Vec<MissingSymbols> {
+        self.names.missing()
+    }
+}
