@@ -11,6 +11,7 @@ use super::versions::Versions;
 use crate::evidence::Evidence;
 use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
 use crate::evidence::runtime_message::RuntimeSays;
+use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
 use crate::machine::card::Card;
 use crate::passes::device::DeviceSummary;
@@ -49,6 +50,8 @@ pub struct Case<'a> {
     pub shapes: Shapes,
     /// The devices over the whole run.
     pub runs: Vec<DeviceRun>,
+    /// The out-of-memory errors in the histories of PyTorch's snapshots, each with the number of its snapshot.
+    pub moments: Vec<(usize, Moment)>,
 }
 
 impl<'a> Case<'a> {
@@ -56,6 +59,7 @@ impl<'a> Case<'a> {
     pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary, evidence: &'a Evidence) -> Self {
         let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
         let versions = Versions::of(summary, modules, &trace.metadata.machine.files);
+        let numbered = evidence.torch_snapshots.iter().enumerate();
         Case {
             trace,
             replay,
@@ -65,6 +69,7 @@ impl<'a> Case<'a> {
             evidence,
             shapes: Shapes::of(replay),
             runs: DeviceRun::all(replay),
+            moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
         }
     }
 

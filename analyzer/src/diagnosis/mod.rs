@@ -13,6 +13,7 @@ pub mod related;
 pub mod remedies;
 pub mod rules;
 pub mod thresholds;
+pub mod torch_sums;
 pub mod triage;
 pub mod versions;
 

@@ -88,10 +88,9 @@ impl<'a> Case<'a> {
     /// Whether PyTorch's allocator held at least the request in unused blocks.
     pub fn torch_holds_enough(&self, failure: &Failure<'_>) -> Holds {
         let request = failure.request_bytes().get().unwrap_or(u64::MAX);
-        let unused = self.message(failure).and_then(TorchMessage::unallocated);
-        match unused {
-            Some(unused) if unused.least() >= request => Holds::Yes,
-            Some(unused) if unused.most() < request => Holds::No,
+        match self.torch_sums(failure) {
+            Some(sums) if sums.is_certain() && sums.unused.least() >= request => Holds::Yes,
+            Some(sums) if sums.is_certain() && sums.unused.most() < request => Holds::No,
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
             _ => Holds::Unknown(TORCH_NUMBERS),
         }

@@ -21,6 +21,7 @@ mod pools;
 mod reported;
 mod scenes;
 mod serving;
+mod snapshots;
 mod training;
 mod uma;
 mod uses;
@@ -69,6 +70,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         ceilings::TRACES,
         uses::TRACES,
         fragmentation::TRACES,
+        snapshots::TRACES,
         counts::TRACES,
         phantom_free::TRACES,
         reported::TRACES,

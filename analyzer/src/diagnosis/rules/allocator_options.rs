@@ -5,6 +5,7 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{HANDLES_SHARE, share};
+use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Program, Version};
 use crate::options::NO_CACHING;
 use crate::words::{percent, size};
@@ -87,9 +88,11 @@ fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         let total = total.get().unwrap_or(0);
         format!("handles of virtual memory hold {} ({} of the card)", size(handles), percent(share(handles, total)))
     });
-    let tensors = case.message(failure).and_then(|message| message.allocated);
-    let tensors =
-        Known::new(tensors.map(|printed| printed.bytes), "what tensors hold: PyTorch's message (--torch-log)");
+    let sums = case.torch_sums(failure).filter(TorchSums::is_certain);
+    let tensors = Known::new(
+        sums.and_then(|sums| sums.allocated).map(|allocated| allocated.bytes),
+        "what tensors hold: PyTorch's message (--torch-log) or a snapshot with the failure (--torch-snapshot)",
+    );
     check.decides(
         tensors.is(|tensors| tensors <= handles / 2),
         || format!("tensors hold only {} of it", size(tensors.get().unwrap_or(0))),

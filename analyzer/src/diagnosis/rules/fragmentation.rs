@@ -2,11 +2,11 @@
 
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{FEW_UNUSED_SHARE, MANY_SIZES, UNUSED_SHARE, share};
+use crate::diagnosis::torch_sums::{Told, TorchSums, place};
 use crate::diagnosis::versions::Program;
-use crate::evidence::torch_message::TorchMessage;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::plateau;
 use crate::replay::tracks::retries::Ending;
@@ -23,8 +23,8 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    match case.message(failure) {
-        Some(message) => by_numbers(message, failure, check),
+    match case.torch_sums(failure) {
+        Some(sums) => by_numbers(&sums, failure, check),
         None => by_shape(case, failure, check),
     }
     check.unless(case.uses_virtual_memory(failure), || {
@@ -33,30 +33,57 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     check.unless(case.is_caching_off(), || "caching is disabled".to_owned());
 }
 
-/// With the numbers of PyTorch's message.
-fn by_numbers(message: &TorchMessage, failure: &Failure<'_>, check: &mut Check) {
-    let (Some(tried), Some(unused)) = (message.tried, message.unallocated()) else {
-        check.applies(false);
-        return;
-    };
-    let reserved = message.allocated.map(|allocated| allocated.plus(unused).bytes).unwrap_or(0);
-    let of_reserved = share(unused.bytes, reserved);
+/// With the numbers of PyTorch's message or snapshot.
+fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let (tried, unused) = (sums.tried, sums.unused);
+    let of_reserved = share(unused.bytes, sums.reserved_bytes());
     check.must_by(Basis::Given, unused.bytes >= tried.bytes, || {
-        format!("PyTorch held {} in unused blocks, and {} was asked for", size(unused.bytes), size(tried.bytes))
+        let (held, asked) = (size(unused.bytes), size(tried.bytes));
+        format!("{}: it held {held} in unused blocks, and {asked} was asked for", sums.told.by())
     });
-    if unused.least() < tried.most() {
+    if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
     }
     check.must_by(Basis::Given, of_reserved > UNUSED_SHARE || tried.bytes <= unused.bytes / 2, || {
         format!("that is {} of what it had reserved", percent(of_reserved))
     });
-    let free = failure
-        .free_bytes()
-        .or(crate::diagnosis::check::Known::new(message.free.map(|free| free.bytes), "free memory at the failure"));
+    let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
+    let free = failure.free_bytes().or(by_torch);
     check
         .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
     check.unless(of_reserved < FEW_UNUSED_SHARE, || {
         format!("the unused blocks are only {} of what it had reserved", percent(of_reserved))
+    });
+    in_pieces(sums, check);
+    check.note_by(Basis::Given, sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
+    if sums.told == Told::SnapshotLater {
+        check.would_settle(
+            "a snapshot whose history has the failure (torch.cuda.memory._record_memory_history() at the start), or \
+             PyTorch's message (--torch-log)",
+        );
+    }
+}
+
+/// What only a snapshot of the failure shows: in which pieces the unused memory lay, and for whom.
+fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
+    let Some(moment) = sums.moment else { return };
+    check.note_by(Basis::Given, moment.largest_usable_bytes < sums.tried.bytes, || {
+        format!("the largest unused block that the request could use had {}", size(moment.largest_usable_bytes))
+    });
+    let others = sums.unused.least().saturating_sub(moment.usable_bytes);
+    check.note_by(Basis::Given, others > 0, || {
+        format!("{} of it are in blocks of other streams, pools, or sizes", size(others))
+    });
+    check.unless(moment.usable_bytes < sums.tried.bytes, || {
+        format!("only {} of them were for this stream, pool and size: the rest is no fragment", size(moment.usable_bytes))
+    });
+    check.unless(moment.largest_usable_bytes >= sums.tried.bytes.max(1), || {
+        format!("one unused block of {} would have held the request", size(moment.largest_usable_bytes))
+    });
+    let caller = sums.stack.first();
+    check.note_by(Basis::Given, caller.is_some(), || {
+        let at = caller.map_or_else(String::new, |frame| place(frame));
+        format!("the request came from {at}")
     });
 }
 

@@ -4,6 +4,7 @@
 //! itself: that follows from what held and what is missing.
 
 mod allocator_options;
+mod attention;
 mod capacity;
 mod ceilings;
 mod counts;

@@ -5,8 +5,9 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{FAILURE_LEAK_SHARE, POOL_LEAK_NS, STUCK_SHARE, is_enough};
+use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Version};
-use crate::evidence::torch_message::{TorchMessage, judge};
+use crate::evidence::torch_message::Printed;
 use crate::replay::tracks::reads::Stretch;
 use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
@@ -191,26 +192,28 @@ fn graph_private_pool(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    let message = case.message(failure);
-    match message.filter(|message| message.private_pools.is_some_and(|printed| printed.bytes > 0)) {
-        Some(message) => private_by_message(message, check),
+    match case.torch_sums(failure).filter(|sums| sums.private.is_some_and(|private| private.bytes > 0)) {
+        Some(sums) => private_by_sums(&sums, failure, check),
         None => private_by_captures(case, failure, check),
     }
 }
 
-fn private_by_message(message: &TorchMessage, check: &mut Check) {
-    let judged = judge(message);
-    let finding = judged.findings.iter().find(|finding| finding.id == "graph-private-pool");
-    let private = message.private_pools.map_or(0, |printed| printed.bytes);
+fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let private = sums.private.unwrap_or_default();
+    let by_runtime = failure.free_bytes().get().map(|bytes| Printed { bytes, rounding_bytes: 0 });
+    let missing = sums.free.or(by_runtime).map(|free| sums.tried.minus(free));
+    let missing = Known::new(missing, "free memory at the failure");
+    let (by, held) = (sums.told.by(), size(private.bytes));
     check.decides(
-        finding.is_some(),
-        || format!("PyTorch's message: private pools hold {}, which is at least what was missing", size(private)),
-        || format!("PyTorch's message: private pools hold only {}", size(private)),
+        missing.is(|missing| missing.bytes > 0 && private.bytes >= missing.bytes),
+        || format!("{by}: private pools hold {held}, which is at least what was missing"),
+        || format!("{by}: private pools hold only {held}"),
     );
-    if finding.is_some_and(|finding| !finding.certain) {
+    let certain = missing.get().is_some_and(|missing| private.least() >= missing.most()) && sums.is_certain();
+    if !certain {
         check.at_most(Confidence::Probable);
     }
-    check.gives_back(0, private, Basis::Given);
+    check.gives_back(0, private.bytes, Basis::Given);
 }
 
 /// What a pool of a graph holds was taken while the graph was captured; whether it holds that still, nobody says.

@@ -1,5 +1,6 @@
 //! A. How a program uses memory: in one go, in steps, or again and again.
 
+use super::attention::{self, AskedBy};
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
@@ -14,6 +15,9 @@ use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
 use crate::words::{percent, size};
+
+/// Exponent of growth up to which a buffer is none of scores. (Catalogue.)
+const LINEAR_EXPONENT: f64 = 1.3;
 
 pub(super) const RULES: &[Rule] = &[
     failure("preallocation-by-framework", Role::Cause, preallocation_by_framework),
@@ -82,19 +86,46 @@ fn attention_quadratic(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     if !check.applies(failure.is_real_of_device() && request >= ATTENTION_LEAST_BYTES) {
         return;
     }
-    // From sizes alone: the stack would prove it.
-    check.at_most(Confidence::Probable);
+    let sums = case.torch_sums(failure).filter(|sums| !sums.stack.is_empty());
+    let asked_by = sums.as_ref().map(|sums| attention::asked_by(&sums.stack));
     let points = largest_by_length(case, failure);
-    let Some(exponent) = exponent(&points) else { return };
+    let exponent = exponent(&points);
+    if !check.applies(exponent.is_some() || asked_by.as_ref().is_some_and(|found| *found != AskedBy::Other)) {
+        return;
+    }
+    by_stack(asked_by.as_ref(), check);
+    let Some(exponent) = exponent else { return };
     let lengths: Vec<String> = points.iter().map(|(length, _)| length.to_string()).collect();
-    check.must(exponent > 1.3, || {
+    let grows = || {
         format!(
             "the largest request grows with the sequence length (marks: {}) by an exponent of {exponent:.2}",
             lengths.join(", ")
         )
-    });
+    };
+    if matches!(asked_by, Some(AskedBy::Scores(_))) {
+        check.unless(exponent <= LINEAR_EXPONENT, grows);
+        return;
+    }
+    // From sizes alone: the stack would prove it.
+    check.at_most(Confidence::Probable);
+    check.must(exponent > LINEAR_EXPONENT, grows);
     check.must((1.7..=2.3).contains(&exponent), || "that is the square, as of a buffer of attention scores".to_owned());
     check.would_settle("the stack of the failing call (a memory snapshot of PyTorch), or the shape of the tensor");
+}
+
+/// With the stack of the request, from a snapshot whose history has the failure.
+fn by_stack(asked_by: Option<&AskedBy>, check: &mut Check) {
+    match asked_by {
+        Some(AskedBy::Scores(place)) => {
+            check.must_by(Basis::Given, true, || format!("PyTorch's snapshot: the request came from {place}"));
+        }
+        Some(AskedBy::Fused(place)) => {
+            check.must_by(Basis::Given, true, || "the request came from an attention call".to_owned());
+            check.unless(true, || format!("fused attention is active: {place}"));
+        }
+        // A program's own functions may have any name.
+        Some(AskedBy::Other) | None => {}
+    }
 }
 
 /// Sequence lengths that marks name, each with the largest request until the next mark.

@@ -5,6 +5,7 @@
 //! torch/cuda/memory.py of PyTorch.
 
 mod join;
+mod moments;
 pub mod pickle;
 mod read;
 mod sums;
@@ -12,6 +13,7 @@ mod sums;
 mod tests;
 
 pub use join::{Join, Piece, join};
+pub use moments::{Moment, moments};
 pub use read::{SnapshotError, read};
 pub use sums::{DeviceSums, sums};
 

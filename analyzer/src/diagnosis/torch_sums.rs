@@ -1,0 +1,206 @@
+//! What PyTorch's allocator held at a failure: by its message, by a memory snapshot, or by both.
+//!
+//! A snapshot whose history has this failure tells it best: size and time say that it is this one, and its numbers are not
+//! rounded. A message is tied to a failure by its size alone, but was printed at the failure. A snapshot without the failure
+//! in its history shows a later moment, when tensors may have been freed: it proves nothing, and refutes nothing.
+
+use super::case::{Case, Failure};
+use crate::evidence::torch_message::{Printed, TorchMessage};
+use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
+use crate::passes::fragmentation::saturate;
+use crate::words::{clean, size};
+use gpuoom_trace::record::Kind;
+
+/// What the allocator adds to a request at most before it asks the driver: a segment for many blocks has 20 MiB.
+const MOST_ADDED_BYTES: u64 = 20 << 20;
+/// How long after the failing call the allocator notes its error at most, and by how much the clocks may differ.
+const NOTED_WITHIN_US: i128 = 2_000_000;
+const CLOCKS_DIFFER_US: i128 = 200_000;
+/// The share by which a snapshot's segments may differ from what the trace had at a failure to be of about that moment.
+const SAME_SHARE: u64 = 20;
+
+/// Who told the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// PyTorch's message.
+    Message,
+    /// A snapshot that has this failure in its history.
+    SnapshotAtFailure,
+    /// A snapshot of a later moment.
+    SnapshotLater,
+}
+
+impl Told {
+    /// As the beginning of a sentence.
+    pub fn by(self) -> &'static str {
+        match self {
+            Told::Message => "PyTorch's message",
+            Told::SnapshotAtFailure => "PyTorch's snapshot, at its record of this failure",
+            Told::SnapshotLater => "PyTorch's snapshot, taken at another moment",
+        }
+    }
+}
+
+/// What PyTorch's allocator held at a failure.
+#[derive(Clone, Debug)]
+pub struct TorchSums<'a> {
+    /// Who told it.
+    pub told: Told,
+    /// The request.
+    pub tried: Printed,
+    /// What it held and no tensor used.
+    pub unused: Printed,
+    /// What tensors held.
+    pub allocated: Option<Printed>,
+    /// What the driver called free.
+    pub free: Option<Printed>,
+    /// What private pools held.
+    pub private: Option<Printed>,
+    /// The state of the allocator, block by block, where a snapshot has this failure.
+    pub moment: Option<&'a Moment>,
+    /// The stack of the request, the innermost frame first.
+    pub stack: Vec<&'a Frame>,
+    /// How message and snapshot differ, and which is believed.
+    pub disagreement: Option<String>,
+}
+
+impl TorchSums<'_> {
+    /// Whether they are of this failure, and nothing contradicts them.
+    pub fn is_certain(&self) -> bool {
+        self.told != Told::SnapshotLater && (self.disagreement.is_none() || self.told == Told::Message)
+    }
+
+    /// All that the allocator held.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.allocated.map_or(0, |allocated| allocated.plus(self.unused).bytes)
+    }
+}
+
+/// Function, file and line of a frame, as a report names them.
+pub fn place(frame: &Frame) -> String {
+    format!("{} ({}:{})", clean(&frame.name), clean(&frame.file), frame.line)
+}
+
+fn exactly(bytes: u64) -> Printed {
+    Printed { bytes, rounding_bytes: 0 }
+}
+
+/// Whether two numbers can be of the same moment: within what printing and blocks of unknown size leave open.
+fn agree(one: Printed, other: Printed) -> bool {
+    // A block may be larger than the request by what is left in it.
+    let slack = 1 << 20;
+    one.least() <= other.most().saturating_add(slack) && other.least() <= one.most().saturating_add(slack)
+}
+
+impl<'a> Case<'a> {
+    /// What PyTorch's allocator held at a failure, where a message or a snapshot tells.
+    pub fn torch_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
+        let told = self.message(failure).and_then(by_message);
+        if let Some((file, moment)) = self.moment(failure) {
+            let snapshot = &self.evidence.torch_snapshots[file].content;
+            let mut sums = by_moment(moment);
+            sums.stack = snapshot.frames_of(moment.stack).collect();
+            let other = told.filter(|told| !agree(told.unused, sums.unused));
+            sums.disagreement = other.map(|told| {
+                format!(
+                    "PyTorch's message says {} unused and its snapshot {}: the snapshot is believed, which has this \
+                     failure by size and time, where the message has the size alone",
+                    size(told.unused.bytes),
+                    size(sums.unused.bytes)
+                )
+            });
+            return Some(sums);
+        }
+        let later = self.later(failure);
+        let Some(mut told) = told else { return later };
+        let other = later.filter(|later| !agree(told.unused, later.unused));
+        told.disagreement = other.map(|later| {
+            format!(
+                "PyTorch's snapshot shows {} unused and its message {}: the message is believed, which was printed at the \
+                 failure; the snapshot has no record of it and shows another moment",
+                size(later.unused.bytes),
+                size(told.unused.bytes)
+            )
+        });
+        Some(told)
+    }
+
+    /// The error in a snapshot's history that is this failure: of its size and device, and of its time.
+    fn moment(&self, failure: &Failure<'_>) -> Option<(usize, &Moment)> {
+        let asked = failure.request_bytes().get()?;
+        let device = failure.oom.device.map(u32::from)?;
+        let header = &self.trace.header;
+        let failed_at_us =
+            i128::from(header.clock_first.wall_ns / 1000) + i128::from(self.replay.clock.at_ns(failure.oom.at) / 1000);
+        let has_clock = header.clock_first.wall_ns > 0;
+        let alike = |moment: &Moment| {
+            let wanted = moment.requested_bytes;
+            let same_size = match failure.oom.kind {
+                Kind::Physical => asked <= wanted.saturating_add(MOST_ADDED_BYTES),
+                _ => (wanted..=wanted.saturating_add(MOST_ADDED_BYTES)).contains(&asked),
+            };
+            same_size && moment.device == device
+        };
+        let late_us = |moment: &Moment| i128::from(moment.at_us) - failed_at_us;
+        let timed = |moment: &Moment| has_clock && moment.at_us > 0;
+        let all = || self.moments.iter().filter(|(_, moment)| alike(moment));
+        let in_time = all().filter(|(_, moment)| {
+            timed(moment) && (-CLOCKS_DIFFER_US..=NOTED_WITHIN_US).contains(&late_us(moment))
+        });
+        let nearest = in_time.min_by_key(|(_, moment)| late_us(moment).unsigned_abs());
+        // Without times only one that is alone can be it.
+        let alone = || all().next().filter(|(_, moment)| !timed(moment) && all().count() == 1);
+        nearest.or_else(alone).map(|(file, moment)| (*file, moment))
+    }
+
+    /// A snapshot whose segments are about what the trace had at the failure, though its history does not have it.
+    fn later(&self, failure: &Failure<'_>) -> Option<TorchSums<'_>> {
+        let device = failure.oom.device.map(u32::from)?;
+        let asked = failure.request_bytes().get()?;
+        let held = saturate(failure.oom.held.requested_bytes);
+        let near = |sums: &DeviceSums| {
+            sums.device == device && sums.reserved_bytes > 0 && sums.reserved_bytes.abs_diff(held) <= held / SAME_SHARE
+        };
+        let all = self.evidence.torch_snapshots.iter().flat_map(|file| sums(&file.content));
+        let sums = all.filter(near).min_by_key(|sums| sums.reserved_bytes.abs_diff(held))?;
+        Some(TorchSums {
+            told: Told::SnapshotLater,
+            tried: exactly(asked),
+            unused: exactly(sums.unallocated_bytes),
+            allocated: Some(exactly(sums.reserved_bytes.saturating_sub(sums.unallocated_bytes))),
+            free: None,
+            private: Some(exactly(sums.private_bytes)),
+            moment: None,
+            stack: Vec::new(),
+            disagreement: None,
+        })
+    }
+}
+
+fn by_message(message: &TorchMessage) -> Option<TorchSums<'static>> {
+    Some(TorchSums {
+        told: Told::Message,
+        tried: message.tried?,
+        unused: message.unallocated()?,
+        allocated: message.allocated,
+        free: message.free,
+        private: message.private_pools,
+        moment: None,
+        stack: Vec::new(),
+        disagreement: None,
+    })
+}
+
+fn by_moment(moment: &Moment) -> TorchSums<'_> {
+    TorchSums {
+        told: Told::SnapshotAtFailure,
+        tried: exactly(moment.requested_bytes),
+        unused: moment.unallocated,
+        allocated: Some(exactly(moment.reserved_bytes).minus(moment.unallocated)),
+        free: Some(exactly(moment.driver_free_bytes)),
+        private: Some(exactly(moment.private_bytes)),
+        moment: Some(moment),
+        stack: Vec::new(),
+        disagreement: None,
+    }
+}

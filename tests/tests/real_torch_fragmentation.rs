@@ -1,0 +1,83 @@
+//! PyTorch's own memory snapshot beside the trace: what its allocator held at a failure, and whether that is fragmentation.
+
+use std::ffi::OsStr;
+use std::fs;
+
+use gpuoom_tests::{Finished, MIB, Report, torch_client};
+
+/// The segments of the program nearly fill it.
+const SMALL: &str = "860M";
+
+fn run(keep: &str, capacity: &str, settings: &str) -> Option<Finished> {
+    let client = torch_client("fragment.py")?.args(["run.pickle", keep]);
+    let client = client.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
+    let client = if settings.is_empty() { client } else { client.env("PYTORCH_ALLOC_CONF", settings) };
+    let run = client.run_recorded();
+    run.only_trace().report().assert_exited(0);
+    Some(run)
+}
+
+fn printed(run: &Finished, name: &str) -> u64 {
+    let line = run.stdout.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {name} in {}", run.stdout))
+}
+
+fn with_snapshot(run: &Finished) -> Report {
+    run.only_trace().report_with(&[OsStr::new("--torch-snapshot"), run.cwd().join("run.pickle").as_os_str()])
+}
+
+fn with_both(run: &Finished) -> Report {
+    let log = run.cwd().join("log.txt");
+    fs::write(&log, &run.stderr).expect("the log is written");
+    let pickle = run.cwd().join("run.pickle");
+    let given = ["--torch-snapshot".as_ref(), pickle.as_os_str(), "--torch-log".as_ref(), log.as_os_str()];
+    run.only_trace().report_with(&given)
+}
+
+fn names(report: &Report, id: &str) -> bool {
+    report.diagnoses().iter().any(|found| found.id == id)
+}
+
+/// By the time of the snapshot all was given back: its segments alone would say so of any failure.
+#[test]
+fn memory_in_pieces_is_proven_by_the_snapshot() {
+    let Some(run) = run("half", SMALL, "") else { return };
+    assert_eq!((printed(&run, "granted"), printed(&run, "unused")), (0, 400 * MIB));
+    let report = with_snapshot(&run);
+    report.assert_cause("caching-fragmentation", "proven");
+    assert!(!names(&report, "true-capacity"));
+    let evidence = report.excerpt("/diagnoses/0/evidence");
+    for said in ["400 MiB in unused blocks", "300 MiB was asked for", "had 20 MiB", "take (", "fragment.py:"] {
+        assert!(evidence.contains(said), "{said}: {evidence}");
+    }
+    // The message was printed by the same allocator at the same moment.
+    let report = with_both(&run);
+    report.assert_cause("caching-fragmentation", "proven");
+    assert!(!report.excerpt("/diagnoses/0/evidence").contains("believed"), "{}", report.excerpt("/diagnoses/0"));
+    // Without either the calls say no more than that it may be so.
+    let report = run.only_trace().report();
+    let found: Vec<_> = report.diagnoses().into_iter().filter(|found| found.id == "caching-fragmentation").collect();
+    assert!(found.iter().all(|found| found.confidence == "possible"), "{found:?}");
+}
+
+#[test]
+fn a_full_card_is_no_fragmentation() {
+    let Some(run) = run("full", SMALL, "") else { return };
+    assert_eq!((printed(&run, "granted"), printed(&run, "unused")), (0, 0));
+    for report in [with_snapshot(&run), with_both(&run)] {
+        report.assert_cause("true-capacity", "proven");
+        assert!(!names(&report, "caching-fragmentation"), "{:?}", report.diagnoses());
+    }
+}
+
+/// Where there is room, pieces hurt nobody; nor where memory is mapped as it is needed, which is what the report advises.
+#[test]
+fn without_a_failure_there_is_no_cause() {
+    for (capacity, settings) in [("16G", ""), (SMALL, "expandable_segments:True")] {
+        let Some(run) = run("half", capacity, settings) else { return };
+        assert_eq!(printed(&run, "granted"), 1, "{capacity} {settings}: {}", run.stdout);
+        let report = with_snapshot(&run);
+        assert!(!names(&report, "caching-fragmentation") && !names(&report, "true-capacity"), "{settings}");
+        assert!(report.causes().iter().all(|cause| cause != "caching-fragmentation"));
+    }
+}
