@@ -144,9 +144,8 @@ impl<'a> Case<'a> {
         let late_us = |moment: &Moment| i128::from(moment.at_us) - failed_at_us;
         let timed = |moment: &Moment| has_clock && moment.at_us > 0;
         let all = || self.moments.iter().filter(|(_, moment)| alike(moment));
-        let in_time = all().filter(|(_, moment)| {
-            timed(moment) && (-CLOCKS_DIFFER_US..=NOTED_WITHIN_US).contains(&late_us(moment))
-        });
+        let in_time = all()
+            .filter(|(_, moment)| timed(moment) && (-CLOCKS_DIFFER_US..=NOTED_WITHIN_US).contains(&late_us(moment)));
         let nearest = in_time.min_by_key(|(_, moment)| late_us(moment).unsigned_abs());
         // Without times only one that is alone can be it.
         let alone = || all().next().filter(|(_, moment)| !timed(moment) && all().count() == 1);

@@ -104,14 +104,8 @@ struct Shown {
 }
 
 const SEGMENT: u64 = 980 * MIB;
-const HALF_USED: Shown = Shown {
-    used: 490 * MIB,
-    freed_later: false,
-    request: 2048 * MIB,
-    history: true,
-    from: "forward",
-    pool: (0, 0),
-};
+const HALF_USED: Shown =
+    Shown { used: 490 * MIB, freed_later: false, request: 2048 * MIB, history: true, from: "forward", pool: (0, 0) };
 const FULL: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
     15.92 GiB of which 621.82 MiB is free. Of the allocated memory 14.97 GiB is allocated by PyTorch, and 348.16 MiB is \
     reserved by PyTorch but unallocated.";
@@ -123,12 +117,18 @@ fn scene(shown: &Shown, log: Option<&str>) -> Scene {
     let addresses: Vec<u64> = (0..16).map(|segment| 0x10_0000_0000 + segment * 1024 * MIB).collect();
     addresses.iter().for_each(|address| _ = trace.alloc(*address, SEGMENT));
     let seq = trace.refuse(shown.request);
-    full(&mut trace, seq, total, 16 * SEGMENT, if shown.request < 700 * MIB { 100 * MIB } else { total - 16 * SEGMENT });
+    full(
+        &mut trace,
+        seq,
+        total,
+        16 * SEGMENT,
+        if shown.request < 700 * MIB { 100 * MIB } else { total - 16 * SEGMENT },
+    );
     let failed_at_us = (trace.header.clock_first.wall_ns + trace.now_ns) / 1000;
-    trace.evidence.torch_snapshots.push(Given {
-        path: "snapshot.pickle".into(),
-        content: snapshot(shown, &addresses, failed_at_us + 300),
-    });
+    trace
+        .evidence
+        .torch_snapshots
+        .push(Given { path: "snapshot.pickle".into(), content: snapshot(shown, &addresses, failed_at_us + 300) });
     match log {
         Some(log) => with_log(trace, log),
         None => Scene { trace },
@@ -204,6 +204,7 @@ fn an_old_record_is_of_another_failure() {
     let mut old = scene(&HALF_USED, None);
     old.trace.evidence.torch_snapshots[0].content.device_traces[0][0].time_us -= 60_000_000;
     let summary = crate::testing::summary(&old.trace);
-    let found = summary.diagnoses.iter().find(|finding| finding.id == "caching-fragmentation").expect("by its segments");
+    let found =
+        summary.diagnoses.iter().find(|finding| finding.id == "caching-fragmentation").expect("by its segments");
     assert_eq!(found.confidence, Probable, "{:?}", found.evidence);
 }

@@ -41,7 +41,7 @@ pub(super) fn asked_by(stack: &[&Frame]) -> AskedBy {
         let both = format!("{} {}", name(frame), frame.file.to_ascii_lowercase());
         ["attention", "attn"].iter().any(|word| both.contains(word))
     };
-    let within = inner.iter().chain(outer).any(|frame| of_attention(frame));
+    let within = inner.iter().chain(outer).any(of_attention);
     let softmax = inner.iter().find(|frame| has(frame, &["softmax"])).filter(|_| within);
     softmax.map_or(AskedBy::Other, |frame| AskedBy::Scores(place(frame)))
 }

@@ -75,7 +75,10 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
         format!("{} of it are in blocks of other streams, pools, or sizes", size(others))
     });
     check.unless(moment.usable_bytes < sums.tried.bytes, || {
-        format!("only {} of them were for this stream, pool and size: the rest is no fragment", size(moment.usable_bytes))
+        format!(
+            "only {} of them were for this stream, pool and size: the rest is no fragment",
+            size(moment.usable_bytes)
+        )
     });
     check.unless(moment.largest_usable_bytes >= sums.tried.bytes.max(1), || {
         format!("one unused block of {} would have held the request", size(moment.largest_usable_bytes))

@@ -66,7 +66,7 @@ fn first_burst<'a>(case: &Case<'a>, device: u8) -> Option<(u64, &'a Call)> {
     let start = replay.clock.at_ns(calls().next()?.at);
     let (mut held, mut most) = (0u64, 0);
     let mut largest: Option<&Call> = None;
-    for call in calls().take_while(|call| replay.clock.at_ns(call.at) <= start + BURST_NS) {
+    for call in calls().take_while(|call| replay.clock.at_ns(call.at) <= start.saturating_add(BURST_NS)) {
         match call.what {
             What::Given => {
                 held = held.saturating_add(call.bytes);
