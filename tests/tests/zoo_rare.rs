@@ -5,7 +5,7 @@ use gpuoom_tests::{Client, Event, Finished, Library, MIB, TruthLine, program, pr
 /// Words of the device's log for these calls.
 const LOGGED: [&str; 6] = ["capture", "graph", "export", "module", "trim", "attribute"];
 /// Parts of the names of these calls.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "BeginCapture",
     "EndCapture",
     "GraphInstantiate",
@@ -13,6 +13,7 @@ const NAMES: [&str; 12] = [
     "GraphDestroy",
     "IpcGetMemHandle",
     "ExportTo",
+    "ExportPointer",
     "ModuleLoad",
     "ModuleUnload",
     "Library",
@@ -93,8 +94,8 @@ fn they_are_no_allocations_and_decide_no_failure() {
     let report = run.only_trace().report();
     report.assert_nothing_lost();
     report.assert_only_oom("unresolved", "trace_ended");
-    // A block in the capture; a block and physical memory that are exported, twice.
-    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (5, 4));
+    // A block in the capture; a block, physical memory and a block of a pool that are exported, twice.
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (7, 6));
     assert_eq!(report.number("/devices/0/peak/requested_bytes"), (24 + 96 + 4) * MIB);
     assert_eq!((report.number("/unmatched_frees"), report.number("/failed_frees")), (0, 0));
 }

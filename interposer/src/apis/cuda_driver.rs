@@ -178,6 +178,9 @@ functions! {
         cuIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
         cuMemExportToShareableHandle(out: Pointer, handle: Pointer, kind: u32, flags: u64)
             => naming, Export, Physical, |_done| given(handle);
+        cuMemPoolExportToShareableHandle(out: Pointer, memory_pool: Pointer, kind: u32, flags: u64)
+            => naming, Export, Pool, |_done| given(memory_pool);
+        cuMemPoolExportPointer(data: Pointer, pointer: Pointer) => naming, Export, Pool, |_done| given(pointer);
 
         cuModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         cuModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);

@@ -127,6 +127,9 @@ functions! {
         cudaGraphDestroy(graph: Pointer) => release, Module, None, |_done| given(graph);
 
         cudaIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
+        cudaMemPoolExportToShareableHandle(out: Pointer, memory_pool: Pointer, kind: u32, flags: u32)
+            => naming, Export, Pool, |_done| given(memory_pool);
+        cudaMemPoolExportPointer(data: Pointer, pointer: Pointer) => naming, Export, Pool, |_done| given(pointer);
 
         cudaLibraryLoadData(
             out: Out, image: Pointer, options: Pointer, values: Pointer, count: u32, more: Pointer, more_values: Pointer,

@@ -136,6 +136,9 @@ functions! {
         hipIpcGetMemHandle(handle: Pointer, pointer: Pointer) => naming, Export, Device, |_done| given(pointer);
         hipMemExportToShareableHandle(out: Pointer, handle: Pointer, kind: u32, flags: u64)
             => naming, Export, Physical, |_done| given(handle);
+        hipMemPoolExportToShareableHandle(out: Pointer, memory_pool: Pointer, kind: u32, flags: u32)
+            => naming, Export, Pool, |_done| given(memory_pool);
+        hipMemPoolExportPointer(data: Pointer, pointer: Pointer) => naming, Export, Pool, |_done| given(pointer);
 
         hipModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         hipModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);

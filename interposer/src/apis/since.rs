@@ -44,7 +44,8 @@ const HIP: &[(&str, &str)] = &[
          hipMemPoolImportFromShareableHandle hipFreeAsync hipMemRelease hipMemUnmap hipMemAddressFree \
          hipMemPoolDestroy hipMemAddressReserve hipMemMap hipMemPoolCreate hipDeviceGetDefaultMemPool \
          hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo hipMemPoolSetAttribute \
-         hipMemRetainAllocationHandle hipMemExportToShareableHandle",
+         hipMemRetainAllocationHandle hipMemExportToShareableHandle hipMemPoolExportToShareableHandle \
+         hipMemPoolExportPointer",
     ),
     (
         "5.2",
@@ -151,6 +152,7 @@ const DRIVER: &[(&str, &str)] = &[
     (
         "11.2",
         "cuMemAllocAsync cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz \
+         cuMemPoolExportToShareableHandle cuMemPoolExportPointer \
          cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemFreeAsync cuMemFreeAsync_ptsz \
          cuMemPoolDestroy cuMemPoolCreate cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool \
          cuMemPoolTrimTo cuMemPoolSetAttribute",

@@ -27,7 +27,7 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
     push(Quantity::HostAvailable, meminfo(&memory, "MemAvailable:"));
     if all {
         let maps = fs::read("/proc/self/maps").ok();
-        push(Quantity::MemoryMaps, maps.map(|text| text.iter().filter(|byte| **byte == b'\n').count() as u64));
+        push(Quantity::MemoryMaps, maps.map(|text| lines(&text)));
         push(Quantity::MemoryMapLimit, number(Path::new("/proc/sys/vm/max_map_count")));
     }
 }
@@ -36,6 +36,12 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
 fn host_memory(config: &Config) -> String {
     const PATH: &str = "/proc/meminfo";
     fs::read_to_string(config.system_path(PATH)).or_else(|_| fs::read_to_string(PATH)).unwrap_or_default()
+}
+
+/// Ends of lines. In stretches whose count fits a byte, so that the processor compares many at once: the file is long.
+fn lines(text: &[u8]) -> u64 {
+    let count = |stretch: &[u8]| stretch.iter().fold(0u8, |count, byte| count + u8::from(*byte == b'\n'));
+    text.chunks(255).map(|stretch| u64::from(count(stretch))).sum()
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -103,6 +109,7 @@ mod tests {
         assert!(value(Quantity::OpenDescriptors) >= Some(3));
         assert!(value(Quantity::HostTotal) >= value(Quantity::HostAvailable));
         assert!(value(Quantity::MemoryMaps) > Some(5));
+        assert_eq!((lines(&[b'\n'; 1000]), lines(b"a\nb\n\nc"), lines(b"")), (1000, 3, 0));
         assert_eq!(meminfo("MemTotal:       100 kB\n", "MemTotal:"), Some(102_400));
     }
 }

@@ -15,6 +15,9 @@ pub const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
 pub const CHUNK_HEADER_BYTES: usize = 40;
 /// Level 1: the writer must keep up with the program on a busy machine.
 const LEVEL: i32 = 1;
+/// Metadata up to this size is stored as it is: compressing the few blocks of a short run cost more than all the rest of the
+/// recorder's beginning, and made its file smaller by less than a hundredth. Within what one block of a frame may hold.
+const STORED_BYTES: usize = 32 << 10;
 
 /// Values of `kind`. Readers pass over kinds and versions that they do not know.
 pub mod kind {
@@ -128,13 +131,24 @@ impl ChunkMaker {
         if bytes.is_empty() || bytes.len() > self.encoded.len() {
             return &[];
         }
+        let header = ChunkHeader { kind, ..blank() };
+        if bytes.len() <= STORED_BYTES {
+            let stored = store(&bytes, &mut self.chunk[CHUNK_HEADER_BYTES..]);
+            return self.seal(header, bytes.len(), stored);
+        }
         self.encoded[..bytes.len()].copy_from_slice(&bytes);
-        self.finish(ChunkHeader { kind, ..blank() }, bytes.len())
+        self.finish(header, bytes.len())
     }
 
     fn finish(&mut self, header: ChunkHeader, raw_bytes: usize) -> &[u8] {
-        let (head, body) = self.chunk.split_at_mut(CHUNK_HEADER_BYTES);
+        let body = &mut self.chunk[CHUNK_HEADER_BYTES..];
         let Some(stored) = compress(&mut self.workspace, &self.encoded[..raw_bytes], body) else { return &[] };
+        self.seal(header, raw_bytes, stored)
+    }
+
+    /// The chunk whose payload lies behind the place of its header.
+    fn seal(&mut self, header: ChunkHeader, raw_bytes: usize, stored: usize) -> &[u8] {
+        let (head, body) = self.chunk.split_at_mut(CHUNK_HEADER_BYTES);
         let mut header = ChunkHeader { raw_bytes: raw_bytes as u32, stored_bytes: stored as u32, ..header };
         header.checksum = header.checksum_with(&body[..stored]);
         head.copy_from_slice(bytemuck::bytes_of(&header));
@@ -144,6 +158,21 @@ impl ChunkMaker {
 
 fn blank() -> ChunkHeader {
     ChunkHeader { magic: CHUNK_MAGIC, version: 1, ..ChunkHeader::zeroed() }
+}
+
+/// A Zstandard frame of one raw block (RFC 8878, 3.1.1): in a single segment, with its size in four bytes.
+fn store(from: &[u8], to: &mut [u8]) -> usize {
+    const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+    const SIZE_IN_FOUR_BYTES: u8 = 2 << 6;
+    const SINGLE_SEGMENT: u8 = 1 << 5;
+    let length = from.len() as u32;
+    // The last block, of type 0 (raw): its size above three bits.
+    let block = (length << 3 | 1).to_le_bytes();
+    let parts: [&[u8]; 5] = [&MAGIC, &[SIZE_IN_FOUR_BYTES | SINGLE_SEGMENT], &length.to_le_bytes(), &block[..3], from];
+    parts.iter().fold(0, |at, part| {
+        to[at..at + part.len()].copy_from_slice(part);
+        at + part.len()
+    })
 }
 
 /// Compresses in the given workspace only; `None` when zstd refuses.
@@ -203,5 +232,21 @@ mod tests {
         let header: ChunkHeader = bytemuck::pod_read_unaligned(&chunk[..CHUNK_HEADER_BYTES]);
         let payload = header.payload(&chunk[CHUNK_HEADER_BYTES..]).unwrap();
         assert_eq!(metadata::decode::<ApiTable>(&payload), Some(ApiTable::default()));
+    }
+
+    #[test]
+    fn small_metadata_is_stored_and_large_compressed() {
+        let mut maker = ChunkMaker::default();
+        for bytes in [1, 255, 256, STORED_BYTES - 8, STORED_BYTES - 7, 200_000] {
+            let text = "name".repeat(bytes / 4 + 1)[..bytes].to_owned();
+            let chunk = maker.metadata(kind::APIS, &text);
+            let header: ChunkHeader = bytemuck::pod_read_unaligned(&chunk[..CHUNK_HEADER_BYTES]);
+            // Eight bytes of the text's length come first.
+            assert_eq!(header.raw_bytes as usize, bytes + 8);
+            let is_stored = header.stored_bytes > header.raw_bytes;
+            assert_eq!(is_stored, header.raw_bytes as usize <= STORED_BYTES);
+            let payload = header.payload(&chunk[CHUNK_HEADER_BYTES..]).unwrap();
+            assert_eq!(metadata::decode::<String>(&payload), Some(text));
+        }
     }
 }

@@ -33,6 +33,9 @@ int cuGraphInstantiate_v2(void **executable, void *graph, void **node, char *log
 int cuGraphExecDestroy(void *executable);
 int cuGraphDestroy(void *graph);
 int cuIpcGetMemHandle(IpcHandle *handle, void *pointer);
+int cuDeviceGetDefaultMemPool(void **pool, int device);
+int cudaMemPoolExportToShareableHandle(void *out, void *pool, int type, unsigned flags);
+int cuMemPoolExportToShareableHandle(void *out, void *pool, int type, unsigned long long flags);
 int cuMemExportToShareableHandle(void *out, void *handle, int type, unsigned long long flags);
 int cuMemPoolTrimTo(void *pool, size_t keep);
 
@@ -87,6 +90,10 @@ static void of_the_driver(void) {
     MUST(cuMemCreate(&physical, 4 * MiB, &properties, 0));
     MUST(cuMemExportToShareableHandle(&file, physical, FILE_DESCRIPTOR, 0));
     MUST(cuMemRelease(physical));
+    void *pool;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuMemPoolExportToShareableHandle(&file, pool, FILE_DESCRIPTOR, 0));
+    MUST(cudaMemPoolExportToShareableHandle(&file, pool, FILE_DESCRIPTOR, 0));
 }
 
 int main(void) {

@@ -16,6 +16,8 @@ hipError_t hipGraphLaunch(void *executable, hipStream_t stream);
 hipError_t hipGraphExecDestroy(void *executable);
 hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *pointer);
 hipError_t hipMemExportToShareableHandle(void *out, void *handle, int type, unsigned long long flags);
+hipError_t hipMemPoolExportToShareableHandle(void *out, void *pool, int type, unsigned flags);
+hipError_t hipMemPoolExportPointer(hipIpcMemHandle_t *data, void *pointer);
 hipError_t hipModuleLoad(void **module, const char *path);
 hipError_t hipModuleLoadData(void **module, const void *image);
 hipError_t hipModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values);
@@ -59,6 +61,7 @@ static void exports(void) {
     MUST(hipMalloc(&block, 96 * MiB));
     MUST(hipIpcGetMemHandle(&handle, block));
     printf("no memory: %d\n", hipIpcGetMemHandle(&handle, &handle));
+    printf("of no pool: %d\n", hipMemPoolExportPointer(&handle, block));
     MUST(hipMemCreate(&physical, 4 * MiB, &properties, 0));
     MUST(hipMemExportToShareableHandle(&file, physical, FILE_DESCRIPTOR, 0));
     MUST(hipMemRelease(physical));
@@ -80,9 +83,14 @@ static void modules(void) {
 
 static void pools(void) {
     uint64_t threshold = 64 * MiB;
-    int off = 0;
-    void *pool;
+    int off = 0, file = -1;
+    void *pool, *block;
+    hipIpcMemHandle_t handle;
     MUST(hipDeviceGetDefaultMemPool(&pool, 0));
+    MUST(hipMemPoolExportToShareableHandle(&file, pool, FILE_DESCRIPTOR, 0));
+    MUST(hipMallocAsync(&block, 2 * MiB, NULL));
+    MUST(hipMemPoolExportPointer(&handle, block));
+    MUST(hipFreeAsync(block, NULL));
     MUST(hipMemPoolSetAttribute(pool, RELEASE_THRESHOLD, &threshold));
     MUST(hipMemPoolSetAttribute(pool, REUSE_OPPORTUNISTIC, &off));
     printf("no value: %d\n", hipMemPoolSetAttribute(pool, RELEASE_THRESHOLD, NULL));

@@ -59,11 +59,12 @@ CU_ANY(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, sim_MemPoolGetAttrib
 CU_ANY(cuMemPoolSetAccess, cuMemPoolSetAccess, 11020, sim_done, (void *p, const void *d, size_t n), ())
 CU_ANY(cuMemPoolGetAccess, cuMemPoolGetAccess, 11020, drv_MemPoolGetAccess,
        (int *flags, void *p, const sim_location *l), (flags, p, l))
-CU_ANY(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 11020, sim_unsupported,
-       (void *h, void *p, int type, unsigned long long f), ())
+CU_ANY(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 11020, sim_noted,
+       (void *h, void *p, int type, unsigned long long f), ("export", p, sim_MemPoolExportToShareableHandle(h, p, type)))
 CU_ANY(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle, 11020, sim_unsupported,
        (void **p, void *h, int type, unsigned long long f), ())
-CU_ANY(cuMemPoolExportPointer, cuMemPoolExportPointer, 11020, sim_unsupported, (void *data, void *p), ())
+CU_ANY(cuMemPoolExportPointer, cuMemPoolExportPointer, 11020, sim_noted, (void *data, void *p),
+       ("export", p, sim_MemPoolExportPointer(data, p)))
 CU_ANY(cuMemPoolImportPointer, cuMemPoolImportPointer, 11020, sim_unsupported, (void **p, void *pool, void *data), ())
 CU_ANY(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, sim_DeviceGetDefaultMemPool,
        (void **p, int d), (p, d))

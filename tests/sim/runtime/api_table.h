@@ -51,11 +51,12 @@ API(hipDeviceGetMemPool, cudaDeviceGetMemPool, DeviceGetMemPool, (void **p, int 
 API(hipDeviceSetMemPool, cudaDeviceSetMemPool, DeviceSetMemPool, (int d, void *p), (d, p))
 
 // Memory of other processes
-API(hipMemPoolExportToShareableHandle, cudaMemPoolExportToShareableHandle, unsupported,
-    (void *h, void *p, int type, unsigned f), ())
+API(hipMemPoolExportToShareableHandle, cudaMemPoolExportToShareableHandle, noted,
+    (void *h, void *p, int type, unsigned f), ("export", p, sim_MemPoolExportToShareableHandle(h, p, type)))
 API(hipMemPoolImportFromShareableHandle, cudaMemPoolImportFromShareableHandle, unsupported,
     (void **p, void *h, int type, unsigned f), ())
-API(hipMemPoolExportPointer, cudaMemPoolExportPointer, unsupported, (void *data, void *p), ())
+API(hipMemPoolExportPointer, cudaMemPoolExportPointer, noted, (void *data, void *p),
+    ("export", p, sim_MemPoolExportPointer(data, p)))
 API(hipMemPoolImportPointer, cudaMemPoolImportPointer, unsupported, (void **p, void *pool, void *data), ())
 API(hipIpcGetMemHandle, cudaIpcGetMemHandle, noted, (sim_ipc_handle *h, void *p),
     ("export", p, sim_IpcGetMemHandle(h, p)))

@@ -116,6 +116,24 @@ int sim_MemExportToShareableHandle(void *out, void *handle, int type) {
     return write_ticket(out, &ticket);
 }
 
+// The ticket stands for the pool as a whole; it has no memory of its own.
+int sim_MemPoolExportToShareableHandle(void *out, void *pool, int type) {
+    int device = sim_pool_device(pool);
+    if (!out || device < 0) return SIM_INVALID_VALUE;
+    if (type != FILE_DESCRIPTOR) return SIM_NOT_SUPPORTED;
+    struct ticket ticket = {.process = (int)getpid(), .device = device, .address = (uint64_t)pool};
+    return write_ticket(out, &ticket);
+}
+
+int sim_MemPoolExportPointer(void *data, void *pointer) {
+    sigset_t saved;
+    sim_lock(&saved);
+    struct sim_block *block = sim_device_find((uintptr_t)pointer);
+    bool is_pools = block && block->kind == SIM_KIND_POOL;
+    sim_unlock(&saved);
+    return is_pools ? sim_IpcGetMemHandle(data, pointer) : SIM_INVALID_VALUE;
+}
+
 int sim_export_memory(int *file, void *pointer) {
     void *base;
     struct ticket ticket = {.process = (int)getpid(), .device = sim_thread()->device};

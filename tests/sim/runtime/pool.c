@@ -26,6 +26,11 @@ static struct sim_pool *checked(void *handle) {
     return pool >= pools && pool < pools + MAX_POOLS && pool->alive ? pool : NULL;
 }
 
+int sim_pool_device(void *handle) {
+    const struct sim_pool *pool = checked(handle);
+    return pool ? pool->device : -1;
+}
+
 // A block that the program gave back stays in the device's list, marked as released.
 static struct sim_block *find_cached(struct sim_pool *pool, size_t held) {
     for (struct sim_block *block = sim_device_first(pool->device); block; block = block->next)

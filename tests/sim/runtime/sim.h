@@ -108,6 +108,7 @@ int sim_FreeAsync(void *pointer, void *stream);
 int sim_pool_take_back(struct sim_block *block);  // wants the lock
 void sim_pools_release_idle(void);   // at a synchronisation; wants the lock
 void sim_pools_forget(int device);   // at a device reset; wants the lock
+int sim_pool_device(void *pool);  // -1: there is no such pool
 int sim_MemPoolCreate(void **pool, const sim_pool_properties *properties);
 int sim_MemPoolDestroy(void *pool);
 int sim_MemPoolTrimTo(void *pool, size_t keep);
@@ -139,6 +140,8 @@ struct sim_block *sim_foreign_find_containing(uintptr_t address);  // wants the 
 int sim_MemExportToShareableHandle(void *out, void *handle, int type);
 int sim_MemImportFromShareableHandle(void **handle, void *os_handle, int type);
 int sim_IpcGetMemHandle(sim_ipc_handle *handle, void *pointer);
+int sim_MemPoolExportToShareableHandle(void *out, void *pool, int type);
+int sim_MemPoolExportPointer(void *data, void *pointer);
 int sim_IpcOpenMemHandle(void **pointer, const sim_ipc_handle *handle);
 int sim_IpcCloseMemHandle(void *pointer);
 int sim_ImportExternalMemory(void **memory, const struct external_memory_description *description);

@@ -13,7 +13,7 @@ const MOST_BLOCKS: usize = 1 << 16;
 pub struct Exports {
     /// Exports that succeeded.
     pub calls: u64,
-    /// Exports of memory that the trace does not know.
+    /// Exports of memory that the trace does not know, and of whole pools, whose blocks are none of their own.
     pub unmatched: u64,
     /// Bytes of the blocks that were exported, each block once.
     pub exported_bytes: u64,
