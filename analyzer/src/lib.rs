@@ -6,6 +6,7 @@
 pub mod bundle;
 pub mod catalogue;
 pub mod commands;
+pub mod compare;
 pub mod diagnosis;
 pub mod doctor;
 pub mod evidence;

@@ -510,3 +510,16 @@ pub(crate) fn summary_with(
     summary.trace.path = "trace.bin".into();
     summary
 }
+
+/// The profile of a trace that was built.
+#[cfg(test)]
+pub(crate) fn profile(builder: &TraceBuilder) -> crate::passes::profile::Profile {
+    let mut trace = open(builder);
+    let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
+    replay.accounts.keep_tallies();
+    crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let mut profile = crate::passes::profile::profile(&trace, &replay);
+    profile.run.path = "trace.bin".into();
+    profile
+}

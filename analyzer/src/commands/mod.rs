@@ -1,5 +1,6 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
+mod diff;
 mod doctor;
 mod events;
 mod explain;
@@ -28,7 +29,7 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 5] = ["diff", "check", "export", "bundle", "live"];
+const LATER: [&str; 4] = ["check", "export", "bundle", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
@@ -53,6 +54,8 @@ enum Command {
     Whatif(whatif::WhatifArgs),
     /// Every event, in order, one line each
     Events(events::EventsArgs),
+    /// What changed between two runs: peaks, memory at the end, calls and failures, by device and by call site
+    Diff(diff::DiffArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
     Record(record::RecordArgs),
     /// Check this machine before a run: limits, who holds GPU memory, options; status 1 if something is wrong
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
         Some(Command::Map(args)) => map::run(args),
         Some(Command::Whatif(args)) => whatif::run(args),
         Some(Command::Events(args)) => events::run(args),
+        Some(Command::Diff(args)) => diff::run(args),
         Some(Command::Record(args)) => record::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Explain(args)) => explain::run(args),

@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod libraries;
 pub mod map;
 pub mod oom;
+pub mod profile;
 pub mod rows;
 pub mod shape;
 pub mod summary;

@@ -6,6 +6,7 @@ use super::arena::Arena;
 use super::block::{Block, Mapping};
 use super::lower::LowerBlock;
 use super::spacing::AddressSpacing;
+use super::tally::Tally;
 
 /// Layers that can be asked for memory; the last stands for "not known".
 const LAYERS: usize = Layer::ALL.len();
@@ -130,6 +131,8 @@ pub struct Account {
     pub arena_since: u64,
     /// What came and went since somebody took this list; kept only where somebody has put one here.
     pub changes: Option<Vec<Change>>,
+    /// What each caller asked for; kept only where somebody has put one here.
+    pub tally: Option<Box<Tally>>,
     /// Blocks that lived at the peak and are gone. Never more than lived at the peak.
     gone: Vec<Block>,
     /// Mappings that existed at the peak and are gone.

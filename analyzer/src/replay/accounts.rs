@@ -23,6 +23,8 @@ pub struct Accounts {
     granularity_bytes: u64,
     /// Whether each device's account lists what comes and goes.
     pub lists_changes: bool,
+    /// Whether each device's account counts what each caller asked for.
+    tallies: bool,
 }
 
 impl Accounts {
@@ -39,7 +41,14 @@ impl Accounts {
             touched: [0; DEVICES / 64],
             granularity_bytes,
             lists_changes: false,
+            tallies: false,
         }
+    }
+
+    /// Counts what each caller asks for from now on; to be called before the first record.
+    pub fn keep_tallies(&mut self) {
+        self.tallies = true;
+        self.host.tally.get_or_insert_default();
     }
 
     /// The account of a device.
@@ -47,13 +56,14 @@ impl Accounts {
     pub fn device_mut(&mut self, device: u8) -> &mut Account {
         self.touched[usize::from(device) / 64] |= 1 << (device % 64);
         let (total_bytes, granularity_bytes) = (self.totals[usize::from(device)], self.granularity_bytes);
-        let lists_changes = self.lists_changes;
+        let (lists_changes, tallies) = (self.lists_changes, self.tallies);
         self.devices[usize::from(device)].get_or_insert_with(|| {
             // In here, because this is called for every event, and a division is slow.
             let granules = total_bytes / granularity_bytes;
             let mut account = Account::with_blocks_at_peak();
             account.arena = Arena::new(granules);
             account.changes = lists_changes.then(Vec::new);
+            account.tally = tallies.then(Box::default);
             Box::new(account)
         })
     }

@@ -9,7 +9,7 @@ use super::block::{Block, Side};
 use super::lower::{Class, LowerBlock, Sum, Sums};
 
 /// Blocks of the program that were asked for in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
     /// Layer that was asked.
     pub layer: Layer,
@@ -19,6 +19,15 @@ pub struct Caller {
     pub api: u16,
     /// Call site, 0 where it is not known.
     pub site: u32,
+}
+
+impl Caller {
+    /// Who asked for a block.
+    #[inline]
+    pub fn of(block: &Block) -> Self {
+        let Block { layer, kind, api, site, .. } = *block;
+        Caller { layer, kind, api, site }
+    }
 }
 
 /// Who held the memory of one device, or of the host.
@@ -35,8 +44,7 @@ impl Census {
     pub fn take<'a>(own: impl Iterator<Item = &'a Block>, lower: Vec<(Class, Sum)>) -> Self {
         let mut callers = BTreeMap::<Caller, Held>::new();
         for block in own {
-            let Block { layer, kind, api, site, .. } = *block;
-            callers.entry(Caller { layer, kind, api, site }).or_default().add(block);
+            callers.entry(Caller::of(block)).or_default().add(block);
         }
         Census { own: callers.into_iter().collect(), lower }
     }

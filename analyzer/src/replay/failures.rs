@@ -70,6 +70,8 @@ pub struct Oom {
     pub thread: u32,
     /// Function.
     pub api: u16,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
     /// Device, where it is known.
     pub device: Option<u8>,
     /// Kind of memory that was asked for.

@@ -93,6 +93,9 @@ impl Replay {
         }
         let Some(account) = self.accounts.side_mut(side, block.device) else { return };
         account.calls.allocations += 1;
+        if let Some(tally) = &mut account.tally {
+            tally.given(&block);
+        }
         if block.kind == Kind::Device && block.family == Family::Pointers {
             account.spacing.see(block.address);
         }

@@ -21,6 +21,7 @@ mod shared;
 pub mod sites;
 pub mod spacing;
 pub mod spread;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod timeline;

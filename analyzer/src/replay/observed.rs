@@ -3,14 +3,14 @@
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
 
 use super::Replay;
 use super::account::Account;
 use super::arena::Arena;
 use super::balance::Balance;
 use super::block::Side;
-use super::census::{self, Census};
+use super::census::{self, Caller, Census};
 use super::comparison::Comparison;
 use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
 use super::readings::{DeviceReadings, ProcessReadings};
@@ -33,10 +33,15 @@ impl Replay {
     pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, inside: Option<Inside>) {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
+        let api = self.apis.get(record.api);
+        let layer = api.layer.unwrap_or(Layer::Process);
+        let caller = Caller { layer, kind: record.kind(), api: record.api, site: record.site };
         if let Some(account) = self.accounts.side_mut(side, device) {
             account.calls.failures += 1;
+            if let Some(tally) = &mut account.tally {
+                tally.refused(caller);
+            }
         }
-        let api = self.apis.get(record.api);
         if !api.is_out_of_memory(record.status) {
             return;
         }
@@ -60,6 +65,7 @@ impl Replay {
             at: record.at,
             thread: record.thread,
             api: record.api,
+            site: record.site,
             device: (device != NO_DEVICE).then_some(device),
             kind: record.kind(),
             requested_bytes: record.requested,

@@ -1,5 +1,6 @@
 //! From values to bytes: one file per format.
 
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod explain;

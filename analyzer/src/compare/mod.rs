@@ -1,0 +1,222 @@
+//! Two runs set beside each other: a pure function of two profiles.
+
+mod notes;
+#[cfg(test)]
+mod tests;
+mod threshold;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use gpuoom_trace::record::Kind;
+use serde::{Serialize, Serializer};
+
+use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run};
+pub use threshold::Threshold;
+
+/// In which of the two runs something is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Presence {
+    /// In both.
+    Both,
+    /// In the new run only.
+    New,
+    /// In the base run only.
+    Gone,
+}
+
+/// Numbers of the same thing in both runs; zeros where it is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pair {
+    /// In the base run.
+    pub base: Figures,
+    /// In the new run.
+    pub new: Figures,
+}
+
+impl Pair {
+    /// New less base.
+    pub fn change(&self, figure: Figure) -> i128 {
+        i128::from(self.new[figure]) - i128::from(self.base[figure])
+    }
+
+    /// Whether every number is the same.
+    pub fn is_equal(&self) -> bool {
+        self.base == self.new
+    }
+}
+
+/// A kind of memory on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KindDifference {
+    /// Kind of memory.
+    #[serde(serialize_with = "kind_name")]
+    pub kind: Kind,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// Whether a number differs by more than the threshold.
+    pub is_notable: bool,
+}
+
+/// A device, or the host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlaceDifference {
+    /// Which.
+    pub place: Place,
+    /// Name of the device in the new run, else in the base run.
+    pub name: Option<String>,
+    /// In which runs it was used.
+    pub presence: Presence,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// Whether a number differs by more than the threshold.
+    pub is_notable: bool,
+    /// The same by kind of memory.
+    pub kinds: Vec<KindDifference>,
+}
+
+/// A call site on one device, for one kind of memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SiteDifference {
+    /// What names it in every run and build.
+    pub key: String,
+    /// Which device, or the host.
+    pub place: Place,
+    /// Kind of memory.
+    #[serde(serialize_with = "kind_name")]
+    pub kind: Kind,
+    /// In which runs it asked for memory.
+    pub presence: Presence,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// Whether a number differs by more than the threshold.
+    pub is_notable: bool,
+}
+
+/// What changed between two runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// The base run.
+    pub base: Run,
+    /// The new run.
+    pub new: Run,
+    /// What differs by no more than this is noise.
+    pub threshold: Threshold,
+    /// How call sites were matched.
+    pub matched_by: KnownBy,
+    /// Whether every number is the same.
+    pub is_equal: bool,
+    /// Whether any number differs by more than the threshold.
+    pub is_notable: bool,
+    /// What must be known before the numbers are believed, a sentence each.
+    pub notes: Vec<String>,
+    /// Devices and host.
+    pub places: Vec<PlaceDifference>,
+    /// Call sites: those that grew most at the peak first, then at the end, in bytes, in calls.
+    pub sites: Vec<SiteDifference>,
+}
+
+fn kind_name<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(kind.name())
+}
+
+/// Sets two runs beside each other.
+pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Difference {
+    let matched_by = matched_by(base, new);
+    let sites = sites(base, new, matched_by, &threshold);
+    let places = places(base, new, &sites, &threshold);
+    let is_equal = places.iter().all(|place| place.pair.is_equal() && place.presence == Presence::Both)
+        && sites.iter().all(|site| site.pair.is_equal() && site.presence == Presence::Both);
+    let is_notable = places.iter().any(|place| place.is_notable || place.kinds.iter().any(|kind| kind.is_notable))
+        || sites.iter().any(|site| site.is_notable);
+    Difference {
+        base: base.run.clone(),
+        new: new.run.clone(),
+        threshold,
+        matched_by,
+        is_equal,
+        is_notable,
+        notes: notes::notes(base, new),
+        places,
+        sites,
+    }
+}
+
+/// What both runs know their call sites by. A run without any has nothing against the other's names.
+fn matched_by(base: &Profile, new: &Profile) -> KnownBy {
+    match (base.sites.is_empty(), new.sites.is_empty()) {
+        (true, _) => new.run.sites_known_by,
+        (_, true) => base.run.sites_known_by,
+        _ => base.run.sites_known_by.min(new.run.sites_known_by),
+    }
+}
+
+fn sites(base: &Profile, new: &Profile, matched_by: KnownBy, threshold: &Threshold) -> Vec<SiteDifference> {
+    let mut pairs: BTreeMap<(Place, Kind, &str), (Pair, bool, bool)> = BTreeMap::new();
+    for site in &base.sites {
+        let (pair, in_base, _) = pairs.entry((site.place, site.kind, site.name.at_most(matched_by))).or_default();
+        pair.base.add(&site.figures);
+        *in_base = true;
+    }
+    for site in &new.sites {
+        let (pair, _, in_new) = pairs.entry((site.place, site.kind, site.name.at_most(matched_by))).or_default();
+        pair.new.add(&site.figures);
+        *in_new = true;
+    }
+    let of_pair = |((place, kind, key), (pair, in_base, in_new)): ((Place, Kind, &str), (Pair, bool, bool))| {
+        let presence = presence(in_base, in_new);
+        let is_notable = presence != Presence::Both || threshold.is_passed_by(&pair);
+        SiteDifference { key: key.to_owned(), place, kind, presence, pair, is_notable }
+    };
+    let mut sites: Vec<SiteDifference> = pairs.into_iter().map(of_pair).collect();
+    // What is equal in all of these stays in the order of the names.
+    let by = [Figure::Peak, Figure::End, Figure::Allocated, Figure::Allocations, Figure::Failures];
+    sites.sort_by_key(|site| by.map(|figure| Reverse(site.pair.change(figure))));
+    sites
+}
+
+fn presence(in_base: bool, in_new: bool) -> Presence {
+    match (in_base, in_new) {
+        (true, true) => Presence::Both,
+        (false, _) => Presence::New,
+        (true, false) => Presence::Gone,
+    }
+}
+
+fn places(base: &Profile, new: &Profile, sites: &[SiteDifference], threshold: &Threshold) -> Vec<PlaceDifference> {
+    let mut all: Vec<Place> = base.places.iter().chain(&new.places).map(|profile| profile.place).collect();
+    all.sort_unstable();
+    all.dedup();
+    let of = |profile: &'_ Profile, place| profile.places.iter().find(|known| known.place == place).cloned();
+    let difference = |place| {
+        let (base, new) = (of(base, place), of(new, place));
+        let figures =
+            |profile: &Option<PlaceProfile>| profile.as_ref().map_or(Figures::default(), |known| known.figures);
+        let presence = presence(base.is_some(), new.is_some());
+        let pair = Pair { base: figures(&base), new: figures(&new) };
+        PlaceDifference {
+            place,
+            presence,
+            is_notable: presence != Presence::Both || threshold.is_passed_by(&pair),
+            pair,
+            name: new.and_then(|known| known.name).or(base.and_then(|known| known.name)),
+            kinds: kinds(sites.iter().filter(|site| site.place == place), threshold),
+        }
+    };
+    all.into_iter().map(difference).collect()
+}
+
+fn kinds<'a>(sites: impl Iterator<Item = &'a SiteDifference>, threshold: &Threshold) -> Vec<KindDifference> {
+    let mut kinds: BTreeMap<Kind, Pair> = BTreeMap::new();
+    for site in sites {
+        let pair = kinds.entry(site.kind).or_default();
+        pair.base.add(&site.pair.base);
+        pair.new.add(&site.pair.new);
+    }
+    let of_pair = |(kind, pair)| KindDifference { kind, pair, is_notable: threshold.is_passed_by(&pair) };
+    kinds.into_iter().map(of_pair).collect()
+}

@@ -1,0 +1,94 @@
+//! What must be known before two runs are compared: a sentence each.
+
+use std::cmp::Ordering;
+
+use crate::passes::profile::{KnownBy, Place, Profile, Run};
+use crate::words;
+
+/// Sentences about what makes the two runs hard to compare.
+pub(super) fn notes(base: &Profile, new: &Profile) -> Vec<String> {
+    let both = [("BASE", &base.run), ("NEW", &new.run)];
+    let mut notes = Vec::new();
+    if base.run.executable != new.run.executable {
+        let names = (words::clean(&base.run.executable), words::clean(&new.run.executable));
+        notes.push(format!("The programs have different names: {} and {}.", names.0, names.1));
+    }
+    if base.run.granularity_bytes != new.run.granularity_bytes {
+        notes.push(format!(
+            "Blocks were padded to {} in BASE and to {} in NEW: the padded numbers can't be compared.",
+            words::size(base.run.granularity_bytes),
+            words::size(new.run.granularity_bytes)
+        ));
+    }
+    notes.extend(both.iter().flat_map(|(name, run)| of_one(name, run)));
+    if !base.sites.is_empty() && !new.sites.is_empty() {
+        notes.extend(call_sites(&base.run, &new.run));
+    }
+    notes.extend(devices(base, new));
+    notes
+}
+
+/// What one of the traces can't tell.
+fn of_one(name: &str, run: &Run) -> Vec<String> {
+    let mut notes = Vec::new();
+    if run.events_lost > 0 {
+        let lost = words::count(run.events_lost, "event", "events");
+        notes.push(format!("{name} lost {lost}: its numbers may be too low."));
+    }
+    if run.damages > 0 {
+        notes.push(format!("{name} is damaged: its numbers are of what could be read."));
+    }
+    if !run.follows_contexts {
+        notes.push(format!(
+            "{name} (format {}) does not tell which memory went with a CUDA context: what lives at its end may be less.",
+            run.format_version
+        ));
+    }
+    if run.ooms_not_listed > 0 {
+        let more = words::count(run.ooms_not_listed, "more failure", "more failures");
+        notes.push(format!("{name} has {more} than are kept: what became of them is not compared."));
+    }
+    if run.injected > 0 {
+        let refusals = words::count(run.injected, "refusal", "refusals");
+        notes.push(format!(
+            "{name} has {refusals} that the recorder made on request (GPUOOM_CAPACITY or GPUOOM_INJECT)."
+        ));
+    }
+    notes
+}
+
+/// Where one of the traces knows less than the other about its call sites.
+fn call_sites(base: &Run, new: &Run) -> Option<String> {
+    let (name, run) = match base.sites_known_by.cmp(&new.sites_known_by) {
+        Ordering::Less => ("BASE", base),
+        Ordering::Greater => ("NEW", new),
+        Ordering::Equal => return None,
+    };
+    let lacks = match run.sites_known_by {
+        KnownBy::Function => "does not tell who called: call sites are compared by the function that was called",
+        _ => "has no call stacks: call sites are compared by function and library",
+    };
+    Some(format!(
+        "{name} (format {}) {lacks}. A recording with this version tells more, if GPUOOM_STACKS is not off.",
+        run.format_version
+    ))
+}
+
+/// The same index may be another card.
+fn devices(base: &Profile, new: &Profile) -> Vec<String> {
+    let name = |profile: &Profile, place: Place| {
+        profile.places.iter().find(|known| known.place == place).and_then(|known| known.name.clone())
+    };
+    let both = base.places.iter().filter_map(|known| {
+        let (was, is) = (known.name.clone()?, name(new, known.place)?);
+        (was != is).then(|| {
+            format!(
+                "{} is another card: {} in BASE, {} in NEW.",
+                known.place.words(),
+                words::clean(&was),
+                words::clean(&is)
+            )
+        })
+    });
+    both.collect()
+}

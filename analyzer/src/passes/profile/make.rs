@@ -1,0 +1,132 @@
+//! The profile of a trace, from its replay.
+
+use std::collections::BTreeMap;
+
+use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
+
+use super::figures::{Figure, Figures};
+use super::sites::{Sites, file_name};
+use super::{KnownBy, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
+use crate::passes::fragmentation::saturate;
+use crate::passes::growth::{self, cycles_of};
+use crate::replay::Replay;
+use crate::replay::account::{Account, Calls};
+use crate::replay::block::Side;
+use crate::replay::census::Census;
+use crate::replay::failures::{Oom, RefusedBy};
+
+/// The format's version since which CUDA contexts are followed (FORMAT.md).
+const CONTEXTS_SINCE: (u16, u16) = (1, 2);
+
+/// The numbers of call sites while they are put together.
+type Rows = BTreeMap<(Place, Kind, SiteName), Figures>;
+
+/// The profile of a trace that was replayed to its end, with tallies kept ([`crate::replay::accounts::Accounts::keep_tallies`]).
+pub fn profile(trace: &TraceFile, replay: &Replay) -> Profile {
+    let mut sites = Sites::new(trace, replay);
+    let devices = replay.accounts.devices().map(|(device, account)| (Place::of_device(device), device, account));
+    let accounts: BTreeMap<Place, (u8, &Account)> = devices
+        .chain(Some((Place::Host, NO_DEVICE, &replay.accounts.host)))
+        .filter(|(_, _, account)| account.calls != Calls::default())
+        .map(|(place, device, account)| (place, (device, account)))
+        .collect();
+    let mut rows = Rows::new();
+    for (place, (device, account)) in &accounts {
+        add_account(&mut rows, &mut sites, replay, *place, *device, account);
+    }
+    for oom in &replay.failures.listed {
+        add_oom(rows.entry((place_of(oom), oom.kind, sites.name(oom.api, oom.site))).or_default(), oom.outcome);
+    }
+    let mut sums: BTreeMap<Place, Figures> = accounts.keys().map(|place| (*place, Figures::default())).collect();
+    rows.iter().for_each(|((place, ..), row)| sums.entry(*place).or_default().add(row));
+    let places = sums.into_iter().map(|(place, figures)| {
+        let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
+        let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
+        PlaceProfile { place, name, figures, growth_per_second: growth_per_second(replay, place) }
+    });
+    let places = places.collect();
+    let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
+    let sites = rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
+    Profile { run: Run { sites_known_by, ..run(trace, replay) }, places, sites: sites.collect() }
+}
+
+fn run(trace: &TraceFile, replay: &Replay) -> Run {
+    let header = &trace.header;
+    let listed = &replay.failures.listed;
+    let has_cuda = trace.metadata.devices.iter().any(|facts| facts.runtime == "cuda");
+    Run {
+        path: trace.path().display().to_string(),
+        format_version: format!("{}.{}", header.major, header.minor),
+        executable: file_name(&trace.metadata.process.executable).to_owned(),
+        rank: trace.metadata.process.rank,
+        pid: header.pid,
+        duration_ns: replay.clock.at_ns(replay.last_at),
+        events: replay.events,
+        events_lost: header.events_lost.saturating_add(header.torn),
+        damages: trace.damages().len(),
+        granularity_bytes: replay.granularity_bytes,
+        ooms_not_listed: replay.failures.count.saturating_sub(listed.len() as u64),
+        injected: listed.iter().filter(|oom| oom.refused_by == RefusedBy::Injected).count() as u64,
+        follows_contexts: (header.major, header.minor) >= CONTEXTS_SINCE || !has_cuda,
+        sites_known_by: KnownBy::default(),
+    }
+}
+
+fn place_of(oom: &Oom) -> Place {
+    match Side::of(oom.kind) {
+        Side::Host if !oom.unknown_size => Place::Host,
+        _ => oom.device.map_or(Place::UnknownGpu, Place::Gpu),
+    }
+}
+
+fn add_account(rows: &mut Rows, sites: &mut Sites<'_>, replay: &Replay, place: Place, device: u8, account: &Account) {
+    let side = if place == Place::Host { Side::Host } else { Side::Device };
+    for (caller, asked) in account.tally.iter().flat_map(|tally| tally.callers()) {
+        let row = rows.entry((place, caller.kind, sites.name(caller.api, caller.site))).or_default();
+        add(row, Figure::Allocations, asked.allocations);
+        // What still lives at the end is taken off below.
+        add(row, Figure::Frees, asked.allocations);
+        add(row, Figure::Allocated, saturate(asked.requested_bytes));
+        add(row, Figure::Failures, asked.failures);
+    }
+    let at_peak = account.blocks_at_peak(replay.blocks_of(side, device));
+    let at_peak = Census::take(at_peak.iter(), Vec::new()).own;
+    let at_end = Census::take(replay.blocks_of(side, device), Vec::new()).own;
+    for (callers, [bytes, padded, blocks], live) in [
+        (at_peak, [Figure::Peak, Figure::PaddedPeak, Figure::PeakBlocks], false),
+        (at_end, [Figure::End, Figure::PaddedEnd, Figure::EndBlocks], true),
+    ] {
+        for (caller, held) in callers {
+            let row = rows.entry((place, caller.kind, sites.name(caller.api, caller.site))).or_default();
+            add(row, bytes, saturate(held.requested_bytes));
+            add(row, padded, held.granules.saturating_mul(replay.granularity_bytes));
+            add(row, blocks, held.blocks);
+            if live {
+                row[Figure::Frees] = row[Figure::Frees].saturating_sub(held.blocks);
+            }
+        }
+    }
+}
+
+fn add(row: &mut Figures, figure: Figure, number: u64) {
+    row[figure] = row[figure].saturating_add(number);
+}
+
+fn add_oom(row: &mut Figures, outcome: Outcome) {
+    let of_outcome = match outcome {
+        Outcome::Recovered => Figure::Recovered,
+        Outcome::Propagated => Figure::Propagated,
+        Outcome::Dropped => Figure::Dropped,
+        Outcome::Unresolved => Figure::Unresolved,
+    };
+    add(row, Figure::Ooms, 1);
+    add(row, of_outcome, 1);
+}
+
+fn growth_per_second(replay: &Replay, place: Place) -> Option<f64> {
+    let Place::Gpu(device) = place else { return None };
+    let track = replay.tracks.device(device)?;
+    growth::of_device(replay, device, &cycles_of(track)).map(|growth| growth.per_second.bytes)
+}

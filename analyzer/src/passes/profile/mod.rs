@@ -1,0 +1,163 @@
+//! One run in numbers that can be set beside those of another: by device, by kind of memory and by call site.
+
+pub mod figures;
+mod make;
+mod sites;
+#[cfg(test)]
+mod tests;
+
+use gpuoom_trace::record::{Kind, NO_DEVICE};
+use serde::{Serialize, Serializer};
+
+pub use figures::{Figure, Figures, Unit};
+pub use make::profile;
+
+/// Where memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// On a device, by the program's index.
+    Gpu(u8),
+    /// On a device that the trace does not name.
+    UnknownGpu,
+    /// In the host's memory, pinned or registered.
+    Host,
+}
+
+impl Place {
+    fn of_device(device: u8) -> Self {
+        if device == NO_DEVICE { Place::UnknownGpu } else { Place::Gpu(device) }
+    }
+
+    /// Its name for people.
+    pub fn words(self) -> String {
+        match self {
+            Place::Gpu(index) => format!("GPU {index}"),
+            Place::UnknownGpu => "unknown GPU".to_owned(),
+            Place::Host => "host".to_owned(),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Place::Gpu(index) => serializer.collect_str(&format_args!("gpu{index}")),
+            Place::UnknownGpu => serializer.serialize_str("gpu?"),
+            Place::Host => serializer.serialize_str("host"),
+        }
+    }
+}
+
+/// The run itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// The trace as it was given.
+    pub path: String,
+    /// `major.minor`.
+    pub format_version: String,
+    /// File name of the executable.
+    pub executable: String,
+    /// Rank of a distributed job, 0 where there is none.
+    pub rank: u32,
+    /// Process id.
+    pub pid: u32,
+    /// From the beginning of the trace to the last record.
+    pub duration_ns: u64,
+    /// Records.
+    pub events: u64,
+    /// Records that did not get into the file, or were not finished.
+    pub events_lost: u64,
+    /// Parts of the file that could not be read.
+    pub damages: usize,
+    /// Granule that blocks are padded to.
+    pub granularity_bytes: u64,
+    /// Out-of-memory returns beyond those that are kept; they are in no other number.
+    pub ooms_not_listed: u64,
+    /// Refusals that the recorder made up on request.
+    pub injected: u64,
+    /// Whether the recorder followed CUDA contexts, whose end gives memory back (since format 1.2), if there were any.
+    pub follows_contexts: bool,
+    /// What the trace knows its call sites by.
+    pub sites_known_by: KnownBy,
+}
+
+/// One device, or the host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlaceProfile {
+    /// Which.
+    pub place: Place,
+    /// Name of the device, where it is known.
+    pub name: Option<String>,
+    /// Its numbers.
+    pub figures: Figures,
+    /// Rise of what stays between the cycles of the run, in bytes per second; null below five cycles.
+    pub growth_per_second: Option<f64>,
+}
+
+/// What a call site is known by, the least telling first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum KnownBy {
+    /// The function that was called.
+    #[default]
+    #[serde(rename = "function")]
+    Function,
+    /// That, and the library that called it.
+    #[serde(rename = "function and library")]
+    Library,
+    /// Functions and modules of its call stack.
+    #[serde(rename = "call stack")]
+    Stack,
+}
+
+/// The names of a call site: two runs are compared by the most telling that both have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SiteName {
+    /// By its call stack.
+    pub by_stack: Option<String>,
+    /// By the function that was called and the library that called it.
+    pub by_library: Option<String>,
+    /// By the function that was called.
+    pub by_function: String,
+}
+
+impl SiteName {
+    /// The most telling that there is.
+    pub fn known_by(&self) -> KnownBy {
+        match self {
+            SiteName { by_stack: Some(_), .. } => KnownBy::Stack,
+            SiteName { by_library: Some(_), .. } => KnownBy::Library,
+            _ => KnownBy::Function,
+        }
+    }
+
+    /// The name, no more telling than asked for.
+    pub fn at_most(&self, known_by: KnownBy) -> &str {
+        let by_stack = self.by_stack.as_ref().filter(|_| known_by >= KnownBy::Stack);
+        let by_library = self.by_library.as_ref().filter(|_| known_by >= KnownBy::Library);
+        by_stack.or(by_library).unwrap_or(&self.by_function)
+    }
+}
+
+/// One call site on one device, for one kind of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteProfile {
+    /// Which device, or the host.
+    pub place: Place,
+    /// Kind of memory.
+    pub kind: Kind,
+    /// Its names.
+    pub name: SiteName,
+    /// Its numbers.
+    pub figures: Figures,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The run itself.
+    pub run: Run,
+    /// Devices and host, in order; only those that were used.
+    pub places: Vec<PlaceProfile>,
+    /// Call sites, in the order of place, kind and name.
+    pub sites: Vec<SiteProfile>,
+}

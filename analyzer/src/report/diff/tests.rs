@@ -1,0 +1,94 @@
+//! What people read.
+
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::{write_json, write_markdown, write_text};
+use crate::compare::{Difference, Threshold, compare};
+use crate::report::page::{Look, Page};
+use crate::testing::{GIB, MIB, TraceBuilder, profile};
+
+fn call(trace: &mut TraceBuilder, kind: Kind, api: &str, site: u32, address: u64, bytes: u64) {
+    let record = trace.record(Event::Alloc, kind, api);
+    let granules = bytes.div_ceil(256 * MIB) as u32;
+    trace.push(Record { site, address, requested: bytes, padded_granules: granules, ..record }, &[]);
+}
+
+fn program(scale: u64) -> TraceBuilder {
+    let mut trace = TraceBuilder::default()
+        .device(0, "AMD Radeon RX 7900 XTX", 24 * GIB)
+        .library("/opt/app/libweights.so.1", 0x10_0000, 1)
+        .library("/opt/app/libcache.so.1", 0x20_0000, 2)
+        .library("/opt/app/libscratch.so.1", 0x30_0000, 3);
+    call(&mut trace, Kind::Device, "hipMalloc", 1, 1 << 36, 8 * GIB);
+    call(&mut trace, Kind::Device, "hipMalloc", 2, 2 << 36, GIB * scale);
+    call(&mut trace, Kind::HostPinned, "hipHostMalloc", 1, 3 << 36, 64 * MIB);
+    trace
+}
+
+fn grown() -> Difference {
+    let mut base = program(1);
+    call(&mut base, Kind::Device, "hipMalloc", 3, 4 << 36, 300 * MIB);
+    base.free(2 << 36);
+    let mut new = program(2);
+    call(&mut new, Kind::Pool, "hipMallocAsync", 3, 4 << 36, 20 * MIB);
+    new.refuse(17 * GIB);
+    new.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    compare(&profile(&base), &profile(&new), Threshold::default())
+}
+
+fn text(difference: &Difference, width: usize) -> String {
+    let mut page = Page::new(Look::new(width, false));
+    write_text(&mut page, difference, 20);
+    page.into_text()
+}
+
+#[test]
+fn growth_as_text() {
+    let text = text(&grown(), 80);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn growth_as_markdown() {
+    insta::assert_snapshot!(write_markdown(&grown(), 20));
+}
+
+#[test]
+fn growth_as_json() {
+    let mut out = Vec::new();
+    let run = |bytes| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x1000, bytes);
+        profile(&trace)
+    };
+    write_json(&mut out, &compare(&run(GIB), &run(2 * GIB), Threshold::default())).unwrap();
+    insta::assert_snapshot!(String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn two_equal_runs_are_one_sentence() {
+    let same = profile(&program(1));
+    let same = compare(&same, &same, Threshold::default());
+    insta::assert_snapshot!(format!("{}\n{}", text(&same, 100), write_markdown(&same, 20)));
+}
+
+#[test]
+fn names_from_a_file_are_no_markup() {
+    let mut new =
+        TraceBuilder::default().device(0, "<b>|card|@all", 24 * GIB).library("/x/lib|`<img>.so", 0x10_0000, 1);
+    call(&mut new, Kind::Device, "hipMalloc", 1, 1 << 36, GIB);
+    let base = profile(&TraceBuilder::default());
+    let markdown = write_markdown(&compare(&base, &profile(&new), Threshold::default()), 20);
+    assert!(!markdown.contains("<b>") && !markdown.contains("@all"), "{markdown}");
+    let row = markdown.lines().find(|line| line.starts_with("| +") && line.contains("hipMalloc in")).unwrap();
+    assert!(row.contains(r"`hipMalloc in lib\|'<img>.so`"), "{row}");
+}
+
+#[test]
+fn a_long_list_is_cut_and_says_so() {
+    let mut page = Page::new(Look::new(80, false));
+    write_text(&mut page, &grown(), 1);
+    let text = page.into_text();
+    assert!(text.contains("3 more call sites changed"), "{text}");
+}

@@ -1,0 +1,141 @@
+//! `diff` as scripts and people call it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use gpuoom_analyze::testing::{GIB, TraceBuilder};
+use serde_json::Value;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A run that holds so many bytes.
+    fn trace(&self, name: &str, bytes: u64) {
+        let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+        trace.alloc(0x1000, bytes);
+        trace.free(0x1000);
+        trace.write(&self.path(name)).unwrap();
+    }
+
+    fn diff(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"));
+        command.arg("diff").args(arguments).current_dir(self.0.path()).output().unwrap()
+    }
+
+    fn stdout(&self, arguments: &[&str]) -> String {
+        let output = self.diff(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn each_format_says_the_same() {
+    let place = Place::new();
+    place.trace("base.bin", GIB);
+    place.trace("new.bin", 2 * GIB);
+    let text = place.stdout(&["base.bin", "new.bin"]);
+    assert!(text.contains("The peak of GPU 0 grew by 1.00 GiB (+100.0 %), from 1.00 GiB to 2.00 GiB"), "{text}");
+    let markdown = place.stdout(&["base.bin", "new.bin", "--format", "markdown"]);
+    assert!(markdown.starts_with("### GPU memory: GPU 0 peak +1.00 GiB\n"), "{markdown}");
+    let json = place.stdout(&["base.bin", "new.bin", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    for (pointer, expected) in [
+        ("/schema", Value::from("gpuoom.diff/1")),
+        ("/base/path", "base.bin".into()),
+        ("/new/path", "new.bin".into()),
+        ("/is_equal", false.into()),
+        ("/places/0/place", "gpu0".into()),
+        ("/places/0/base/peak_bytes", GIB.into()),
+        ("/places/0/new/peak_bytes", (2 * GIB).into()),
+        ("/sites/0/new/allocations", 1.into()),
+    ] {
+        assert_eq!(json.pointer(pointer), Some(&expected), "{pointer}");
+    }
+}
+
+#[test]
+fn the_result_can_go_to_a_file() {
+    let place = Place::new();
+    place.trace("base.bin", GIB);
+    assert_eq!(place.stdout(&["base.bin", "base.bin", "-o", "out.txt"]), "");
+    assert!(std::fs::read_to_string(place.path("out.txt")).unwrap().contains("The two runs do not differ"));
+}
+
+#[test]
+fn the_threshold_can_be_moved() {
+    let place = Place::new();
+    place.trace("base.bin", GIB);
+    place.trace("less.bin", 1000 << 20);
+    place.trace("more.bin", 1020 << 20);
+    assert!(place.stdout(&["less.bin", "more.bin"]).contains("grew by"));
+    let folded = place.stdout(&["less.bin", "more.bin", "--threshold", "3%"]);
+    assert!(folded.contains("do not differ by more than the threshold (1 MiB and 3.0 %)"), "{folded}");
+    place.trace("near.bin", GIB - 4096);
+    assert!(!place.stdout(&["near.bin", "base.bin"]).contains("grew by"));
+    assert!(place.stdout(&["near.bin", "base.bin", "--threshold", "0"]).contains("grew by 4 KiB"));
+    // One byte more than a granule is noise; the granule is not.
+    place.trace("over.bin", GIB + 1);
+    let over = place.stdout(&["base.bin", "over.bin"]);
+    assert!(
+        over.contains("The padded peak of GPU 0 grew by 256 MiB")
+            && over.contains("peak, padded: 1.00 GiB, now 1.25 GiB"),
+        "{over}"
+    );
+}
+
+#[test]
+fn what_can_not_be_read_or_understood_has_its_status() {
+    let place = Place::new();
+    place.trace("base.bin", GIB);
+    std::fs::write(place.path("text.txt"), "no trace").unwrap();
+    for (arguments, status, says) in [
+        (&["base.bin", "missing.bin"][..], 3, "missing.bin"),
+        (&["text.txt", "base.bin"], 3, "text.txt"),
+        (&["base.bin"], 2, "<NEW>"),
+        (&["base.bin", "base.bin", "base.bin"], 2, "unexpected argument"),
+        (&["base.bin", "base.bin", "--threshold", "-5%"], 2, "unexpected argument"),
+        (&["base.bin", "base.bin", "--threshold", "5 apples"], 2, "is no size"),
+    ] {
+        let output = place.diff(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(name)
+}
+
+/// Recorded runs, also of released format versions: each equals itself, and any can be set beside any other.
+#[test]
+fn recorded_runs_can_be_compared() {
+    let place = Place::new();
+    let names = [
+        "format-1.0/rocm-5.2.3-llama-fits.trace.bin",
+        "format-1.0/rocm-5.2.3-llama-compute-buffer.trace.bin",
+        "format-1.3/llama-cuda-kv-cache.trace.bin",
+    ];
+    let paths = names.map(|name| fixture(name).to_str().unwrap().to_owned());
+    for path in &paths {
+        let same = place.stdout(&[path, path]);
+        assert!(same.contains("The two runs do not differ"), "{path}: {same}");
+    }
+    let versions = place.stdout(&[&paths[0], &paths[2]]);
+    assert!(versions.contains("BASE (format 1.0) does not tell who called"), "{versions}");
+    let fails = place.stdout(&[&paths[0], &paths[1]]);
+    assert!(fails.contains("1 more call runs out of"), "{fails}");
+}
