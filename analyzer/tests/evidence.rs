@@ -96,3 +96,60 @@ fn tools_and_the_kernel_are_in_the_json() {
     assert_eq!(other["kernel_logs"][0]["lines"][0]["kind"], "svm_mapping");
     assert_eq!(other["kernel_logs"][1]["lines"].as_array().map(Vec::len), Some(0), "a quiet log is no error");
 }
+
+fn confidence(arguments: &[&str]) -> Option<String> {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/format-1.3/llama-cuda-kv-cache.trace.bin");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"));
+    let output = command.args(["report", "--format", "json"]).args(arguments).arg(fixture).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = report["diagnoses"].as_array().unwrap().iter().find(|found| found["id"] == "kv-cache-prealloc");
+    found.map(|found| found["confidence"].as_str().unwrap().to_owned())
+}
+
+/// A recorded run of llama.cpp: 6 layers, 8 heads of 32 elements, 8192 tokens.
+#[test]
+fn the_facts_of_a_model_prove_its_cache_or_refute_it() {
+    assert_eq!(confidence(&[]).as_deref(), Some("probable"));
+    let known = "layers=6,kv_heads=8,head_dim=32,context=8192";
+    assert_eq!(confidence(&["--model", known]).as_deref(), Some("proven"));
+    assert_eq!(confidence(&["--model", known, "--model", "context=4096"]), None);
+    assert_eq!(confidence(&["--model", known, "--model", "kv_type=q8_0"]), None);
+    // Another tolerance.
+    let wide = ["--threshold", "model-share=60%", "--model", known, "--model", "kv_type=q8_0"];
+    assert_eq!(confidence(&wide).as_deref(), None);
+    let wider = ["--threshold", "model-share=1", "--model", known, "--model", "kv_type=q8_0"];
+    assert_eq!(confidence(&wider).as_deref(), Some("proven"));
+}
+
+#[test]
+fn facts_and_thresholds_that_cannot_be_used_are_said() {
+    let place = Place::new();
+    place.file("facts.toml", "layers = 32\nheads = \"many\"\n");
+    place.file("model.gguf", "GGUFxxxx");
+    for (arguments, said) in [
+        (["--model", "layer=3"], "no such fact"),
+        (["--threshold", "gap-waning=1G"], "The nearest are gap-warning"),
+        (["--threshold", "gap-warning=lots"], "such as 256M"),
+        (["--threshold", "count-share=3"], "a share from 0 to 1"),
+        (["--model-facts", "facts.toml"], "heads='many'"),
+        (["--gguf", "model.gguf"], "no GGUF file"),
+    ] {
+        let output = place.run(&[&["report"], &arguments[..]].concat());
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        let status = if arguments[0].ends_with("facts") || arguments[0].ends_with("gguf") { 3 } else { 2 };
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_was_changed_is_on_the_page_and_in_the_json() {
+    let place = Place::new();
+    let output = place.run(&["report", "--threshold", "capacity_high_share=85%"]);
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(page.contains("thresholds changed (--threshold): capacity-high-share=0.85 (default 0.9)"), "{page}");
+    let output = place.run(&["report", "--format", "json", "--threshold", "hang=2min"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["thresholds_changed"][0]["name"], "hang");
+    assert_eq!(report["thresholds_changed"][0]["value"], 120e9);
+}

@@ -1,7 +1,7 @@
 //! llama.cpp's prebuilt CUDA backend, loaded into Node, over the simulated CUDA: a run that fits and three that fail, each in
 //! its own place.
 
-use gpuoom_tests::{Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, stubs_called};
+use gpuoom_tests::{Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called};
 
 fn generate(capacity: &str) -> Option<Finished> {
     let client = llama_cuda_client()?.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
@@ -33,6 +33,13 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: &str) 
     // Each of them is more than the whole card, which is small here, and comes where it does.
     report.assert_cause("request-exceeds-device", "proven");
     report.assert_diagnosed(shape, "probable");
+    // What the file of the model says, or a user, makes it a matter of arithmetic.
+    let model = real_clients_dir().join("llama.gguf");
+    let report = main_trace(&run).report_with(&["--gguf".as_ref(), model.as_os_str()]);
+    report.assert_diagnosed(shape, "proven");
+    let half = "layers=6,kv_heads=8,head_dim=32,context=4096,weights=6M";
+    let report = main_trace(&run).report_with(&["--model".as_ref(), half.as_ref()]);
+    assert!(report.diagnoses().iter().all(|found| found.id != shape), "{:?}", report.diagnoses());
     assert!(run.stderr.contains("cudaMalloc failed: out of memory"), "llama.cpp says it itself: {}", run.stderr);
 }
 

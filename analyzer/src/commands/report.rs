@@ -11,6 +11,7 @@ use super::output::{Output, complain};
 use super::progress::Progress;
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, is_later_command};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
 use crate::passes::job::{Member, Unreadable, assemble};
@@ -32,6 +33,9 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Decide by another number than the default, such as gap-warning=2G; `explain --thresholds` lists all (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE")]
+    threshold: Vec<String>,
     #[command(flatten)]
     beside: BesideArgs,
 }
@@ -52,11 +56,20 @@ struct BesideArgs {
     /// The kernel's log (dmesg, journalctl -k)
     #[arg(long, value_name = "FILE")]
     kernel_log: Vec<PathBuf>,
+    /// The model that runs, a GGUF file: only its header is read
+    #[arg(long, value_name = "FILE")]
+    gguf: Option<PathBuf>,
+    /// Facts of the model that runs, as TOML with the names of --model, or its config.json
+    #[arg(long, value_name = "FILE", conflicts_with = "gguf")]
+    model_facts: Option<PathBuf>,
+    /// Facts of the model: layers=32,kv_heads=8,head_dim=128,context=8192,kv_type=f16; they come before those of files
+    #[arg(long, value_name = "FACTS")]
+    model: Vec<String>,
 }
 
 impl BesideArgs {
     /// Reads the files. What can't be used is said, and left out.
-    fn load(&self) -> (Evidence, bool) {
+    fn load(&self) -> anyhow::Result<(Evidence, bool)> {
         let (mut evidence, mut whole) = (Evidence::default(), true);
         let given = [
             (Source::TorchLog, &self.torch_log),
@@ -64,13 +77,19 @@ impl BesideArgs {
             (Source::Smi, &self.amd_smi),
             (Source::KernelLog, &self.kernel_log),
         ];
-        for (source, path) in given.iter().flat_map(|(source, paths)| paths.iter().map(move |path| (*source, path))) {
+        let several = given.iter().flat_map(|(source, paths)| paths.iter().map(move |path| (*source, path)));
+        let single = [(Source::Gguf, &self.gguf), (Source::ModelFacts, &self.model_facts)];
+        let single = single.into_iter().filter_map(|(source, path)| Some((source, path.as_ref()?)));
+        for (source, path) in several.chain(single) {
             if let Err(error) = load(&mut evidence, source, path) {
                 complain(&error.to_string());
                 whole = false;
             }
         }
-        (evidence, whole)
+        for facts in &self.model {
+            evidence.model.get_or_insert_default().add(facts)?;
+        }
+        Ok((evidence, whole))
     }
 }
 
@@ -116,7 +135,9 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     if let Some(path) = args.traces.first().filter(|path| is_later_command(path)) {
         bail!("{}: this command is not in this version", path.display());
     }
-    let (mut evidence, mut evidence_whole) = args.beside.load();
+    let thresholds = thresholds(&args.threshold)?;
+    let (mut evidence, mut evidence_whole) = args.beside.load()?;
+    evidence.thresholds = thresholds;
     let (mut reads, mut unreadable, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
     let refused = |unreadable: &mut Vec<Unreadable>, path: &Path, error: OpenError| {
         complain(&error.to_string());
@@ -156,6 +177,12 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         }
     })?;
     Ok(status)
+}
+
+fn thresholds(texts: &[String]) -> anyhow::Result<Thresholds> {
+    let mut thresholds = Thresholds::default();
+    texts.iter().try_for_each(|text| thresholds.set(text))?;
+    Ok(thresholds)
 }
 
 fn write_job(

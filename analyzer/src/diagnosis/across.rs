@@ -9,7 +9,7 @@ use crate::words::{count, size};
 use super::check::{Check, Confidence, Holds, Judgement};
 use super::finding::{Finding, Role};
 use super::remedies;
-use super::thresholds::{MIB, STRANDED_PER_RUN_BYTES};
+use super::thresholds::MIB;
 
 /// Runs of one card that show a floor which rises.
 const FEWEST_RUNS: usize = 3;
@@ -67,7 +67,8 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
     if !check.applies(floors.len() >= FEWEST_RUNS && apart) {
         return None;
     }
-    let rises = |pair: &[(Run<'_>, u64, Option<u64>)]| pair[1].1 >= pair[0].1.saturating_add(STRANDED_PER_RUN_BYTES);
+    let per_run = floors.first()?.0.summary.thresholds.stranded_per_run_bytes;
+    let rises = |pair: &[(Run<'_>, u64, Option<u64>)]| pair[1].1 >= pair[0].1.saturating_add(per_run);
     let (first, last) = (floors.first()?.1, floors.last()?.1);
     check.must(floors.windows(2).all(rises), || {
         let runs = count(floors.len() as u64, "run", "runs");
@@ -76,12 +77,12 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
              at last, at least {} more each time",
             size(first),
             size(last),
-            size(STRANDED_PER_RUN_BYTES)
+            size(per_run)
         )
     });
     let others = floors.first()?.2.zip(floors.last()?.2).map(|(first, last)| last.saturating_sub(first));
     let grown = match others {
-        Some(others) => (others.saturating_add(STRANDED_PER_RUN_BYTES) > last.saturating_sub(first)).into(),
+        Some(others) => (others.saturating_add(per_run) > last.saturating_sub(first)).into(),
         None => Holds::Unknown("the memory of other processes and graphics clients at the beginning of each run"),
     };
     check.unless(grown, || "another client of the card grew by as much".to_owned());

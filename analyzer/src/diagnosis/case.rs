@@ -7,6 +7,7 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::check::{Holds, Known};
+use super::thresholds::Thresholds;
 use super::versions::Versions;
 use crate::evidence::Evidence;
 use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
@@ -46,6 +47,8 @@ pub struct Case<'a> {
     pub machine: Machine,
     /// What was given beside the trace.
     pub evidence: &'a Evidence,
+    /// The numbers by which rules decide.
+    pub thresholds: &'a Thresholds,
     /// Where in a training or in serving the failures came.
     pub shapes: Shapes,
     /// The devices over the whole run.
@@ -67,6 +70,7 @@ impl<'a> Case<'a> {
             versions,
             machine: Machine::of_trace(trace),
             evidence,
+            thresholds: &evidence.thresholds,
             shapes: Shapes::of(replay),
             runs: DeviceRun::all(replay),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
@@ -244,12 +248,14 @@ pub struct Failure<'a> {
     pub oom: &'a Oom,
     /// Its device.
     pub device: Option<&'a DeviceSummary>,
+    /// The numbers by which rules decide.
+    pub thresholds: &'a Thresholds,
 }
 
 impl<'a> Failure<'a> {
     fn new(case: &Case<'a>, report: &'a OomReport, oom: &'a Oom) -> Self {
         let device = case.summary.devices.iter().find(|device| device.index == report.device);
-        Failure { report, oom, device }
+        Failure { report, oom, device, thresholds: case.thresholds }
     }
 
     /// Whether memory of the device itself was asked for.

@@ -1,136 +1,179 @@
-//! The numbers by which rules decide. Each says where it comes from; none was measured by us on a card.
+//! The numbers by which rules decide: data, each with its unit, its origin and the diagnoses that use it. All are options
+//! (`report --threshold NAME=VALUE`); none was measured by us on a card.
+
+mod setting;
+
+pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by};
+
+use serde::Serialize;
 
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
-/// The program's own share of the card from which on its memory is the proven reason. (User document 000, relaxed.)
-pub const CAPACITY_HIGH: f64 = 0.90;
-/// The same for a probable reason.
-pub const CAPACITY_MEDIUM: f64 = 0.75;
-/// Share of the card that others must hold to be a reason.
-pub const OTHERS_SHARE: f64 = 0.10;
-/// Difference between the runtime's and sysfs's free memory that deserves a warning. (User document 000.)
-pub const GAP_WARNING_BYTES: u64 = 3 * GIB / 2;
-/// Difference that is nothing: upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded.
-pub const GAP_NOISE_BYTES: u64 = 300 * MIB;
-/// The same as a share of the card: what a reading may be off on a large one. (Catalogue.)
-pub const GAP_NOISE_SHARE: f64 = 0.02;
-/// Difference from which on a warning is due even where it explains no failure. (User document 000.)
-pub const GAP_NOTABLE_BYTES: u64 = GIB / 2;
-/// Difference below which nobody asks why two tools disagree: the accounting of one call. (Ours.)
-pub const GAP_UNSEEN_BYTES: u64 = 64 * MIB;
-/// Share of a difference that a reason must account for. (Catalogue.)
-pub const EXPLAINED_SHARE: f64 = 0.8;
-/// Memory without an owner, before the program began, that is worth a word. (Catalogue.)
-pub const UNOWNED_BYTES: u64 = GIB / 2;
-/// Memory of the runtime and of libraries that is worth a word, and the same as a share of the card. (Catalogue.)
-pub const HIDDEN_BYTES: u64 = GIB / 2;
-/// See [`HIDDEN_BYTES`].
-pub const HIDDEN_SHARE: f64 = 0.03;
-/// What the processor may miss of a card's memory without a limit on its window. (Catalogue.)
-pub const VISIBLE_SLACK_BYTES: u64 = 64 * MIB;
-/// Share of the board from which on a device is no slice of it, but for what firmware keeps. (Ours.)
-pub const SLICE_SHARE: f64 = 0.75;
-/// Share of the card that one burst must take to be a framework's own pool, and the time of a burst. (Catalogue; ours.)
-pub const BURST_SHARE: f64 = 0.6;
-/// See [`BURST_SHARE`].
-pub const BURST_NS: u64 = 1_000_000_000;
-/// Smallest request that a buffer of attention scores is looked for in. (Catalogue.)
-pub const ATTENTION_LEAST_BYTES: u64 = GIB;
-/// Weights, gradients and Adam's state for each parameter. (User document 004; Hugging Face, model memory anatomy.)
-pub const STATE_BYTES_PER_PARAMETER: u64 = 18;
-/// Share of the card that such a state may take. (Catalogue.)
-pub const STATE_SHARE: f64 = 0.95;
-/// Share of the card from which on the difference of peak and floor is the larger part. (Catalogue.)
-pub const ACTIVATION_SHARE: f64 = 0.5;
-/// Swings of memory from here on are cycles. (Ours: what is called a large free in shapes.)
-pub const LARGE_CYCLE_BYTES: u64 = 64 * MIB;
-/// Cycles that make many, and how much more than its result a cycle of temporaries holds. (Catalogue.)
-pub const MANY_CYCLES: u64 = 10;
-/// See [`MANY_CYCLES`].
-pub const TEMPORARY_FACTOR: u64 = 3;
-/// Differences up to here are constant sizes. (Catalogue.)
-pub const VARIATION: f64 = 0.05;
-/// Unused share of what PyTorch reserved below which fragmentation is no reason. (Catalogue.)
-pub const FEW_UNUSED_SHARE: f64 = 0.1;
-/// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache. (Catalogue.)
-pub const MANY_SIZES: u64 = 8;
-/// Share of an address limit that counts as reached. (Catalogue.)
-pub const ADDRESS_SHARE: f64 = 0.9;
-/// Open descriptors that most systems allow a process.
-pub const USUAL_DESCRIPTORS: u64 = 1024;
-/// Share of a request that must be gone after its failure. (ROCm/rocm-systems#11642)
-pub const FAILURE_LEAK_SHARE: f64 = 0.5;
-/// Age of a reading that can still be set beside a failure. (Ours.)
-pub const POOL_LEAK_NS: u64 = 1_000_000_000;
-/// Share of released memory that comes back at most where a release has no effect. (Catalogue.)
-pub const STUCK_SHARE: f64 = 0.2;
-/// Share of the card that handles of virtual memory hold where nothing bounds them. (pytorch/pytorch#193400)
-pub const HANDLES_SHARE: f64 = 0.9;
-/// Unused share of what PyTorch reserved. (User document 003.)
-pub const UNUSED_SHARE: f64 = 0.30;
-/// What stays on a card after each of several runs. (rocm-systems#8263, llama.cpp#24330; catalogue)
-pub const STRANDED_PER_RUN_BYTES: u64 = 100 * MIB;
-/// Time in which a release and a second try belong to a failure: PyTorch releases its cache and tries again at once.
-pub const RETRY_NS: u64 = 1_000_000_000;
-/// Share of a count limit (mappings, descriptors) that counts as reached.
-pub const COUNT_SHARE: f64 = 0.95;
-/// Live device allocations that may reach the limit of mappings: two mappings each, 65,530 by default.
-pub const MANY_ALLOCATIONS: u64 = 28_000;
-/// What ROCr rounds blocks of video memory to. (ROCr amd_memory_region.cpp)
-pub const ROCR_BLOCK_BYTES: u64 = 2 * MIB;
-/// What rounding must waste to be worth a word.
-pub const WASTE_SHARE: f64 = 0.10;
-/// Measured granularity from which on the 256 MiB model is more than a model.
-pub const GRANULARITY_LARGE_BYTES: u64 = 64 * MIB;
-/// Memory of an APU's host that must stay free. (User document 002: 4 to 8 GiB.)
-pub const HOST_RESERVE_BYTES: u64 = 8 * GIB;
+/// Declares the values, their defaults, and the table that options, `explain` and the report are made of.
+macro_rules! thresholds {
+    ($(#[doc = $meaning:literal] $field:ident: $type:ty = $default:expr, $unit:ident, $origin:literal, $used_by:expr;)*) => {
+        /// What rules compare with. The value that a rule gets is the default or what the user set.
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+        pub struct Thresholds {
+            $(#[doc = $meaning] pub $field: $type,)*
+        }
 
-/// Time without an answer from which on a program hangs. (User document 003.)
-pub const HANG_NS: u64 = 60_000_000_000;
-/// Free memory below which the runtime itself may find none: one block of ROCr's small-block cache and code objects. (Ours.)
-pub const ABORT_FREE_BYTES: u64 = 64 * MIB;
+        impl Default for Thresholds {
+            fn default() -> Self {
+                Thresholds { $($field: $default,)* }
+            }
+        }
 
-/// Share of the RAM from which on a TTM limit was raised: half is what TTM gives by itself. (Catalogue.)
-pub const HALF_OF_RAM_SHARE: f64 = 0.6;
-/// Share of all memory from which on an APU's carve-out is large. (Catalogue.)
-pub const CARVE_OUT_SHARE: f64 = 0.5;
-/// GTT up to here is small: 15 to 16 GiB in the reports. (ROCm/TheRock#1054)
-pub const SMALL_GTT_BYTES: u64 = 16 * GIB + GIB / 2;
-/// Share of the RAM above which GPU memory leaves the host too little. (Catalogue.)
-pub const HOST_SHARE: f64 = 0.8;
-/// Available RAM below which a host is under pressure. (Catalogue.)
-pub const HOST_LEAST_BYTES: u64 = 2 * GIB;
-/// Per cent of the time in which all tasks wait for memory (PSI, full) that count as pressure. (Catalogue.)
-pub const PRESSURE_PERCENT: f64 = 10.0;
-/// Share of a card that is free although only half of it could be used. (Catalogue.)
-pub const HALF_FREE_SHARE: f64 = 0.4;
-
-/// Share of the host's memory from which on a process may have been killed for it. (Catalogue.)
-pub const HOST_FULL_SHARE: f64 = 0.9;
-/// Time before the end of a process in which no GPU call failed. (Catalogue.)
-pub const QUIET_NS: u64 = 1_000_000_000;
-/// Share of a card below which a failure is strange. (Catalogue.)
-pub const LOW_USE_SHARE: f64 = 0.5;
-
-/// Share of freed exports by which free memory must rise if they are not pinned. (Catalogue.)
-pub const EXPORT_RISE_SHARE: f64 = 0.8;
-
-/// Code objects loaded and not unloaded that are many. (Catalogue.)
-pub const UNBALANCED_MODULES: u64 = 50;
-/// Blocks from here on are buffers of a model and not odds and ends. (Ours.)
-pub const BUFFER_BYTES: u64 = MIB;
-
-/// Whether free memory was enough: above the rounding of one call and the page-table reserve.
-pub fn is_enough(free_bytes: u64, request_bytes: u64) -> bool {
-    free_bytes >= request_bytes.saturating_add(request_bytes / 10).saturating_add(64 * MIB)
+        const TABLE: &[Threshold] = &[$(Threshold {
+            field: stringify!($field),
+            unit: Unit::$unit,
+            meaning: $meaning,
+            origin: $origin,
+            used_by: &$used_by,
+            get: |thresholds| thresholds.$field as f64,
+            set: |thresholds, value| thresholds.$field = value as $type,
+        },)*];
+    };
 }
 
-/// Whether two sizes are the same but for accounting: within 2 % or 64 MiB.
-pub fn is_near(left: u64, right: u64) -> bool {
-    left.abs_diff(right) <= (left.max(right) / 50).max(64 * MIB)
+thresholds! {
+    /// The program's own share of the card from which on its memory is the proven reason.
+    capacity_high_share: f64 = 0.90, Share, "user document 000, relaxed", ["true-capacity"];
+    /// The program's own share of the card from which on its memory is a probable reason.
+    capacity_medium_share: f64 = 0.75, Share, "user document 000, relaxed", ["true-capacity"];
+    /// What must be free beyond a request to be enough, as a share of the request.
+    free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
+    /// What must be free beyond a request and its share to be enough.
+    free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
+    /// Share by which two sizes that are the same may differ.
+    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    /// Bytes by which two sizes that are the same may differ at least.
+    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    /// Share of the card that others must hold to be a reason.
+    others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
+    /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
+    gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "user document 000", ["free-overreported-graphics", "sysfs-free-overreported"];
+    /// Difference between two readings that is nothing.
+    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "reading-mismatch-benign"];
+    /// The same as a share of the card: what a reading may be off on a large one.
+    gap_noise_share: f64 = 0.02, Share, "catalogue", ["free-overreported-graphics"];
+    /// Difference from which on a warning is due even where it explains no failure.
+    gap_notable_bytes: u64 = GIB / 2, Bytes, "user document 000", ["free-overreported-graphics"];
+    /// Difference below which nobody asks why two tools disagree.
+    gap_unseen_bytes: u64 = 64 * MIB, Bytes, "ours", ["reading-mismatch-benign"];
+    /// Share of a difference that a reason must account for.
+    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported"];
+    /// Memory without an owner, before the program began, that is worth a word.
+    unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
+    /// Memory of the runtime and of libraries that is worth a word.
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory"];
+    /// The same as a share of the card.
+    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory"];
+    /// What the processor may miss of a card's memory without a limit on its window.
+    visible_slack_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["bar-visible-limit"];
+    /// Share of the board from which on a device is no slice of it.
+    slice_share: f64 = 0.75, Share, "ours", ["partition-slice"];
+    /// Share of the card that one burst must take to be a framework's own pool.
+    burst_share: f64 = 0.6, Share, "catalogue", ["preallocation-by-framework"];
+    /// Time of such a burst.
+    burst_ns: u64 = 1_000_000_000, Time, "ours", ["preallocation-by-framework"];
+    /// Smallest request that a buffer of attention scores is looked for in.
+    attention_least_bytes: u64 = GIB, Bytes, "catalogue", ["attention-quadratic"];
+    /// Bytes of weights, gradients and Adam's state for each parameter.
+    state_per_parameter: u64 = 18, Count, "user document 004; Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
+    /// Share of the card that such a state may take.
+    state_share: f64 = 0.95, Share, "catalogue", ["training-state-exceeds-card"];
+    /// Share of the card from which on the difference of peak and floor is the larger part.
+    activation_share: f64 = 0.5, Share, "catalogue", ["fixed-vs-activation"];
+    /// Swings of memory from here on are cycles.
+    large_cycle_bytes: u64 = 64 * MIB, Bytes, "ours: what is called a large free in shapes", ["fixed-vs-activation", "repeated-large-temporaries"];
+    /// Cycles that make many.
+    many_cycles: u64 = 10, Count, "catalogue", ["repeated-large-temporaries"];
+    /// How many times its result a cycle of temporaries holds.
+    temporary_factor: u64 = 3, Count, "catalogue", ["repeated-large-temporaries"];
+    /// Differences up to here are constant sizes.
+    variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
+    /// Unused share of what PyTorch reserved from which on it is fragmented.
+    unused_share: f64 = 0.30, Share, "user document 003", ["caching-fragmentation"];
+    /// Unused share of what PyTorch reserved below which fragmentation is no reason.
+    few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation"];
+    /// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache.
+    many_sizes: u64 = 8, Count, "catalogue", ["caching-fragmentation"];
+    /// Share of an address limit that counts as reached.
+    address_share: f64 = 0.9, Share, "catalogue", ["gpu-va-limit"];
+    /// Open descriptors that most systems allow a process.
+    usual_descriptors: u64 = 1024, Count, "the limit of most systems", ["vmm-fd-exhaustion"];
+    /// Share of a request that must be gone after its failure.
+    failure_leak_share: f64 = 0.5, Share, "ROCm/rocm-systems#11642", ["pool-failure-leak"];
+    /// Age of a reading that can still be set beside a failure.
+    pool_leak_ns: u64 = 1_000_000_000, Time, "ours", ["pool-failure-leak"];
+    /// Share of released memory that comes back at most where a release has no effect.
+    stuck_share: f64 = 0.2, Share, "catalogue", ["vmm-release-ineffective"];
+    /// Share of the card that handles of virtual memory hold where nothing bounds them.
+    handles_share: f64 = 0.9, Share, "pytorch/pytorch#193400", ["expandable-with-max-split"];
+    /// What stays on a card after each of several runs.
+    stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
+    /// Time in which a smaller request after a failure is a deliberate fallback.
+    retry_ns: u64 = 1_000_000_000, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return"];
+    /// Share of a limit (mappings, descriptors, a group's memory, GTT) that counts as reached.
+    count_share: f64 = 0.95, Share, "kernel limits; ROCm 7.14 reports", ["map-count-exhaustion", "vmm-fd-exhaustion", "cgroup-memory-limit", "gtt-exhaustion"];
+    /// Live device allocations that may reach the limit of mappings.
+    many_allocations: u64 = 28_000, Count, "two mappings each, 65,530 by default", ["map-count-exhaustion"];
+    /// What ROCr rounds blocks of video memory to.
+    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported"];
+    /// What rounding must waste to be worth a word.
+    waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
+    /// Granularity of the addresses from which on the 256 MiB model is more than a model.
+    granularity_large_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["granularity-waste", "mixed-size-padding"];
+    /// Time without an answer from which on a program hangs.
+    hang_ns: u64 = 60_000_000_000, Time, "user document 003", ["hang-not-oom"];
+    /// Free memory below which the runtime itself may find none.
+    abort_free_bytes: u64 = 64 * MIB, Bytes, "ours: one block of ROCr's small-block cache and code objects", ["runtime-internal-abort"];
+    /// Share of the RAM from which on a TTM limit was raised.
+    half_of_ram_share: f64 = 0.6, Share, "catalogue: half is what TTM gives by itself", ["uma-ttm-limit"];
+    /// Share of all memory from which on an APU's carve-out is large.
+    carve_out_share: f64 = 0.5, Share, "catalogue", ["uma-large-carveout-starves-gtt"];
+    /// GTT up to here is small.
+    small_gtt_bytes: u64 = 16 * GIB + GIB / 2, Bytes, "ROCm/TheRock#1054: 15 to 16 GiB in the reports", ["uma-large-carveout-starves-gtt"];
+    /// Share of the RAM above which GPU memory leaves the host too little.
+    host_share: f64 = 0.8, Share, "catalogue", ["uma-host-pressure"];
+    /// Available RAM below which a host is under pressure.
+    host_least_bytes: u64 = 2 * GIB, Bytes, "catalogue", ["uma-host-pressure"];
+    /// Per cent of the time in which all tasks wait for memory (PSI, full) that count as pressure.
+    pressure_percent: f64 = 10.0, Percent, "catalogue", ["uma-host-pressure"];
+    /// Share of a card that is free although only half of it could be used.
+    half_free_share: f64 = 0.4, Share, "catalogue", ["vram-half-cap"];
+    /// Share of the host's memory from which on a process may have been killed for it.
+    host_full_share: f64 = 0.9, Share, "catalogue", ["host-ram-oom-kill"];
+    /// Time before the end of a process in which no GPU call failed.
+    quiet_ns: u64 = 1_000_000_000, Time, "catalogue", ["host-ram-oom-kill"];
+    /// Share of a card below which a failure is strange.
+    low_use_share: f64 = 0.5, Share, "catalogue", ["suspect-hardware"];
+    /// Share of freed exports by which free memory must rise if they are not pinned.
+    export_rise_share: f64 = 0.8, Share, "catalogue", ["ipc-export-pin"];
+    /// Code objects loaded and not unloaded that are many.
+    unbalanced_modules: u64 = 50, Count, "catalogue", ["module-load-unbalanced"];
+    /// Share by which a buffer may differ from what a model's facts make of it.
+    model_share: f64 = 0.05, Share, "catalogue", ["kv-cache-prealloc", "oom-model-load"];
+    /// Blocks from here on are buffers of a model and not odds and ends.
+    buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
+}
+
+impl Thresholds {
+    /// Whether free memory was enough: above the rounding of one call and the page-table reserve.
+    pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
+        let share = (request_bytes as f64 * self.free_margin_share) as u64;
+        free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// Whether two sizes are the same but for accounting.
+    pub fn is_near(&self, left: u64, right: u64) -> bool {
+        let share = (left.max(right) as f64 * self.near_share) as u64;
+        left.abs_diff(right) <= share.max(self.near_bytes)
+    }
 }
 
 /// A share of a whole; 0 of nothing.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Evidence, EvidenceError, Given, kernel_log, runtime_message, smi, torch_message, torch_snapshot};
+use super::{Evidence, EvidenceError, Given, kernel_log, model, runtime_message, smi, torch_message, torch_snapshot};
 
 /// What a file is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub enum Source {
     Smi,
     /// The kernel's log.
     KernelLog,
+    /// A model in a GGUF file.
+    Gguf,
+    /// Facts of a model.
+    ModelFacts,
 }
 
 impl Source {
@@ -26,6 +30,8 @@ impl Source {
             Source::TorchSnapshot => "a memory snapshot of PyTorch",
             Source::Smi => "the output of amd-smi or nvidia-smi",
             Source::KernelLog => "the kernel's log of one run",
+            Source::Gguf => "the header of a model",
+            Source::ModelFacts => "the facts of a model",
         }
     }
 
@@ -34,6 +40,7 @@ impl Source {
         match self {
             Source::TorchLog | Source::KernelLog => 1 << 30,
             Source::Smi => 64 << 20,
+            Source::Gguf | Source::ModelFacts => 1 << 20,
             Source::TorchSnapshot => 2 << 30,
         }
     }
@@ -41,6 +48,13 @@ impl Source {
 
 /// Reads a file and adds what it says.
 pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), EvidenceError> {
+    if source == Source::Gguf {
+        // Models are larger than memory: only the header is read.
+        let facts = model::from_gguf(path);
+        let path = path.display().to_string();
+        evidence.model = Some(facts.map_err(|reason| EvidenceError::Gguf { path, reason })?);
+        return Ok(());
+    }
     let bytes = read(source, path)?;
     add(evidence, source, path.display().to_string(), &bytes)
 }
@@ -69,6 +83,14 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
         Source::Smi => match smi::read(&String::from_utf8_lossy(bytes)) {
             Ok(content) => evidence.smi.push(Given { path, content }),
             Err(reason) => return Err(EvidenceError::Smi { path, reason }),
+        },
+        Source::Gguf => match model::read_gguf(bytes, bytes.len() as u64) {
+            Ok(facts) => evidence.model = Some(facts),
+            Err(reason) => return Err(EvidenceError::Gguf { path, reason }),
+        },
+        Source::ModelFacts => match model::from_file(&String::from_utf8_lossy(bytes)) {
+            Ok(facts) => evidence.model = Some(facts),
+            Err(reason) => return Err(EvidenceError::Facts { path, reason }),
         },
         Source::KernelLog => {
             let log = String::from_utf8_lossy(bytes);

@@ -3,6 +3,7 @@
 
 pub mod kernel_log;
 mod load;
+pub mod model;
 pub mod runtime_message;
 pub mod smi;
 pub mod torch_message;
@@ -12,7 +13,9 @@ pub use load::{Source, add, load, read};
 
 use thiserror::Error;
 
+use crate::diagnosis::thresholds::Thresholds;
 use kernel_log::KernelEvent;
+use model::{FactError, GgufError, ModelFacts};
 use runtime_message::RuntimeMessage;
 use smi::{SmiError, SmiReport};
 use torch_message::TorchMessage;
@@ -40,6 +43,10 @@ pub struct Evidence {
     pub smi: Vec<Given<SmiReport>>,
     /// Logs of the kernel: what in them has to do with memory, the GPU or a crash; empty where nothing has.
     pub kernel_logs: Vec<Given<Vec<KernelEvent>>>,
+    /// What is known of the model that runs, where something was said.
+    pub model: Option<ModelFacts>,
+    /// The numbers by which rules decide: the defaults, or what the user set.
+    pub thresholds: Thresholds,
 }
 
 /// A file that could not be used. The message names the file, the offset where there is one, the reason, and what to do.
@@ -78,6 +85,22 @@ pub enum EvidenceError {
         path: String,
         /// What is wrong.
         reason: SmiError,
+    },
+    /// It is no GGUF file.
+    #[error("{path}: {reason}")]
+    Gguf {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: GgufError,
+    },
+    /// It has no facts of a model.
+    #[error("{path}: {reason}")]
+    Facts {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: FactError,
     },
     /// A log without what was looked for.
     #[error("{path}: {reason}")]

@@ -11,6 +11,7 @@ use crate::diagnosis::case::Case;
 use crate::diagnosis::diagnose;
 use crate::diagnosis::finding::{Excluded, Finding};
 use crate::diagnosis::ladder::{self, Ladder};
+use crate::diagnosis::thresholds::{Change, Thresholds};
 use crate::diagnosis::versions::torch_version;
 use crate::evidence::Evidence;
 use crate::machine::Machine;
@@ -164,6 +165,12 @@ pub struct Summary {
     pub ladder: Ladder,
     /// Failures that no diagnosis was tried on, because there are too many.
     pub ooms_not_diagnosed: u64,
+    /// The numbers by which the rules decided.
+    #[serde(skip)]
+    pub thresholds: Thresholds,
+    /// Those of them that the user changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thresholds_changed: Vec<Change>,
     /// What could not be read.
     pub damages: Vec<DamageSummary>,
     /// Calls that had not returned when the trace ends.
@@ -226,6 +233,8 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         diagnoses_excluded: Vec::new(),
         ladder: Ladder::default(),
         ooms_not_diagnosed: 0,
+        thresholds: evidence.thresholds,
+        thresholds_changed: evidence.thresholds.changes(),
         damages: describe_damages(trace),
         calls_under_way: describe_calls_under_way(trace, replay),
         allocation_latency_ns: distribution::describe(&replay.latency_ticks, |ticks| clock.duration_ns(ticks)),

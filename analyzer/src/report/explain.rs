@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::page::{Page, Paint};
 use crate::catalogue::entry::{Entry, Fix, Tier};
 use crate::catalogue::{Chapter, chapter_of};
+use crate::diagnosis::thresholds::{self, Threshold, Unit};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.explain/1";
@@ -49,7 +50,61 @@ pub fn write_entry(page: &mut Page, entry: &Entry) {
         page.gap();
     }
     where_to_report(page, entry);
+    let thresholds: Vec<String> = thresholds::used_by(&entry.id).map(of_threshold).collect();
+    list(page, "THRESHOLDS", "each is an option: report --threshold NAME=VALUE", &thresholds);
     list(page, "SOURCES", "", &entry.sources);
+}
+
+fn of_threshold(known: &Threshold) -> String {
+    format!("{}: {} (default {})", known.name(), known.meaning(), known.unit.shown(known.default_value()))
+}
+
+/// All thresholds.
+pub fn write_thresholds(page: &mut Page) {
+    let text = "the numbers by which diagnoses decide; `gpuoom-analyze report --threshold NAME=VALUE` sets one";
+    page.headed(&format!("{} THRESHOLDS", thresholds::all().len()), Paint::Bold, text);
+    for known in thresholds::all() {
+        page.gap();
+        page.headed(&known.name(), Paint::Bold, &known.unit.shown(known.default_value()));
+        page.indented("  ", "  ", &format!("{}. Origin: {}.", known.meaning(), known.origin));
+        page.indented("  ", "  ", &format!("Takes {}. Used by {}.", known.unit.spelling(), known.used_by.join(", ")));
+    }
+}
+
+#[derive(Serialize)]
+struct ThresholdRow {
+    name: String,
+    unit: Unit,
+    default: f64,
+    meaning: &'static str,
+    origin: &'static str,
+    used_by: &'static [&'static str],
+}
+
+impl ThresholdRow {
+    fn of(known: &'static Threshold) -> Self {
+        ThresholdRow {
+            name: known.name(),
+            unit: known.unit,
+            default: known.default_value(),
+            meaning: known.meaning(),
+            origin: known.origin,
+            used_by: known.used_by,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ThresholdList {
+    schema: &'static str,
+    thresholds: Vec<ThresholdRow>,
+}
+
+/// All thresholds, for programs.
+pub fn write_thresholds_json(out: &mut dyn Write) -> io::Result<()> {
+    let thresholds = thresholds::all().iter().map(ThresholdRow::of).collect();
+    serde_json::to_writer_pretty(&mut *out, &ThresholdList { schema: SCHEMA, thresholds })?;
+    writeln!(out)
 }
 
 fn evidence(page: &mut Page, entry: &Entry) {
@@ -158,12 +213,14 @@ struct One<'a> {
     chapter: Option<char>,
     #[serde(flatten)]
     entry: &'a Entry,
+    thresholds: Vec<ThresholdRow>,
 }
 
 /// One entry, for programs.
 pub fn write_entry_json(out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
     let chapter = chapter_of(entry).map(|chapter| chapter.letter);
-    serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, chapter, entry })?;
+    let thresholds = thresholds::used_by(&entry.id).map(ThresholdRow::of).collect();
+    serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, chapter, entry, thresholds })?;
     writeln!(out)
 }
 
@@ -182,6 +239,14 @@ mod tests {
     #[test]
     fn one_entry_is_a_page() {
         insta::assert_snapshot!(text(100, |page| write_entry(page, find("process-fraction-cap").unwrap())));
+    }
+
+    #[test]
+    fn each_threshold_has_its_lines() {
+        let list = text(100, write_thresholds);
+        let head: Vec<&str> = list.lines().take(8).collect();
+        insta::assert_snapshot!(head.join("\n"));
+        assert!(thresholds::all().iter().all(|known| list.contains(&known.name())));
     }
 
     #[test]

@@ -31,6 +31,48 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || llama(&[], 15 * GIB),
     },
     Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the facts of the model make just this cache",
+        scene: || known(llama(&[9 * GIB], 8 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the facts of the model make the cache that was given; the compute buffer behind it is refused",
+        scene: || known(llama(&[9 * GIB, 6 * GIB], 2 * GIB), "layers=32,kv_heads=24,head_dim=128,context=16384"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "by the facts of the model its cache takes half of what was asked for",
+        scene: || known(llama(&[9 * GIB], 8 * GIB), "layers=32,kv_heads=32,head_dim=128,context=8192"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "by the facts of the model its cache, in 8 bits, is none of these buffers",
+        scene: || known(llama(&[9 * GIB], 8 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384,kv_type=q8_0"),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the request has the size of the model's weights",
+        scene: || known(llama(&[], 15 * GIB), "weights=15G"),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "the model's weights are far smaller than the request",
+        scene: || known(llama(&[], 15 * GIB), "weights=4G"),
+    },
+    Labelled {
         id: "oom-model-load",
         says: Says::First(Probable),
         also: &[],
@@ -74,6 +116,12 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "one at a time", scene: || gathers(0) },
 ];
+
+/// With facts of the model.
+fn known(mut scene: Scene, facts: &str) -> Scene {
+    scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
+    scene
+}
 
 fn llama(given: &[u64], asked: u64) -> Scene {
     let mut program = Program::new();

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
 use super::scenes::{at_failure, full};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -64,6 +64,27 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["true-capacity"],
         story: "1 GB of weights: the state fits either way",
         scene: || loaded(1),
+    },
+    Labelled {
+        id: "training-state-exceeds-card",
+        says: Says::Found(Proven),
+        also: &["true-capacity"],
+        story: "4e9 parameters with 18 bytes each are 72 GB, by the facts of the model",
+        scene: || known(loaded(1), "parameters=4B,state_bytes=18"),
+    },
+    Labelled {
+        id: "training-state-exceeds-card",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "4e9 parameters, trained with 2 bytes each on a device, are 8 GB",
+        scene: || known(loaded(16), "parameters=4B,state_bytes=2"),
+    },
+    Labelled {
+        id: "attention-quadratic",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "2 GiB are asked for, which are the scores of 32 heads over 5792 tokens in 2 bytes, but for rounding",
+        scene: || known(loaded(1), "heads=32,sequence=5792"),
     },
     Labelled {
         id: "fixed-vs-activation",
@@ -139,6 +160,12 @@ fn lengths(bytes: fn(u64) -> u64) -> Scene {
 }
 
 /// Weights are loaded, and later the card of 24 GiB is full.
+/// With facts of the model.
+fn known(mut scene: Scene, facts: &str) -> Scene {
+    scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
+    scene
+}
+
 fn loaded(gib: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, gib * GIB);

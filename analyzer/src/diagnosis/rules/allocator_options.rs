@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{HANDLES_SHARE, share};
+use crate::diagnosis::thresholds::share;
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Program, Version};
 use crate::options::NO_CACHING;
@@ -84,7 +84,7 @@ fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     let handles = case.held_of_kind(failure, Kind::Physical);
     let total = failure.total_bytes();
-    check.must(total.is(|total| share(handles, total) > HANDLES_SHARE), || {
+    check.must(total.is(|total| share(handles, total) > case.thresholds.handles_share), || {
         let total = total.get().unwrap_or(0);
         format!("handles of virtual memory hold {} ({} of the card)", size(handles), percent(share(handles, total)))
     });

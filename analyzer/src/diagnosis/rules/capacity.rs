@@ -4,7 +4,7 @@ use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{CAPACITY_HIGH, CAPACITY_MEDIUM, OTHERS_SHARE, SLICE_SHARE, is_enough, share};
+use crate::diagnosis::thresholds::share;
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::replay::tracks::retries::Ending;
@@ -24,15 +24,15 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     let own = failure.process_or_own_bytes();
     let total = failure.total_bytes();
-    check.must(total.is(|total| share(own, total) >= CAPACITY_MEDIUM), || {
+    check.must(total.is(|total| share(own, total) >= case.thresholds.capacity_medium_share), || {
         let total = total.get().unwrap_or(0);
         format!("this process holds {} of {} ({})", size(own), size(total), percent(share(own, total)))
     });
-    if total.get().is_some_and(|total| share(own, total) < CAPACITY_HIGH) {
+    if total.get().is_some_and(|total| share(own, total) < case.thresholds.capacity_high_share) {
         check.at_most(Confidence::Probable);
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
-    check.must(both.is(|(request, free)| !is_enough(free, request)), || {
+    check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
         format!("{} was asked for and {} was free{barely}", size(request), size(free))
@@ -53,7 +53,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
-    check.unless(runtime.is(|(request, free)| is_enough(free, request)), || {
+    check.unless(runtime.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
         "the runtime reported enough free memory".to_owned()
     });
     check.unless(others_hold_a_tenth(failure), || match failure.external_at_most_bytes().get() {
@@ -88,7 +88,7 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 /// Whether others hold enough to be a reason. That they do not can be known without knowing how much they hold.
 fn others_hold_a_tenth(failure: &Failure<'_>) -> Holds {
     let total = failure.total_bytes();
-    let is_much = |(others, total)| share(others, total) >= OTHERS_SHARE;
+    let is_much = |(others, total)| share(others, total) >= failure.thresholds.others_share;
     match failure.external_at_most_bytes().zip(total).is(is_much) {
         Holds::No => Holds::No,
         _ => failure.external_bytes().zip(total).is(is_much),
@@ -146,7 +146,7 @@ fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         device.total_bytes.zip(board.filter(|board| *board > 0)),
         "the memory of the whole board",
     );
-    check.must(both.is(|(total, board)| share(total, board) <= SLICE_SHARE), || {
+    check.must(both.is(|(total, board)| share(total, board) <= case.thresholds.slice_share), || {
         let (total, board) = both.get().unwrap_or((0, 0));
         format!("the device has {} of the board's {}", size(total), size(board))
     });

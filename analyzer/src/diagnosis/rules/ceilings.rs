@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{MIB, is_enough};
+use crate::diagnosis::thresholds::MIB;
 use crate::diagnosis::versions::{Platform, Program};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::replay::failures::RefusedBy;
@@ -99,7 +99,7 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let most = readings.into_iter().flatten().max();
     let free = crate::diagnosis::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
     check.decides(
-        free.is(|free| is_enough(free, request)),
+        free.is(|free| case.thresholds.is_enough(free, request)),
         || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
         || format!("only {} was free, whatever is set", size(most.unwrap_or(0))),
     );

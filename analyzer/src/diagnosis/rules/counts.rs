@@ -4,9 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{
-    ADDRESS_SHARE, COUNT_SHARE, GIB, MANY_ALLOCATIONS, MIB, USUAL_DESCRIPTORS, is_enough, share,
-};
+use crate::diagnosis::thresholds::{GIB, MIB, share};
 use crate::diagnosis::versions::Platform;
 use crate::replay::reservations::Refused;
 use crate::words::{grouped, size};
@@ -37,12 +35,12 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let texts = |maps: u64| format!("the process has {} memory mappings of at most {}", grouped(maps), grouped(limit));
     match read.memory_maps {
         Some(maps) => {
-            let reached = maps as f64 >= COUNT_SHARE * limit as f64;
+            let reached = maps as f64 >= case.thresholds.count_share * limit as f64;
             check.decides(reached, || texts(maps), || texts(maps));
         }
         None => {
             check.at_most(Confidence::Possible);
-            check.must(blocks >= MANY_ALLOCATIONS, || {
+            check.must(blocks >= case.thresholds.many_allocations, || {
                 format!("{} blocks live, each with two mappings of address space", grouped(blocks))
             });
             check.must(Holds::Unknown("the number of memory mappings at the failure (/proc/PID/maps)"), String::new);
@@ -60,7 +58,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         return;
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
-    check.must(both.is(|(request, free)| is_enough(free, request)), || {
+    check.must(both.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} of physical memory was refused with {} free", size(request), size(free))
     });
@@ -68,14 +66,15 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     match read.open_descriptors.zip(read.descriptor_limit) {
         Some((open, limit)) => {
             let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
-            check.decides(open as f64 >= COUNT_SHARE * limit as f64, text, text);
+            check.decides(open as f64 >= case.thresholds.count_share * limit as f64, text, text);
             check.must(handles >= open / 2, || format!("{} live handles can account for them", grouped(handles)));
         }
         None => {
             check.at_most(Confidence::Possible);
-            let is_near = handles.abs_diff(USUAL_DESCRIPTORS) * 20 <= USUAL_DESCRIPTORS;
+            let is_near = handles.abs_diff(case.thresholds.usual_descriptors) * 20 <= case.thresholds.usual_descriptors;
             check.must(is_near, || {
-                format!("{} handles live, near the usual limit of {USUAL_DESCRIPTORS} descriptors", grouped(handles))
+                let usual = case.thresholds.usual_descriptors;
+                format!("{} handles live, near the usual limit of {usual} descriptors", grouped(handles))
             });
             check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);
         }
@@ -110,7 +109,7 @@ fn gpu_va_limit(case: &Case<'_>, check: &mut Check) {
     };
     let wanted = reserved_bytes.saturating_add(bytes);
     check.decides(
-        share(wanted, limit) > ADDRESS_SHARE,
+        share(wanted, limit) > case.thresholds.address_share,
         || format!("with it {} would be reserved, and {name} allows {}", size(wanted), size(limit)),
         || format!("the reservations are small: {} of the {} that {name} allows", size(wanted), size(limit)),
     );

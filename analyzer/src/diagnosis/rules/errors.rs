@@ -7,7 +7,6 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{ABORT_FREE_BYTES, HANG_NS, RETRY_NS, is_enough};
 use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::passes::oom::OomReport;
@@ -56,7 +55,7 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let next = case.around(failure).and_then(|around| around.next);
     next.is_some_and(|next| {
         let device = failure.report.device.unwrap_or(NO_DEVICE);
-        let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= RETRY_NS;
+        let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= case.thresholds.retry_ns;
         soon && next.device == device && next.requested_bytes < failure.oom.requested_bytes
     })
 }
@@ -103,7 +102,10 @@ fn nothing_was_short(failure: &Failure<'_>) -> Holds {
         (true, Some(_)) => Holds::No,
         (true, None) if failure.oom.saw_below => Holds::Yes,
         (true, None) => Holds::Unknown(INSIDE),
-        (false, _) => failure.request_bytes().zip(failure.free_bytes()).is(|(request, free)| is_enough(free, request)),
+        (false, _) => failure
+            .request_bytes()
+            .zip(failure.free_bytes())
+            .is(|(request, free)| failure.thresholds.is_enough(free, request)),
     }
 }
 
@@ -146,7 +148,7 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
     check.at_most(Confidence::Probable);
     check.must(true, || "the process aborted, and the last recorded allocations had succeeded".to_owned());
     let least = case.least_last_free();
-    check.must(least.is(|bytes| bytes <= ABORT_FREE_BYTES), || {
+    check.must(least.is(|bytes| bytes <= case.thresholds.abort_free_bytes), || {
         format!("the runtime's last reading was {} free", size(least.get().unwrap_or(0)))
     });
     let says = case.runtime_said(&[RuntimeSays::OutOfResources, RuntimeSays::QueueAborted]);
@@ -164,7 +166,7 @@ fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
     }
     let alive_ns = case.last_sign_of_life_ns();
     let stuck = summary.calls_under_way.iter().min_by_key(|call| call.at_ns);
-    let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= HANG_NS);
+    let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= case.thresholds.hang_ns);
     if let Some(call) = stuck {
         check.must(true, || "no call failed".to_owned());
         check.must(true, || {
@@ -184,7 +186,7 @@ fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
         return;
     };
     let silent_ns = alive_ns.saturating_sub(last_ns);
-    check.must(silent_ns >= HANG_NS, || {
+    check.must(silent_ns >= case.thresholds.hang_ns, || {
         let end = match case.replay.end {
             End::Signaled(number) => format!(", and was then ended by {}", signal(number)),
             _ => String::new(),

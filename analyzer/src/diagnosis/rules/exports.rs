@@ -4,7 +4,6 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::EXPORT_RISE_SHARE;
 use crate::diagnosis::versions::{Platform, Version};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::reads::Stretch;
@@ -30,7 +29,7 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let known = Known::new(pinned, READINGS);
     let shown = |pick: fn((u64, u64)) -> u64| size(pinned.map_or(0, pick));
     check.decides(
-        known.is(|(freed, risen)| (risen as f64) < EXPORT_RISE_SHARE * freed as f64),
+        known.is(|(freed, risen)| (risen as f64) < case.thresholds.export_rise_share * freed as f64),
         || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
         || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
     );

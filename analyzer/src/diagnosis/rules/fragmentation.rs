@@ -4,7 +4,7 @@ use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{FEW_UNUSED_SHARE, MANY_SIZES, UNUSED_SHARE, share};
+use crate::diagnosis::thresholds::share;
 use crate::diagnosis::torch_sums::{Told, TorchSums, place};
 use crate::diagnosis::versions::Program;
 use crate::passes::device::DeviceSummary;
@@ -44,14 +44,16 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
     }
-    check.must_by(Basis::Given, of_reserved > UNUSED_SHARE || tried.bytes <= unused.bytes / 2, || {
-        format!("that is {} of what it had reserved", percent(of_reserved))
-    });
+    check.must_by(
+        Basis::Given,
+        of_reserved > failure.thresholds.unused_share || tried.bytes <= unused.bytes / 2,
+        || format!("that is {} of what it had reserved", percent(of_reserved)),
+    );
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
     let free = failure.free_bytes().or(by_torch);
     check
         .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
-    check.unless(of_reserved < FEW_UNUSED_SHARE, || {
+    check.unless(of_reserved < failure.thresholds.few_unused_share, || {
         format!("the unused blocks are only {} of what it had reserved", percent(of_reserved))
     });
     in_pieces(sums, check);
@@ -108,8 +110,9 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         )
     });
     let sizes = survivors.map_or(0, |survivors| survivors.covering_sizes as u64);
-    check
-        .must(sizes >= MANY_SIZES, || format!("the segments that stay have {sizes} sizes that hold 80 % of the bytes"));
+    check.must(sizes >= case.thresholds.many_sizes, || {
+        format!("the segments that stay have {sizes} sizes that hold 80 % of the bytes")
+    });
     check.must(
         Holds::Unknown(
             "PyTorch's out-of-memory message (--torch-log), or a memory snapshot of PyTorch (--torch-snapshot)",

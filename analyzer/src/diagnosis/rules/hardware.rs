@@ -4,7 +4,7 @@ use super::{Rule, device};
 use crate::diagnosis::case::Case;
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{LOW_USE_SHARE, is_near, share};
+use crate::diagnosis::thresholds::share;
 use crate::evidence::kernel_log::KernelEventKind;
 use crate::evidence::smi;
 use crate::passes::device::DeviceSummary;
@@ -77,11 +77,11 @@ fn suspect_hardware(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) 
         return;
     };
     check.at_most(Confidence::Possible);
-    check.must(share(most, total) < LOW_USE_SHARE, || {
+    check.must(share(most, total) < case.thresholds.low_use_share, || {
         format!("memory was refused at {} of {} ({})", gib(most), gib(total), percent(share(most, total)))
     });
     let errors = memory_errors(case, device);
-    let sizes = nominal(case, device).is(|nominal| !is_near(nominal, total));
+    let sizes = nominal(case, device).is(|nominal| !case.thresholds.is_near(nominal, total));
     let integrated = case.is_integrated(Some(device)).get() == Some(true);
     let sign = errors.or(if integrated { Holds::No } else { sizes });
     // Without any sign it is not even suspected.

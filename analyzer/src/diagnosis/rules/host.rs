@@ -6,7 +6,7 @@ use super::{Rule, run};
 use crate::diagnosis::case::Case;
 use crate::diagnosis::check::{Basis, Check, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{COUNT_SHARE, HOST_FULL_SHARE, QUIET_NS, share};
+use crate::diagnosis::thresholds::share;
 use crate::replay::End;
 use crate::words::{gib, percent, size};
 
@@ -40,13 +40,13 @@ fn host_ram_oom_kill(case: &Case<'_>, check: &mut Check) {
     });
     let alive_ns = case.last_sign_of_life_ns();
     let last = case.summary.ooms.last().map(|oom| oom.at_ns);
-    check.must(last.is_none_or(|at_ns| alive_ns.saturating_sub(at_ns) > QUIET_NS), || {
+    check.must(last.is_none_or(|at_ns| alive_ns.saturating_sub(at_ns) > case.thresholds.quiet_ns), || {
         "no GPU call had failed in the last second".to_owned()
     });
     let limit = host_limit(case);
     let resident = case.series(Quantity::ResidentMemory).map(|series| series.last.1);
     let both = Known::new(resident, "resident memory near the end (GPUOOM_SAMPLE)").zip(limit);
-    let is_full = both.is(|(resident, limit)| share(resident, limit) >= HOST_FULL_SHARE);
+    let is_full = both.is(|(resident, limit)| share(resident, limit) >= case.thresholds.host_full_share);
     let text = || {
         let (resident, limit) = both.get().unwrap_or((0, 0));
         format!("its resident memory was {} of {} ({})", gib(resident), gib(limit), percent(share(resident, limit)))
@@ -89,7 +89,7 @@ fn cgroup_memory_limit(case: &Case<'_>, check: &mut Check) {
     let used = case.series(Quantity::CgroupUsed).map(|series| series.most.1);
     let more = host_failure.map_or(0, |failure| failure.oom.requested_bytes);
     let used = Known::new(used, "memory of the control group (memory.current)");
-    let is_reached = |used: u64| share(used.saturating_add(more), limit) >= COUNT_SHARE;
+    let is_reached = |used: u64| share(used.saturating_add(more), limit) >= case.thresholds.count_share;
     check.must(used.is(is_reached), || {
         let used = used.get().unwrap_or(0);
         match more {

@@ -4,7 +4,6 @@ use super::{Rule, device, run};
 use crate::diagnosis::case::Case;
 use crate::diagnosis::check::Check;
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::UNBALANCED_MODULES;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::{self as shape, DeviceRun};
 use crate::replay::tracks::modules::Balance;
@@ -43,7 +42,8 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         |balance: &Balance| balance.left_over_time(case.replay.last_at).windows(2).all(|pair| pair[0] < pair[1]);
     let above = modules.above().ok();
     let sorts = [above.map(|above| ("module", above)), Some(("code object", &modules.code))];
-    let unbalanced = || sorts.into_iter().flatten().filter(|(_, balance)| balance.left() >= UNBALANCED_MODULES);
+    let unbalanced =
+        || sorts.into_iter().flatten().filter(|(_, balance)| balance.left() >= case.thresholds.unbalanced_modules);
     let Some((name, balance)) = unbalanced().find(|(_, balance)| rises(balance)).or_else(|| unbalanced().next()) else {
         _ = check.applies(false);
         return;
@@ -58,8 +58,9 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         format!("{loaded} and {}", count(balance.unloaded, "was unloaded", "were unloaded"))
     });
     // What the program unloads and HSA keeps is kept by the runtime.
-    let by_runtime = above.filter(|above| name == "code object" && above.unloaded >= UNBALANCED_MODULES);
-    check.note(by_runtime.is_some_and(|above| above.left() < UNBALANCED_MODULES), || {
+    let by_runtime =
+        above.filter(|above| name == "code object" && above.unloaded >= case.thresholds.unbalanced_modules);
+    check.note(by_runtime.is_some_and(|above| above.left() < case.thresholds.unbalanced_modules), || {
         let (loads, unloads) = by_runtime.map_or((0, 0), |above| (above.loaded, above.unloaded));
         format!("the program unloaded {unloads} of its {loads} modules: the runtime keeps their code")
     });

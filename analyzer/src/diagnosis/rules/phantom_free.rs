@@ -6,7 +6,7 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{HIDDEN_BYTES, HIDDEN_SHARE, OTHERS_SHARE, UNOWNED_BYTES, is_enough, share};
+use crate::diagnosis::thresholds::share;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::Read;
@@ -28,7 +28,7 @@ fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         return;
     }
     let both = failure.request_bytes().zip(failure.runtime_free_bytes());
-    check.must(both.is(|(request, free)| is_enough(free, request)), || {
+    check.must(both.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} was refused although the runtime reported {} free", size(request), size(free))
     });
@@ -49,7 +49,7 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
     let both = others.zip(failure.total_bytes());
     let explains = failure.shortfall_bytes().zip(others.get()).is_some_and(|(missing, others)| others >= missing);
-    check.must(both.is(|(others, total)| explains || share(others, total) >= OTHERS_SHARE), || {
+    check.must(both.is(|(others, total)| explains || share(others, total) >= case.thresholds.others_share), || {
         let (others, total) = both.get().unwrap_or((0, 0));
         format!("other compute processes hold {} ({} of the card)", size(others), percent(share(others, total)))
     });
@@ -63,7 +63,7 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         format!("they held {} when this process began to use it", size(first.unwrap_or(0)))
     });
     let request = failure.request_bytes().zip(failure.free_bytes());
-    check.unless(request.is(|(request, free)| is_enough(free, request)), || {
+    check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         "enough was free in spite of them".to_owned()
     });
 }
@@ -71,7 +71,7 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// Somebody holds much, and no compute process does: that excludes them.
 fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
     let both = failure.external_bytes().zip(failure.total_bytes());
-    check.must(both.is(|(others, total)| share(others, total) >= OTHERS_SHARE), || {
+    check.must(both.is(|(others, total)| share(others, total) >= failure.thresholds.others_share), || {
         format!("{} of the card is not this process's", size(both.get().unwrap_or((0, 0)).0))
     });
     check.unless(true, || "no other compute process holds memory of the card: graphics or nobody does".to_owned());
@@ -98,13 +98,14 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(unowned) = unowned else { return };
     let missing = failure.shortfall_bytes();
     let total = failure.total_bytes().get().unwrap_or(0);
-    check.must(unowned >= UNOWNED_BYTES, || {
+    check.must(unowned >= case.thresholds.unowned_bytes, || {
         format!("{} was in use before this process took any, and no known process holds it", size(unowned))
     });
     // It explains the failure only where that memory would have helped.
-    check.must(missing.is_some_and(|missing| unowned >= missing) || share(unowned, total) >= OTHERS_SHARE, || {
-        format!("{} were missing", size(missing.unwrap_or(0)))
-    });
+    check.must(
+        missing.is_some_and(|missing| unowned >= missing) || share(unowned, total) >= case.thresholds.others_share,
+        || format!("{} were missing", size(missing.unwrap_or(0))),
+    );
     check.must(Holds::Unknown("who holds it: fuser -v /dev/kfd /dev/dri/renderD*"), String::new);
     let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);
     let shows = match shows {
@@ -121,14 +122,19 @@ fn hidden_runtime_memory(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     let both = failure.hidden_bytes().zip(failure.total_bytes());
     check.at_most(Confidence::Probable);
-    check.must(both.is(|(hidden, total)| hidden >= HIDDEN_BYTES && share(hidden, total) >= HIDDEN_SHARE), || {
-        let (hidden, total) = both.get().unwrap_or((0, 0));
-        format!(
-            "the driver counts {} for this process beyond its own blocks ({} of the card)",
-            size(hidden),
-            percent(share(hidden, total))
-        )
-    });
+    check.must(
+        both.is(|(hidden, total)| {
+            hidden >= failure.thresholds.hidden_bytes && share(hidden, total) >= failure.thresholds.hidden_share
+        }),
+        || {
+            let (hidden, total) = both.get().unwrap_or((0, 0));
+            format!(
+                "the driver counts {} for this process beyond its own blocks ({} of the card)",
+                size(hidden),
+                percent(share(hidden, total))
+            )
+        },
+    );
     let missing = failure.shortfall_bytes();
     if missing.zip(failure.hidden_bytes().get()).is_none_or(|(missing, hidden)| hidden < missing) {
         check.at_most(Confidence::Possible);

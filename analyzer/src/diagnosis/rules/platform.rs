@@ -7,7 +7,7 @@ use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{COUNT_SHARE, HALF_FREE_SHARE, is_near, share};
+use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::machine::uma::kfd_limit_bytes;
@@ -106,7 +106,7 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
     let used = case.device_series(Quantity::GttUsed, index).map(|series| series.most.1);
     let both = Known::new(used, "GTT in use (mem_info_gtt_used)").zip(Known::new(total, "the size of GTT"));
-    check.must(both.is(|(used, total)| share(used, total) >= COUNT_SHARE), || {
+    check.must(both.is(|(used, total)| share(used, total) >= case.thresholds.count_share), || {
         let (used, total) = both.get().unwrap_or((0, 0));
         format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
     });
@@ -180,14 +180,15 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     });
     let total = Known::new(device.total_bytes, "the size of the device");
     let peak = device.account.peak.requested_bytes;
-    check.must(total.is(|total| is_near(peak, total / 2)), || {
+    check.must(total.is(|total| case.thresholds.is_near(peak, total / 2)), || {
         format!("the program's own memory stopped at {} of {}", gib(peak), gib(total.get().unwrap_or(0)))
     });
     let crashed = case.replay.end == End::Signaled(libc::SIGSEGV);
     let refused =
         case.failures().filter(|failure| failure.report.device == device.index && failure.is_real_of_device());
     let free = refused.filter_map(|failure| failure.free_bytes().get()).max();
-    let half_free = free.zip(device.total_bytes).is_some_and(|(free, total)| share(free, total) >= HALF_FREE_SHARE);
+    let half_free =
+        free.zip(device.total_bytes).is_some_and(|(free, total)| share(free, total) >= case.thresholds.half_free_share);
     check.must(crashed || half_free, || match free.filter(|_| half_free) {
         Some(free) => format!("memory was refused with {} free", gib(free)),
         None => "then it ended with a segmentation fault".to_owned(),

@@ -4,7 +4,6 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{FAILURE_LEAK_SHARE, POOL_LEAK_NS, STUCK_SHARE, is_enough};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::torch_message::Printed;
@@ -69,7 +68,7 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let next = case.around(failure).and_then(|around| around.next);
     let plain = next.filter(|next| is_plain(case, next.api) && next.requested_bytes >= request);
     let free = failure.runtime_free_bytes();
-    let was_free = free.is(|free| is_enough(free, request));
+    let was_free = free.is(|free| case.thresholds.is_enough(free, request));
     let succeeded = plain.is_some_and(|next| next.succeeded);
     check.must(Holds::from(succeeded).or(was_free), || match succeeded {
         true => {
@@ -130,7 +129,7 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     // Blocks that came while the card was being read may be in the reading or not: they may account for it.
     let by_blocks = around.held_bytes.saturating_sub(before.least_held_bytes);
     let gone = then.saturating_sub(now).saturating_sub(by_others).saturating_sub(by_blocks);
-    check.must(gone as f64 >= FAILURE_LEAK_SHARE * request as f64 && gone > 0, || {
+    check.must(gone as f64 >= case.thresholds.failure_leak_share * request as f64 && gone > 0, || {
         format!(
             "free memory fell from {} to {} over the failure of {}, and no new block accounts for {} of it",
             size(then),
@@ -141,7 +140,7 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     });
     let clock = &case.replay.clock;
     let age = clock.at_ns(failure.oom.at).saturating_sub(clock.at_ns(before.at));
-    let is_fresh = match age <= POOL_LEAK_NS {
+    let is_fresh = match age <= case.thresholds.pool_leak_ns {
         true => Holds::Yes,
         false => Holds::Unknown("free memory shortly before the failing call (a shorter period in GPUOOM_SAMPLE)"),
     };
@@ -172,7 +171,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     }
     let bytes = |number: i128| u64::try_from(number.max(0)).unwrap_or(u64::MAX);
     check.decides(
-        expected > 0 && (seen as f64) < STUCK_SHARE * expected as f64,
+        expected > 0 && (seen as f64) < case.thresholds.stuck_share * expected as f64,
         || {
             format!(
                 "{} were unmapped and released, and free memory rose by {}",

@@ -6,10 +6,6 @@ use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{
-    EXPLAINED_SHARE, GAP_NOISE_BYTES, GAP_NOISE_SHARE, GAP_NOTABLE_BYTES, GAP_UNSEEN_BYTES, GAP_WARNING_BYTES,
-    ROCR_BLOCK_BYTES, VISIBLE_SLACK_BYTES, is_enough,
-};
 use crate::diagnosis::versions::Platform;
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
@@ -39,10 +35,13 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     let gap = runtime.saturating_sub(driver);
     // Where both say that there was not enough, only a large gap is worth a word.
     let is_reported = request <= runtime;
-    if !check.applies(is_amd_card(case, failure) && (is_reported || gap >= GAP_NOTABLE_BYTES)) {
+    if !check.applies(is_amd_card(case, failure) && (is_reported || gap >= case.thresholds.gap_notable_bytes)) {
         return;
     }
-    let noise = GAP_NOISE_BYTES.max((failure.total_bytes().get().unwrap_or(0) as f64 * GAP_NOISE_SHARE) as u64);
+    let noise = case
+        .thresholds
+        .gap_noise_bytes
+        .max((failure.total_bytes().get().unwrap_or(0) as f64 * case.thresholds.gap_noise_share) as u64);
     let both = format!("HIP reported {} free and sysfs {}", size(runtime), size(driver));
     check.decides(gap >= noise, || both.clone(), || format!("{both}: they agree within {}", size(noise)));
     check.decides(
@@ -51,13 +50,13 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         || format!("sysfs, too, called more free than the {} that was asked for", size(request)),
     );
     let beyond = failure.beyond_compute_bytes();
-    check.must(beyond.is(|bytes| bytes as f64 >= EXPLAINED_SHARE * gap as f64), || {
+    check.must(beyond.is(|bytes| bytes as f64 >= case.thresholds.explained_share * gap as f64), || {
         format!("{} of the memory in use belong to no compute process", size(beyond.get().unwrap_or(0)))
     });
     let graphics = failure.oom.read.graphics_vram_bytes.unwrap_or(0);
     check.note(graphics > 0, || format!("graphics clients that may be read hold {}", size(graphics)));
     if !is_reported {
-        let strength = if gap >= GAP_WARNING_BYTES { "a strong warning" } else { "a warning" };
+        let strength = if gap >= case.thresholds.gap_warning_bytes { "a strong warning" } else { "a warning" };
         check.note(true, || {
             format!("{strength}, and not the whole reason: HIP, too, called less free than was asked for")
         });
@@ -74,7 +73,7 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let readings = failure.runtime_free_bytes().zip(failure.driver_free_bytes());
     let Some((runtime, driver)) = readings.get() else { return };
     let gap = driver.saturating_sub(runtime);
-    check.must(gap >= GAP_WARNING_BYTES, || {
+    check.must(gap >= case.thresholds.gap_warning_bytes, || {
         format!("sysfs reported {} free and HIP only {}", size(driver), size(runtime))
     });
     if check.is_over() {
@@ -86,7 +85,7 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         check.plays(Role::Condition);
     }
     let (rounding, swapped) = (rounding_bytes(case, failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
-    let accounts_for = |bytes: u64| bytes as f64 >= EXPLAINED_SHARE * gap as f64;
+    let accounts_for = |bytes: u64| bytes as f64 >= case.thresholds.explained_share * gap as f64;
     check.note_by(Basis::Estimated, accounts_for(rounding), || {
         format!("many small blocks: rounded up to 2 MiB they take at least {} more than was asked for", size(rounding))
     });
@@ -102,7 +101,7 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
 fn rounding_bytes(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
     let survivors = case.around(failure).and_then(|around| around.survivors.as_ref());
     let groups = survivors.into_iter().flat_map(|survivors| &survivors.groups);
-    let added = |bytes: u64| bytes.next_multiple_of(ROCR_BLOCK_BYTES) - bytes;
+    let added = |bytes: u64| bytes.next_multiple_of(case.thresholds.rocr_block_bytes) - bytes;
     groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
 }
 
@@ -110,7 +109,7 @@ fn rounding_bytes(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
 fn reading_mismatch_benign(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(gap) = failure.gap_bytes().get() else { return };
     let gap = u64::try_from(gap.unsigned_abs()).unwrap_or(u64::MAX);
-    check.must((GAP_UNSEEN_BYTES..GAP_NOISE_BYTES).contains(&gap), || {
+    check.must((failure.thresholds.gap_unseen_bytes..failure.thresholds.gap_noise_bytes).contains(&gap), || {
         format!(
             "the runtime reported {} free and the driver {}: {} apart, which is accounting",
             size(failure.runtime_free_bytes().get().unwrap_or(0)),
@@ -120,9 +119,9 @@ fn reading_mismatch_benign(_: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     });
     let request = failure.request_bytes().zip(failure.runtime_free_bytes().zip(failure.driver_free_bytes()));
     check.unless(
-        request
-            .get()
-            .is_some_and(|(request, (runtime, driver))| is_enough(runtime, request) != is_enough(driver, request)),
+        request.get().is_some_and(|(request, (runtime, driver))| {
+            failure.thresholds.is_enough(runtime, request) != failure.thresholds.is_enough(driver, request)
+        }),
         || "the request lies between the two readings".to_owned(),
     );
 }
@@ -139,7 +138,7 @@ fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));
     let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
     let (Some(total), Some(visible)) = (total, visible) else { return };
-    check.must(visible > 0 && visible < total.saturating_sub(VISIBLE_SLACK_BYTES), || {
+    check.must(visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes), || {
         format!("the processor sees {} of {} of video memory", size(visible), size(total))
     });
 }

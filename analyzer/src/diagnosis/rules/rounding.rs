@@ -4,7 +4,7 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{GRANULARITY_LARGE_BYTES, WASTE_SHARE, share};
+use crate::diagnosis::thresholds::share;
 use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::survivors::Survivors;
 use crate::words::{percent, size};
@@ -83,7 +83,7 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         format!("rounded up to {} each they need {}", size(rounded.granule), size(all))
     });
     let waste = share(rounded.waste(), rounded.live);
-    check.must_by(Basis::Modelled, waste >= WASTE_SHARE, || {
+    check.must_by(Basis::Modelled, waste >= case.thresholds.waste_share, || {
         format!("the rounding adds {} of what was asked for ({})", percent(waste), size(rounded.waste()))
     });
     judge_by_addresses(failure, &rounded, check);
@@ -95,7 +95,7 @@ fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Chec
     let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);
     let observed = failure.device.and_then(|device| device.granularity_observed_bytes);
     let observed = observed.filter(|observed| *observed <= average);
-    if observed.is_none_or(|observed| observed < GRANULARITY_LARGE_BYTES) {
+    if observed.is_none_or(|observed| observed < failure.thresholds.granularity_large_bytes) {
         check.at_most(Confidence::Possible);
     }
     check.note_by(Basis::Estimated, observed.is_some(), || {
@@ -135,7 +135,7 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let (Some(survivors), Some(rounded)) = (survivors, Rounded::of(case, failure)) else { return };
     let families = families(survivors, rounded.granule);
     let waste = share(rounded.waste(), rounded.live);
-    if !check.applies(waste >= WASTE_SHARE && families.len() >= 2) {
+    if !check.applies(waste >= case.thresholds.waste_share && families.len() >= 2) {
         return;
     }
     check.must_by(Basis::Modelled, true, || {

@@ -2,17 +2,17 @@
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::{Rule, failure};
+use super::{Rule, failure, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{BUFFER_BYTES, OTHERS_SHARE, is_enough, share};
+use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::Program;
 use crate::passes::shape::Shape;
 use crate::passes::shape::facts::Facts;
 use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::unknown::Unknown;
-use crate::words::{count, size};
+use crate::words::size;
 
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", Role::Shape, oom_model_load),
@@ -23,16 +23,13 @@ pub(super) const RULES: &[Rule] = &[
     failure("oom-eval-accumulation", Role::Cause, oom_eval_accumulation),
     failure("oom-eval-batch", Role::Shape, oom_eval_batch),
     failure("fsdp-gather-spike", Role::Shape, fsdp_gather_spike),
-    failure("kv-cache-prealloc", Role::Shape, kv_cache_prealloc),
+    failure("kv-cache-prealloc", Role::Shape, model::kv_cache_prealloc),
     failure("kv-cache-incremental", Role::Cause, kv_cache_incremental),
     failure("legacy-pool-growth", Role::Cause, legacy_pool_growth),
 ];
 
-/// Buffers of llama.cpp on a device before its compute buffer: weights, and one or two caches.
-const FIRST_BUFFERS: usize = 3;
-
 /// What is known up to a failure of device memory, where it is one that shapes look at.
-fn facts<'a>(case: &'a Case<'_>, failure: &Failure<'_>) -> Option<&'a Facts> {
+pub(super) fn facts<'a>(case: &'a Case<'_>, failure: &Failure<'_>) -> Option<&'a Facts> {
     let index = usize::try_from(failure.report.number - 1).ok()?;
     case.shapes.failure(index).filter(|_| failure.is_real_of_device())
 }
@@ -58,7 +55,9 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             check.must(true, || {
                 format!("the first buffer on the device, {}: llama.cpp's weights", size(failure.oom.requested_bytes))
             });
-            check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+            if !model::are_weights(case, failure, check) {
+                check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+            }
             not_enough(failure, check);
         }
         // What comes behind them are caches and compute buffers.
@@ -81,13 +80,15 @@ fn is_first(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let none_given = track.is_none_or(|track| track.live.is_empty());
     let facts = facts(case, failure);
     case.around(failure).is_some()
-        && (none_given || facts.is_some_and(|facts| facts.from_beginning && buffers(facts) == 0))
+        && (none_given || facts.is_some_and(|facts| facts.from_beginning && buffers(case, facts) == 0))
 }
 
 /// Where enough is known to have been free, it is no matter of what the program asks for.
-fn not_enough(failure: &Failure<'_>, check: &mut Check) {
+pub(super) fn not_enough(failure: &Failure<'_>, check: &mut Check) {
     if let Some((request, free)) = failure.request_bytes().zip(failure.runtime_free_bytes()).get() {
-        check.unless(is_enough(free, request), || "the runtime reported enough free memory".to_owned());
+        check.unless(failure.thresholds.is_enough(free, request), || {
+            "the runtime reported enough free memory".to_owned()
+        });
     }
 }
 
@@ -100,38 +101,16 @@ fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     });
     let both =
         Known::new(others, "memory in use before the load (sysfs, NVML or the runtime)").zip(failure.total_bytes());
-    both.is(|(others, total)| share(others, total) >= OTHERS_SHARE)
+    both.is(|(others, total)| share(others, total) >= case.thresholds.others_share)
 }
 
 /// Large blocks that were given on the device before the failure.
-fn buffers(facts: &Facts) -> usize {
+pub(super) fn buffers(case: &Case<'_>, facts: &Facts) -> usize {
     // Pinned host memory belongs to no device.
-    let large = |call: &&Call| call.what == What::Given && call.bytes >= BUFFER_BYTES && call.device != NO_DEVICE;
-    facts.calls.iter().filter(large).count()
-}
-
-/// The cache for the whole context is allocated at the start.
-fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let found = facts(case, failure).filter(|facts| facts.from_beginning && case.versions.has(Program::LlamaCpp));
-    let Some(facts) = found.filter(|facts| (1..=FIRST_BUFFERS).contains(&buffers(facts))) else {
-        check.applies(false);
-        return;
+    let large = |call: &&Call| {
+        call.what == What::Given && call.bytes >= case.thresholds.buffer_bytes && call.device != NO_DEVICE
     };
-    check.at_most(Confidence::Probable);
-    let before = buffers(facts);
-    check.must(true, || {
-        let asked = size(facts.requested_bytes);
-        let blocks = count(before as u64, "buffer", "buffers");
-        match before {
-            1 => format!("llama.cpp asked for {asked} right behind its weights ({blocks}): the KV cache"),
-            _ => format!("llama.cpp asked for {asked} behind {blocks}, weights and KV cache: the compute buffer"),
-        }
-    });
-    check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
-    not_enough(failure, check);
-    check.would_settle(
-        "layers, KV heads, head dimension and context of the model: 2 x layers x context x heads x dimension x bytes",
-    );
+    facts.calls.iter().filter(large).count()
 }
 
 /// The activations of the first forward pass do not fit.

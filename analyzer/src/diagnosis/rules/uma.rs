@@ -4,9 +4,7 @@ use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{
-    CARVE_OUT_SHARE, HALF_OF_RAM_SHARE, HOST_LEAST_BYTES, HOST_SHARE, PRESSURE_PERCENT, SMALL_GTT_BYTES, is_near, share,
-};
+use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::Version;
 use crate::machine::uma::{default_pages, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, card::Card};
@@ -71,22 +69,24 @@ fn uma_ttm_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     shares_memory(case, failure.device, check);
     let (total, limit, ram) = (failure.total_bytes(), case.ttm_limit_bytes(), case.ram_bytes());
     let of_limit = total.zip(limit);
-    check.must(of_limit.is(|(total, limit)| is_near(total, limit)), || {
+    check.must(of_limit.is(|(total, limit)| case.thresholds.is_near(total, limit)), || {
         let (total, limit) = of_limit.get().unwrap_or((0, 0));
         let pages = grouped(limit / PAGE_BYTES);
         format!("the total {} is the TTM limit: {pages} pages of 4 KiB = {}", gib(total), gib(limit))
     });
     let of_ram = limit.zip(ram);
-    check.must(of_ram.is(|(limit, ram)| is_near(limit, half(ram))), || {
+    check.must(of_ram.is(|(limit, ram)| case.thresholds.is_near(limit, half(ram))), || {
         let (limit, ram) = of_ram.get().unwrap_or((0, 0));
         format!("that is {} of {} RAM: half is what TTM gives by itself", percent(share(limit, ram)), gib(ram))
     });
     exceeds_total(failure, check);
-    check.unless(of_ram.is(|(limit, ram)| share(limit, ram) > HALF_OF_RAM_SHARE), || {
+    check.unless(of_ram.is(|(limit, ram)| share(limit, ram) > case.thresholds.half_of_ram_share), || {
         "the TTM limit was raised above 0.6 of the RAM".to_owned()
     });
     let of_carve_out = total.zip(carve_out(case, failure.device)).zip(limit);
-    let is_carve_out = |((total, carve_out), limit)| is_near(total, carve_out) && !is_near(total, limit);
+    let is_carve_out = |((total, carve_out), limit)| {
+        case.thresholds.is_near(total, carve_out) && !case.thresholds.is_near(total, limit)
+    };
     check.unless(of_carve_out.is(is_carve_out), || "the total is the carve-out of the BIOS instead".to_owned());
     if let Some((limit, ram)) = of_ram.get().filter(|_| !check.is_over()) {
         let pages = recommended_pages(ram);
@@ -121,12 +121,12 @@ fn sizes_that_disagree(case: &Case<'_>, card: Option<&Card>) -> Vec<String> {
     let gtt_size = case.machine.amdgpu_parameter("gttsize").and_then(|mib| u64::try_from(mib).ok());
     let gtt_size = gtt_size.map(|mib| mib.saturating_mul(1 << 20)).zip(limit);
     let vm_size = case.machine.amdgpu_parameter("vm_size").filter(|gib| *gib >= ABSURD_VM_SIZE);
-    let above_limit = gtt.zip(limit).filter(|(gtt, limit)| gtt > limit && !is_near(*gtt, *limit));
+    let above_limit = gtt.zip(limit).filter(|(gtt, limit)| gtt > limit && !case.thresholds.is_near(*gtt, *limit));
     // MemTotal lacks the carve-out: that both are above all memory means that GTT is above it.
     let above_ram = gtt.zip(ram).filter(|(gtt, ram)| gtt > ram);
     [
         gtt_size
-            .filter(|(gtt, limit)| !is_near(*gtt, *limit))
+            .filter(|(gtt, limit)| !case.thresholds.is_near(*gtt, *limit))
             .map(|(gtt, limit)| format!("amdgpu.gttsize is {}, the TTM limit {}", gib(gtt), gib(limit))),
         above_limit.map(|(gtt, limit)| format!("the GTT total {} is above the TTM limit {}", gib(gtt), gib(limit))),
         above_ram.map(|(gtt, ram)| format!("the GTT total {} is above the RAM {}", gib(gtt), gib(ram))),
@@ -154,7 +154,7 @@ fn uma_carveout_only(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     }
     shares_memory(case, failure.device, check);
     let both = failure.total_bytes().zip(carve_out(case, failure.device));
-    check.must(both.is(|(total, carve_out)| is_near(total, carve_out)), || {
+    check.must(both.is(|(total, carve_out)| case.thresholds.is_near(total, carve_out)), || {
         let (total, carve_out) = both.get().unwrap_or((0, 0));
         format!("the total {} is the carve-out of the BIOS, {}", size(total), size(carve_out))
     });
@@ -178,20 +178,28 @@ fn uma_large_carveout_starves_gtt(case: &Case<'_>, failure: &Failure<'_>, check:
     let (carve_out, gtt) = (carve_out(case, failure.device), gtt_total(case, failure.device));
     let both = carve_out.zip(case.ram_bytes());
     let all = |(carve_out, ram): (u64, u64)| ram.saturating_add(carve_out);
-    check.must(both.is(|(carve_out, ram)| share(carve_out, all((carve_out, ram))) >= CARVE_OUT_SHARE), || {
-        let (carve_out, ram) = both.get().unwrap_or((0, 0));
-        format!("the BIOS set {} aside for the GPU, of {} in all", gib(carve_out), gib(all((carve_out, ram))))
+    check.must(
+        both.is(|(carve_out, ram)| share(carve_out, all((carve_out, ram))) >= case.thresholds.carve_out_share),
+        || {
+            let (carve_out, ram) = both.get().unwrap_or((0, 0));
+            format!("the BIOS set {} aside for the GPU, of {} in all", gib(carve_out), gib(all((carve_out, ram))))
+        },
+    );
+    check.must(gtt.is(|gtt| gtt <= case.thresholds.small_gtt_bytes), || {
+        format!("GTT is only {}", gib(gtt.get().unwrap_or(0)))
     });
-    check.must(gtt.is(|gtt| gtt <= SMALL_GTT_BYTES), || format!("GTT is only {}", gib(gtt.get().unwrap_or(0))));
     let own = failure.own_bytes();
     let ends_there = gtt.zip(failure.total_bytes());
-    check.must(ends_there.is(|(gtt, total)| is_near(total, gtt) || is_near(own, gtt)), || {
-        let (gtt, total) = ends_there.get().unwrap_or((0, 0));
-        match is_near(total, gtt) {
-            true => format!("the total {} is the GTT", gib(total)),
-            false => format!("it failed with {} of the program's own: all of GTT", gib(own)),
-        }
-    });
+    check.must(
+        ends_there.is(|(gtt, total)| case.thresholds.is_near(total, gtt) || case.thresholds.is_near(own, gtt)),
+        || {
+            let (gtt, total) = ends_there.get().unwrap_or((0, 0));
+            match case.thresholds.is_near(total, gtt) {
+                true => format!("the total {} is the GTT", gib(total)),
+                false => format!("it failed with {} of the program's own: all of GTT", gib(own)),
+            }
+        },
+    );
     let used = failure.used_bytes().zip(carve_out);
     check.must(used.is(|(used, carve_out)| used <= carve_out / 2), || {
         let (used, carve_out) = used.get().unwrap_or((0, 0));
@@ -227,7 +235,7 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     shares_memory(case, failure.device, check);
     let (limit, ram, total) = (case.ttm_limit_bytes(), case.ram_bytes(), failure.total_bytes());
     let raised = limit.zip(ram);
-    check.must(raised.is(|(limit, ram)| limit > half(ram) && !is_near(limit, half(ram))), || {
+    check.must(raised.is(|(limit, ram)| limit > half(ram) && !case.thresholds.is_near(limit, half(ram))), || {
         let (limit, ram) = raised.get().unwrap_or((0, 0));
         format!("the TTM limit was raised to {} of {} RAM", gib(limit), gib(ram))
     });
@@ -235,11 +243,11 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let bank =
         card.and_then(|card| case.machine.node_of(card)).map(|node| node.local_bytes()).filter(|bytes| *bytes > 0);
     let bank = Known::new(bank, "the size of KFD's memory bank").zip(limit);
-    check.must(bank.is(|(bank, limit)| is_near(bank, limit)), || {
+    check.must(bank.is(|(bank, limit)| case.thresholds.is_near(bank, limit)), || {
         format!("KFD offers {}", gib(bank.get().map_or(0, |(bank, _)| bank)))
     });
     let clamped = total.zip(ram);
-    check.must(clamped.is(|(total, ram)| is_near(total, half(ram))), || {
+    check.must(clamped.is(|(total, ram)| case.thresholds.is_near(total, half(ram))), || {
         format!("the runtime reports {} all the same: half of the RAM", gib(total.get().unwrap_or(0)))
     });
     exceeds_total(failure, check);
@@ -255,14 +263,14 @@ fn uma_host_pressure(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     shares_memory(case, Some(device), check);
     let live = peak_bytes(device);
     let ram = case.ram_bytes();
-    check.must(ram.is(|ram| share(live, ram) > HOST_SHARE), || {
+    check.must(ram.is(|ram| share(live, ram) > case.thresholds.host_share), || {
         format!("the program held {} of GPU memory, of {} RAM", gib(live), gib(ram.get().unwrap_or(0)))
     });
     let least = case.series(gpuoom_trace::metadata::Quantity::HostAvailable).map(|series| series.least.1);
     let least = Known::new(least, "available RAM along the way (GPUOOM_SAMPLE)");
     let full = case.machine.pressure.and_then(|pressure| pressure.full_10s_percent);
-    let waits = full.is_some_and(|full| full > PRESSURE_PERCENT);
-    let holds = least.is(|least| least < HOST_LEAST_BYTES).or(waits.into());
+    let waits = full.is_some_and(|full| full > case.thresholds.pressure_percent);
+    let holds = least.is(|least| least < case.thresholds.host_least_bytes).or(waits.into());
     check.must(holds, || match least.get() {
         Some(least) => format!("at least once only {} of RAM was available", size(least)),
         None => format!("all tasks waited for memory {:.1} % of the time", full.unwrap_or(0.0)),

@@ -5,10 +5,8 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{
-    ACTIVATION_SHARE, ATTENTION_LEAST_BYTES, BURST_NS, BURST_SHARE, LARGE_CYCLE_BYTES, MANY_CYCLES,
-    STATE_BYTES_PER_PARAMETER, STATE_SHARE, TEMPORARY_FACTOR, VARIATION, share,
-};
+use crate::diagnosis::thresholds::{MIB, share};
+use crate::evidence::model::ModelFacts;
 use crate::passes::libraries::Libraries;
 use crate::passes::shape::facts::ends_the_load;
 use crate::replay::tracks::calls::{Call, What};
@@ -35,7 +33,7 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     }
     check.at_most(Confidence::Probable);
     let Some((burst, largest)) = first_burst(case, around.device) else { return };
-    check.must(share(burst, total) >= BURST_SHARE, || {
+    check.must(share(burst, total) >= case.thresholds.burst_share, || {
         format!("{} ({} of the card) were taken within 1 s of its first use", size(burst), percent(share(burst, total)))
     });
     if check.is_over() {
@@ -66,7 +64,8 @@ fn first_burst<'a>(case: &Case<'a>, device: u8) -> Option<(u64, &'a Call)> {
     let start = replay.clock.at_ns(calls().next()?.at);
     let (mut held, mut most) = (0u64, 0);
     let mut largest: Option<&Call> = None;
-    for call in calls().take_while(|call| replay.clock.at_ns(call.at) <= start.saturating_add(BURST_NS)) {
+    for call in calls().take_while(|call| replay.clock.at_ns(call.at) <= start.saturating_add(case.thresholds.burst_ns))
+    {
         match call.what {
             What::Given => {
                 held = held.saturating_add(call.bytes);
@@ -83,15 +82,28 @@ fn first_burst<'a>(case: &Case<'a>, device: u8) -> Option<(u64, &'a Call)> {
 /// A score buffer that grows with the square of the sequence length.
 fn attention_quadratic(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().get().unwrap_or(0);
-    if !check.applies(failure.is_real_of_device() && request >= ATTENTION_LEAST_BYTES) {
+    if !check.applies(failure.is_real_of_device() && request >= case.thresholds.attention_least_bytes) {
         return;
     }
     let sums = case.torch_sums(failure).filter(|sums| !sums.stack.is_empty());
     let asked_by = sums.as_ref().map(|sums| attention::asked_by(&sums.stack));
     let points = largest_by_length(case, failure);
     let exponent = exponent(&points);
-    if !check.applies(exponent.is_some() || asked_by.as_ref().is_some_and(|found| *found != AskedBy::Other)) {
+    let scores = scores_by_facts(case, request);
+    let is_told = asked_by.as_ref().is_some_and(|found| *found != AskedBy::Other);
+    if !check.applies(exponent.is_some() || is_told || scores.is_some()) {
         return;
+    }
+    if let Some(element_bytes) = scores {
+        check.must_by(Basis::Given, true, || {
+            format!(
+                "batch x heads x sequence² of {element_bytes} bytes, by the model's facts, are the {} asked for",
+                size(request)
+            )
+        });
+        if !is_told {
+            check.at_most(Confidence::Probable);
+        }
     }
     by_stack(asked_by.as_ref(), check);
     let Some(exponent) = exponent else { return };
@@ -111,6 +123,15 @@ fn attention_quadratic(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     check.must(exponent > LINEAR_EXPONENT, grows);
     check.must((1.7..=2.3).contains(&exponent), || "that is the square, as of a buffer of attention scores".to_owned());
     check.would_settle("the stack of the failing call (a memory snapshot of PyTorch), or the shape of the tensor");
+}
+
+/// Bytes of an element with which a buffer of scores has the size of the request, but for the rounding of a segment.
+fn scores_by_facts(case: &Case<'_>, request: u64) -> Option<u64> {
+    let model = case.evidence.model.as_ref()?;
+    let is_it = |element_bytes: &u64| {
+        model.score_bytes(*element_bytes).is_some_and(|bytes| (bytes..bytes.saturating_add(2 * MIB)).contains(&request))
+    };
+    [2, 4].into_iter().find(is_it)
 }
 
 /// With the stack of the request, from a snapshot whose history has the failure.
@@ -175,6 +196,9 @@ fn exponent(points: &[(u64, u64)]) -> Option<f64> {
 /// Weights, gradients and optimizer state alone do not fit. Where the load ended, only a mark tells.
 fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (Some(total), Some(device)) = (failure.total_bytes().get(), failure.oom.device) else { return };
+    if let Some(needed) = case.evidence.model.as_ref().and_then(ModelFacts::training_bytes) {
+        return state_by_facts(case, failure, needed, check);
+    }
     let loaded =
         case.replay.tracks.marks.listed().iter().find(|mark| mark.at <= failure.oom.at && ends_the_load(&mark.label));
     let Some(weights) = loaded.and_then(|mark| held_before(case, device, mark.calls_before)) else { return };
@@ -182,17 +206,18 @@ fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &m
         return;
     }
     check.at_most(Confidence::Probable);
-    let needed = |element_bytes: u64| (weights / element_bytes).saturating_mul(STATE_BYTES_PER_PARAMETER);
-    let fits = |element_bytes: u64| (needed(element_bytes) as f64) <= STATE_SHARE * total as f64;
+    let needed = |element_bytes: u64| (weights / element_bytes).saturating_mul(case.thresholds.state_per_parameter);
+    let fits = |element_bytes: u64| (needed(element_bytes) as f64) <= case.thresholds.state_share * total as f64;
     // Weights of two bytes are twice as many parameters.
     if fits(4) {
         check.at_most(Confidence::Possible);
     }
     check.must_by(Basis::Estimated, true, || {
         format!(
-            "{} were loaded: with 18 bytes a parameter the state of a training with Adam needs {} (weights of 4 bytes) or \
+            "{} were loaded: with {} bytes a parameter the state of a training with Adam needs {} (weights of 4 bytes) or \
              {} (of 2), of {}",
             size(weights),
+            case.thresholds.state_per_parameter,
             size(needed(4)),
             size(needed(2)),
             size(total)
@@ -203,6 +228,17 @@ fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &m
     check.unless(Holds::Unknown("whether LoRA, an 8-bit optimizer, sharding or offload is in use"), || {
         "the state is smaller: LoRA, an 8-bit optimizer, sharding or offload".to_owned()
     });
+}
+
+/// With the number of parameters and the bytes that each takes on a device: how it is trained is in the latter.
+fn state_by_facts(case: &Case<'_>, failure: &Failure<'_>, needed: u64, check: &mut Check) {
+    let Some(total) = failure.total_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
+    let (needs, most) = (size(needed), percent(case.thresholds.state_share));
+    check.must_by(Basis::Given, true, || format!("the state of the training takes {needs} by the model's facts"));
+    check.unless((needed as f64) <= case.thresholds.state_share * total as f64, || {
+        format!("its {needs} are no more than {most} of {}", size(total))
+    });
+    check.note_by(Basis::Given, true, || format!("that is more than {most} of {}", size(total)));
 }
 
 /// What a device held before a call of the beginning; `None` where that call is too late to be kept.
@@ -228,15 +264,15 @@ fn turns_before(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64) -> Vec
 /// Activations, not the fixed state, fill the card.
 fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(total) = failure.total_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
-    let turns = turns_before(case, failure, LARGE_CYCLE_BYTES);
+    let turns = turns_before(case, failure, case.thresholds.large_cycle_bytes);
     // The floor of nothing, a peak, and then floors after steps.
     let floors: Vec<u64> = turns.iter().step_by(2).skip(1).map(|turn| turn.bytes).collect();
     let peak = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
     let (Some(least), Some(most)) = (floors.iter().min().copied(), floors.iter().max().copied()) else { return };
-    if !check.applies(floors.len() >= 2 && least > 0 && share(most - least, most) <= VARIATION) {
+    if !check.applies(floors.len() >= 2 && least > 0 && share(most - least, most) <= case.thresholds.variation_share) {
         return;
     }
-    check.must(share(peak.saturating_sub(most), total) >= ACTIVATION_SHARE, || {
+    check.must(share(peak.saturating_sub(most), total) >= case.thresholds.activation_share, || {
         format!(
             "{} live at the peak of a step and {} after it: the difference is {} of the card",
             size(peak),
@@ -250,10 +286,10 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
 /// Many pieces of work, each with large temporary blocks.
 fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(request) = failure.request_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
-    let turns = turns_before(case, failure, LARGE_CYCLE_BYTES);
+    let turns = turns_before(case, failure, case.thresholds.large_cycle_bytes);
     // Whole cycles: from a floor over a peak to the next floor.
     let cycles: Vec<&[Turn]> = turns.windows(3).step_by(2).collect();
-    if !check.applies(cycles.len() as u64 >= MANY_CYCLES) {
+    if !check.applies(cycles.len() as u64 >= case.thresholds.many_cycles) {
         return;
     }
     check.at_most(Confidence::Probable);
@@ -261,11 +297,12 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     let passes = |cycle: &&&[Turn]| {
         let (used, left) =
             (cycle[1].bytes.saturating_sub(cycle[0].bytes), cycle[2].bytes.saturating_sub(cycle[0].bytes));
-        used >= left.saturating_mul(TEMPORARY_FACTOR)
+        used >= left.saturating_mul(case.thresholds.temporary_factor)
     };
     let temporary = cycles.iter().filter(passes).count();
     check.must(temporary * 10 >= cycles.len() * 9, || {
-        format!("in {temporary} of them the peak is at least three times what is left")
+        let factor = case.thresholds.temporary_factor;
+        format!("in {temporary} of them the peak is at least {factor} times what is left")
     });
     let largest: Vec<u64> =
         cycles.iter().map(|cycle| cycle[1].largest_request_bytes).filter(|bytes| *bytes > 0).collect();
@@ -274,7 +311,7 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         format!("the request of {} is of the same family as theirs ({} to {})", size(request), size(least), size(most))
     });
     check.decides(
-        share(most - least, most) > VARIATION,
+        share(most - least, most) > case.thresholds.variation_share,
         || "their sizes vary, so that no training step repeats".to_owned(),
         || "the sizes are constant".to_owned(),
     );

@@ -1,5 +1,6 @@
 //! The first lines: which program, which machine.
 
+use crate::diagnosis::thresholds::Change;
 use crate::passes::device::DeviceSummary;
 use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
@@ -22,6 +23,10 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let machine = machine(summary);
     if !machine.is_empty() {
         page.line(&machine);
+    }
+    if !summary.thresholds_changed.is_empty() {
+        let changed: Vec<String> = summary.thresholds_changed.iter().map(Change::words).collect();
+        page.indented("", "  ", &format!("thresholds changed (--threshold): {}", changed.join(", ")));
     }
     page.gap();
 }

@@ -322,11 +322,11 @@ fn evidence_from_beside_the_trace() {
     let setting = ("PYTORCH_HIP_ALLOC_CONF".to_owned(), "expandable_segments:True".to_owned());
     let snapshot = Snapshot { segments: vec![segment], allocator_settings: vec![setting], ..Snapshot::default() };
     let evidence = Evidence {
-        runtime_logs: Vec::new(),
         torch_logs: vec![Given { path: "train.log".into(), content: torch_message::find_all(&log.repeat(3)) }],
         torch_snapshots: vec![Given { path: "snapshot.pickle".into(), content: snapshot }],
         smi: vec![Given { path: "smi.csv".into(), content: smi::read(SMI).unwrap() }],
         kernel_logs: vec![Given { path: "dmesg".into(), content: kernel_log::read(KERNEL) }],
+        ..Evidence::default()
     };
     let mut page = Page::new(Look::new(100, false));
     super::evidence::write(&mut page, &summary_with(&trace, &evidence));

@@ -1,0 +1,274 @@
+//! Thresholds as options: names, units, ranges, and what a user changed.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{TABLE, Thresholds};
+use crate::words::{clean, grouped, size, span};
+
+/// What a threshold counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A part of a whole.
+    Share,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Time,
+    /// Things.
+    Count,
+    /// Per cent, as the kernel counts pressure.
+    Percent,
+}
+
+/// Most bytes that a threshold may have: exact as a floating-point number, and more than any card.
+const MOST_BYTES: f64 = (1u64 << 50) as f64;
+const DAY_NS: f64 = 86_400e9;
+
+impl Unit {
+    /// How a value is written on the command line.
+    pub fn spelling(self) -> &'static str {
+        match self {
+            Unit::Share => "a share from 0 to 1, or per cent such as 80%",
+            Unit::Bytes => "a size from 1 byte to 1024T, such as 256M or 1.5G",
+            Unit::Time => "a time from 1ns to 24 hours, such as 250ms or 90s",
+            Unit::Count => "a whole number from 1 to 1,000,000,000",
+            Unit::Percent => "per cent from 0 to 100, such as 10%",
+        }
+    }
+
+    /// A value as people read it.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Unit::Share => format!("{value}"),
+            Unit::Bytes => size(value as u64),
+            Unit::Time if value % 1e9 == 0.0 => format!("{} s", value / 1e9),
+            Unit::Time => span(value as u64),
+            Unit::Count => grouped(value as u64),
+            Unit::Percent => format!("{value} %"),
+        }
+    }
+
+    fn range(self) -> std::ops::RangeInclusive<f64> {
+        match self {
+            Unit::Share => 0.0..=1.0,
+            Unit::Bytes => 1.0..=MOST_BYTES,
+            Unit::Time => 1.0..=DAY_NS,
+            Unit::Count => 1.0..=1e9,
+            Unit::Percent => 0.0..=100.0,
+        }
+    }
+
+    /// The number that a text stands for; `None` where it is none of this unit.
+    fn parse(self, text: &str) -> Option<f64> {
+        let text = text.trim();
+        let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
+        let (number, unit) = (text[..unit_at].trim(), text[unit_at..].to_ascii_lowercase());
+        let scale = match (self, unit.as_str()) {
+            (Unit::Share, "") | (Unit::Percent, "" | "%") | (Unit::Count, "") | (Unit::Bytes, "" | "b") => 1.0,
+            (Unit::Share, "%") => 0.01,
+            (Unit::Bytes, "k" | "kb" | "kib") => 1024.0,
+            (Unit::Bytes, "m" | "mb" | "mib") => 1_048_576.0,
+            (Unit::Bytes, "g" | "gb" | "gib") => 1_073_741_824.0,
+            (Unit::Bytes, "t" | "tb" | "tib") => 1_099_511_627_776.0,
+            (Unit::Time, "ns") => 1.0,
+            (Unit::Time, "us") => 1e3,
+            (Unit::Time, "ms") => 1e6,
+            (Unit::Time, "s") => 1e9,
+            (Unit::Time, "min") => 60e9,
+            (Unit::Time, "h") => 3600e9,
+            _ => return None,
+        };
+        let value = number.parse::<f64>().ok().filter(|value| value.is_finite())? * scale;
+        match self {
+            Unit::Count if value.fract() != 0.0 => None,
+            Unit::Bytes | Unit::Time => Some(value.round()),
+            _ => Some(value),
+        }
+    }
+}
+
+/// One threshold.
+pub struct Threshold {
+    pub(super) field: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    pub(super) meaning: &'static str,
+    /// Where the default comes from.
+    pub origin: &'static str,
+    /// The diagnoses that use it.
+    pub used_by: &'static [&'static str],
+    pub(super) get: fn(&Thresholds) -> f64,
+    pub(super) set: fn(&mut Thresholds, f64),
+}
+
+impl Threshold {
+    /// Its name on the command line.
+    pub fn name(&self) -> String {
+        let bare = ["_bytes", "_ns"].iter().find_map(|unit| self.field.strip_suffix(unit));
+        bare.unwrap_or(self.field).replace('_', "-")
+    }
+
+    /// What it is.
+    pub fn meaning(&self) -> &'static str {
+        self.meaning.trim().trim_end_matches('.')
+    }
+
+    /// Its default.
+    pub fn default_value(&self) -> f64 {
+        (self.get)(&Thresholds::default())
+    }
+}
+
+/// A threshold that has another value than its default.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Its value, in bytes, nanoseconds, or as a number.
+    pub value: f64,
+    /// What it would be.
+    pub default: f64,
+}
+
+impl Change {
+    /// As a report says it.
+    pub fn words(&self) -> String {
+        format!("{}={} (default {})", self.name, self.unit.shown(self.value), self.unit.shown(self.default))
+    }
+}
+
+/// A setting that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WrongThreshold {
+    /// Without a value.
+    #[error(
+        "'{0}': write NAME=VALUE, such as capacity-high-share=0.85; `gpuoom-analyze explain --thresholds` lists all"
+    )]
+    NoValue(String),
+    /// There is no such threshold.
+    #[error("{0}: no such threshold. The nearest are {1}; `gpuoom-analyze explain --thresholds` lists all")]
+    Unknown(String, String),
+    /// The value is none.
+    #[error("{name}: '{value}' can't be used; it must be {wanted}")]
+    Value {
+        /// The threshold.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What may be given.
+        wanted: &'static str,
+    },
+}
+
+/// All thresholds, in the order of the chapters.
+pub fn all() -> &'static [Threshold] {
+    TABLE
+}
+
+/// Those that a diagnosis uses.
+pub fn used_by(id: &str) -> impl Iterator<Item = &'static Threshold> + use<'_> {
+    TABLE.iter().filter(move |threshold| threshold.used_by.contains(&id))
+}
+
+/// The three names that are nearest to a text.
+pub fn nearest(text: &str) -> Vec<String> {
+    let mut names: Vec<(usize, String)> =
+        TABLE.iter().map(|known| (crate::catalogue::distance(text, &known.name()), known.name())).collect();
+    names.sort();
+    names.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+impl Thresholds {
+    /// Sets one by a text such as `gap-warning=2G`.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is not known, or the value is none or out of range.
+    pub fn set(&mut self, text: &str) -> Result<(), WrongThreshold> {
+        let (name, value) = text.split_once('=').ok_or_else(|| WrongThreshold::NoValue(clean(text)))?;
+        let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
+        let by_name = |known: &&Threshold| known.name() == wanted || known.field.replace('_', "-") == wanted;
+        let Some(known) = TABLE.iter().find(by_name) else {
+            return Err(WrongThreshold::Unknown(clean(name), nearest(&wanted).join(", ")));
+        };
+        let parsed = known.unit.parse(value).filter(|value| known.unit.range().contains(value));
+        let Some(parsed) = parsed else {
+            let (name, wanted) = (known.name(), known.unit.spelling());
+            return Err(WrongThreshold::Value { name, value: clean(value), wanted });
+        };
+        (known.set)(self, parsed);
+        Ok(())
+    }
+
+    /// Those that differ from their defaults.
+    pub fn changes(&self) -> Vec<Change> {
+        let changed = TABLE.iter().filter(|known| (known.get)(self) != known.default_value());
+        let change = |known: &Threshold| Change {
+            name: known.name(),
+            unit: known.unit,
+            value: (known.get)(self),
+            default: known.default_value(),
+        };
+        changed.map(change).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> Result<Thresholds, WrongThreshold> {
+        let mut thresholds = Thresholds::default();
+        thresholds.set(text).map(|()| thresholds)
+    }
+
+    #[test]
+    fn values_are_read_in_their_units() {
+        assert_eq!(set("capacity-high-share=85%").unwrap().capacity_high_share, 0.85);
+        assert_eq!(set("gap-warning=1.5G").unwrap().changes(), []);
+        assert_eq!(set("gap_warning_bytes=2GiB").unwrap().gap_warning_bytes, 2 << 30);
+        assert_eq!(set("hang-ns=2min").unwrap().hang_ns, 120_000_000_000);
+        assert_eq!(set("Many-Cycles=12").unwrap().many_cycles, 12);
+        let changed = set("hang=90s").unwrap().changes();
+        assert_eq!(changed.iter().map(Change::words).collect::<Vec<_>>(), ["hang=90 s (default 60 s)"]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        for text in
+            ["capacity-high-share=1.2", "hang=-1s", "gap-warning=2000T", "many-cycles=1.5", "hang=5G", "hang=NaNs"]
+        {
+            let error = set(text).unwrap_err();
+            assert!(matches!(error, WrongThreshold::Value { .. }), "{text}: {error}");
+        }
+        let error = set("capacity-hihg=0.5").unwrap_err().to_string();
+        assert!(error.contains("The nearest are capacity-high-share"), "{error}");
+        assert!(matches!(set("hang"), Err(WrongThreshold::NoValue(_))));
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        let mut names: Vec<String> = TABLE.iter().map(Threshold::name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len(), "names are unique");
+        for known in TABLE {
+            assert!(known.unit.range().contains(&known.default_value()), "{}", known.name());
+            assert!(!known.used_by.is_empty() && !known.origin.is_empty(), "{}", known.name());
+            for id in known.used_by {
+                assert!(crate::catalogue::find(id).is_some(), "{}: {id} is in no chapter", known.name());
+            }
+            let mut changed = Thresholds::default();
+            (known.set)(&mut changed, known.default_value() / 2.0 + 1.0);
+            assert!(
+                changed.changes().iter().all(|change| change.name == known.name()),
+                "{} sets another",
+                known.name()
+            );
+        }
+    }
+}
