@@ -265,9 +265,7 @@ impl Readings {
     }
 
     /// Writes the list of libraries again when some were loaded since.
-    pub(crate) fn look_for_new_modules(&self) {
-        if self.started.elapsed().as_millis() > 100 {
-            self.recorder.note_modules();
-        }
+    pub(crate) fn look_for_new_modules(&self) -> bool {
+        self.started.elapsed().as_millis() > 100 && self.recorder.note_modules()
     }
 }

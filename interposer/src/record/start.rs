@@ -84,13 +84,14 @@ impl Recorder {
         }
     }
 
-    /// Writes the list of libraries, and those that call past the hooks, if any were loaded since the last list.
-    pub(crate) fn note_modules(&self) {
+    /// Writes the list of libraries, and those that call past the hooks, if any were loaded since the last list; says whether.
+    pub(crate) fn note_modules(&self) -> bool {
         if !process::modules::have_changed() {
-            return;
+            return false;
         }
         self.append_modules();
         self.note_bypasses();
+        true
     }
 
     fn append_modules(&self) -> bool {

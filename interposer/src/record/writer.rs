@@ -51,7 +51,7 @@ fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker
     let mut next_look = Instant::now() + period.unwrap_or(IDLE);
     readings.take(trigger::START, None);
     // Before any request is answered: whoever waits for the readings of a failure then has the machine's facts as well.
-    process::machine::record(recorder);
+    let mut machine = process::machine::Machine::record(recorder);
     loop {
         match requests.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
             Ok(Request::Drain) => {
@@ -64,13 +64,18 @@ fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if Instant::now() >= next_look {
-            look_after(recorder, &mut readings, period.is_some());
+            look_after(recorder, &mut readings, &mut machine, period.is_some());
             next_look = Instant::now() + period.unwrap_or(IDLE);
         }
     }
 }
 
-fn look_after(recorder: &'static Recorder, readings: &mut Readings, sampling: bool) {
+fn look_after(
+    recorder: &'static Recorder,
+    readings: &mut Readings,
+    machine: &mut process::machine::Machine,
+    sampling: bool,
+) {
     if crate::state::running().is_none() {
         // Turned off after an internal error: nothing is touched any more.
         loop {
@@ -81,6 +86,8 @@ fn look_after(recorder: &'static Recorder, readings: &mut Readings, sampling: bo
     if sampling {
         readings.take(trigger::PERIOD, None);
     }
-    readings.look_for_new_modules();
+    if readings.look_for_new_modules() {
+        machine.libraries_were_loaded(recorder);
+    }
     recorder.drain(8, 1000);
 }

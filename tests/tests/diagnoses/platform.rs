@@ -266,6 +266,15 @@ fn parts() -> Vec<Scene> {
         )
         .torch("2.5.1+rocm6.2", "6.2.41133-dd7f95766")
         .set("SIM_HIP_VERSION", 70_051_831),
+        scene(
+            "version-mismatch",
+            Found(Proven),
+            "the same, where PyTorch is loaded when memory was taken already",
+            "alloc a 1G; sleep 250; load {lib}/libtorch_hip.so; sleep 250",
+        )
+        .torch("2.5.1+rocm6.2", "6.2.41133-dd7f95766")
+        .loads_torch_late()
+        .set("SIM_HIP_VERSION", 70_051_831),
         scene("version-mismatch", Not, "PyTorch for the runtime that is loaded", "alloc a 1G; sleep 250")
             .torch("2.10.0+rocm7.0", "7.0.51831-a3e329ad8")
             .set("SIM_HIP_VERSION", 70_051_831),

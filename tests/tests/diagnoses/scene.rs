@@ -58,6 +58,7 @@ pub(crate) struct Scene {
     libraries: Vec<&'static str>,
     torch: Option<String>,
     evidence: Vec<(&'static str, String)>,
+    loads_late: bool,
     is_watched: bool,
 }
 
@@ -85,6 +86,7 @@ pub(crate) fn scene(id: &'static str, says: Says, story: &'static str, script: i
         libraries: Vec::new(),
         torch: None,
         evidence: Vec::new(),
+        loads_late: false,
         is_watched: false,
     }
 }
@@ -127,6 +129,12 @@ impl Scene {
         self.library("libtorch_hip.so")
     }
 
+    /// PyTorch's library is there, and the script loads it.
+    pub(crate) fn loads_torch_late(mut self) -> Self {
+        self.loads_late = true;
+        self
+    }
+
     /// With a file from beside the trace.
     pub(crate) fn given(mut self, option: &'static str, text: impl Into<String>) -> Self {
         self.evidence.push((option, text.into()));
@@ -167,8 +175,10 @@ impl Scene {
 
     fn client(&self, machine: &Built) -> Client {
         let root = machine.root.path();
-        let script = self.libraries.iter().map(|name| format!("load {};", self.install(name, root).display()));
-        let script: String = script.chain([self.script_in(root)]).collect();
+        let installed: Vec<PathBuf> = self.libraries.iter().map(|name| self.install(name, root)).collect();
+        let at_once = installed.iter().filter(|_| !self.loads_late);
+        let loads = at_once.map(|path| format!("load {};", path.display()));
+        let script: String = loads.chain([self.script_in(root)]).collect();
         let program = match self.is_cuda {
             true => program_with("scene_cuda.c", Library::Cuda),
             false => program_with("scene_hip.c", Library::Hip),
