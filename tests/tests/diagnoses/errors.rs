@@ -80,6 +80,15 @@ fn ended() -> Vec<Scene> {
         scene("library-alloc-failed", First(Possible), "hipblasCreate fails, and nobody saw what it asked for", handle)
             .set("SIM_HANDLE_FAIL_AT", 1),
         scene("library-alloc-failed", Not, "the handle is made", handle),
+        scene(
+            "hang-not-oom",
+            Found(Proven),
+            "mapping virtual memory does not return for three seconds, where one is too long",
+            "alloc a 1G; kill_in 3000; virtual v 64M",
+        )
+        .set("SIM_MAPS_HANG", 1)
+        .set("SIM_HIP_VERSION", 70_051_831)
+        .threshold("hang=1s"),
         scene("hang-not-oom", Not, "a long step, and then a clean end", "alloc a 1G; sleep 300"),
     ]
 }

@@ -103,7 +103,7 @@ fn nothing_that_is_not_true_is_called_proven() {
 }
 
 /// Entries that a trace or readings decide (T0, T1), and that no scene shows, with the reason. This list may only get shorter.
-const WITHOUT_SCENE: &[(&str, &str)] = &[("hang-not-oom", "a call must hang for a minute: shown by a labelled trace")];
+const WITHOUT_SCENE: &[(&str, &str)] = &[];
 
 /// Ids of entries of these tiers, as `explain` lists them.
 fn entries_of(tiers: &[&str]) -> BTreeSet<String> {

@@ -59,6 +59,7 @@ pub(crate) struct Scene {
     torch: Option<String>,
     evidence: Vec<(&'static str, String)>,
     loads_late: bool,
+    thresholds: Vec<&'static str>,
     is_watched: bool,
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn scene(id: &'static str, says: Says, story: &'static str, script: i
         libraries: Vec::new(),
         torch: None,
         evidence: Vec::new(),
+        thresholds: Vec::new(),
         loads_late: false,
         is_watched: false,
     }
@@ -141,6 +143,12 @@ impl Scene {
         self
     }
 
+    /// Judged by another threshold than the default: nobody should have to wait for a minute.
+    pub(crate) fn threshold(mut self, setting: &'static str) -> Self {
+        self.thresholds.push(setting);
+        self
+    }
+
     /// Started by `gpuoom-analyze record`, which sees how the program ended.
     pub(crate) fn watched(mut self) -> Self {
         self.is_watched = true;
@@ -163,7 +171,8 @@ impl Scene {
         let run = self.client(&machine).run_recorded();
         assert!(run.status.code() != Some(99), "{}: {}", self.story, run.stderr);
         let trace = if self.is_watched { watched_trace(machine.root.path()) } else { run.only_trace() };
-        let mut arguments: Vec<OsString> = Vec::new();
+        let settings = self.thresholds.iter().flat_map(|setting| ["--threshold", setting]);
+        let mut arguments: Vec<OsString> = settings.map(OsString::from).collect();
         for (index, (option, text)) in self.evidence.iter().enumerate() {
             let path = machine.root.path().join(format!("evidence-{index}"));
             fs::write(&path, text.replace("{pid}", &pid_of(&trace.path))).expect("a file of evidence");
