@@ -18,9 +18,20 @@ fn decode(capacity: &str) -> Option<Finished> {
     Some(run)
 }
 
-fn assert_fails(capacity: &str, requested: std::ops::RangeInclusive<u64>, refusals: usize) {
+fn assert_fails(
+    capacity: &str,
+    requested: std::ops::RangeInclusive<u64>,
+    refusals: usize,
+    cause: Option<(&str, &str)>,
+) {
     let Some(run) = decode(capacity) else { return };
     let report = run.only_trace().report();
+    if let Some((id, confidence)) = cause {
+        report.assert_cause(id, confidence);
+    }
+    assert!(
+        report.diagnoses().iter().all(|found| found.confidence != "proven" || found.id == "request-exceeds-device")
+    );
     report.assert_only_oom("propagated", "error_reported");
     report.assert_exited(1);
     assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
@@ -49,22 +60,23 @@ fn a_model_that_fits_has_no_failure() {
 
 #[test]
 fn weights_that_do_not_fit() {
-    assert_fails("8M", 1..=MIB * 8, 2);
+    assert_fails("8M", 1..=MIB * 8, 2, Some(("oom-model-load", "probable")));
 }
 
 #[test]
 fn a_kv_cache_that_does_not_fit() {
-    assert_fails("34M", 25_165_824..=25_165_824, 2);
+    // Tensors of their own and the cache's first half look alike to the calls alone: no cause is asked for here.
+    assert_fails("34M", 25_165_824..=25_165_824, 2, None);
 }
 
 #[test]
 fn a_compute_buffer_that_the_driver_refuses() {
-    assert_fails("190M", 152_571_968..=152_571_968, 2);
+    assert_fails("190M", 152_571_968..=152_571_968, 2, Some(("kv-cache-prealloc", "probable")));
 }
 
 #[test]
 fn a_compute_buffer_larger_than_the_card_never_reaches_the_driver() {
-    assert_fails("120M", 152_571_968..=152_571_968, 0);
+    assert_fails("120M", 152_571_968..=152_571_968, 0, Some(("request-exceeds-device", "proven")));
 }
 
 /// HIP's own log names each call, its size, its status and its pointer: the trace has the same, call by call.

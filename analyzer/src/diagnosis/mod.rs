@@ -107,7 +107,7 @@ fn take(
     match judgement {
         Judgement::None => {}
         Judgement::Excluded { by } => {
-            let known = all.excluded.iter_mut().find(|known| known.id == rule.id && known.by == by);
+            let known = all.excluded.iter_mut().find(|known| known.id == rule.id && is_same_reason(&known.by, &by));
             match known {
                 Some(known) => known.ooms.extend(oom),
                 None => all.excluded.push(Excluded {
@@ -139,6 +139,16 @@ fn take(
             join(&mut all.found, finding);
         }
     }
+}
+
+/// Whether two sentences say the same of two failures: they differ in their numbers only.
+fn is_same_reason(one: &str, other: &str) -> bool {
+    let is_unit = |word: &str| matches!(word, "bytes" | "KiB" | "MiB" | "GiB" | "TiB" | "%" | "ns" | "µs" | "ms" | "s");
+    let bare = |word: &&str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        !word.starts_with(|c: char| c.is_ascii_digit()) && !is_unit(word)
+    };
+    one.split_whitespace().filter(bare).eq(other.split_whitespace().filter(bare))
 }
 
 /// Takes a finding in; what was found of the same device before covers one more failure, and the surer one's words stay.
@@ -220,5 +230,19 @@ fn name_causes(all: &mut Diagnoses) {
             let place = all.causes.get_mut((*number - 1) as usize);
             place.map(|cause| cause.get_or_insert(finding.id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_reason;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_are_one() {
+        assert!(is_same_reason(
+            "only 1.50 GiB was free (12 % of it), whatever is set",
+            "only 300 MiB was free (3 % of it), whatever is set"
+        ));
+        assert!(!is_same_reason("the next try failed, too", "the request lies between the two readings"));
     }
 }

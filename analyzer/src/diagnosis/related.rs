@@ -106,11 +106,15 @@ impl<'a> Case<'a> {
         self.held_of_kind(failure, Kind::Physical) > failure.own_bytes() / 2
     }
 
+    /// For what PyTorch's allocator options are judged.
+    pub fn allocator_setup(&self) -> Setup {
+        let versions = &self.versions;
+        Setup { platform: versions.platform, torch: versions.torch, rocm: versions.rocm }
+    }
+
     /// PyTorch's allocator options, where some are set.
     pub fn allocator_options(&self) -> Option<AllocatorOptions> {
-        let versions = &self.versions;
-        let setup = Setup { platform: versions.platform, torch: versions.torch, rocm: versions.rocm };
-        let chosen = options::choose(|name| self.variable(name), setup)?;
+        let chosen = options::choose(|name| self.variable(name), self.allocator_setup())?;
         let conf = AllocConf::parse(&chosen.text);
         Some(AllocatorOptions { chosen, conf })
     }

@@ -1,7 +1,9 @@
 //! What to do next: only what the trace shows to be useful, cheapest first.
 
-use std::collections::BTreeMap;
+use serde::Serialize;
 
+use crate::diagnosis::case::Case;
+use crate::options::effect::{Effect, judge};
 use crate::passes::device::LargeBlock;
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{Verdict, Why, count_outcomes, device_of};
@@ -54,12 +56,12 @@ pub enum Advice {
 }
 
 /// A setting in the program's environment that is often copied and does not do what people hope.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// The variable and its value.
     pub setting: String,
     /// What is wrong with it.
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// What to do after a verdict.
@@ -103,23 +105,28 @@ pub fn advise(summary: &Summary, verdict: Verdict) -> Vec<Advice> {
     advice
 }
 
-/// Settings of the recorded environment that deserve a warning.
-pub fn warn(environment: &BTreeMap<String, String>) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    for (name, value) in environment {
+/// Settings of the recorded environment that deserve a warning. What PyTorch's options do is judged where `doctor` and the
+/// rules have it from.
+pub fn warn(case: &Case<'_>) -> Vec<Warning> {
+    let fixed = case.environment().iter().filter_map(|(name, value)| {
         let why = match name.as_str() {
             "HSA_OVERRIDE_GFX_VERSION" => "changes the instruction set that kernels are chosen for; it frees no memory",
-            "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_HIP_ALLOC_CONF" | "PYTORCH_ALLOC_CONF"
-                if value.contains("expandable_segments:True") && value.contains("max_split_size_mb") =>
-            {
-                "with expandable segments the split size is ignored, and the reserved memory can grow to the whole card"
-            }
             "HSA_XNACK" if value == "1" => {
                 "page migration is not available on consumer cards; it frees no memory there"
             }
-            _ => continue,
+            _ => return None,
         };
-        warnings.push(Warning { setting: format!("{name}={value}"), why });
-    }
-    warnings
+        Some(Warning { setting: format!("{name}={value}"), why: why.to_owned() })
+    });
+    fixed.chain(of_allocator(case)).collect()
+}
+
+/// Options of PyTorch's allocator that do harm, or nothing.
+fn of_allocator(case: &Case<'_>) -> Vec<Warning> {
+    let Some(options) = case.allocator_options() else { return Vec::new() };
+    let deserves = |effect| matches!(effect, Effect::Harmful | Effect::NoEffect | Effect::Refused);
+    let judged = judge(&options.conf, case.allocator_setup()).into_iter().filter(|judged| deserves(judged.effect));
+    judged
+        .map(|judged| Warning { setting: format!("{}={}", options.chosen.variable, judged.option), why: judged.why })
+        .collect()
 }

@@ -16,6 +16,7 @@ use crate::diagnosis::versions::torch_version;
 use crate::evidence::Evidence;
 use crate::machine::Machine;
 use crate::passes::account::{AccountSummary, describe_account};
+use crate::passes::advice::{Warning, warn};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -165,6 +166,9 @@ pub struct Summary {
     pub ladder: Ladder,
     /// Failures that no diagnosis was tried on, because there are too many.
     pub ooms_not_diagnosed: u64,
+    /// Settings of the environment that do not do what people hope.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// The numbers by which the rules decided.
     #[serde(skip)]
     pub thresholds: Thresholds,
@@ -233,6 +237,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         diagnoses_excluded: Vec::new(),
         ladder: Ladder::default(),
         ooms_not_diagnosed: 0,
+        warnings: Vec::new(),
         thresholds: evidence.thresholds,
         thresholds_changed: evidence.thresholds.changes(),
         damages: describe_damages(trace),
@@ -252,6 +257,7 @@ fn add_diagnoses(trace: &TraceFile, replay: &Replay, evidence: &Evidence, summar
     let case = Case::new(trace, replay, summary, evidence);
     let diagnoses = diagnose(&case);
     let ladder = ladder::climb(&case, &diagnoses);
+    let warnings = warn(&case);
     let architectures: Vec<_> = case.summary.devices.iter().map(|device| case.target_name(device)).collect();
     let (machine, software) = (case.machine, case.versions.words());
     for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {
@@ -265,6 +271,7 @@ fn add_diagnoses(trace: &TraceFile, replay: &Replay, evidence: &Evidence, summar
     summary.diagnoses = diagnoses.found;
     summary.diagnoses_excluded = diagnoses.excluded;
     summary.ladder = ladder;
+    summary.warnings = warnings;
     summary.ooms_not_diagnosed = diagnoses.not_looked_at;
 }
 

@@ -51,6 +51,19 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || held_and_refused(22, 1, GIB, GIB),
     },
     Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the program asked for 19 of 24 GiB, and the runtime's own memory and rounding take the rest",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..19).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(2 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "request-exceeds-device",
         says: Says::First(Proven),
         also: &[],

@@ -31,6 +31,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if total.get().is_some_and(|total| share(own, total) < case.thresholds.capacity_high_share) {
         check.at_most(Confidence::Probable);
     }
+    full_of_hidden(failure, own, check);
     let both = failure.request_bytes().zip(failure.free_bytes());
     check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
@@ -49,6 +50,24 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     refuted_by_others(failure, check);
     refuted_by_caches(case, failure, check);
+}
+
+/// What fills the card may be the runtime's own memory, or the rounding of blocks: the model is not the proven reason then.
+fn full_of_hidden(failure: &Failure<'_>, own: u64, check: &mut Check) {
+    let Some(total) = failure.total_bytes().get() else { return };
+    let asked_for = failure.own_bytes();
+    let hidden = own.saturating_sub(asked_for);
+    if share(asked_for, total) >= failure.thresholds.capacity_high_share || hidden == 0 {
+        return;
+    }
+    check.at_most(Confidence::Probable);
+    check.note(true, || {
+        format!(
+            "the program asked for {} of that; {} are rounding and the runtime's own memory",
+            size(asked_for),
+            size(hidden)
+        )
+    });
 }
 
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {

@@ -27,6 +27,8 @@ struct Defect {
     from: Release,
     to: Option<Release>,
     concerns: Concerns,
+    /// Its fixes in the catalogue are of this part.
+    part: &'static str,
     what: &'static str,
 }
 
@@ -40,48 +42,56 @@ const DEFECTS: [Defect; 8] = [
         from: release(5, 6, 0),
         to: Some(release(5, 6, 1)),
         concerns: Concerns::Modules,
+        part: "leak of modules",
         what: "the runtime leaks memory with each module (fixed in 5.6.1)",
     },
     Defect {
         from: release(0, 0, 0),
         to: Some(release(6, 2, 1)),
         concerns: Concerns::ClosedImports,
+        part: "closed imports",
         what: "memory leaks when an IPC handle is closed (fixed in 6.2.1)",
     },
     Defect {
         from: release(6, 4, 0),
         to: Some(release(6, 4, 2)),
         concerns: Concerns::VirtualMemory,
+        part: "virtual memory of 6.4",
         what: "virtual memory is not given back on release (fixed in 6.4.2)",
     },
     Defect {
         from: release(0, 0, 0),
         to: Some(release(7, 0, 0)),
         concerns: Concerns::StreamOrdered,
+        part: "stream-ordered allocation",
         what: "stream-ordered allocation can run out of memory where hipMalloc would not (fixed in 7.0)",
     },
     Defect {
         from: release(7, 0, 0),
         to: None,
         concerns: Concerns::Exports,
+        part: "exports of 7.0",
         what: "buffers that were exported by IPC stay pinned after their free",
     },
     Defect {
         from: release(7, 1, 0),
         to: Some(release(7, 2, 0)),
         concerns: Concerns::VirtualMemory,
+        part: "virtual memory of 7.1",
         what: "access to virtual memory is set wrongly in some cases",
     },
     Defect {
         from: release(7, 14, 0),
         to: Some(release(7, 15, 0)),
         concerns: Concerns::VirtualMemory,
+        part: "virtual memory of 7.14",
         what: "each handle of virtual memory takes a descriptor, and live memory was seen to read back zeros",
     },
     Defect {
         from: release(7, 15, 0),
         to: Some(release(7, 16, 0)),
         concerns: Concerns::Imports,
+        part: "imports of 7.15",
         what: "access to imported memory fails (nightly builds)",
     },
 ];
@@ -135,6 +145,7 @@ fn known_bad_version(case: &Case<'_>, check: &mut Check) {
                 any = true;
                 check.must(true, || format!("ROCm {release}: {}", defect.what));
                 check.must(is_in, String::new);
+                check.part(defect.part);
             }
             // A possible defect is worth a word only where something went wrong.
             (Holds::Yes, Holds::Unknown(reading)) if case.summary.oom_count > 0 => {
@@ -154,6 +165,7 @@ fn half_cap_wheel(case: &Case<'_>, check: &mut Check) -> bool {
     let rdna4 = case.summary.devices.iter().any(|device| case.target(device).is_some_and(|(major, ..)| major == 12));
     let Some(torch) = torch.filter(|_| rdna4) else { return false };
     check.must(true, || format!("PyTorch {torch} for ROCm on RDNA4: reports that only half of the card can be used"));
+    check.part("wheels for RDNA4");
     true
 }
 

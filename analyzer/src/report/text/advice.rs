@@ -3,7 +3,7 @@
 use crate::diagnosis::check::Confidence;
 use crate::diagnosis::finding::{Finding, Role};
 use crate::diagnosis::ladder::{Ladder, Step};
-use crate::passes::advice::{Advice, advise, warn};
+use crate::passes::advice::{Advice, advise};
 use crate::passes::summary::Summary;
 use crate::passes::verdict::Verdict;
 use crate::report::page::{Page, Paint};
@@ -14,7 +14,7 @@ const MOST_STEPS: usize = 6;
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let advice = advise(summary, verdict);
-    let warnings = warn(&summary.process.environment);
+    let warnings = &summary.warnings;
     let ladder = &summary.ladder;
     if advice.is_empty() && warnings.is_empty() && ladder.steps.is_empty() {
         return;
@@ -28,8 +28,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     }
     climb_on(page, ladder);
     where_to_report(page, summary);
-    for warning in &warnings {
-        page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), warning.why));
+    for warning in warnings {
+        page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), clean(&warning.why)));
     }
     page.gap();
 }

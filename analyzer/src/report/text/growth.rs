@@ -61,3 +61,47 @@ fn describe_end(runs_out: &RunsOut) -> String {
         count(runs_out.in_cycles as u64, "cycle", "cycles"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::page::Look;
+    use crate::testing::{GIB, MIB, TraceBuilder, summary};
+
+    /// A training whose steps leave something behind; each takes 2 ms.
+    fn steps(count: u64, leaving_bytes: u64, refused: bool) -> String {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x10_0000_0000, GIB);
+        for step in 0..count {
+            trace.alloc(0x100_0000_0000 + step * GIB, leaving_bytes + step % 3 * 20 * MIB);
+            trace.alloc(0x20_0000_0000, 4 * GIB);
+            trace.free(0x20_0000_0000);
+        }
+        if refused {
+            trace.refuse(20 * GIB);
+        }
+        let mut page = Page::new(Look::new(100, false));
+        write(&mut page, &summary(&trace));
+        page.into_text()
+    }
+
+    #[test]
+    fn growth_is_one_paragraph_with_its_uncertainty() {
+        insta::assert_snapshot!(steps(20, 300 * MIB, false));
+    }
+
+    #[test]
+    fn after_a_failure_nothing_is_foretold() {
+        insta::assert_snapshot!(steps(20, 300 * MIB, true));
+    }
+
+    #[test]
+    fn few_cycles_are_said_to_be_few() {
+        insta::assert_snapshot!(steps(7, 300 * MIB, false));
+    }
+
+    #[test]
+    fn what_is_not_significant_is_not_there() {
+        assert_eq!(steps(10, MIB, false), "");
+    }
+}
