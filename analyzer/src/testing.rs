@@ -9,7 +9,7 @@ use gpuoom_trace::metadata::{
     ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, MachineFacts, Module, Modules, ProcessFacts, Reading,
     encode_readings, trigger,
 };
-use gpuoom_trace::payload;
+use gpuoom_trace::payload::{self, PythonFrame, stack_flag};
 use gpuoom_trace::record::{
     EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag,
 };
@@ -128,6 +128,24 @@ impl TraceBuilder {
         self
     }
 
+    /// Adds a call site with the way there; [`TraceBuilder::site`] makes the next calls come from it.
+    pub fn stack(&mut self, site: u32, native: &[u64], python: &[PythonFrame]) -> &mut Self {
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let flags = stack_flag::NATIVE_WHOLE | if python.is_empty() { 0 } else { stack_flag::PYTHON_SEEN };
+        let payload = payload::stack(flags, native, python, &mut out).to_vec();
+        let address = native.first().copied().unwrap_or(0);
+        self.push(Record { site, address, ..Record::new(Event::Site, Kind::None) }, &payload);
+        self
+    }
+
+    /// Names a Python code object.
+    pub fn code(&mut self, number: u32, file: &str, function: &str) -> &mut Self {
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let payload = payload::code_name(file.as_bytes(), function.as_bytes(), &mut out).to_vec();
+        self.push(Record { site: number, ..Record::new(Event::Code, Kind::None) }, &payload);
+        self
+    }
+
     /// Adds a HIP device.
     pub fn device(mut self, index: u8, name: &str, total_bytes: u64) -> Self {
         self.devices.push(DeviceFacts {
@@ -219,7 +237,7 @@ impl TraceBuilder {
 
     /// An allocation of any kind that succeeds.
     pub fn alloc_kind(&mut self, kind: Kind, api: &str, address: u64, requested_bytes: u64) -> u64 {
-        let record = self.record(Event::Alloc, kind, api);
+        let record = Record { site: self.site, ..self.record(Event::Alloc, kind, api) };
         let record = self.sized(record, address, requested_bytes);
         self.push(record, &[])
     }
@@ -287,7 +305,7 @@ impl TraceBuilder {
     /// The same on another thread.
     pub fn refuse_on(&mut self, thread: u32, requested_bytes: u64) -> u64 {
         let record = self.record_on(thread, Event::Alloc, Kind::Device, "hipMalloc");
-        let record = Record { status: 2, ..self.sized(record, 0, requested_bytes) };
+        let record = Record { status: 2, site: self.site, ..self.sized(record, 0, requested_bytes) };
         self.push(record, &[])
     }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use gpuoom_analyze::evidence::Evidence;
 use gpuoom_analyze::intake::read_through;
 use gpuoom_analyze::passes::job::{Member, assemble};
 use gpuoom_analyze::passes::ledger::DeviceLedger;
@@ -14,8 +15,10 @@ use gpuoom_analyze::replay::{Options, Replay, Until};
 use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
 use gpuoom_analyze::report::page::{Look, Page};
 use gpuoom_analyze::report::{events, json, text};
+use gpuoom_analyze::symbols::SymbolPlaces;
 use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
 use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::reader::{ReadError, TraceFile};
 use gpuoom_trace::record::{Event, Kind, Record, process};
 use proptest::prelude::*;
@@ -31,7 +34,8 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
     replay.timeline = Some(Timeline::default());
     read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let summary = sum_up(&trace, &replay, &Default::default());
+    let evidence = Evidence { symbols: SymbolPlaces::here(&[]), ..Evidence::default() };
+    let summary = sum_up(&trace, &replay, &evidence);
     let maps = draw(&replay, Moment::Peak, None);
     let now = draw(&replay, Moment::Now, None);
     let look = Look::new(80, true);
@@ -60,7 +64,7 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
 
 fn list_events(path: &Path) {
     let Ok(mut trace) = TraceFile::open(path) else { return };
-    let mut rows = Rows::new(&trace);
+    let mut rows = Rows::new(&trace, &SymbolPlaces::here(&[]), true);
     let mut sink = |row| {
         let out = &mut std::io::sink();
         events::write_json(out, &row).unwrap();
@@ -74,8 +78,16 @@ fn list_events(path: &Path) {
 
 /// A trace with something of everything.
 fn rich(in_ring: bool) -> TraceBuilder {
-    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    let mut trace = TraceBuilder::default()
+        .device(0, "card", 16 * GIB)
+        .library("/usr/bin/cat", 0x10_0000, 1)
+        .library("/x.so", 0x20_0000, 2);
     trace.in_ring = in_ring;
+    trace.code(1, "/a/train.py", "Model.forward").code(2, "", "");
+    let python =
+        [PythonFrame { code: 1, line: 41 }, PythonFrame { code: 7, line: 0 }, PythonFrame { code: 2, line: 1 }];
+    trace.stack(3, &[0x10_0020, 0x20_0030, 0, u64::MAX], &python);
+    trace.site = 3;
     for number in 0..20u64 {
         trace.alloc(0x7f00_0000_0000 + number * GIB, 300 * MIB + number);
     }

@@ -9,7 +9,9 @@ use clap::{Args, ValueEnum};
 use gpuoom_trace::reader::TraceFile;
 
 use super::TraceArg;
+use super::UNREADABLE;
 use super::output::Output;
+use super::symbols::SymbolArgs;
 use super::traces;
 use super::units::parse_oom;
 use crate::intake::read_through;
@@ -28,6 +30,11 @@ pub(super) struct EventsArgs {
     /// Only the events around an out-of-memory return: oom:N, counted from 1
     #[arg(long, value_name = "oom:N", value_parser = parse_oom)]
     around: Option<u64>,
+    /// Also the whole way to each call: all frames, with source lines where the files of the program tell them
+    #[arg(long)]
+    stacks: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -49,11 +56,14 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
     // A list that goes to a file or a pipe is not cut: other programs read it.
     let look = output.is_terminal().then(|| output.look());
     let mut around = args.around.map(Around::new);
-    output.write(|out| write_rows(out, &mut trace, args.format, look, around.as_mut()))?;
+    let (places, places_there) = args.symbols.places();
+    let rows = Rows::new(&trace, &places, args.stacks);
+    output.write(|out| write_rows(out, &mut trace, rows, args.format, look, around.as_mut()))?;
     match around {
         Some(around) if !around.found() => {
             bail!("oom:{}: the trace holds only {} out-of-memory returns", args.around.unwrap_or(0), around.seen)
         }
+        _ if !places_there => Ok(UNREADABLE),
         _ => Ok(super::status_of(&trace)),
     }
 }
@@ -61,6 +71,7 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
 fn write_rows(
     out: &mut dyn Write,
     trace: &mut TraceFile,
+    mut rows: Rows,
     format: Format,
     look: Option<Look>,
     mut around: Option<&mut Around>,
@@ -68,7 +79,6 @@ fn write_rows(
     if format == Format::Csv {
         events::write_csv_head(out)?;
     }
-    let mut rows = Rows::new(trace);
     let mut written = Ok(());
     let mut write = |row: EventRow| {
         let one = match format {

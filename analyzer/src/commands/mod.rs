@@ -10,6 +10,7 @@ mod progress;
 mod record;
 mod recorded;
 mod report;
+mod symbols;
 mod traces;
 mod units;
 mod whatif;

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::output::{Output, complain};
 use super::progress::Progress;
+use super::symbols::SymbolArgs;
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, is_later_command};
 use crate::diagnosis::thresholds::Thresholds;
@@ -65,12 +66,15 @@ struct BesideArgs {
     /// Facts of the model: layers=32,kv_heads=8,head_dim=128,context=8192,kv_type=f16; they come before those of files
     #[arg(long, value_name = "FACTS")]
     model: Vec<String>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 impl BesideArgs {
     /// Reads the files. What can't be used is said, and left out.
     fn load(&self) -> anyhow::Result<(Evidence, bool)> {
-        let (mut evidence, mut whole) = (Evidence::default(), true);
+        let (symbols, mut whole) = self.symbols.places();
+        let mut evidence = Evidence { symbols, ..Evidence::default() };
         let given = [
             (Source::TorchLog, &self.torch_log),
             (Source::TorchSnapshot, &self.torch_snapshot),

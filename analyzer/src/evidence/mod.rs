@@ -21,6 +21,8 @@ use smi::{SmiError, SmiReport};
 use torch_message::TorchMessage;
 use torch_snapshot::{Snapshot, SnapshotError};
 
+use crate::symbols::SymbolPlaces;
+
 /// A file and what was read from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given<T> {
@@ -47,6 +49,8 @@ pub struct Evidence {
     pub model: Option<ModelFacts>,
     /// The numbers by which rules decide: the defaults, or what the user set.
     pub thresholds: Thresholds,
+    /// Where the files with the names of functions are.
+    pub symbols: SymbolPlaces,
 }
 
 /// A file that could not be used. The message names the file, the offset where there is one, the reason, and what to do.

@@ -10,6 +10,7 @@ use crate::replay::block::Side;
 use crate::replay::tracks::DeviceTrack;
 use crate::replay::tracks::series::Turn;
 use crate::replay::tracks::survivors::{STRETCHES, Survivors};
+use crate::symbols::Stacks;
 
 /// Cycles from which on a line is fitted.
 const LEAST_CYCLES: usize = 5;
@@ -82,6 +83,11 @@ pub struct Suspect {
     pub api: String,
     /// Return address of the call; null where it is not known.
     pub site: Option<String>,
+    /// The first function outside of allocators on the way to that call; null where nothing has names.
+    pub caller: Option<String>,
+    /// Number of the site.
+    #[serde(skip)]
+    pub site_number: u32,
     /// Bytes of each.
     pub block_bytes: u64,
     /// How many live.
@@ -125,6 +131,14 @@ pub struct Growth {
 pub fn of_devices(replay: &Replay) -> Vec<Growth> {
     let tracks = replay.tracks.devices();
     tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track))).collect()
+}
+
+/// Names who asked for what stays.
+pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
+    for suspect in growths.iter_mut().flat_map(|growth| &mut growth.suspects) {
+        suspect.caller =
+            stacks.call_site(suspect.site_number).filter(|site| site.is_named()).map(|site| site.label.clone());
+    }
 }
 
 /// The cycles of a device over the whole run, without the end, where everything is given back.
@@ -216,7 +230,12 @@ fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
     let at_failure = replay.tracks.around.listed().iter().rev().find(|around| around.device == device);
     let survivors = match at_failure.and_then(|around| around.survivors.as_deref().cloned()) {
         Some(survivors) => survivors,
-        None => Survivors::of(replay.blocks_of(Side::Device, device), replay.tracks.first_at(), replay.last_at),
+        None => Survivors::of(
+            replay.blocks_of(Side::Device, device),
+            &replay.sites,
+            replay.tracks.first_at(),
+            replay.last_at,
+        ),
     };
     let grows = survivors.groups.iter().filter(|group| group.stretches() * 2 >= STRETCHES.min(steps.len()));
     grows
@@ -224,6 +243,8 @@ fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
         .map(|group| Suspect {
             api: replay.apis.get(group.api).name.clone(),
             site: replay.sites.address(group.site).map(|address| format!("{address:#x}")),
+            caller: None,
+            site_number: group.site,
             block_bytes: group.block_bytes,
             blocks: group.blocks,
             bytes: group.bytes(),

@@ -3,6 +3,7 @@
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 use serde::Serialize;
 
+use crate::passes::callers::{self, Callers};
 use crate::passes::fragmentation::saturate;
 use crate::passes::holders;
 use crate::passes::libraries::Libraries;
@@ -13,9 +14,15 @@ use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::Oom;
 use crate::replay::readings::{DeviceReadings, Source, Whole};
+use crate::symbols::Stacks;
 
 /// Failures of a device that have a ledger beside the one that decides the verdict.
 const MOST_FAILURES: usize = 64;
+
+/// Callers that are named of a device's most telling moments.
+const MOST_CALLERS: usize = 32;
+/// Callers that are named of the other failures.
+const FEW_CALLERS: usize = 8;
 
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,10 +90,14 @@ pub struct DeviceLedger {
     pub imported_bytes: u64,
     /// What each source said at that moment.
     pub readings: Vec<ReadingRow>,
+    /// Who asked for what calls account for, by the places in the program.
+    pub allocated_by: Callers,
 }
 
 /// A moment whose holders are known.
 struct Moment {
+    /// Callers that are named at most.
+    most_callers: usize,
     name: String,
     at: u64,
     census: Census,
@@ -94,20 +105,26 @@ struct Moment {
 }
 
 /// The ledgers of a device: at its most telling failure, at its peak and at the end.
-pub fn of_device(replay: &Replay, libraries: &Libraries<'_>, device: u8, account: &Account) -> Vec<DeviceLedger> {
+pub fn of_device(
+    replay: &Replay,
+    libraries: &Libraries<'_>,
+    stacks: &Stacks<'_>,
+    device: u8,
+    account: &Account,
+) -> Vec<DeviceLedger> {
     let compared = replay.comparisons.get(&device);
     let at_peak = compared.and_then(|compared| compared.at_peak.filter(|(at, _)| *at == account.peak.position));
     let at_end = compared.and_then(|compared| compared.last.filter(|(held, _)| *held == account.held));
     let read = (at_peak.map(|(_, read)| read), at_end.map(|(_, read)| read));
     let moments = moments(replay, Side::Device, device, account, read);
-    moments.into_iter().map(|moment| write(replay, libraries, device, account, moment)).collect()
+    moments.into_iter().map(|moment| write(replay, libraries, stacks, device, account, moment)).collect()
 }
 
 /// The ledgers of pinned host memory: at its peak and at the end.
-pub fn of_host(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceLedger> {
+pub fn of_host(replay: &Replay, libraries: &Libraries<'_>, stacks: &Stacks<'_>) -> Vec<DeviceLedger> {
     let account = &replay.accounts.host;
     let moments = moments(replay, Side::Host, NO_DEVICE, account, (None, None));
-    let ledgers = moments.into_iter().map(|moment| write(replay, libraries, NO_DEVICE, account, moment));
+    let ledgers = moments.into_iter().map(|moment| write(replay, libraries, stacks, NO_DEVICE, account, moment));
     ledgers.filter(|ledger| !ledger.rows.is_empty()).collect()
 }
 
@@ -119,27 +136,34 @@ fn moments(
     (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
-    let at_failure = |(number, oom): Numbered<'_>| {
+    let at_failure = |(number, oom): Numbered<'_>, most_callers: usize| {
         let census = oom.census.as_deref().cloned().unwrap_or_default();
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
-        Moment { name: format!("oom:{number}"), at: oom.at, census, read }
+        Moment { most_callers, name: format!("oom:{number}"), at: oom.at, census, read }
     };
     let (telling, others) = failures(replay, side, device);
-    moments.extend(telling.map(at_failure));
+    moments.extend(telling.map(|failure| at_failure(failure, MOST_CALLERS)));
     if account.peak.held.blocks > 0 {
         let own = account.blocks_at_peak(replay.blocks_of(side, device));
         let census = Census::of_blocks(own.iter(), account.lower_at_peak(replay.lower.blocks(side, device)));
         let read = at_peak.unwrap_or_default();
-        moments.push(Moment { name: "peak".to_owned(), at: account.peak.at, census, read });
+        moments.push(Moment { most_callers: MOST_CALLERS, name: "peak".to_owned(), at: account.peak.at, census, read });
     }
     let (census, read) = (replay.census(side, device), at_end.unwrap_or_default());
-    moments.push(Moment { name: "end".to_owned(), at: replay.last_at, census, read });
-    moments.extend(others.into_iter().map(at_failure));
+    moments.push(Moment { most_callers: MOST_CALLERS, name: "end".to_owned(), at: replay.last_at, census, read });
+    moments.extend(others.into_iter().map(|failure| at_failure(failure, FEW_CALLERS)));
     moments
 }
 
-fn write(replay: &Replay, libraries: &Libraries<'_>, device: u8, account: &Account, moment: Moment) -> DeviceLedger {
+fn write(
+    replay: &Replay,
+    libraries: &Libraries<'_>,
+    stacks: &Stacks<'_>,
+    device: u8,
+    account: &Account,
+    moment: Moment,
+) -> DeviceLedger {
     let mut rows = holders::of_calls(replay, libraries, &moment.census);
     rows.extend(others(&moment.read));
     let held = held(&rows);
@@ -164,6 +188,7 @@ fn write(replay: &Replay, libraries: &Libraries<'_>, device: u8, account: &Accou
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),
         readings: readings(libraries, device, &moment.read),
+        allocated_by: callers::of_census(stacks, &moment.census, moment.most_callers),
         rows,
     }
 }

@@ -9,6 +9,10 @@ use crate::passes::fragmentation::saturate;
 use crate::replay::failures::{self, Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
+use crate::symbols::{Frame, Stack, Stacks};
+
+/// Failures whose whole stacks are listed.
+const MOST_STACKS: u64 = 1000;
 
 /// A status code and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -104,8 +108,13 @@ pub struct OomReport {
     pub model: Option<Model>,
     /// The diagnosis that explains it; null where none is at least probable.
     pub cause: Option<&'static str>,
-    /// Call stack, for a later version.
-    pub stack: Vec<String>,
+    /// The way to the call: native frames, innermost first, then Python's. Of the first failures only; later ones name the
+    /// frame that asked.
+    pub stack: Vec<Frame>,
+    /// Whether native frames are missing at the outer end.
+    pub stack_is_cut: bool,
+    /// Whether Python frames are missing at the outer end.
+    pub python_is_cut: bool,
 }
 
 fn outcome_name<S: serde::Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
@@ -122,11 +131,22 @@ pub fn layer_name(layer: Option<Layer>) -> Option<&'static str> {
 }
 
 /// All listed failures of a replay.
-pub fn describe_all(replay: &Replay) -> Vec<OomReport> {
-    (1..).zip(&replay.failures.listed).map(|(number, oom)| describe(replay, number, oom)).collect()
+pub fn describe_all(replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
+    (1..).zip(&replay.failures.listed).map(|(number, oom)| describe(replay, stacks, number, oom)).collect()
 }
 
-fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
+/// The way to a failing call; of very many failures the later ones name one frame.
+fn stack_of(stacks: &Stacks<'_>, number: u64, site: u32) -> Stack {
+    match stacks.call_site(site) {
+        Some(known) if number > MOST_STACKS => {
+            Stack { frames: vec![known.who.clone()], native_is_cut: true, python_is_cut: true }
+        }
+        _ => stacks.of(site),
+    }
+}
+
+fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> OomReport {
+    let stack = stack_of(stacks, number, oom.site);
     let api = replay.apis.get(oom.api);
     let read = &oom.read;
     OomReport {
@@ -165,7 +185,9 @@ fn describe(replay: &Replay, number: u64, oom: &Oom) -> OomReport {
             fits: u64::from(oom.granules) <= free.largest_granules,
         }),
         cause: None,
-        stack: Vec::new(),
+        stack: stack.frames,
+        stack_is_cut: stack.native_is_cut,
+        python_is_cut: stack.python_is_cut,
     }
 }
 

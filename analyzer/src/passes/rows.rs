@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use gpuoom_trace::clock::Clock;
 use gpuoom_trace::columns::Batch;
@@ -14,6 +15,8 @@ use serde::Serialize;
 
 use crate::passes::oom::{Status, layer_name};
 use crate::replay::apis::{Apis, Ends};
+use crate::replay::sites::Sites;
+use crate::symbols::{Names, Stack, SymbolPlaces};
 
 /// Rows that may wait for the record of their enclosing call.
 const MAX_WAITING: usize = 1 << 16;
@@ -72,9 +75,22 @@ pub struct EventRow {
     /// Numbers that were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub readings: Vec<ReadingRow>,
+    /// Number of the call site, where one was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<u32>,
+    /// The function that made the call, and its library; the library and an offset where it has no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The way to the call, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "frames")]
+    pub stack: Option<Rc<Stack>>,
     /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `injected`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<&'static str>,
+}
+
+fn frames<S: serde::Serializer>(stack: &Option<Rc<Stack>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(stack.iter().flat_map(|stack| &stack.frames))
 }
 
 /// One number that was read.
@@ -102,11 +118,15 @@ pub struct Rows {
     /// Calls of each thread that were recorded and may enclose later ones.
     open: FxHashMap<u32, Vec<(u32, u64)>>,
     ooms: u64,
+    sites: Sites,
+    names: Names,
+    with_stacks: bool,
 }
 
 impl Rows {
-    /// For the records of a trace.
-    pub fn new(trace: &TraceFile) -> Self {
+    /// For the records of a trace, with names of functions from these places. `with_stacks`: rows have the whole way to
+    /// their calls.
+    pub fn new(trace: &TraceFile, places: &SymbolPlaces, with_stacks: bool) -> Self {
         Rows {
             apis: Apis::new(&trace.metadata.apis),
             clock: trace.clock(),
@@ -116,13 +136,37 @@ impl Rows {
             unresolved: FxHashMap::default(),
             open: FxHashMap::default(),
             ooms: 0,
+            sites: Sites::default(),
+            names: Names::new(trace, places),
+            with_stacks,
+        }
+    }
+
+    /// What the note in a record says about later ones.
+    fn note(&mut self, record: &Record, payload: &[u8]) {
+        match record.event() {
+            Some(Event::Site) => self.sites.introduce(record, payload),
+            Some(Event::Code) => self.sites.name_code(record, payload),
+            _ => {}
+        }
+    }
+
+    /// Says where a call came from.
+    fn add_site(&self, row: &mut EventRow, site: u32) {
+        row.site = Some(site);
+        row.caller = self.names.call_site(&self.sites, site).map(|known| known.caller.clone());
+        if self.with_stacks {
+            row.stack = Some(self.names.shared_stack(&self.sites, site));
         }
     }
 
     /// Takes a batch and hands every row that is whole to `sink`.
     pub fn batch(&mut self, batch: &Batch, mut sink: impl FnMut(EventRow) -> ControlFlow<()>) -> ControlFlow<()> {
-        let calls = batch.iter().filter(|(record, _)| !record.is_note());
-        for (record, payload) in calls {
+        for (record, payload) in batch.iter() {
+            if record.is_note() {
+                self.note(record, payload);
+                continue;
+            }
             self.take(record, payload);
             while let Some((_, None)) = self.waiting.front() {
                 self.leave(&mut sink)?;
@@ -246,6 +290,9 @@ impl Rows {
             ..EventRow::default()
         };
         add_payload(&mut row, record, payload);
+        if record.site != 0 {
+            self.add_site(&mut row, record.site);
+        }
         row
     }
 }

@@ -29,6 +29,7 @@ use crate::passes::oom::{self, OomReport};
 use crate::passes::time::rfc3339;
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
+use crate::symbols::{MissingSymbols, Stacks};
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -191,6 +192,8 @@ pub struct Summary {
     pub contexts_unclear: UnclearContexts,
     /// Bytes of memory nodes that were added to graphs: named, not counted, since the memory comes when a graph runs.
     pub graph_node_bytes: u64,
+    /// Libraries in which functions of the stacks above have no names, and why.
+    pub symbols_missing: Vec<MissingSymbols>,
 }
 
 /// Memory of which the trace does not tell whether it went with a CUDA context.
@@ -217,7 +220,9 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
     devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
     let libraries = Libraries::new(trace, replay);
-    let ledger_of = |(device, account): &(u8, &Account)| ledger::of_device(replay, &libraries, *device, account);
+    let stacks = Stacks::new(trace, replay, &evidence.symbols);
+    let ledger_of =
+        |(device, account): &(u8, &Account)| ledger::of_device(replay, &libraries, &stacks, *device, account);
     let mut summary = Summary {
         trace: describe_trace(trace, replay),
         process: describe_process(trace, replay.end),
@@ -225,11 +230,11 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         machine: Machine::default(),
         software: Vec::new(),
         host: describe_account(replay, &replay.accounts.host),
-        ooms: oom::describe_all(replay),
+        ooms: oom::describe_all(replay, &stacks),
         oom_count: replay.failures.count,
         vendor_ooms: replay.lower.failures,
         ledger: accounts.iter().flat_map(ledger_of).collect(),
-        host_ledger: ledger::of_host(replay, &libraries),
+        host_ledger: ledger::of_host(replay, &libraries, &stacks),
         growth: growth::of_devices(replay),
         coverage: coverage::judge(trace, replay, &libraries),
         other_evidence: evidence::describe(replay, trace.header.pid, evidence),
@@ -248,7 +253,10 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         failed_frees: replay.failed_frees,
         contexts_unclear: describe_contexts(replay),
         graph_node_bytes: saturate(replay.graph_bytes),
+        symbols_missing: Vec::new(),
     };
+    growth::name_callers(&mut summary.growth, &stacks);
+    summary.symbols_missing = stacks.missing();
     add_diagnoses(trace, replay, evidence, &mut summary);
     summary
 }

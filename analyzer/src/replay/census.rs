@@ -7,6 +7,7 @@ use gpuoom_trace::record::{Kind, Layer};
 use super::account::Held;
 use super::block::{Block, Side};
 use super::lower::{Class, LowerBlock, Sum, Sums};
+use super::sites::Sites;
 
 /// Blocks of the program that were asked for in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,18 @@ impl Census {
             callers.entry(Caller::of(block)).or_default().add(block);
         }
         Census { own: callers.into_iter().collect(), lower }
+    }
+
+    /// The same without the ways to the calls: callers with one return address become one.
+    pub fn by_place(self, sites: &Sites) -> Self {
+        let mut callers = BTreeMap::<Caller, Held>::new();
+        for (caller, held) in &self.own {
+            let sum = callers.entry(Caller { site: sites.place(caller.site), ..*caller }).or_default();
+            sum.blocks += held.blocks;
+            sum.requested_bytes += held.requested_bytes;
+            sum.granules += held.granules;
+        }
+        Census { own: callers.into_iter().collect(), ..self }
     }
 
     /// Counts blocks of both sorts.

@@ -58,6 +58,8 @@ use vmm::Vmm;
 /// Blocks that are looked at to count who held what at failures. A trace with very many failures over very many blocks
 /// says it for the first ones only.
 const CENSUS_BLOCKS: u64 = 1 << 26;
+/// Callers that are kept of all failures together, each with the way to its call.
+const CENSUS_ROWS: usize = 1 << 22;
 
 /// Where a replay stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +178,7 @@ pub struct Replay {
     /// Bytes that lower layers gave inside the array call with this sequence number.
     inside_array: Option<(u64, u64)>,
     census_blocks_left: u64,
+    census_rows_left: usize,
     recorded_granularity: bool,
     until: Until,
     stopped: bool,
@@ -220,6 +223,7 @@ impl Replay {
             last_frees: undo::LastFrees::default(),
             inside_array: None,
             census_blocks_left: CENSUS_BLOCKS,
+            census_rows_left: CENSUS_ROWS,
             recorded_granularity: granularity_bytes == recorded,
             until: options.until,
             stopped: false,

@@ -91,7 +91,7 @@ impl Replay {
         let live_blocks = self.live.count() as u64 + self.vmm.count() as u64;
         // A failure costs something even where nothing lives.
         let blocks = self.live.blocks().chain(self.vmm.blocks()).filter(|block| census::is_of(block, side, device));
-        let survivors = self.tracks.survivors(live_blocks + 64, blocks, record.at);
+        let survivors = self.tracks.survivors(live_blocks + 64, blocks, &self.sites, record.at);
         let around = Around {
             failure: self.failures.listed.len(),
             seq: record.seq(),
@@ -140,7 +140,13 @@ impl Replay {
         // A failure costs something even where nothing lives.
         let blocks = self.live.count() as u64 + self.vmm.count() as u64 + 64;
         self.census_blocks_left = self.census_blocks_left.checked_sub(blocks)?;
-        Some(Box::new(self.census(side, device)))
+        let census = self.census(side, device);
+        // The first failures tell by which ways memory was asked for; of very many, the rest tell the places only.
+        match self.census_rows_left.checked_sub(census.own.len()) {
+            Some(left) => self.census_rows_left = left,
+            None => return Some(Box::new(census.by_place(&self.sites))),
+        }
+        Some(Box::new(census))
     }
 
     /// Takes what the recorder read.

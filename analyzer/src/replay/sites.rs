@@ -24,6 +24,8 @@ pub struct Site {
     python: u8,
     /// Where its frames begin.
     start: u32,
+    /// The first site with the same return address.
+    place: u32,
 }
 
 /// The way to a call.
@@ -58,6 +60,8 @@ impl<'a> Way<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     by_number: FxHashMap<u32, Site>,
+    /// The first site with each return address.
+    places: FxHashMap<u64, u32>,
     /// Return addresses and Python frames of all stacks, one after the other.
     frames: Vec<u64>,
     codes: FxHashMap<u32, CodeName>,
@@ -74,7 +78,8 @@ impl Sites {
             self.dropped += 1;
             return;
         }
-        let mut site = Site { address: record.address, ..Site::default() };
+        let place = *self.places.entry(record.address).or_insert(record.site);
+        let mut site = Site { address: record.address, place, ..Site::default() };
         if let Some(stack) = Stack::read(payload) {
             self.keep(&mut site, &stack);
         }
@@ -108,6 +113,12 @@ impl Sites {
         self.by_number.get(&site).filter(|_| site != 0).map(|site| site.address)
     }
 
+    /// The site that stands for all sites with the same return address, whichever way leads there. Before 1.4, and of calls
+    /// that give memory back, each site is its own.
+    pub fn place(&self, site: u32) -> u32 {
+        self.by_number.get(&site).map_or(site, |known| known.place)
+    }
+
     /// The way to a site's call; where the trace keeps no stacks, the return address alone, cut.
     pub fn way(&self, site: u32) -> Option<Way<'_>> {
         let site = self.by_number.get(&site).filter(|_| site != 0)?;
@@ -121,11 +132,6 @@ impl Sites {
     /// The file and function of a Python code object.
     pub fn code(&self, number: u32) -> Option<&CodeName> {
         self.codes.get(&number)
-    }
-
-    /// How many sites there are.
-    pub fn count(&self) -> usize {
-        self.by_number.len()
     }
 
     /// Sites and stacks that were not kept, because there are more than any recorder writes.
@@ -156,6 +162,8 @@ mod tests {
         sites.introduce(&record(Event::Site, 0, 0x40), &stack);
         sites.name_code(&record(Event::Code, 3, 0), payload::code_name(b"/a/train.py", b"Model.forward", &mut out));
 
+        sites.introduce(&record(Event::Site, 7, 0x20), &[]);
+        assert_eq!((sites.place(7), sites.place(2), sites.place(1), sites.place(99)), (2, 2, 1, 99));
         let alone = sites.way(1).unwrap();
         assert_eq!((sites.address(1), alone.native, alone.native_is_cut()), (Some(0x10), &[0x10][..], true));
         let way = sites.way(2).unwrap();

@@ -4,10 +4,12 @@ use std::io::{self, Write};
 
 use crate::passes::rows::EventRow;
 use crate::report::page::Look;
+use crate::symbols::key::label;
+use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, gpu, shorten, size, span};
 
 /// Columns of the CSV.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 19] = [
     "seq",
     "at_ns",
     "duration_ns",
@@ -25,7 +27,12 @@ const COLUMNS: [&str; 17] = [
     "parent",
     "oom",
     "text",
+    "site",
+    "caller",
 ];
+
+/// Where the frames of a stack begin on their lines.
+const STACK_INDENT: usize = 45;
 
 /// One JSON object on a line.
 pub fn write_json(out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
@@ -60,6 +67,8 @@ pub fn write_csv(out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
         number(row.parent),
         number(row.oom),
         quoted(row.text.as_deref().unwrap_or_default()),
+        number(row.site.map(u64::from)),
+        quoted(row.caller.as_deref().unwrap_or_default()),
     ];
     writeln!(out, "{}", fields.join(","))
 }
@@ -74,10 +83,35 @@ fn quoted(text: &str) -> String {
 
 /// One line for people, as long as `look` allows (`None`: as long as it gets).
 pub fn write_text(out: &mut dyn Write, row: &EventRow, look: Option<Look>) -> io::Result<()> {
-    let line = line(row);
-    match look {
-        Some(look) => writeln!(out, "{}", shorten_end(&line, look.width)),
+    let mut write = |line: &str| match look {
+        Some(look) => writeln!(out, "{}", shorten_end(line, look.width)),
         None => writeln!(out, "{line}"),
+    };
+    write(&line(row))?;
+    let Some(stack) = &row.stack else { return Ok(()) };
+    for frame in &stack.frames {
+        write(&format!("{:STACK_INDENT$}{}", "", describe(frame)))?;
+    }
+    if stack.native_is_cut || stack.python_is_cut {
+        write(&format!("{:STACK_INDENT$}(no further frames were recorded)", ""))?;
+    }
+    Ok(())
+}
+
+/// A frame on a line of its own.
+fn describe(frame: &Frame) -> String {
+    let place = frame.file.as_deref().map(clean).map(|file| match frame.line {
+        Some(line) => format!("  {file}:{line}"),
+        None => format!("  {file}"),
+    });
+    let inlined = if frame.inlined { "  inlined" } else { "" };
+    match (frame.kind, &frame.function) {
+        (FrameKind::Native, Some(function)) => {
+            let module = frame.module.as_deref().map(clean).unwrap_or_default();
+            format!("{}  {module}{}{inlined}", clean(function), place.unwrap_or_default())
+        }
+        (FrameKind::Python, Some(function)) => format!("Python: {}{}", clean(function), place.unwrap_or_default()),
+        (_, None) => format!("{}{}", clean(&label(frame)), place.unwrap_or_default()),
     }
 }
 
@@ -115,6 +149,7 @@ fn details(row: &EventRow) -> String {
     }));
     parts.extend((!row.marks.is_empty()).then(|| row.marks.join(" ")));
     parts.extend(row.parent.map(|parent| format!("inside {parent}")));
+    parts.extend(row.caller.as_deref().map(|caller| format!("from {}", shorten(&clean(caller), 80))));
     parts.extend(row.oom.map(|number| format!("<- oom:{number}")));
     parts.join(" ")
 }

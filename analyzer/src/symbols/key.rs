@@ -20,11 +20,16 @@ pub struct CallSite {
     pub label: String,
     /// That frame.
     pub who: Frame,
-    /// The innermost frame that has its own code.
-    pub caller: Frame,
+    /// For people: the innermost function, which made the call.
+    pub caller: String,
 }
 
 impl CallSite {
+    /// Whether anything is known but addresses and libraries.
+    pub fn is_named(&self) -> bool {
+        self.who.function.is_some()
+    }
+
     /// Of the frames that led to a call, as [`super::Stack`] has them; there must be one at least.
     pub fn of(frames: &[Frame]) -> Self {
         let unknown = || Frame::native(0);
@@ -32,7 +37,7 @@ impl CallSite {
         CallSite {
             key: key(frames),
             label: label(&first),
-            caller: frames.iter().find(|frame| !frame.inlined).cloned().unwrap_or_else(unknown),
+            caller: frames.iter().find(|frame| !frame.inlined).map(self::label).unwrap_or_default(),
             who: first,
         }
     }
@@ -140,7 +145,7 @@ mod tests {
             "libllama.so!llama_context::llama_context < libllama.so!llama_init_from_model < llama-cli!main"
         );
         assert_eq!(site.label, "llama_context::llama_context (libllama.so.0.0.1)");
-        assert_eq!(site.caller, frames[0]);
+        assert_eq!(site.caller, "ggml_cuda_device_malloc (libggml-hip.so)");
     }
 
     #[test]

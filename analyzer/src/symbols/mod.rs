@@ -2,6 +2,8 @@
 //! machine or in a directory that the user names; they are strangers' files like a trace, and only one that carries the
 //! recorded build id is believed.
 
+#[cfg(test)]
+pub(crate) mod compiled;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -16,7 +18,7 @@ mod stacks;
 #[cfg(test)]
 mod tests;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -71,12 +73,15 @@ pub struct Symbols {
 struct Loaded {
     module: Module,
     image: OnceCell<Image>,
+    /// Whether a function was asked for that has no name.
+    lacks_names: Cell<bool>,
 }
 
 impl Symbols {
     /// For the libraries of a trace.
     pub fn new(modules: &[Module], places: &SymbolPlaces) -> Self {
-        let loaded = |module: &Module| Loaded { module: module.clone(), image: OnceCell::new() };
+        let loaded =
+            |module: &Module| Loaded { module: module.clone(), image: OnceCell::new(), lacks_names: Cell::new(false) };
         let mut modules: Vec<Loaded> = modules.iter().map(loaded).collect();
         modules.sort_by_key(|loaded| loaded.module.start);
         Symbols { modules, places: places.clone(), known: RefCell::default() }
@@ -113,15 +118,26 @@ impl Symbols {
             offset: Some(return_address - loaded.module.start),
             ..Frame::native(return_address)
         };
-        image.frames(called_from - loaded.module.start, here)
+        let frames = image.frames(called_from - loaded.module.start, here);
+        if frames.last().is_none_or(|frame| frame.function.is_none()) {
+            loaded.lacks_names.set(true);
+        }
+        frames
     }
 
     /// The libraries that were asked about and could not be named as well as others, with the reason.
     pub fn missing(&self) -> Vec<MissingSymbols> {
-        let asked = self.modules.iter().filter_map(|loaded| Some((&loaded.module, loaded.image.get()?)));
-        let mut missing: Vec<MissingSymbols> = asked
-            .filter_map(|(module, image)| {
-                let reason = image.missing()?.to_string();
+        let mut missing: Vec<MissingSymbols> = self
+            .modules
+            .iter()
+            .filter_map(|loaded| {
+                let module = &loaded.module;
+                let missing = loaded.image.get()?.missing()?;
+                // That a library was stripped is no loss where all that was asked for is exported.
+                if *missing == Missing::Stripped && !loaded.lacks_names.get() {
+                    return None;
+                }
+                let reason = missing.to_string();
                 let build_id = (!module.build_id.is_empty()).then(|| module.build_id.clone());
                 Some(MissingSymbols { module: module.path.clone(), build_id, reason })
             })

@@ -1,6 +1,7 @@
 //! Code that passes a request for memory on and does not want it for itself: allocators, dispatchers, runtimes. Who
 //! allocated is the first frame outside of it.
 
+use super::file_name;
 use super::frame::{Frame, FrameKind};
 
 /// One row: frames whose library and function begin so. An empty word fits all.
@@ -138,6 +139,12 @@ pub fn is_plumbing(frame: &Frame) -> bool {
             PYTHON_PLUMBING.iter().any(|part| file.contains(part))
         }
     }
+}
+
+/// Whether a library as a whole only passes requests on.
+pub fn only_passes_on(path: &str) -> bool {
+    let mut rows = PLUMBING.iter().chain(INTERPRETER).filter(|row| row.function.is_empty());
+    rows.any(|row| file_name(path).starts_with(row.library))
 }
 
 /// Whether a frame is the interpreter of Python at work.

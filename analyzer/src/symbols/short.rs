@@ -3,8 +3,7 @@
 /// A name without what stands in parentheses and angle brackets, and without what compilers add behind it. Which overload
 /// it is does not show.
 pub fn short(name: &str) -> String {
-    let name = without_clones(name);
-    let plain = without_brackets(name);
+    let plain = without_brackets(without_clones(name));
     let plain = without_result(&plain);
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }

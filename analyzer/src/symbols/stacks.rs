@@ -13,6 +13,8 @@ use crate::replay::sites::Sites;
 
 /// Call sites whose names are remembered; more are named anew each time.
 const MAX_REMEMBERED: usize = 1 << 16;
+/// Stacks that are remembered.
+const MAX_REMEMBERED_STACKS: usize = 1 << 13;
 
 /// The frames that led to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,12 +31,14 @@ pub struct Stack {
 pub struct Names {
     symbols: Symbols,
     known: RefCell<FxHashMap<u32, Rc<CallSite>>>,
+    stacks: RefCell<FxHashMap<u32, Rc<Stack>>>,
 }
 
 impl Names {
     /// For a trace.
     pub fn new(trace: &TraceFile, places: &SymbolPlaces) -> Self {
-        Names { symbols: Symbols::new(&trace.metadata.modules.modules, places), known: RefCell::default() }
+        let symbols = Symbols::new(&trace.metadata.modules.modules, places);
+        Names { symbols, known: RefCell::default(), stacks: RefCell::default() }
     }
 
     /// The frames that led to a site's call; empty where the site is not known.
@@ -47,6 +51,19 @@ impl Names {
             None => Frame::python("", "", frame.line),
         }));
         Stack { frames, native_is_cut: way.native_is_cut(), python_is_cut: way.python_is_cut() }
+    }
+
+    /// The same, for those who ask for the same sites again and again.
+    pub fn shared_stack(&self, sites: &Sites, site: u32) -> Rc<Stack> {
+        if let Some(known) = self.stacks.borrow().get(&site) {
+            return Rc::clone(known);
+        }
+        let fresh = Rc::new(self.stack(sites, site));
+        let mut stacks = self.stacks.borrow_mut();
+        if !fresh.frames.is_empty() && stacks.len() < MAX_REMEMBERED_STACKS {
+            stacks.insert(site, Rc::clone(&fresh));
+        }
+        fresh
     }
 
     /// The names of a site; `None` where it is not known.

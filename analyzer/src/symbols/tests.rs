@@ -1,77 +1,9 @@
 //! Names from small programs that are compiled here.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use gpuoom_trace::metadata::Module;
-use tempfile::TempDir;
 
+use super::compiled::{Library, run, text};
 use super::*;
-
-/// Two functions that call each other, one of which is inlined into its caller.
-const SOURCE: &str = "\
-static inline __attribute__((always_inline)) int inner(int value) {
-    return work(value) + 1;
-}
-__attribute__((noinline)) static int middle(int value) {
-    return inner(value) * 2;
-}
-__attribute__((noinline)) int outer(int value) {
-    return middle(value) + 3;
-}
-";
-
-/// A library that was made for one test.
-struct Library {
-    directory: TempDir,
-    path: PathBuf,
-    build_id: String,
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status().unwrap();
-    assert!(status.success(), "{program} {arguments:?}");
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-impl Library {
-    /// Compiles [`SOURCE`] after `before`, with these options.
-    fn compile(before: &str, options: &[&str]) -> Library {
-        let directory = tempfile::tempdir().unwrap();
-        let source = directory.path().join("layers.c");
-        let work = "__attribute__((noinline)) int work(int value) { __asm__(\"\"); return value; }\n";
-        std::fs::write(&source, format!("{before}{work}{SOURCE}")).unwrap();
-        let path = directory.path().join("liblayers.so.1.2");
-        let fixed = ["-O1", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", text(&path), text(&source)];
-        run("cc", &[&fixed[..], options].concat());
-        let build_id = elf::Elf::open(&path).unwrap().build_id;
-        Library { directory, path, build_id }
-    }
-
-    fn module(&self) -> Module {
-        let (start, end) = (0x7f00_0000_0000, 0x7f00_0010_0000);
-        let path = text(&self.path).to_owned();
-        Module { path, build_id: self.build_id.clone(), start, end, vendor: false }
-    }
-
-    /// The address behind the first call in a function, as a program that has loaded the library would record it.
-    fn return_address_in(&self, function: &str) -> u64 {
-        let listing = Command::new("objdump").args(["-d", "--no-show-raw-insn", text(&self.path)]).output().unwrap();
-        let listing = String::from_utf8(listing.stdout).unwrap();
-        let lines = listing.lines().skip_while(|line| !line.ends_with(&format!("<{function}>:")));
-        let mut lines = lines.skip_while(|line| !line.contains("call"));
-        lines.next().unwrap();
-        let next = lines.next().unwrap().trim().split(':').next().unwrap();
-        self.module().start + u64::from_str_radix(next, 16).unwrap()
-    }
-
-    fn strip(&self, options: &[&str]) {
-        run("strip", &[options, &[text(&self.path)]].concat());
-    }
-}
 
 fn symbols(module: Module, places: SymbolPlaces) -> Symbols {
     Symbols::new(&[module], &places)
@@ -216,7 +148,7 @@ fn builds_in_which_code_only_moved_have_the_same_keys() {
         CallSite::of(&[frames("middle"), frames("outer")].concat())
     };
     let (before, after, bare) = (key(&before), key(&after), key(&bare));
-    assert_ne!(before.caller.line, after.caller.line);
+    assert_ne!(before.who.line, after.who.line);
     assert_eq!(before.key, "liblayers.so!middle < liblayers.so!outer");
     assert_eq!((&before.key, &before.key), (&after.key, &bare.key));
     assert_eq!((before.label.as_str(), bare.label.as_str()), ("inner (liblayers.so.1.2)", "middle (liblayers.so.1.2)"));

@@ -138,8 +138,9 @@ impl Facts {
         let now = Turn { at: oom.at, bytes: around.held_bytes, largest_request_bytes: 0 };
         let turns: Vec<Turn> = track.live.turns().take_while(|turn| turn.at <= oom.at).copied().chain([now]).collect();
         let window = tracks.calls.before(around.calls_before);
-        let calls: Vec<Call> =
-            window.calls.iter().filter(|call| call.device == device || call.device == NO_DEVICE).copied().collect();
+        let on_device = window.calls.iter().filter(|call| call.device == device || call.device == NO_DEVICE);
+        // A call is the same one by whichever way it was reached.
+        let calls: Vec<Call> = on_device.map(|call| Call { site: replay.sites.place(call.site), ..*call }).collect();
         let mark = tracks.marks.before(oom.at);
         let is_behind =
             |label: &str| ends_the_load(label) || Phase::of(label).is_some_and(|phase| phase != Phase::Load);

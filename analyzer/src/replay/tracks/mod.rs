@@ -22,6 +22,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 use super::apis::Does;
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
+use super::sites::Sites;
 use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
 use calls::{Call, Calls, What};
 use captures::Captures;
@@ -298,9 +299,10 @@ impl Tracks {
         &mut self,
         count: u64,
         blocks: impl Iterator<Item = &'a Block>,
+        sites: &Sites,
         now: u64,
     ) -> Option<Box<Survivors>> {
-        self.may_look_at(count).then(|| Box::new(Survivors::of(blocks, self.first_at(), now)))
+        self.may_look_at(count).then(|| Box::new(Survivors::of(blocks, sites, self.first_at(), now)))
     }
 
     /// Whether that many blocks may be looked at: the work of a replay is bounded, whatever the trace holds.

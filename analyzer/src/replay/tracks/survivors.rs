@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::replay::block::Block;
+use crate::replay::sites::Sites;
 
 /// Groups that are kept, the largest ones.
 pub const MAX_GROUPS: usize = 16;
@@ -14,7 +15,7 @@ const MAX_SIZES: usize = 64;
 /// Blocks of one call site, function and size that live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Call site, 0 where it is not known.
+    /// Call site, 0 where it is not known: of several ways to the same call, the one that most bytes came by.
     pub site: u32,
     /// Function.
     pub api: u16,
@@ -34,6 +35,14 @@ impl Group {
     /// Bytes of all.
     pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(self.block_bytes)
+    }
+
+    fn take_in(&mut self, other: &Group) {
+        self.blocks += other.blocks;
+        (self.first_at, self.last_at) = (self.first_at.min(other.first_at), self.last_at.max(other.last_at));
+        for (born, more) in self.born.iter_mut().zip(other.born) {
+            *born = born.saturating_add(more);
+        }
     }
 
     /// Stretches in which at least one block was given that still lives: many for a leak, one or two for what is set up once.
@@ -64,7 +73,7 @@ pub struct Survivors {
 
 impl Survivors {
     /// Groups blocks at the moment `now`, of a trace whose first call came at `first_at`.
-    pub fn of<'a>(blocks: impl Iterator<Item = &'a Block>, first_at: u64, now: u64) -> Self {
+    pub fn of<'a>(blocks: impl Iterator<Item = &'a Block>, sites: &Sites, first_at: u64, now: u64) -> Self {
         let width = (now.saturating_sub(first_at) / STRETCHES as u64).saturating_add(1);
         let mut groups: FxHashMap<(u32, u16, u64), Group> = FxHashMap::default();
         for block in blocks {
@@ -84,7 +93,7 @@ impl Survivors {
             let born = &mut group.born[stretch as usize];
             *born = born.saturating_add(1);
         }
-        Self::sum_up(groups.into_values().collect())
+        Self::sum_up(by_place(groups.into_values().collect(), sites))
     }
 
     fn sum_up(mut groups: Vec<Group>) -> Self {
@@ -116,4 +125,18 @@ impl Survivors {
             blocks,
         }
     }
+}
+
+/// Makes one group of those whose calls have the same return address.
+fn by_place(mut fine: Vec<Group>, sites: &Sites) -> Vec<Group> {
+    // The largest first: its way stands for all.
+    fine.sort_unstable_by_key(|group| (std::cmp::Reverse(group.bytes()), group.first_at, group.site));
+    let mut groups: FxHashMap<(u32, u16, u64), Group> = FxHashMap::default();
+    for group in fine {
+        groups
+            .entry((sites.place(group.site), group.api, group.block_bytes))
+            .and_modify(|known| known.take_in(&group))
+            .or_insert(group);
+    }
+    groups.into_values().collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::outcome::{Because, Outcome};
 
+use super::stack;
 use super::verdict::outcome_paint;
 use crate::passes::oom::{Evidence, OomReport};
 use crate::passes::summary::Summary;
@@ -46,6 +47,7 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
     if let Some(text) = model(summary, oom) {
         page.indented("      ", "      ", &text);
     }
+    stack::write(page, oom);
 }
 
 /// What was asked for, as far as anybody knows.

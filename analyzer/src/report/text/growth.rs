@@ -1,6 +1,6 @@
 //! Memory that grows from cycle to cycle: one paragraph, and only where it is significant.
 
-use crate::passes::growth::{Growth, RunsOut};
+use crate::passes::growth::{Growth, RunsOut, Suspect};
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, size, span};
@@ -42,10 +42,19 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
             count(suspect.blocks, "block", "blocks"),
             size(suspect.block_bytes),
             clean(&suspect.api),
-            suspect.site.as_ref().map(|site| format!(" called at {site}")).unwrap_or_default(),
+            caller(suspect),
         ));
     }
     text
+}
+
+/// The function that asked, where it has a name, else the address.
+fn caller(suspect: &Suspect) -> String {
+    match (&suspect.caller, &suspect.site) {
+        (Some(caller), _) => format!(" for {}", clean(caller)),
+        (None, Some(site)) => format!(" called at {site}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn describe_end(runs_out: &RunsOut) -> String {

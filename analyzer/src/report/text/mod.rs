@@ -1,6 +1,7 @@
 //! `report --format text`: the verdict first, the evidence below.
 
 mod advice;
+mod callers;
 mod coverage;
 mod diagnoses;
 mod evidence;
@@ -11,6 +12,7 @@ mod head;
 mod job;
 mod ledger;
 mod memory;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -33,6 +35,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     memory::write(&mut page, summary);
     growth::write(&mut page, summary);
     ledger::write(&mut page, summary);
+    callers::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     evidence::write(&mut page, summary);
     advice::write(&mut page, summary, verdict);

@@ -1,11 +1,15 @@
 //! The whole page for the stories that users meet.
 
-use gpuoom_trace::metadata::{Quantity, probe_skipped};
+use gpuoom_trace::metadata::{Module, Quantity, probe_skipped};
+use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+use serde_json::Value;
 
 use crate::passes::map::{Moment, draw};
 use crate::replay::Options;
 use crate::report::page::{Look, Page};
+use crate::symbols::SymbolPlaces;
+use crate::symbols::compiled::Library;
 use crate::testing::{At, GIB, MIB, TraceBuilder, at, gib, replay, summary, summary_with};
 
 fn page(trace: &TraceBuilder) -> String {
@@ -331,4 +335,72 @@ fn evidence_from_beside_the_trace() {
     let mut page = Page::new(Look::new(100, false));
     super::evidence::write(&mut page, &summary_with(&trace, &evidence));
     insta::assert_snapshot!(page.into_text());
+}
+
+/// Who asked, natively and in Python: the frames of the failure, and the callers by what they hold.
+#[test]
+fn stacks_have_names() {
+    let library = Library::compile("", &["-g"]);
+    let mut trace = card();
+    trace.modules.push(library.module());
+    trace.modules.push(Module {
+        path: "/gone/libengine.so.3".into(),
+        build_id: "abcdef".into(),
+        start: 0x5000_0000,
+        end: 0x5100_0000,
+        vendor: false,
+    });
+    let torch = "/venv/lib/python3.12/site-packages/torch/nn/modules/conv.py";
+    trace.code(1, torch, "Conv2d.forward").code(2, "/home/me/train.py", "Model.forward");
+    trace.code(3, "/home/me/train.py", "<module>");
+    let (inner, outer) = (library.return_address_in("middle"), library.return_address_in("outer"));
+    let line = |code, line| PythonFrame { code, line };
+    trace.stack(1, &[inner, outer, 0x5000_1234], &[]);
+    trace.stack(2, &[inner, outer], &[line(1, 554), line(2, 41), line(3, 90)]);
+    trace.stack(3, &[inner, outer], &[line(1, 554), line(2, 44), line(3, 90)]);
+    trace.stack(4, &[outer], &[]);
+    trace.stack(5, &[0x5000_1234, outer], &[]);
+    for (site, number, bytes) in
+        [(1, 1, 12 * GIB), (2, 2, 4 * GIB), (3, 3, 3 * GIB), (4, 4, GIB), (5, 5, GIB), (0, 6, MIB)]
+    {
+        trace.site = site;
+        trace.alloc(0x7f2a_0000_0000 + number * 0x10_0000_0000, bytes);
+    }
+    trace.site = 2;
+    let seq = trace.refuse(4 * GIB);
+    read(&mut trace, seq, GIB);
+    trace.site = 1;
+    trace.refuse(8 * GIB);
+    trace.end(process::EXITS, 1);
+    trace.evidence.symbols = SymbolPlaces::here(&[]);
+    let text = page(&trace);
+    let start = text.find("OUT OF MEMORY").unwrap();
+    let end = text.find("FRAGMENTATION").unwrap();
+    insta::assert_snapshot!(&text[start..end]);
+    page_of(&trace, 80);
+
+    let summary = summary(&trace);
+    let json = serde_json::to_value(&summary.ooms[0].stack).unwrap();
+    let offset = format!("{:#x}", inner - library.module().start);
+    assert_eq!(json[1]["offset"], offset.as_str());
+    assert_eq!(
+        (&json[0]["kind"], &json[0]["function"], &json[0]["line"]),
+        (&"native".into(), &"inner".into(), &3.into())
+    );
+    assert_eq!(
+        (&json[3]["kind"], &json[3]["file"], &json[3]["address"]),
+        (&"python".into(), &torch.into(), &Value::Null)
+    );
+    let peak = summary.ledger.iter().find(|ledger| ledger.moment == "peak").unwrap();
+    let keys: Vec<_> = peak.allocated_by.rows.iter().map(|row| (row.key.as_str(), row.bytes / GIB, row.ways)).collect();
+    assert_eq!(
+        keys,
+        [
+            ("liblayers.so!middle < liblayers.so!outer < libengine.so!?", 12, 1),
+            ("liblayers.so!middle < liblayers.so!outer < train.py!Model.forward < train.py!<module>", 7, 2),
+            ("libengine.so!? < liblayers.so!outer", 1, 1),
+            ("liblayers.so!outer", 1, 1),
+        ]
+    );
+    assert_eq!(peak.allocated_by.unknown.bytes, MIB);
 }

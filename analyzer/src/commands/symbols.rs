@@ -1,0 +1,28 @@
+//! Where the names of functions are looked for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::output::complain;
+use crate::symbols::SymbolPlaces;
+
+/// Directories with libraries and debug files, for the commands that name functions.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct SymbolArgs {
+    /// Directory with the recorded libraries or their debug files, searched before this machine's; may be given several
+    /// times
+    #[arg(long = "symbols", value_name = "DIR")]
+    directories: Vec<PathBuf>,
+}
+
+impl SymbolArgs {
+    /// The places, and whether all that were named are there. What is not there is said.
+    pub(super) fn places(&self) -> (SymbolPlaces, bool) {
+        let (there, missing): (Vec<_>, Vec<_>) = self.directories.iter().cloned().partition(|given| given.exists());
+        for path in &missing {
+            complain(&format!("{}: no such directory; names are looked for elsewhere", path.display()));
+        }
+        (SymbolPlaces::here(&there), missing.is_empty())
+    }
+}

@@ -1,0 +1,151 @@
+//! Who allocated what lives at one moment: call sites by their bytes.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::passes::fragmentation::saturate;
+use crate::replay::balance::counted_bytes;
+use crate::replay::block::Side;
+use crate::replay::census::Census;
+use crate::symbols::{Frame, Stacks};
+
+/// Call sites that are named for one moment, those with most bytes; there are a few hundred in most programs.
+const MOST_NAMED: usize = 4096;
+
+/// Blocks and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Bytes held.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Amount) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+    }
+}
+
+/// One who allocated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallerRow {
+    /// Bytes held.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// What other runs and builds of the program call the same place.
+    pub key: String,
+    /// For people: function and library, or function and Python file.
+    pub label: String,
+    /// The first frame outside of allocators and dispatchers.
+    pub frame: Frame,
+    /// How many different ways led there.
+    pub ways: u64,
+    /// The way that most bytes came by.
+    pub stack: Vec<Frame>,
+    /// Whether frames are missing at its outer end.
+    pub stack_is_cut: bool,
+}
+
+/// All who allocated what lives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Callers {
+    /// Those with most bytes, the largest first.
+    pub rows: Vec<CallerRow>,
+    /// Those that are not listed.
+    pub left_out: LeftOut,
+    /// What came by calls whose place the trace does not tell.
+    pub unknown: Amount,
+}
+
+/// Who is not listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// How many.
+    pub callers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their blocks.
+    pub blocks: u64,
+}
+
+/// One caller while sums are made; the first site has most bytes.
+struct Group {
+    site: u32,
+    amount: Amount,
+    ways: u64,
+}
+
+/// Who allocated what a census counts, at most `most` of them by name.
+pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
+    let mut sites: Vec<(u32, Amount)> = by_site(census).into_iter().collect();
+    sites.sort_unstable_by_key(|(site, amount)| (std::cmp::Reverse(amount.bytes), *site));
+    let mut callers = Callers::default();
+    let mut groups: FxHashMap<String, Group> = FxHashMap::default();
+    let mut named = 0;
+    for (site, amount) in sites {
+        if named == MOST_NAMED {
+            callers.left_out.add(amount);
+            continue;
+        }
+        let Some(known) = stacks.call_site(site) else {
+            callers.unknown.add(amount);
+            continue;
+        };
+        named += 1;
+        let fresh = || Group { site, amount: Amount::default(), ways: 0 };
+        let group = groups.entry(known.key.clone()).or_insert_with(fresh);
+        group.amount.add(amount);
+        group.ways += 1;
+    }
+    let mut groups: Vec<(String, Group)> = groups.into_iter().collect();
+    groups.sort_unstable_by(|(one, first), (other, second)| {
+        second.amount.bytes.cmp(&first.amount.bytes).then_with(|| one.cmp(other))
+    });
+    let rest = groups.split_off(groups.len().min(most));
+    rest.iter().for_each(|(_, group)| callers.left_out.add(group.amount));
+    callers.rows = groups.into_iter().filter_map(|(key, group)| row(stacks, key, &group)).collect();
+    callers
+}
+
+impl LeftOut {
+    fn add(&mut self, amount: Amount) {
+        self.callers += 1;
+        self.bytes = self.bytes.saturating_add(amount.bytes);
+        self.blocks = self.blocks.saturating_add(amount.blocks);
+    }
+}
+
+/// The program's own calls, and those that libraries made for themselves: each byte once.
+fn by_site(census: &Census) -> FxHashMap<u32, Amount> {
+    let mut sites: FxHashMap<u32, Amount> = FxHashMap::default();
+    for (caller, held) in &census.own {
+        let bytes = saturate(counted_bytes(caller.kind, held.requested_bytes));
+        sites.entry(caller.site).or_default().add(Amount { bytes, blocks: held.blocks });
+    }
+    for (class, sum) in &census.lower {
+        let Some((_, site)) = class.caller.filter(|_| class.cause.backs(Side::of(class.kind)).is_none()) else {
+            continue;
+        };
+        let bytes = saturate(counted_bytes(class.kind, sum.bytes));
+        sites.entry(site).or_default().add(Amount { bytes, blocks: sum.blocks });
+    }
+    sites
+}
+
+fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
+    let site = stacks.call_site(group.site)?;
+    let stack = stacks.of(group.site);
+    Some(CallerRow {
+        bytes: group.amount.bytes,
+        blocks: group.amount.blocks,
+        key,
+        label: site.label.clone(),
+        frame: site.who.clone(),
+        ways: group.ways,
+        stack_is_cut: stack.native_is_cut || stack.python_is_cut,
+        stack: stack.frames,
+    })
+}

@@ -1,0 +1,115 @@
+//! Who allocated what lives at the most telling moment of each device, and which names are missing.
+
+use super::stack::source;
+use crate::passes::callers::{CallerRow, Callers};
+use crate::passes::ledger::DeviceLedger;
+use crate::passes::summary::Summary;
+use crate::report::page::{Page, Paint};
+use crate::symbols::FrameKind;
+use crate::symbols::plumbing::only_passes_on;
+use crate::words::{clean, count, gib_number, gpu, grouped, mib_number, moment, shorten};
+
+/// Callers that are shown of one device.
+const MOST_ROWS: usize = 8;
+/// Sums in which nothing is larger are told in MiB.
+const SMALLEST_IN_GIB: u64 = 1 << 30;
+/// Libraries without names that are listed.
+const MOST_MISSING: usize = 5;
+
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let mut last = None;
+    for ledger in summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
+        // The first of each device is its most telling moment.
+        if last.replace(ledger.device) != Some(ledger.device) && is_named(&ledger.allocated_by) {
+            write_one(page, ledger);
+        }
+    }
+    if let Some(ledger) = summary.host_ledger.first().filter(|ledger| is_named(&ledger.allocated_by)) {
+        write_one(page, ledger);
+    }
+    write_missing(page, summary);
+}
+
+/// Libraries alone stand among the holders already.
+fn is_named(callers: &Callers) -> bool {
+    callers.rows.iter().any(|row| row.frame.function.is_some())
+}
+
+fn write_one(page: &mut Page, ledger: &DeviceLedger) {
+    let place = ledger.device.map_or("pinned host memory".to_owned(), |device| gpu(Some(device)));
+    let when = match ledger.moment.strip_prefix("oom:") {
+        Some(number) => format!("at failure #{number}, {}", moment(ledger.at_ns)),
+        None => format!("at the {}, {}", ledger.moment, moment(ledger.at_ns)),
+    };
+    page.headed(&format!("WHO ALLOCATED {place}"), Paint::Bold, &when);
+    let callers = &ledger.allocated_by;
+    let most = callers.rows.first().map_or(0, |row| row.bytes);
+    let (unit, number): (_, fn(u64) -> String) =
+        if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
+    line(page, "", unit, "blocks");
+    let mut row = |text: &str, bytes: u64, blocks: u64| line(page, text, &number(bytes), &grouped(blocks));
+    let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
+    shown.iter().for_each(|caller| row(&describe(caller), caller.bytes, caller.blocks));
+    let left_out = rest.iter().fold(callers.left_out, |mut sum, row| {
+        sum.callers += 1;
+        sum.bytes = sum.bytes.saturating_add(row.bytes);
+        sum.blocks = sum.blocks.saturating_add(row.blocks);
+        sum
+    });
+    if left_out.callers > 0 {
+        row(&format!("{} more", grouped(left_out.callers)), left_out.bytes, left_out.blocks);
+    }
+    if callers.unknown.blocks > 0 {
+        row("calls whose place is not known", callers.unknown.bytes, callers.unknown.blocks);
+    }
+    page.gap();
+}
+
+fn describe(caller: &CallerRow) -> String {
+    let label = clean(&caller.label);
+    match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
+        (FrameKind::Native, Some(source), _) => format!("{label}  {source}"),
+        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => {
+            // The file stands in the label already.
+            let function = label.split(" (").next().unwrap_or(&label).to_owned();
+            format!("{function} ({source})")
+        }
+        _ => label,
+    }
+}
+
+fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
+    let wide = page.look.width.min(100) - 24;
+    let text = shorten(text, wide);
+    page.line(&format!("  {text:<wide$}{bytes:>9}  {blocks:>9}"));
+}
+
+/// Whether the trace tells more than return addresses, so that names would be worth something.
+fn has_stacks(summary: &Summary) -> bool {
+    let rows = summary.ledger.iter().flat_map(|ledger| &ledger.allocated_by.rows);
+    let stacks = summary.ooms.iter().map(|oom| &oom.stack).chain(rows.map(|row| &row.stack));
+    stacks.into_iter().any(|stack| stack.len() > 1 || stack.iter().any(|frame| frame.function.is_some()))
+}
+
+/// Libraries of the program without names, and what to do about it.
+fn write_missing(page: &mut Page, summary: &Summary) {
+    let own = summary.symbols_missing.iter().filter(|missing| !only_passes_on(&missing.module));
+    let own: Vec<_> = own.collect();
+    if own.is_empty() || !has_stacks(summary) {
+        return;
+    }
+    let libraries = count(own.len() as u64, "library", "libraries");
+    page.headed(
+        "NAMES MISSING",
+        Paint::Bold,
+        &format!("functions of {libraries} have no names; --symbols DIR names a place with the recorded files"),
+    );
+    for missing in own.iter().take(MOST_MISSING) {
+        let name = shorten(&clean(&missing.module), 60);
+        page.indented("  ", "    ", &format!("{name}: {}", clean(&missing.reason)));
+    }
+    if own.len() > MOST_MISSING {
+        page.line(&format!("  ... {} more", own.len() - MOST_MISSING));
+    }
+    page.gap();
+}

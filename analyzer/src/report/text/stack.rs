@@ -1,0 +1,117 @@
+//! The way to a call, for people: the functions nearest to the call first, what only passes on folded.
+
+use crate::passes::oom::OomReport;
+use crate::report::page::Page;
+use crate::symbols::plumbing::{is_interpreter, is_plumbing};
+use crate::symbols::{Frame, FrameKind};
+use crate::words::{clean, count, shorten};
+
+/// Lines of one block at most.
+const MOST_LINES: usize = 8;
+/// Frames in a row that only pass on and are shown one by one.
+const MOST_PASSING: usize = 3;
+const INDENT: &str = "                ";
+/// Widest columns.
+const FUNCTION_WIDTH: usize = 46;
+const PLACE_WIDTH: usize = 32;
+
+/// Who asked for the memory that was refused.
+pub(super) fn write(page: &mut Page, oom: &OomReport) {
+    let (native, python): (Vec<&Frame>, Vec<&Frame>) =
+        oom.stack.iter().partition(|frame| frame.kind == FrameKind::Native);
+    if native.len() + python.len() < 2 && native.iter().chain(&python).all(|frame| frame.function.is_none()) {
+        return;
+    }
+    block(page, "in Python", &python_lines(&python, oom.python_is_cut));
+    block(page, "asked by", &native_lines(&native, !python.is_empty(), oom.stack_is_cut));
+}
+
+/// One line: function, library or source, or a remark over both columns.
+enum Line {
+    Frame { function: String, place: String },
+    Remark(String),
+}
+
+fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> {
+    let passing = frames.iter().take_while(|frame| is_plumbing(frame)).count();
+    let end = match has_python {
+        true => frames.iter().position(|frame| is_interpreter(frame)).unwrap_or(frames.len()),
+        false => frames.len(),
+    };
+    let mut lines = Vec::new();
+    let mut next = 0;
+    if passing > MOST_PASSING && passing < end {
+        lines.extend(frames.first().map(|frame| native(frame)));
+        lines.push(Line::Remark(format!("({} that only pass it on)", count(passing as u64 - 1, "frame", "frames"))));
+        next = passing;
+    }
+    let shown = end.saturating_sub(next).min(MOST_LINES - lines.len());
+    lines.extend(frames[next..next + shown].iter().map(|frame| native(frame)));
+    next += shown;
+    rest(&mut lines, frames.len() - next, is_cut);
+    lines
+}
+
+fn python_lines(frames: &[&Frame], is_cut: bool) -> Vec<Line> {
+    let mut lines: Vec<Line> = frames.iter().take(MOST_LINES).map(|frame| python(frame)).collect();
+    if !frames.is_empty() {
+        rest(&mut lines, frames.len().saturating_sub(MOST_LINES), is_cut);
+    }
+    lines
+}
+
+fn rest(lines: &mut Vec<Line>, more: usize, is_cut: bool) {
+    match (more, is_cut) {
+        (0, false) => {}
+        (0, true) => lines.push(Line::Remark("(no further frames were recorded)".to_owned())),
+        (more, false) => lines.push(Line::Remark(format!("... {more} more"))),
+        (more, true) => lines.push(Line::Remark(format!("... {more} more, and no further ones were recorded"))),
+    }
+}
+
+fn native(frame: &Frame) -> Line {
+    let module = frame.module.as_deref().map(clean).unwrap_or_else(|| "no library".to_owned());
+    let place = match (source(frame), &frame.function, frame.offset) {
+        (Some(source), ..) => format!("{module}  {source}"),
+        (None, None, Some(offset)) => format!("{module}+{offset:#x}"),
+        _ => module,
+    };
+    let function = frame.short().map(|name| clean(&name));
+    let unknown = || frame.address.map_or("?".to_owned(), |address| format!("{address:#x}"));
+    Line::Frame { function: function.unwrap_or_else(unknown), place }
+}
+
+fn python(frame: &Frame) -> Line {
+    let function = frame.function.as_deref().map(clean).unwrap_or_else(|| "?".to_owned());
+    Line::Frame { function, place: source(frame).unwrap_or_else(|| "?".to_owned()) }
+}
+
+/// `file:line`, without the directories.
+pub(super) fn source(frame: &Frame) -> Option<String> {
+    let file = frame.file.as_deref()?;
+    let file = clean(file.rsplit('/').next().unwrap_or(file));
+    Some(match frame.line {
+        Some(line) => format!("{file}:{line}"),
+        None => file,
+    })
+}
+
+fn block(page: &mut Page, heading: &str, lines: &[Line]) {
+    let functions = lines.iter().filter_map(|line| match line {
+        Line::Frame { function, .. } => Some(function.chars().count()),
+        Line::Remark(_) => None,
+    });
+    let room = page.look.width.saturating_sub(INDENT.len() + PLACE_WIDTH + 2).min(FUNCTION_WIDTH);
+    let wide = functions.max().unwrap_or(0).min(room);
+    for (number, line) in lines.iter().enumerate() {
+        let first = if number == 0 { format!("      {heading:<10}") } else { INDENT.to_owned() };
+        match line {
+            Line::Frame { function, place } => {
+                let left = page.look.width.saturating_sub(INDENT.len() + wide + 2);
+                let (function, place) = (shorten(function, wide.max(1)), shorten(place, left));
+                page.line(&format!("{first}{function:<wide$}  {place}"));
+            }
+            Line::Remark(text) => page.line(&format!("{first}{text}")),
+        }
+    }
+}
