@@ -182,7 +182,7 @@ fn wrong_usage_is_2_and_what_is_not_there_is_not_offered() {
     place.trace("t.bin", &small());
     for arguments in [
         &["report"][..],
-        &["report", "--format", "markdown", "t.bin"],
+        &["report", "--format", "html", "t.bin"],
         &["map", "--format", "png", "t.bin"],
         &["map", "--granularity", "0", "t.bin"],
         &["map", "--at", "yesterday", "t.bin"],

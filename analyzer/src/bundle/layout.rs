@@ -12,11 +12,12 @@ pub const TRACE_END: &str = ".trace.bin";
 pub const EVIDENCE: &str = "evidence/";
 
 /// Beginning and end of the names of other evidence.
-const SOURCES: [(Source, &str, &str); 4] = [
+const SOURCES: [(Source, &str, &str); 5] = [
     (Source::TorchLog, "torch-log-", ".txt"),
     (Source::TorchSnapshot, "torch-snapshot-", ".pickle"),
     (Source::Smi, "smi-", ".txt"),
     (Source::KernelLog, "kernel-log-", ".txt"),
+    (Source::ModelFacts, "model-facts-", ".toml"),
 ];
 
 /// Name of a trace, counted from 1, below [`ROOT`].
@@ -59,7 +60,7 @@ mod tests {
     fn names_say_what_they_are() {
         assert_eq!(trace_name(1), "traces/01.trace.bin");
         assert_eq!(content(&trace_name(1234)), Content::Trace);
-        for source in [Source::TorchLog, Source::TorchSnapshot, Source::Smi, Source::KernelLog] {
+        for source in [Source::TorchLog, Source::TorchSnapshot, Source::Smi, Source::KernelLog, Source::ModelFacts] {
             assert_eq!(content(&evidence_name(source, 3)), Content::Evidence(source));
         }
         for other in ["report.md", "traces/a/b.trace.bin", "evidence/x.txt", "machine.json"] {

@@ -2,7 +2,10 @@
 //! and what the tracker asks for that the diagnosis belongs to.
 
 pub mod error;
+pub mod issue;
 pub mod layout;
 pub mod open;
+pub mod pack;
+pub mod redact;
 
 pub use error::BundleError;

@@ -1,5 +1,6 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
+mod bundle;
 mod diff;
 mod doctor;
 mod events;
@@ -30,7 +31,7 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 4] = ["check", "export", "bundle", "live"];
+const LATER: [&str; 3] = ["check", "export", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
@@ -59,6 +60,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
     Record(record::RecordArgs),
+    /// What a bug report needs, in one archive, redacted: report, traces, machine, and what the right tracker asks for
+    Bundle(bundle::BundleArgs),
     /// Check this machine before a run: limits, who holds GPU memory, options; status 1 if something is wrong
     Doctor(doctor::DoctorArgs),
     /// The diagnosis catalogue: all entries, or one with what proves and refutes it, what to do, and sources
@@ -84,6 +87,7 @@ pub fn main() -> ExitCode {
         Some(Command::Events(args)) => events::run(args),
         Some(Command::Diff(args)) => diff::run(args),
         Some(Command::Record(args)) => record::run(args),
+        Some(Command::Bundle(args)) => bundle::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Explain(args)) => explain::run(args),
     };

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::NO_DEVICE;
+
 use super::output::{Output, complain};
 use super::progress::Progress;
 use super::symbols::SymbolArgs;
@@ -15,13 +18,13 @@ use super::{UNREADABLE, is_later_command};
 use crate::diagnosis::thresholds::Thresholds;
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
-use crate::passes::job::{Member, Unreadable, assemble};
+use crate::passes::job::{Job, Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
-use crate::passes::summary::sum_up;
+use crate::passes::summary::{Summary, sum_up};
 use crate::replay::timeline::Timeline;
 use crate::replay::{Options, Replay};
 use crate::report::page::Look;
-use crate::report::{json, text};
+use crate::report::{json, markdown, text};
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
@@ -44,7 +47,7 @@ pub(super) struct ReportArgs {
 /// Files that say something beside the traces.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Other evidence (each may be given several times)")]
-struct BesideArgs {
+pub(super) struct BesideArgs {
     /// Output of a program with PyTorch's out-of-memory message
     #[arg(long, value_name = "FILE")]
     torch_log: Vec<PathBuf>,
@@ -71,21 +74,37 @@ struct BesideArgs {
 }
 
 impl BesideArgs {
-    /// Reads the files. What can't be used is said, and left out.
-    fn load(&self) -> anyhow::Result<(Evidence, bool)> {
-        let (symbols, mut whole) = self.symbols.places();
-        let mut evidence = Evidence { symbols, ..Evidence::default() };
+    /// The files that were given, and what each is said to be.
+    pub(super) fn given(&self) -> impl Iterator<Item = (Source, &Path)> {
         let given = [
             (Source::TorchLog, &self.torch_log),
             (Source::TorchSnapshot, &self.torch_snapshot),
             (Source::Smi, &self.amd_smi),
             (Source::KernelLog, &self.kernel_log),
         ];
-        let several = given.iter().flat_map(|(source, paths)| paths.iter().map(move |path| (*source, path)));
-        let single = [(Source::Gguf, &self.gguf), (Source::ModelFacts, &self.model_facts)];
-        let single = single.into_iter().filter_map(|(source, path)| Some((source, path.as_ref()?)));
-        for (source, path) in several.chain(single) {
+        given.into_iter().flat_map(|(source, paths)| paths.iter().map(move |path| (source, path.as_path())))
+    }
+
+    /// Reads the files. What can't be used is said, and left out.
+    fn load(&self) -> anyhow::Result<(Evidence, bool)> {
+        let (symbols, mut whole) = self.symbols.places();
+        let mut evidence = Evidence { symbols, ..Evidence::default() };
+        whole &= self.load_model(&mut evidence)?;
+        for (source, path) in self.given() {
             if let Err(error) = load(&mut evidence, source, path) {
+                complain(&error.to_string());
+                whole = false;
+            }
+        }
+        Ok((evidence, whole))
+    }
+
+    /// Reads what is said of the model. A file that can't be used is said, and left out.
+    pub(super) fn load_model(&self, evidence: &mut Evidence) -> anyhow::Result<bool> {
+        let mut whole = true;
+        let single = [(Source::Gguf, &self.gguf), (Source::ModelFacts, &self.model_facts)];
+        for (source, path) in single.into_iter().filter_map(|(source, path)| Some((source, path.as_ref()?))) {
+            if let Err(error) = load(evidence, source, path) {
                 complain(&error.to_string());
                 whole = false;
             }
@@ -93,26 +112,46 @@ impl BesideArgs {
         for facts in &self.model {
             evidence.model.get_or_insert_default().add(facts)?;
         }
-        Ok((evidence, whole))
+        Ok(whole)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// For people
     Text,
     /// For programs
     Json,
+    /// For GitHub and other places that show Markdown
+    Markdown,
 }
 
 /// A trace that was read, with the maps that its own page draws.
-struct Read {
+pub(super) struct Read {
     member: Member,
     maps: Vec<DeviceMap>,
+    /// Readings that the trace has.
+    pub(super) quantities: Vec<Quantity>,
+}
+
+/// Readings that trackers ask for.
+const ASKED_FOR: [Quantity; 6] = [
+    Quantity::RuntimeFree,
+    Quantity::VramUsed,
+    Quantity::NvmlUsed,
+    Quantity::OpenDescriptors,
+    Quantity::MemoryMaps,
+    Quantity::GraphicsVram,
+];
+
+/// Which of them a trace has, of any device.
+fn quantities(replay: &Replay) -> Vec<Quantity> {
+    let has = |quantity: &Quantity| (0..=NO_DEVICE).any(|device| replay.readings.series(*quantity, device).is_some());
+    ASKED_FOR.into_iter().filter(has).collect()
 }
 
 /// Adds what lies beside the traces of a bundle. What can't be used is said, and left out.
-fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u8>)>) -> bool {
+pub(super) fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u8>)>) -> bool {
     let mut whole = true;
     for (source, name, bytes) in given {
         if let Err(error) = add(evidence, source, name, &bytes) {
@@ -124,7 +163,7 @@ fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u8>)>) -> bo
 }
 
 /// Replays a trace to its end and sums it up.
-fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, OpenError> {
+pub(super) fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, OpenError> {
     let mut trace = input.open()?;
     let mut replay = Replay::new(&trace, Options::default());
     replay.timeline = among_others.then(Timeline::default);
@@ -132,7 +171,8 @@ fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, O
     read_through(&mut trace, |records| progress.advance(records), |batch| replay.batch(batch));
     replay.finish();
     let maps = draw(&replay, Moment::Peak, None);
-    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay, evidence)), maps })
+    let quantities = quantities(&replay);
+    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay, evidence)), maps, quantities })
 }
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
@@ -165,21 +205,10 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         }
     }
     let status = if unreadable.is_empty() && evidence_whole { 0 } else { UNREADABLE };
-    if reads.is_empty() {
-        return Ok(status);
-    }
+    let Some(document) = Document::new(reads, unreadable, many) else { return Ok(status) };
     let output = Output::open(args.output.as_deref())?;
     let look = output.look();
-    output.write(|out| match (many, reads.pop()) {
-        (false, Some(Read { member, maps })) => match args.format {
-            Format::Json => json::write_one(out, &member.summary),
-            Format::Text => out.write_all(text::write(&member.summary, &maps, look).as_bytes()),
-        },
-        (_, last) => {
-            reads.extend(last);
-            write_job(out, args.format, reads, unreadable, look)
-        }
-    })?;
+    output.write(|out| document.write(out, args.format, look))?;
     Ok(status)
 }
 
@@ -189,34 +218,72 @@ fn thresholds(texts: &[String]) -> anyhow::Result<Thresholds> {
     Ok(thresholds)
 }
 
-fn write_job(
-    out: &mut dyn Write,
-    format: Format,
-    reads: Vec<Read>,
-    unreadable: Vec<Unreadable>,
-    look: Look,
-) -> io::Result<()> {
-    let path = |member: &Member| member.summary.trace.path.clone();
-    let mut maps: HashMap<String, Vec<DeviceMap>> = HashMap::new();
-    let members = reads.into_iter().map(|read| {
-        maps.insert(path(&read.member), read.maps);
-        read.member
-    });
-    let (job, summaries) = assemble(members.collect(), unreadable);
-    if format == Format::Json {
-        return json::write_job(out, &job, &summaries);
+/// The report on one trace, or on several as one job.
+pub(super) enum Document {
+    One(Box<Read>),
+    Job {
+        job: Box<Job>,
+        summaries: Vec<Summary>,
+        /// By the path of the trace.
+        maps: HashMap<String, Vec<DeviceMap>>,
+    },
+}
+
+impl Document {
+    /// From what was read; none where that is nothing.
+    pub(super) fn new(mut reads: Vec<Read>, unreadable: Vec<Unreadable>, many: bool) -> Option<Self> {
+        if !many {
+            return reads.pop().map(|read| Document::One(Box::new(read)));
+        }
+        if reads.is_empty() {
+            return None;
+        }
+        let mut maps: HashMap<String, Vec<DeviceMap>> = HashMap::new();
+        let members = reads.into_iter().map(|read| {
+            maps.insert(read.member.summary.trace.path.clone(), read.maps);
+            read.member
+        });
+        let (job, summaries) = assemble(members.collect(), unreadable);
+        Some(Document::Job { job: Box::new(job), summaries, maps })
     }
-    out.write_all(text::write_job(&job, &summaries, look).as_bytes())?;
-    for index in text::reported(&job) {
-        let summary = &summaries[index];
-        let maps = maps.remove(&summary.trace.path).unwrap_or_default();
-        write!(out, "\n{}", text::write(summary, &maps, look))?;
+
+    /// The reports on the traces.
+    pub(super) fn summaries(&self) -> &[Summary] {
+        match self {
+            Document::One(read) => std::slice::from_ref(&read.member.summary),
+            Document::Job { summaries, .. } => summaries,
+        }
     }
-    Ok(())
+
+    pub(super) fn write(&self, out: &mut dyn Write, format: Format, look: Look) -> io::Result<()> {
+        let text = match (self, format) {
+            (Document::One(read), Format::Json) => return json::write_one(out, &read.member.summary),
+            (Document::Job { job, summaries, .. }, Format::Json) => return json::write_job(out, job, summaries),
+            (Document::One(read), Format::Text) => text::write(&read.member.summary, &read.maps, look),
+            (Document::One(read), Format::Markdown) => markdown::write(&read.member.summary, &read.maps, 1),
+            (Document::Job { job, summaries, maps }, format) => {
+                let mut text = match format {
+                    Format::Markdown => markdown::write_job(job, summaries),
+                    _ => text::write_job(job, summaries, look),
+                };
+                for index in text::reported(job) {
+                    let summary = &summaries[index];
+                    let maps = maps.get(&summary.trace.path).map_or(&[][..], Vec::as_slice);
+                    text.push('\n');
+                    text.push_str(&match format {
+                        Format::Markdown => markdown::write(summary, maps, 2),
+                        _ => text::write(summary, maps, look),
+                    });
+                }
+                text
+            }
+        };
+        out.write_all(text.as_bytes())
+    }
 }
 
 /// The paths without those that lead to a file that another leads to: its process would count twice.
-fn without_repeats(paths: &[PathBuf]) -> Vec<&PathBuf> {
+pub(super) fn without_repeats(paths: &[PathBuf]) -> Vec<&PathBuf> {
     let mut seen = HashSet::new();
     let mut sorted: Vec<&PathBuf> = paths.iter().collect();
     // Of two names of one file the same one stays, however they were given.

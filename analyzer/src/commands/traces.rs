@@ -31,6 +31,11 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// A trace that is unpacked already, or made just now.
+    pub(super) fn unpacked(name: PathBuf, file: File) -> Self {
+        Input { name, file: Some(file) }
+    }
+
     /// Opens it.
     pub(super) fn open(self) -> Result<TraceFile, OpenError> {
         Ok(match self.file {
@@ -67,7 +72,7 @@ pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
         }
     }
     let named = |name: &str| format!("{}:{name}", archive.display());
-    let trace = |(name, file): (String, File)| Input { name: named(&name).into(), file: Some(file) };
+    let trace = |(name, file): (String, File)| Input::unpacked(named(&name).into(), file);
     Ok(Inputs {
         traces: bundle.traces.into_iter().map(trace).collect(),
         evidence: bundle.evidence.into_iter().map(|(source, name, bytes)| (source, named(&name), bytes)).collect(),

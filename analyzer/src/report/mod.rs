@@ -1,11 +1,13 @@
 //! From values to bytes: one file per format.
 
+pub mod bundle;
 pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod json;
 pub mod map;
+pub mod markdown;
 pub mod page;
 pub mod shade;
 pub mod text;

@@ -56,6 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn facts_return_from_their_file() {
+        let mut facts = ModelFacts::default();
+        facts
+            .add("layers=32,heads=64,kv_heads=8,head_dim=128,value_dim=96,context=8192,kv_type=q8_0,parameters=7B")
+            .unwrap();
+        facts.add("state_bytes=18,weights=14.5G,batch=2,sequence=4096,embedding=4096").unwrap();
+        assert_eq!(from_file(&facts.to_toml()), Ok(facts));
+    }
+
+    #[test]
     fn both_sorts_of_files_are_read() {
         let ours = from_file("layers = 32\nkv_heads = 8\nhead_dim = 128\ncontext = 8192\nkv_type = \"f16\"\n").unwrap();
         assert_eq!((ours.kv_bytes(), ours.context_is_certain), (Some(1 << 30), true));

@@ -150,6 +150,31 @@ impl ModelFacts {
         Ok(())
     }
 
+    /// The facts as a file that [`from_file`] reads: numbers and types only. What a file can't say is left out: a context that the
+    /// program may not have, and heads of layers that differ.
+    pub fn to_toml(&self) -> String {
+        let whole = [
+            ("layers", self.layers),
+            ("heads", self.heads),
+            ("kv_heads", self.kv_heads),
+            ("head_dim", self.head_dim),
+            ("value_dim", self.value_dim),
+            ("embedding", self.embedding),
+            ("context", self.context.filter(|_| self.context_is_certain)),
+            ("parameters", self.parameters),
+            ("weights", self.weights_bytes),
+            ("batch", self.batch),
+            ("sequence", self.sequence),
+        ];
+        let mut text: String =
+            whole.iter().filter_map(|(name, value)| Some(format!("{name} = {}\n", (*value)?))).collect();
+        for (name, of_type) in [("key_type", self.key_type), ("value_type", self.value_type)] {
+            text.extend(of_type.map(|of_type| format!("{name} = \"{}\"\n", of_type.name)));
+        }
+        text.extend(self.state_bytes.map(|bytes| format!("state_bytes = {bytes:?}\n")));
+        text
+    }
+
     /// One fact.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), FactError> {
         let wrong = |wanted| FactError::Value(crate::words::clean(name), crate::words::clean(value), wanted);

@@ -10,7 +10,7 @@ use crate::report::page::{Page, Paint};
 use crate::words::{clean, moment, size};
 
 /// Steps of the ladder that are told; the rest is in the JSON, and `explain` lists it.
-const MOST_STEPS: usize = 6;
+pub(in crate::report) const MOST_STEPS: usize = 6;
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let advice = advise(summary, verdict);
@@ -34,7 +34,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     page.gap();
 }
 
-fn climb(step: &Step) -> String {
+pub(in crate::report) fn climb(step: &Step) -> String {
     let fix = &step.fix;
     let command = if fix.command.is_empty() { String::new() } else { format!("{}: ", fix.command) };
     let mut text = format!("{command}{}", fix.why);
@@ -55,14 +55,18 @@ fn climb(step: &Step) -> String {
 
 /// Where a defect belongs, and what a report of it must hold; most diagnoses are nobody's defect.
 fn where_to_report(page: &mut Page, summary: &Summary) {
-    let worth = |finding: &&Finding| finding.confidence >= Confidence::Probable && finding.role != Role::Condition;
-    for finding in summary.diagnoses.iter().filter(worth) {
+    for finding in summary.diagnoses.iter().filter(|finding| is_worth_reporting(finding)) {
         for filing in &finding.file {
             let with = if filing.with.is_empty() { String::new() } else { format!(", with {}", filing.with) };
             let text = format!("to report {}: {}{with}", finding.id, filing.place);
             page.indented("     ", "     ", &clean(&text));
         }
     }
+}
+
+/// Whether it is sure enough for a report, and can be somebody's defect.
+pub(in crate::report) fn is_worth_reporting(finding: &Finding) -> bool {
+    finding.confidence >= Confidence::Probable && finding.role != Role::Condition
 }
 
 /// What of the ladder is not told, and what is not advised.
@@ -77,7 +81,7 @@ fn climb_on(page: &mut Page, ladder: &Ladder) {
     }
 }
 
-fn describe(advice: &Advice) -> String {
+pub(in crate::report) fn describe(advice: &Advice) -> String {
     match advice {
         Advice::CheckResult { api } => {
             format!(

@@ -9,6 +9,14 @@ use crate::words::{clean, count, grouped, moment, percent, size};
 const ENOUGH: f64 = 0.98;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
+    page.headed("Coverage:", Paint::Plain, &sentences(summary).join(" "));
+    for note in &summary.process.notes {
+        page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
+    }
+}
+
+/// All that is to be said, sentence by sentence.
+pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
     let trace = &summary.trace;
     let coverage = &summary.coverage;
     let mut parts = vec![accounts_for(coverage), bypassed(coverage)];
@@ -38,10 +46,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if !trace.clock_measured {
         parts.push("Times are estimates: the clock's rate was not measured over the run.".to_owned());
     }
-    page.headed("Coverage:", Paint::Plain, &parts.join(" "));
-    for note in &summary.process.notes {
-        page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
-    }
+    parts
 }
 
 /// Memory whose context is not known may be gone with one that ended.

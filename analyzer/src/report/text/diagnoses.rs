@@ -6,9 +6,9 @@ use crate::report::page::{Page, Paint};
 use crate::words::{clean, count};
 
 /// Diagnoses that are told in full.
-const MOST_TOLD: usize = 3;
+pub(in crate::report) const MOST_TOLD: usize = 3;
 /// Ruled-out diagnoses that are named.
-const MOST_RULED_OUT: usize = 3;
+pub(in crate::report) const MOST_RULED_OUT: usize = 3;
 /// Numbers of failures that are listed.
 const MOST_NUMBERS: usize = 4;
 
@@ -55,7 +55,7 @@ pub(super) fn tell(page: &mut Page, finding: &Finding) {
 }
 
 /// Which failures it is about, where that is not all there is.
-fn about(finding: &Finding) -> String {
+pub(in crate::report) fn about(finding: &Finding) -> String {
     if finding.ooms.is_empty() {
         return String::new();
     }
@@ -67,7 +67,7 @@ fn about(finding: &Finding) -> String {
     format!(" ({})", numbers.join(", "))
 }
 
-fn evidence(finding: &Finding) -> String {
+pub(in crate::report) fn evidence(finding: &Finding) -> String {
     let texts: Vec<String> = finding.evidence.iter().map(|evidence| clean(&evidence.text)).collect();
     texts.join("; ")
 }

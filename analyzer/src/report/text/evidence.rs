@@ -15,7 +15,7 @@ const MOST_MESSAGES: usize = 5;
 /// Most cards, processes, or lines of a log on the page.
 const MOST_LINES: usize = 8;
 
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let Some(evidence) = &summary.other_evidence else { return };
     page.headed(
         "OTHER EVIDENCE",

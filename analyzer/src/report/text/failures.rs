@@ -51,18 +51,18 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
 }
 
 /// What was asked for, as far as anybody knows.
-pub(super) fn asked(oom: &OomReport) -> String {
+pub(in crate::report) fn asked(oom: &OomReport) -> String {
     if oom.unknown_size { "unknown size".to_owned() } else { size(oom.requested_bytes) }
 }
 
-fn status(oom: &OomReport) -> String {
+pub(in crate::report) fn status(oom: &OomReport) -> String {
     match oom.status.name {
         Some(name) => format!("{name} ({})", oom.status.code),
         None => format!("status {}", oom.status.code),
     }
 }
 
-fn refused(summary: &Summary, oom: &OomReport) -> String {
+pub(in crate::report) fn refused(summary: &Summary, oom: &OomReport) -> String {
     let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     match oom.refused_by {
         Some("injected") => "refused by the recorder on request".to_owned(),
@@ -78,7 +78,7 @@ fn refused(summary: &Summary, oom: &OomReport) -> String {
 }
 
 /// What became of a failure, in words.
-fn became(oom: &OomReport) -> String {
+pub(in crate::report) fn became(oom: &OomReport) -> String {
     let mut parts: Vec<String> = oom.evidence.iter().take(4).map(|evidence| describe(oom, evidence)).collect();
     if parts.is_empty() {
         parts.push(match oom.because {
@@ -125,7 +125,7 @@ fn end(evidence: &Evidence) -> String {
     }
 }
 
-fn free_then(summary: &Summary, oom: &OomReport) -> String {
+pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String {
     let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     let mut parts =
         vec![format!("held then: {} asked, in {}", size(oom.held_bytes), count(oom.held_blocks, "block", "blocks"))];

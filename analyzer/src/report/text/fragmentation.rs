@@ -11,7 +11,7 @@ use crate::words::{count, gpu, moment, percent, size};
 /// Rows of the small map.
 const FEW_ROWS: usize = 6;
 
-pub(super) fn write(page: &mut Page, summary: &Summary, maps: &[DeviceMap]) {
+pub(in crate::report) fn write(page: &mut Page, summary: &Summary, maps: &[DeviceMap]) {
     for device in summary.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
         let when = format!("{} at its peak, {}", gpu(device.index), moment(device.account.peak.at_ns));
         page.headed("FRAGMENTATION", Paint::Bold, &when);

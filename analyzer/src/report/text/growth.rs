@@ -5,7 +5,7 @@ use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, size, span};
 
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let significant: Vec<&Growth> = summary.growth.iter().filter(|growth| growth.significant).collect();
     if significant.is_empty() {
         return;

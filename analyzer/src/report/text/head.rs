@@ -32,7 +32,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 }
 
 /// What runs beside the GPUs: frameworks, drivers, the host.
-fn machine(summary: &Summary) -> String {
+pub(in crate::report) fn machine(summary: &Summary) -> String {
     let machine = &summary.machine;
     let mut parts: Vec<String> = summary.software.iter().map(|name| clean(name)).collect();
     parts.extend(machine.kernel.as_ref().map(|release| format!("kernel {}", clean(release))));
@@ -41,19 +41,19 @@ fn machine(summary: &Summary) -> String {
     parts.join(", ")
 }
 
-fn place(process: &ProcessSummary) -> String {
+pub(in crate::report) fn place(process: &ProcessSummary) -> String {
     match process.hostname.is_empty() {
         true => format!("pid {}", process.pid),
         false => format!("pid {} on {}", process.pid, clean(&process.hostname)),
     }
 }
 
-fn started(summary: &Summary) -> String {
+pub(in crate::report) fn started(summary: &Summary) -> String {
     let started = summary.trace.started_at.replace('T', " ");
     format!("started {} UTC", started.split('.').next().unwrap_or(&started))
 }
 
-fn end(summary: &Summary) -> String {
+pub(in crate::report) fn end(summary: &Summary) -> String {
     let ran = format!("ran {}", moment(summary.trace.duration_ns));
     match (summary.process.exit_code, summary.process.signal) {
         (Some(code), _) => format!("{ran}, exit {code}"),
@@ -62,7 +62,7 @@ fn end(summary: &Summary) -> String {
     }
 }
 
-fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
+pub(in crate::report) fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
     let Some(index) = device.index else { return "memory of a device that the trace does not name".to_owned() };
     let mut parts = vec![match &device.name {
         Some(name) => match &device.architecture {

@@ -7,26 +7,34 @@ use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
 
 /// Rows that are shown of one ledger; smaller ones are summed up.
-const MOST_ROWS: usize = 10;
+pub(in crate::report) const MOST_ROWS: usize = 10;
 /// Ledgers in which nothing is larger are told in MiB.
 const SMALLEST_IN_GIB: u64 = 1 << 30;
 /// Sources that agree to this are not listed beside each other.
 const AGREES_BYTES: u64 = 1 << 20;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    let mut last = None;
+    let (devices, host) = told(summary);
+    for ledger in devices {
+        write_one(page, &format!("WHO HOLDS {}", gpu(ledger.device)), ledger);
+    }
+    if let Some(ledger) = host {
+        write_one(page, "WHO HOLDS pinned host memory", ledger);
+    }
+}
+
+/// The ledgers that are told: each device at its most telling moment, and the host.
+pub(in crate::report) fn told(summary: &Summary) -> (Vec<&DeviceLedger>, Option<&DeviceLedger>) {
+    let mut devices: Vec<&DeviceLedger> = Vec::new();
     for ledger in summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
         // The first of each device is its most telling moment.
-        if last.replace(ledger.device) == Some(ledger.device) {
-            continue;
+        if devices.last().is_none_or(|last| last.device != ledger.device) {
+            devices.push(ledger);
         }
-        write_one(page, &format!("WHO HOLDS {}", gpu(ledger.device)), ledger);
     }
     // Pinned memory that only the program asked for stands in the section before.
     let tells = |ledger: &&DeviceLedger| ledger.rows.iter().any(|row| row.owner != PROGRAM) || ledger.moment != "peak";
-    if let Some(ledger) = summary.host_ledger.first().filter(tells) {
-        write_one(page, "WHO HOLDS pinned host memory", ledger);
-    }
+    (devices, summary.host_ledger.first().filter(tells))
 }
 
 fn write_one(page: &mut Page, heading: &str, ledger: &DeviceLedger) {
@@ -70,7 +78,13 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
 }
 
 fn write_notes(page: &mut Page, ledger: &DeviceLedger) {
-    let mut note = |text: String| page.indented("  ", "  ", &text);
+    notes(ledger).iter().for_each(|text| page.indented("  ", "  ", text));
+}
+
+/// What must be said beside the rows.
+pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(text);
     if ledger.free_bytes.is_none() && ledger.device.is_some() {
         note("the rest was not measured at that moment".to_owned());
     }
@@ -96,6 +110,7 @@ fn write_notes(page: &mut Page, ledger: &DeviceLedger) {
             note(format!("{} {what}", size(bytes)));
         }
     }
+    notes
 }
 
 /// Whether the sources say different things, or one says what no other does.
@@ -115,15 +130,20 @@ fn describe_reading(reading: &ReadingRow) -> String {
     format!("{} {}", reading.source, parts.join(", "))
 }
 
-fn describe(row: &Row, wide: usize) -> String {
-    let (owner, what) = match row.owner {
+/// Who holds a row, and what.
+pub(in crate::report) fn describe_holder(row: &Row) -> (&'static str, String) {
+    match row.owner {
         "rounding" => ("rounding", format!("of {}, and blocks kept for reuse", kind_name(row))),
         "runtime pools and caches" => ("runtime", "pools and caches beyond what was handed out".to_owned()),
         "contexts and library handles" => ("set-up", format!("contexts and library handles{}", blocks(row))),
         "other processes" | "graphics clients" => ("others", format!("{}, by {}", row.owner, row.source)),
         "driver reserve" => ("driver", format!("reserve, by {}", row.source)),
         owner => (owner, format!("{}{}", kind_name(row), blocks(row))),
-    };
+    }
+}
+
+fn describe(row: &Row, wide: usize) -> String {
+    let (owner, what) = describe_holder(row);
     let mut text = format!("{owner:<16} {what}");
     if row.asked_bytes > row.bytes {
         text.push_str(&format!(", {} asked; its pages move", size(row.asked_bytes)));

@@ -1,21 +1,21 @@
 //! `report --format text`: the verdict first, the evidence below.
 
-mod advice;
+pub(in crate::report) mod advice;
 mod callers;
-mod coverage;
-mod diagnoses;
-mod evidence;
-mod failures;
-mod fragmentation;
-mod growth;
-mod head;
-mod job;
-mod ledger;
+pub(in crate::report) mod coverage;
+pub(in crate::report) mod diagnoses;
+pub(in crate::report) mod evidence;
+pub(in crate::report) mod failures;
+pub(in crate::report) mod fragmentation;
+pub(in crate::report) mod growth;
+pub(in crate::report) mod head;
+pub(in crate::report) mod job;
+pub(in crate::report) mod ledger;
 mod memory;
 mod stack;
 #[cfg(test)]
 mod tests;
-mod verdict;
+pub(in crate::report) mod verdict;
 
 pub use job::{reported, write_job};
 

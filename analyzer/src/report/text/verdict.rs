@@ -15,6 +15,13 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
         Verdict::OutOfMemory { .. } => Paint::Failure,
         _ => Paint::Bold,
     };
+    page.headed("VERDICT", paint, &sentences(summary, verdict).join(" "));
+    page.gap();
+}
+
+/// The verdict, sentence by sentence.
+pub(in crate::report) fn sentences(summary: &Summary, verdict: Verdict) -> Vec<String> {
+    let outcomes = count_outcomes(&summary.ooms);
     let ending = ending(summary);
     let mut sentences = match verdict {
         Verdict::OutOfMemory { oom, why } => {
@@ -32,8 +39,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     sentences.splice(place..place, ending);
     sentences.extend(vendor(summary));
     sentences.extend(damage(summary));
-    page.headed("VERDICT", paint, &sentences.join(" "));
-    page.gap();
+    sentences
 }
 
 pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> String {

@@ -4,7 +4,9 @@ mod devices;
 mod processes;
 #[cfg(test)]
 mod tests;
-mod verdict;
+pub(in crate::report) mod verdict;
+
+pub(in crate::report) use processes::ending;
 
 use crate::passes::job::{AlignedBy, Class, HostClock, Job, JobProcess};
 use crate::passes::summary::Summary;
@@ -158,7 +160,7 @@ fn host(hostname: &str) -> String {
 }
 
 /// How a process ended.
-fn end(process: &JobProcess) -> String {
+pub(in crate::report) fn end(process: &JobProcess) -> String {
     match (process.exit_code, process.signal) {
         (Some(code), _) => format!("exit {code}"),
         (_, Some(number)) => crate::words::signal(number),

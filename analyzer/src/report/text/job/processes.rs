@@ -102,7 +102,7 @@ fn rows(process: &JobProcess) -> Vec<[String; 3]> {
 }
 
 /// What became of a process, in a few words.
-fn ending(process: &JobProcess) -> String {
+pub(in crate::report) fn ending(process: &JobProcess) -> String {
     let ooms = &process.ooms;
     let outcomes = [
         (ooms.dropped, "dropped"),

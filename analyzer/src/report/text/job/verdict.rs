@@ -19,14 +19,19 @@ pub(super) fn write(page: &mut Page, job: &Job, summaries: &[Summary]) {
         (0, Some(_)) => Paint::Failure,
         _ => Paint::Bold,
     };
-    let mut sentences = match verdict.first {
+    page.headed("VERDICT", paint, &sentences(job, summaries).join(" "));
+    page.gap();
+}
+
+/// Who failed first, sentence by sentence.
+pub(in crate::report) fn sentences(job: &Job, summaries: &[Summary]) -> Vec<String> {
+    let mut sentences = match job.verdict.first {
         Some(first) => failed(job, summaries, first),
         None => healthy(job),
     };
     sentences.extend(bad_ends(job));
     sentences.extend(gaps(job, summaries));
-    page.headed("VERDICT", paint, &sentences.join(" "));
-    page.gap();
+    sentences
 }
 
 fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> {
@@ -137,7 +142,7 @@ fn gaps(job: &Job, summaries: &[Summary]) -> Vec<String> {
     sentences
 }
 
-fn capital(text: &str) -> String {
+pub(in crate::report) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

@@ -1,0 +1,125 @@
+//! A trace's own texts: facts about the process, libraries, the machine's files, marks and names of Python code.
+
+use gpuoom_trace::payload;
+use gpuoom_trace::reader::Metadata;
+use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record};
+use gpuoom_trace::rewrite::Rewording;
+
+use super::Redactor;
+use super::arguments::is_amounts;
+use super::log::Sort;
+use super::words::FUNCTIONS;
+
+/// Where things stood.
+const PROCESS: &str = "process";
+const LIBRARIES: &str = "libraries";
+const MARKS: &str = "marks";
+const CODE: &str = "Python code";
+
+impl Rewording for Redactor {
+    fn metadata(&mut self, metadata: &mut Metadata) {
+        let process = &mut metadata.process;
+        process.executable = self.path(PROCESS, &process.executable);
+        process.command_line = self.arguments(&process.command_line);
+        for (name, value) in &mut process.environment {
+            *value = self.variable(name, value);
+            *name = self.names("environment", name);
+        }
+        process.hostname = self.host(PROCESS, &process.hostname);
+        process.kernel = self.names(PROCESS, &process.kernel);
+        for note in &mut process.notes {
+            *note = self.note(note);
+        }
+        for module in &mut metadata.modules.modules {
+            module.path = self.path(LIBRARIES, &module.path);
+        }
+        for bypass in &mut metadata.bypasses.bypasses {
+            bypass.caller = self.path(LIBRARIES, &bypass.caller);
+            bypass.target = self.path(LIBRARIES, &bypass.target);
+        }
+        for device in &mut metadata.devices {
+            device.name = self.names("devices", &device.name);
+        }
+        self.machine(&mut metadata.machine);
+    }
+
+    fn payload(&mut self, record: &Record, bytes: &mut [u8]) {
+        match record.event() {
+            Some(Event::Mark) => {
+                let label = payload::text(bytes);
+                let label = self.label(&label);
+                put(bytes, &label);
+            }
+            Some(Event::Code) => {
+                let code = payload::text(bytes);
+                let code = self.code(&code);
+                put(bytes, &code);
+            }
+            Some(_) => {}
+            // Of a newer recorder: nobody here knows what is in it.
+            None if !bytes.is_empty() => {
+                self.log.note(Sort::Label, "events of a newer recorder");
+                bytes.fill(0);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Redactor {
+    /// A setting that the recorder could not understand: `NAME=VALUE: expected ...`.
+    fn note(&mut self, note: &str) -> String {
+        const PLACE: &str = "notes of the recorder";
+        let parts = note.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(": expected")?)));
+        let Some((name, (value, rest))) = parts.filter(|_| !self.keep.environment) else {
+            return self.text(PLACE, note);
+        };
+        let value = if is_amounts(value) { value.to_owned() } else { self.stand_in(Sort::Variable, PLACE, value) };
+        format!("{}={value}: expected{}", self.names(PLACE, name), self.text(PLACE, rest))
+    }
+
+    fn label(&mut self, label: &str) -> String {
+        if self.keep.marks {
+            return self.text(MARKS, label);
+        }
+        self.log.note(Sort::Label, MARKS);
+        format!("mark {}", self.labels.of(label))
+    }
+
+    /// A file and the name of a function in it, with a zero between them.
+    fn code(&mut self, code: &str) -> String {
+        let (file, function) = code.split_once('\0').unwrap_or((code, ""));
+        if file.starts_with('<') {
+            // `<frozen importlib._bootstrap>`, `<string>`.
+            return code.to_owned();
+        }
+        let place = self.path(CODE, file);
+        // What lies in a public package or the system is public as a whole.
+        let is_public = place == file && !self.keep.paths && file.contains('/');
+        let last = function.rsplit('.').next().unwrap_or(function);
+        let function = match is_public || function.is_empty() || FUNCTIONS.contains(&last) && last == function {
+            true => function.to_owned(),
+            false if self.keep.marks => self.names(CODE, function),
+            false => {
+                self.log.note(Sort::Label, CODE);
+                format!("function {}", self.functions.of(function))
+            }
+        };
+        format!("{place}\0{function}")
+    }
+}
+
+/// Puts a text into the room of a payload; what does not fit is cut.
+fn put(bytes: &mut [u8], text: &str) {
+    let mut room = [0; MAX_PAYLOAD_BYTES];
+    let most = bytes.len().saturating_sub(2);
+    let mut length = text.len().min(most);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    let packed = payload::pack(&text.as_bytes()[..length], &mut room);
+    bytes.fill(0);
+    if let Some(target) = bytes.get_mut(..packed.len()) {
+        target.copy_from_slice(packed);
+    }
+}

@@ -1,0 +1,45 @@
+//! Why memory ran out.
+
+use super::page::{Markdown, code, plain};
+use crate::diagnosis::finding::{Finding, Role};
+use crate::passes::summary::Summary;
+use crate::report::text::diagnoses::{MOST_RULED_OUT, MOST_TOLD, about, evidence};
+
+pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
+    if summary.diagnoses.is_empty() {
+        return;
+    }
+    page.heading(level, "Why");
+    let (background, causes): (Vec<&Finding>, Vec<&Finding>) =
+        summary.diagnoses.iter().partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
+    causes.iter().take(MOST_TOLD).for_each(|finding| tell(page, finding));
+    let also = causes.iter().skip(MOST_TOLD).chain(&background);
+    let mut items: Vec<String> = also
+        .map(|finding| {
+            let sure = finding.confidence.name();
+            format!("also {}, {sure}: {}: {}", code(finding.id), plain(&finding.title), plain(&evidence(finding)))
+        })
+        .collect();
+    for excluded in summary.diagnoses_excluded.iter().take(MOST_RULED_OUT) {
+        items.push(format!("not {}: {}", code(excluded.id), plain(&excluded.by)));
+    }
+    page.list(false, &items);
+}
+
+/// A diagnosis in full.
+pub(super) fn tell(page: &mut Markdown, finding: &Finding) {
+    let head = format!(
+        "**{}, {}**: {}{}",
+        code(finding.id),
+        finding.confidence.name(),
+        plain(&finding.title),
+        plain(&about(finding))
+    );
+    page.paragraph(&head);
+    let mut items: Vec<String> = finding.evidence.iter().map(|evidence| plain(&evidence.text)).collect();
+    let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);
+    items.extend(checked.iter().map(|refuter| format!("checked, and not so: {}", plain(&refuter.text))));
+    items.extend(open.iter().map(|refuter| format!("could not be checked: {}", plain(&refuter.text))));
+    items.extend(finding.missing.iter().map(|missing| format!("would settle it: {}", plain(missing))));
+    page.list(false, &items);
+}

@@ -1,0 +1,60 @@
+//! Who holds the memory of each device, and pinned host memory.
+
+use super::page::{Markdown, code, plain};
+use crate::passes::ledger::{DeviceLedger, Row};
+use crate::passes::summary::Summary;
+use crate::report::text::ledger::{MOST_ROWS, describe_holder, notes, told};
+use crate::words::{gpu, moment, percent, size};
+
+pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
+    let (devices, host) = told(summary);
+    for ledger in devices {
+        write_one(page, &format!("Who holds {}", gpu(ledger.device)), ledger, level);
+    }
+    if let Some(ledger) = host {
+        write_one(page, "Who holds pinned host memory", ledger, level);
+    }
+}
+
+fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: usize) {
+    page.heading(level, heading);
+    let when = match ledger.moment.strip_prefix("oom:") {
+        Some(number) => format!("At failure {number}, {}.", moment(ledger.at_ns)),
+        None => format!("At the {}, {}.", ledger.moment, moment(ledger.at_ns)),
+    };
+    page.paragraph(&plain(&when));
+    let share = |bytes: u64| {
+        let total = ledger.total_bytes.filter(|total| *total > 0);
+        total.map(|total| percent(bytes as f64 / total as f64)).unwrap_or_default()
+    };
+    let line = |who: String, caller: String, bytes: u64, source: &str| {
+        vec![who, caller, size(bytes), share(bytes), plain(source)]
+    };
+    let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
+    let mut rows: Vec<Vec<String>> = shown
+        .iter()
+        .map(|row| {
+            let (owner, what) = describe_holder(row);
+            line(plain(&format!("{owner}: {what}")), caller(row), row.bytes, row.source)
+        })
+        .collect();
+    if !rest.is_empty() {
+        let bytes = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+        rows.push(line(format!("{} more", rest.len()), String::new(), bytes, ""));
+    }
+    if let Some(bytes) = ledger.unattributed_bytes {
+        rows.push(line("unattributed".to_owned(), String::new(), bytes, "the remainder"));
+    }
+    if let Some((bytes, by)) = ledger.free_bytes.zip(ledger.free_by) {
+        rows.push(line("free".to_owned(), String::new(), bytes, by));
+    }
+    page.table(&["who", "asked through", ">bytes", ">of the card", "by"], &rows);
+    let notes: Vec<String> = notes(ledger).iter().map(|note| plain(note)).collect();
+    page.list(false, &notes);
+}
+
+fn caller(row: &Row) -> String {
+    let parts = [row.api.as_deref(), row.library.as_deref()];
+    let parts: Vec<String> = parts.into_iter().flatten().map(code).collect();
+    parts.join(", ")
+}
