@@ -23,6 +23,15 @@ pub(crate) enum Probe {
     All,
 }
 
+/// Which stacks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stacks {
+    /// Native return addresses.
+    pub(crate) native: bool,
+    /// Frames of Python code.
+    pub(crate) python: bool,
+}
+
 /// The settings of `contract`'s environment variables.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
@@ -34,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) sample: Option<Duration>,
     /// `GPUOOM_PROBE`.
     pub(crate) probe: Probe,
+    /// `GPUOOM_STACKS`.
+    pub(crate) stacks: Stacks,
     /// `GPUOOM_SYSROOT`.
     pub(crate) sysroot: PathBuf,
     /// `GPUOOM_LOG`.
@@ -51,6 +62,7 @@ impl Default for Config {
             granularity_bytes: 256 << 20,
             sample: Some(Duration::from_secs(1)),
             probe: Probe::First,
+            stacks: Stacks { native: true, python: true },
             sysroot: PathBuf::from("/"),
             log: LogLevel::Warn,
             disabled: false,
@@ -101,6 +113,10 @@ impl Config {
             config.probe = probe(v)?;
             Some(())
         });
+        set("GPUOOM_STACKS", "native, python, both with a comma between, or off", &mut |v| {
+            config.stacks = stacks(v)?;
+            Some(())
+        });
         set("GPUOOM_SYSROOT", "a directory", &mut |v| {
             config.sysroot = PathBuf::from(v);
             Some(())
@@ -145,6 +161,21 @@ fn probe(text: &str) -> Option<Probe> {
         "all" => Probe::All,
         _ => return None,
     })
+}
+
+fn stacks(text: &str) -> Option<Stacks> {
+    let mut stacks = Stacks { native: false, python: false };
+    if text == "off" {
+        return Some(stacks);
+    }
+    for part in text.split(',') {
+        match part.trim() {
+            "native" => stacks.native = true,
+            "python" => stacks.python = true,
+            _ => return None,
+        }
+    }
+    Some(stacks)
 }
 
 /// Bytes with an optional 1024-based suffix (`K M G T`, lower case too, with an optional `iB` or `B`).
@@ -195,6 +226,7 @@ mod tests {
             ("GPUOOM_GRANULARITY", "2M"),
             ("GPUOOM_SAMPLE", "250ms"),
             ("GPUOOM_PROBE", "all"),
+            ("GPUOOM_STACKS", "native"),
             ("GPUOOM_LOG", "debug"),
             ("GPUOOM_DISABLE", "1"),
         ]);
@@ -202,6 +234,7 @@ mod tests {
         assert_eq!((config.trace.as_str(), config.granularity_bytes), ("/tmp/%p.bin", 2 << 20));
         assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
         assert!(config.disabled && config.log == LogLevel::Debug);
+        assert_eq!(config.stacks, Stacks { native: true, python: false });
     }
 
     #[test]
@@ -210,13 +243,22 @@ mod tests {
             ("GPUOOM_GRANULARITY", "3X"),
             ("GPUOOM_SAMPLE", "soon"),
             ("GPUOOM_PROBE", "maybe"),
+            ("GPUOOM_STACKS", "native,ruby"),
             ("GPUOOM_LOG", "loud"),
             ("GPUOOM_DISABLE", "yes"),
         ]);
-        assert_eq!(config.complaints.len(), 5);
+        assert_eq!(config.complaints.len(), 6);
         let defaults = Config::default();
         assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
         assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));
+    }
+
+    #[test]
+    fn stacks_are_chosen_part_by_part() {
+        let both = Stacks { native: true, python: true };
+        assert_eq!((stacks("python, native"), Config::default().stacks), (Some(both), both));
+        assert_eq!(stacks("off"), Some(Stacks { native: false, python: false }));
+        assert_eq!((stacks("native,off"), stacks(",")), (None, None));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod process;
 mod program_memory;
 mod readings;
 mod record;
+mod stack;
 mod state;
 mod thread;
 mod watch;
@@ -30,6 +31,7 @@ extern "C" fn load() {
         guard::quiet_panics();
         config::get();
         state::prepare();
+        stack::prepare();
         link::fork_gate::install();
         link::bypass::note_first_loaded();
     });

@@ -29,6 +29,35 @@ pub(crate) fn read(address: u64, out: &mut [u8]) -> bool {
     if refused { read_tested(address, out) } else { usize::try_from(got) == Ok(out.len()) }
 }
 
+/// Whether each page from `low` (the beginning of one) up to `end` can be read.
+pub(crate) fn are_readable(low: u64, end: u64) -> bool {
+    const AT_ONCE: usize = 64;
+    let errno = guard::errno();
+    let mut next = low;
+    let mut readable = true;
+    while readable && next < end {
+        let count = ((end - next).div_ceil(4096) as usize).min(AT_ONCE);
+        let mut bytes = [0u8; AT_ONCE];
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: count };
+        let page =
+            |index: usize| libc::iovec { iov_base: (next + index as u64 * 4096) as *mut libc::c_void, iov_len: 1 };
+        let pages: [libc::iovec; AT_ONCE] = std::array::from_fn(page);
+        // SAFETY: one local buffer of that length; the remote side is checked by the kernel.
+        let got =
+            unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pages.as_ptr(), count as libc::c_ulong, 0) };
+        readable = match usize::try_from(got) {
+            Ok(got) => got == count,
+            Err(_) if matches!(guard::errno(), libc::EPERM | libc::ENOSYS) => {
+                (0..count).all(|index| is_readable(next + index as u64 * 4096))
+            }
+            Err(_) => false,
+        };
+        next += count as u64 * 4096;
+    }
+    guard::set_errno(errno);
+    readable
+}
+
 /// For containers that forbid the call above: tests the first and the last word of each page, then reads. Another thread
 /// may still unmap the memory in between, as it may under the vendor's library.
 fn read_tested(address: u64, out: &mut [u8]) -> bool {
@@ -76,6 +105,13 @@ mod tests {
         let mut out = [0; 16];
         let length = text(c"text".as_ptr() as u64, &mut out);
         assert_eq!(&out[..length], b"text");
+    }
+
+    #[test]
+    fn pages_are_tested_one_by_one() {
+        let pages = half_readable();
+        assert!(are_readable(pages, pages + 4096) && !are_readable(pages, pages + 4097));
+        assert!(!are_readable(0, 4096) && are_readable(pages, pages));
     }
 
     #[test]

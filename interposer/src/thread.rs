@@ -28,6 +28,16 @@ pub(crate) struct ThreadState {
     pub(crate) slot_number: u32,
     /// Process that the fields below belong to; differs after a fork.
     pub(crate) pid: u32,
+    /// Stack pointer and rbp at the entry of that hook; the stubs write them, so they must stay where they are.
+    pub(crate) entry_sp: u64,
+    /// See `entry_sp`.
+    pub(crate) entry_rbp: u64,
+    /// Addresses of this thread's own stack that were proven to be readable, see `stack::memory`.
+    pub(crate) stack_low: u64,
+    /// See `stack_low`.
+    pub(crate) stack_high: u64,
+    /// Stretch of addresses in which that proof has failed.
+    pub(crate) stack_refused: u64,
     /// Kernel thread id.
     pub(crate) thread: u32,
     /// Ordinal of the latest call.
@@ -70,6 +80,8 @@ const _: () = {
     assert!(std::mem::offset_of!(ThreadState, caller) == 0);
     assert!(std::mem::offset_of!(ThreadState, slot_real) == 8);
     assert!(std::mem::offset_of!(ThreadState, slot_number) == 16);
+    assert!(std::mem::offset_of!(ThreadState, entry_sp) == 24);
+    assert!(std::mem::offset_of!(ThreadState, entry_rbp) == 32);
 };
 
 global_asm!(

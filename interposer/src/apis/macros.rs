@@ -121,13 +121,16 @@ macro_rules! recorded {
                 )
             }
 
-            // The return address goes into the thread's block (its first field), all arguments stay where they are, and
+            // The return address goes into the thread's block (its first field), with the registers that a stack is walked
+            // from; all arguments stay where they are, and
             // the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a call of a
             // C function.
             std::arch::naked_asm!(
                 "mov r11, qword ptr [rsp]",
                 "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
                 "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
                 "jmp {body}",
                 body = sym body,
             )

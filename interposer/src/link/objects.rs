@@ -141,6 +141,26 @@ pub(crate) fn load_count() -> LoadCount {
     count
 }
 
+/// Shows each object: first address, end, and its `.eh_frame_hdr` (0: it has none).
+pub(crate) fn for_each_code_object(each: &mut dyn FnMut(u64, u64, u64)) {
+    const PT_GNU_EH_FRAME: u32 = 0x6474_E550;
+    unsafe extern "C" fn one(info: *mut libc::dl_phdr_info, _: usize, each: *mut libc::c_void) -> i32 {
+        // SAFETY: the loader passes a valid entry; `each` is the reference passed below.
+        let (info, each) = unsafe { (&*info, &mut *each.cast::<&mut dyn FnMut(u64, u64, u64)>()) };
+        // SAFETY: the headers live during the callback.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let of_type = |wanted: u32| headers.iter().filter(move |header| header.p_type == wanted);
+        let at = |header: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(header.p_vaddr);
+        let start = of_type(libc::PT_LOAD).map(at).min().unwrap_or(0);
+        let end = of_type(libc::PT_LOAD).map(|header| at(header).saturating_add(header.p_memsz)).max().unwrap_or(0);
+        each(start, end, of_type(PT_GNU_EH_FRAME).map(at).next().unwrap_or(0));
+        0
+    }
+    let mut each = each;
+    // SAFETY: as in `loaded_objects`.
+    outside_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut each).cast()) });
+}
+
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, walk: *mut libc::c_void) -> i32 {
     // SAFETY: the loader passes a valid entry whose headers and name live as long as the object is loaded, which the
     // loader's lock guarantees during the callback; `walk` is the structure of `Walk::go`.

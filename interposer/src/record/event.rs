@@ -7,6 +7,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, PARENT_FAR, Record, flag};
 
 use super::{Recorder, sites};
+use crate::stack::{self, Entry};
 use crate::thread::{self, ThreadState};
 use crate::{guard, link, state};
 
@@ -47,8 +48,8 @@ pub(crate) struct Frame {
     outer_enclosing: u32,
     outer_depth: u32,
     from_runtime: bool,
-    /// Return address of the call.
-    caller: usize,
+    /// Where the call came from.
+    entry: Entry,
 }
 
 impl Frame {
@@ -95,7 +96,7 @@ impl Frame {
             outer_enclosing: state.enclosing,
             outer_depth: state.depth,
             from_runtime,
-            caller: state.caller,
+            entry: Entry { pc: state.caller as u64, sp: state.entry_sp, rbp: state.entry_rbp },
         };
         state.call = call;
         state.enclosing = call;
@@ -119,7 +120,7 @@ impl Frame {
 
     /// Return address of the call.
     pub(crate) fn caller(&self) -> usize {
-        self.caller
+        self.entry.pc as usize
     }
 
     /// Row of the function.
@@ -208,10 +209,21 @@ impl Frame {
             call: self.call,
             padded_granules: self.recorder.granule.count(what.requested),
             // What lies inside another call is explained by that one's site.
-            site: if self.parent_distance == 0 { sites::of(self.recorder, self.caller, state.thread) } else { 0 },
+            site: match self.parent_distance {
+                0 if finished && takes(event, kind) => self.stack_site(),
+                0 => sites::of(self.recorder, self.caller(), state.thread),
+                _ => 0,
+            },
             address: what.address,
             requested: what.requested,
         }
+    }
+
+    /// The number of the way to this call.
+    #[inline(always)]
+    fn stack_site(&self) -> u32 {
+        // SAFETY: as in `enter`; a handler that interrupts leaves a proof that is as good.
+        stack::site(self.recorder, &self.entry, unsafe { &mut *self.thread })
     }
 
     /// Publishes a record of this call.
@@ -225,6 +237,16 @@ impl Frame {
                 self.recorder.publish_long(record, numbers)
             }
         }
+    }
+}
+
+/// Whether a call takes something, so that one asks for the way to it.
+#[inline(always)]
+fn takes(event: Event, kind: Kind) -> bool {
+    match event {
+        Event::Alloc | Event::Reserve | Event::Pin | Event::Import | Event::Module => true,
+        Event::Map => kind == Kind::Physical,
+        _ => false,
     }
 }
 

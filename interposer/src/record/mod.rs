@@ -4,7 +4,7 @@ mod clock;
 mod drain;
 mod event;
 mod file;
-mod sites;
+pub(crate) mod sites;
 mod start;
 mod threads;
 mod writer;

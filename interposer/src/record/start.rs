@@ -62,6 +62,7 @@ impl Recorder {
             failures_handled: AtomicU64::new(0),
         };
         super::sites::forget();
+        crate::stack::forget_parent();
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
         if let Err(error) = recorder.drainer.publish(pid) {
@@ -89,6 +90,7 @@ impl Recorder {
         if !process::modules::have_changed() {
             return false;
         }
+        crate::stack::objects_changed();
         self.append_modules();
         self.note_bypasses();
         true

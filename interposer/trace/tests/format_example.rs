@@ -121,7 +121,7 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Kind", &Kind::ALL.iter().map(|kind| (*kind as u64, kind.name())).collect::<Vec<_>>());
     assert_numbers("Layer", &Layer::ALL.iter().map(|layer| (*layer as u64, layer.name())).collect::<Vec<_>>());
     assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
-    assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT });
+    assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });

@@ -69,10 +69,13 @@ pub(super) unsafe extern "C" fn ioctl() {
         "and r11d, 0x7FF",
         "bt dword ptr [r10], r11d",
         "jnc 3b",
-        // One of ours, by its name: as in a recorded hook, the return address goes into the thread's block.
+        // One of ours, by its name: as in a recorded hook, return address, stack pointer and rbp go into the
+        // thread's block.
         "mov r11, qword ptr [rsp]",
         "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
         "mov qword ptr fs:[r10], r11",
+        "mov qword ptr fs:[r10 + 24], rsp",
+        "mov qword ptr fs:[r10 + 32], rbp",
         "jmp {body}",
         "4:",
         "push rdi",

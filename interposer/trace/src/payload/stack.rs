@@ -18,6 +18,8 @@ pub mod stack_flag {
     pub const NATIVE_WHOLE: u8 = 0x01;
     /// The native part was cut at the recorder's limit.
     pub const NATIVE_CUT: u8 = 0x02;
+    /// Frames of code without call frame information were passed by their frame pointers: some may be missing.
+    pub const NATIVE_GUESSED: u8 = 0x10;
     /// The Python frames were looked for, and could be read.
     pub const PYTHON_SEEN: u8 = 0x04;
     /// The Python part was cut at the recorder's limit.

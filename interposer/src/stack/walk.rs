@@ -1,0 +1,213 @@
+//! From a call to the frames around it.
+
+use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, stack_flag};
+
+use super::cfi;
+use super::memory::Reader;
+use super::rule::{Cfa, Rbp, Rule};
+use super::rules::{self, Known};
+
+/// Where the kernel keeps the interrupted registers, from the stack pointer on that a handler returns with
+/// (`struct ucontext` and `struct sigcontext` of x86-64).
+pub(super) const SIGNAL_SP: i64 = 160;
+const SIGNAL_PC: u64 = 168;
+const SIGNAL_RBP: u64 = 120;
+
+/// Words that one stack depends on, at most; each frame has one, or two where a frame pointer is followed.
+pub(super) const MAX_WORDS: usize = 192;
+/// Frames without call frame information that are passed by their frame pointers, one behind the other.
+const MAX_GUESSES: usize = 32;
+/// A frame that is larger than this is none.
+const MAX_GUESSED_FRAME_BYTES: u64 = 1 << 20;
+
+/// Where a call came from: what its hook found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Return address.
+    pub(crate) pc: u64,
+    /// Stack pointer: the return address lies there.
+    pub(crate) sp: u64,
+    /// rbp, which is the caller's.
+    pub(crate) rbp: u64,
+}
+
+/// The caller's rbp: read only once somebody needs it.
+#[derive(Clone, Copy)]
+enum Saved {
+    Register,
+    At(u64),
+    Value(u64),
+    Lost,
+}
+
+/// A stack, and all that it was made from.
+pub(super) struct Walk {
+    /// Return addresses, innermost first.
+    pub(super) frames: [u64; MAX_NATIVE_FRAMES],
+    pub(super) count: usize,
+    /// Bits of [`stack_flag`].
+    pub(super) flags: u8,
+    /// Addresses that were read.
+    pub(super) places: [u64; MAX_WORDS],
+    /// What was there.
+    pub(super) words: [u64; MAX_WORDS],
+    pub(super) word_count: usize,
+    /// The register rbp was needed.
+    pub(super) needs_rbp: bool,
+    /// The same words, rbp and loaded objects always give the same stack.
+    pub(super) is_lasting: bool,
+}
+
+impl Walk {
+    /// No stack: all zero.
+    pub(super) const EMPTY: Walk = Walk {
+        frames: [0; MAX_NATIVE_FRAMES],
+        count: 0,
+        flags: 0,
+        places: [0; MAX_WORDS],
+        words: [0; MAX_WORDS],
+        word_count: 0,
+        needs_rbp: false,
+        is_lasting: false,
+    };
+
+    /// Return addresses, innermost first.
+    pub(super) fn native(&self) -> &[u64] {
+        &self.frames[..self.count]
+    }
+
+    /// Walks from a call to the first frame of its thread, as far as there is a way.
+    pub(super) fn walk(&mut self, entry: &Entry, reader: &mut Reader, room: &mut cfi::Room) {
+        (self.count, self.flags, self.word_count) = (0, 0, 0);
+        (self.needs_rbp, self.is_lasting) = (false, true);
+        if self.read(reader, entry.sp) == Some(entry.pc) {
+            self.go(entry, reader, room);
+        } else {
+            // The registers are of another moment (a handler came in between): the return address is all there is.
+            self.push(entry.pc);
+            self.is_lasting = false;
+        }
+    }
+
+    fn push(&mut self, address: u64) -> bool {
+        if self.count == MAX_NATIVE_FRAMES {
+            self.flags |= stack_flag::NATIVE_CUT;
+            return false;
+        }
+        self.frames[self.count] = address;
+        self.count += 1;
+        true
+    }
+
+    #[inline(always)]
+    fn read(&mut self, reader: &mut Reader, address: u64) -> Option<u64> {
+        let word = reader.word(address)?;
+        if self.word_count < MAX_WORDS {
+            self.places[self.word_count] = address;
+            self.words[self.word_count] = word;
+            self.word_count += 1;
+        } else {
+            self.is_lasting = false;
+        }
+        Some(word)
+    }
+
+    fn go(&mut self, entry: &Entry, reader: &mut Reader, room: &mut cfi::Room) {
+        let mut at = State { pc: entry.pc, sp: entry.sp + 8, rbp: Saved::Register, after_call: true, guesses: 0 };
+        loop {
+            // Of an interrupted instruction the address behind its first byte is kept: it then reads like all others.
+            if !self.push(at.pc.wrapping_add(u64::from(!at.after_call))) {
+                return;
+            }
+            let next = match rules::of(at.pc, at.after_call, room) {
+                Known::Rule(Rule::Frame(cfa, rbp)) => self.ordinary(&at, cfa, rbp, entry, reader),
+                Known::Rule(Rule::Signal) => self.interrupted(&at, reader),
+                Known::Rule(Rule::End) => return self.flags |= stack_flag::NATIVE_WHOLE,
+                Known::Rule(Rule::Unknown) => self.guessed(&at, entry, reader, room),
+                Known::NoObject => {
+                    // Code may come there at any moment.
+                    self.is_lasting = false;
+                    self.guessed(&at, entry, reader, room)
+                }
+            };
+            match next {
+                // Some threads and fibers begin with a return address of 0.
+                Some(State { pc: 0, .. }) => return self.flags |= stack_flag::NATIVE_WHOLE,
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+
+    fn rbp(&mut self, at: &State, entry: &Entry, reader: &mut Reader) -> Option<u64> {
+        match at.rbp {
+            Saved::Register => {
+                self.needs_rbp = true;
+                Some(entry.rbp)
+            }
+            Saved::At(place) => self.read(reader, place),
+            Saved::Value(value) => Some(value),
+            Saved::Lost => None,
+        }
+    }
+
+    #[inline(always)]
+    fn ordinary(&mut self, at: &State, cfa: Cfa, rbp: Rbp, entry: &Entry, reader: &mut Reader) -> Option<State> {
+        let mut below = at.rbp;
+        let cfa = match cfa {
+            Cfa::Stack(offset) => at.sp.wrapping_add_signed(offset.into()),
+            Cfa::Frame(offset) | Cfa::BehindFrame(offset) => {
+                let value = self.rbp(at, entry, reader)?;
+                if !matches!(below, Saved::Register) {
+                    below = Saved::Value(value);
+                }
+                let place = value.wrapping_add_signed(offset.into());
+                if matches!(cfa, Cfa::Frame(_)) { place } else { self.read(reader, place)? }
+            }
+        };
+        // The stack only shrinks on the way out.
+        if cfa <= at.sp {
+            return None;
+        }
+        let saved = match rbp {
+            Rbp::Same => below,
+            Rbp::AtCfa(offset) => Saved::At(cfa.wrapping_add_signed(offset.into())),
+            Rbp::AtFrame(offset) => Saved::At(self.rbp(at, entry, reader)?.wrapping_add_signed(offset.into())),
+            Rbp::Lost => Saved::Lost,
+        };
+        let pc = self.read(reader, cfa.wrapping_sub(8))?;
+        Some(State { pc, sp: cfa, rbp: saved, after_call: true, guesses: 0 })
+    }
+
+    /// Behind a signal handler: the interrupted code, maybe on another stack.
+    fn interrupted(&mut self, at: &State, reader: &mut Reader) -> Option<State> {
+        let sp = self.read(reader, at.sp.wrapping_add_signed(SIGNAL_SP))?;
+        let pc = self.read(reader, at.sp.wrapping_add(SIGNAL_PC))?;
+        Some(State { pc, sp, rbp: Saved::At(at.sp.wrapping_add(SIGNAL_RBP)), after_call: false, guesses: 0 })
+    }
+
+    /// Code without call frame information: by its frame pointer, if that looks like one.
+    fn guessed(&mut self, at: &State, entry: &Entry, reader: &mut Reader, room: &mut cfi::Room) -> Option<State> {
+        let frame = self.rbp(at, entry, reader)?;
+        let is_near = frame >= at.sp && frame - at.sp < MAX_GUESSED_FRAME_BYTES;
+        if !is_near || at.guesses == MAX_GUESSES {
+            return None;
+        }
+        let pc = self.read(reader, frame + 8)?;
+        if matches!(rules::of(pc, true, room), Known::Rule(Rule::Unknown)) || pc < 4096 {
+            return None;
+        }
+        self.flags |= stack_flag::NATIVE_GUESSED;
+        Some(State { pc, sp: frame + 16, rbp: Saved::At(frame), after_call: true, guesses: at.guesses + 1 })
+    }
+}
+
+/// A frame on the way.
+struct State {
+    pc: u64,
+    /// Stack pointer as it is in this frame.
+    sp: u64,
+    rbp: Saved,
+    after_call: bool,
+    guesses: usize,
+}

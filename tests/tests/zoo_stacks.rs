@@ -1,0 +1,146 @@
+//! Stacks in the trace, against what the C library says of the same calls.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gpuoom_tests::{Client, Finished, Library, MIB, plugin, program};
+use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, Stack, stack_flag};
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::{Event, Record};
+
+/// A call and the stack that its site stands for; `None` where the site has none.
+struct Call {
+    record: Record,
+    stack: Option<Stack>,
+}
+
+/// All calls of a trace, in order. The site of each must have been introduced before.
+fn calls(path: &Path) -> Vec<Call> {
+    let mut trace = TraceFile::open(path).expect("a trace");
+    let mut sites: HashMap<u32, (u64, Option<Stack>)> = HashMap::new();
+    let mut calls = Vec::new();
+    let read = trace.for_each_batch::<()>(|batch| {
+        for (record, payload) in batch.iter() {
+            match record.event() {
+                Some(Event::Site) => {
+                    let stack = Stack::read(payload);
+                    let first = stack.as_ref().and_then(|stack| stack.native.first().copied());
+                    assert!(first.is_none_or(|first| first == record.address), "{record:?} {stack:?}");
+                    let old = sites.insert(record.site, (record.address, stack));
+                    assert!(old.is_none(), "a site is introduced once: {record:?}");
+                }
+                _ if record.is_note() || record.site == 0 => {}
+                _ => calls.push(Call { record: *record, stack: sites[&record.site].1.clone() }),
+            }
+        }
+        Ok(())
+    });
+    assert!(read.is_ok());
+    calls
+}
+
+fn allocations(path: &Path) -> Vec<(u64, Stack)> {
+    let taken = calls(path).into_iter().filter(|call| call.record.event() == Some(Event::Alloc));
+    taken.map(|call| (call.record.requested / MIB, call.stack.expect("an allocation has a stack"))).collect()
+}
+
+/// Lines of a size and return addresses.
+fn truth(stdout: &str) -> Vec<(u64, Vec<u64>)> {
+    let address = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+    let lines = stdout.lines().filter(|line| !line.starts_with("plugin"));
+    lines
+        .map(|line| {
+            let (size, frames) = line.split_once(' ').expect("a size");
+            (size.parse().expect("a size"), frames.split(' ').map(address).collect())
+        })
+        .collect()
+}
+
+/// Sizes that `stacks.c` allocates on a stack of its own.
+const FIBERS: [u64; 2] = [14, 15];
+
+/// Asserts that the stacks of a trace are those that the program printed, in order.
+fn assert_stacks(path: &Path, expected: &[(u64, Vec<u64>)]) {
+    let found = allocations(path);
+    assert_eq!(found.len(), expected.len());
+    for ((size, stack), (expected_size, frames)) in found.iter().zip(expected) {
+        assert_eq!(size, expected_size);
+        let ours = &stack.native;
+        let theirs = &frames[..frames.len().min(MAX_NATIVE_FRAMES)];
+        let context = format!("{size} MiB, flags {:x}:\n{ours:x?}\n{theirs:x?}", stack.flags);
+        assert_eq!(ours.len(), theirs.len(), "{context}");
+        assert!(ours[0].abs_diff(theirs[0]) < 4096, "{context}");
+        // Of an interrupted instruction backtrace() gives the address itself.
+        let same = ours[1..].iter().zip(&theirs[1..]).all(|(our, their)| our == their || *our == their + 1);
+        assert!(same, "{context}");
+        let is_cut = frames.len() > MAX_NATIVE_FRAMES;
+        assert_eq!(stack.has(stack_flag::NATIVE_CUT), is_cut, "{context}");
+        // Where a context of makecontext() begins, there is no call frame information.
+        let is_fibers = FIBERS.contains(size);
+        assert_eq!(stack.has(stack_flag::NATIVE_WHOLE), !is_cut && !is_fibers, "{context}");
+        assert!(!stack.has(stack_flag::NATIVE_GUESSED), "{context}");
+    }
+}
+
+fn run_stacks() -> Finished {
+    let plugins = ["stacks.c", "stacks_other.c"].map(|source| plugin(source, Library::Hip));
+    let client = plugins.into_iter().fold(Client::new(program("stacks.c")), Client::arg);
+    let run = client.run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    run
+}
+
+#[test]
+fn stacks_of_every_sort_are_those_of_the_c_library() {
+    let run = run_stacks();
+    let truth = truth(&run.stdout);
+    let traces = run.traces();
+    assert_eq!(traces.len(), 2, "parent and child");
+    // The child forks after 12 and takes 13, 18 and the fibers' before the parent goes on.
+    let fork = truth.iter().position(|(size, _)| *size == 13).expect("the child's");
+    let (before, rest) = truth.split_at(fork);
+    let (child, after) = rest.split_at(6);
+    let parent: Vec<_> = before.iter().chain(after).cloned().collect();
+    for trace in traces {
+        let is_child = allocations(&trace.path)[0].0 == 13;
+        assert_stacks(&trace.path, if is_child { child } else { &parent });
+    }
+}
+
+#[test]
+fn a_plugin_that_comes_to_the_place_of_another_has_its_own_stacks() {
+    let run = run_stacks();
+    let places: Vec<_> = run.stdout.lines().filter_map(|line| line.strip_prefix("plugin ")).collect();
+    assert_eq!(places.len(), 4);
+    assert!(places[0] == places[2] && places[1] == places[3], "the loader chose other places: {places:?}");
+}
+
+#[test]
+fn stacks_through_cpp_are_whole() {
+    let run = Client::new(program("stacks_cpp.cpp")).run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    assert_stacks(&run.only_trace().path, &truth(&run.stdout));
+}
+
+#[test]
+fn equal_stacks_are_one_site_and_frees_have_none() {
+    let run = run_stacks();
+    let parent = run.traces().into_iter().find(|trace| allocations(&trace.path)[0].0 == 1).expect("the parent's");
+    let calls = calls(&parent.path);
+    let repeated: Vec<_> = calls.iter().filter(|call| call.record.requested == 2 * MIB).collect();
+    assert_eq!(repeated.len(), 3);
+    assert!(repeated.iter().all(|call| call.record.site == repeated[0].record.site));
+    let frees: Vec<_> = calls.iter().filter(|call| call.record.event() == Some(Event::Free)).collect();
+    assert!(frees.len() > 10 && frees.iter().all(|call| call.stack.is_none()));
+}
+
+#[test]
+fn stacks_can_be_turned_off() {
+    for (setting, has_stack) in [("off", false), ("python", false), ("native", true)] {
+        let run = Client::new(program("stacks_cpp.cpp")).env("GPUOOM_STACKS", setting).run_recorded();
+        let calls = calls(&run.only_trace().path);
+        let taken: Vec<_> = calls.iter().filter(|call| call.record.event() == Some(Event::Alloc)).collect();
+        assert_eq!(taken.len(), 8, "{setting}");
+        assert!(taken.iter().all(|call| call.stack.is_some() == has_stack), "{setting}");
+    }
+}
