@@ -52,6 +52,8 @@ pub(crate) struct ThreadState {
     pub(crate) is_recorders: bool,
     /// Set on a thread of the recorder that has a table of descriptors of its own.
     pub(crate) has_own_descriptors: bool,
+    /// The frames of Python are being read for this thread.
+    pub(crate) is_in_python: bool,
     /// Entries of `failures` in use.
     pub(crate) open_failures: u8,
     /// Current CUDA context: its place among the remembered ones + 1, 0: not known.

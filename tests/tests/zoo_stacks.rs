@@ -1,46 +1,11 @@
 //! Stacks in the trace, against what the C library says of the same calls.
 
-use std::collections::HashMap;
-use std::path::Path;
-
-use gpuoom_tests::{Client, Finished, Library, MIB, plugin, program};
+use gpuoom_tests::{Client, Finished, Library, MIB, Trace, plugin, program};
 use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, Stack, stack_flag};
-use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, Record};
+use gpuoom_trace::record::Event;
 
-/// A call and the stack that its site stands for; `None` where the site has none.
-struct Call {
-    record: Record,
-    stack: Option<Stack>,
-}
-
-/// All calls of a trace, in order. The site of each must have been introduced before.
-fn calls(path: &Path) -> Vec<Call> {
-    let mut trace = TraceFile::open(path).expect("a trace");
-    let mut sites: HashMap<u32, (u64, Option<Stack>)> = HashMap::new();
-    let mut calls = Vec::new();
-    let read = trace.for_each_batch::<()>(|batch| {
-        for (record, payload) in batch.iter() {
-            match record.event() {
-                Some(Event::Site) => {
-                    let stack = Stack::read(payload);
-                    let first = stack.as_ref().and_then(|stack| stack.native.first().copied());
-                    assert!(first.is_none_or(|first| first == record.address), "{record:?} {stack:?}");
-                    let old = sites.insert(record.site, (record.address, stack));
-                    assert!(old.is_none(), "a site is introduced once: {record:?}");
-                }
-                _ if record.is_note() || record.site == 0 => {}
-                _ => calls.push(Call { record: *record, stack: sites[&record.site].1.clone() }),
-            }
-        }
-        Ok(())
-    });
-    assert!(read.is_ok());
-    calls
-}
-
-fn allocations(path: &Path) -> Vec<(u64, Stack)> {
-    let taken = calls(path).into_iter().filter(|call| call.record.event() == Some(Event::Alloc));
+fn allocations(trace: &Trace) -> Vec<(u64, Stack)> {
+    let taken = trace.stacked_calls().into_iter().filter(|call| call.record.event() == Some(Event::Alloc));
     taken.map(|call| (call.record.requested / MIB, call.stack.expect("an allocation has a stack"))).collect()
 }
 
@@ -60,8 +25,8 @@ fn truth(stdout: &str) -> Vec<(u64, Vec<u64>)> {
 const FIBERS: [u64; 2] = [14, 15];
 
 /// Asserts that the stacks of a trace are those that the program printed, in order.
-fn assert_stacks(path: &Path, expected: &[(u64, Vec<u64>)]) {
-    let found = allocations(path);
+fn assert_stacks(trace: &Trace, expected: &[(u64, Vec<u64>)]) {
+    let found = allocations(trace);
     assert_eq!(found.len(), expected.len());
     for ((size, stack), (expected_size, frames)) in found.iter().zip(expected) {
         assert_eq!(size, expected_size);
@@ -101,9 +66,9 @@ fn stacks_of_every_sort_are_those_of_the_c_library() {
     let (before, rest) = truth.split_at(fork);
     let (child, after) = rest.split_at(6);
     let parent: Vec<_> = before.iter().chain(after).cloned().collect();
-    for trace in traces {
-        let is_child = allocations(&trace.path)[0].0 == 13;
-        assert_stacks(&trace.path, if is_child { child } else { &parent });
+    for trace in &traces {
+        let is_child = allocations(trace)[0].0 == 13;
+        assert_stacks(trace, if is_child { child } else { &parent });
     }
 }
 
@@ -119,14 +84,14 @@ fn a_plugin_that_comes_to_the_place_of_another_has_its_own_stacks() {
 fn stacks_through_cpp_are_whole() {
     let run = Client::new(program("stacks_cpp.cpp")).run_recorded();
     assert_eq!(run.exit_code(), 0, "{}", run.stderr);
-    assert_stacks(&run.only_trace().path, &truth(&run.stdout));
+    assert_stacks(&run.only_trace(), &truth(&run.stdout));
 }
 
 #[test]
 fn equal_stacks_are_one_site_and_frees_have_none() {
     let run = run_stacks();
-    let parent = run.traces().into_iter().find(|trace| allocations(&trace.path)[0].0 == 1).expect("the parent's");
-    let calls = calls(&parent.path);
+    let parent = run.traces().into_iter().find(|trace| allocations(trace)[0].0 == 1).expect("the parent's");
+    let calls = parent.stacked_calls();
     let repeated: Vec<_> = calls.iter().filter(|call| call.record.requested == 2 * MIB).collect();
     assert_eq!(repeated.len(), 3);
     assert!(repeated.iter().all(|call| call.record.site == repeated[0].record.site));
@@ -138,7 +103,7 @@ fn equal_stacks_are_one_site_and_frees_have_none() {
 fn stacks_can_be_turned_off() {
     for (setting, has_stack) in [("off", false), ("python", false), ("native", true)] {
         let run = Client::new(program("stacks_cpp.cpp")).env("GPUOOM_STACKS", setting).run_recorded();
-        let calls = calls(&run.only_trace().path);
+        let calls = run.only_trace().stacked_calls();
         let taken: Vec<_> = calls.iter().filter(|call| call.record.event() == Some(Event::Alloc)).collect();
         assert_eq!(taken.len(), 8, "{setting}");
         assert!(taken.iter().all(|call| call.stack.is_some() == has_stack), "{setting}");

@@ -54,7 +54,7 @@ pub(crate) fn after_us(name: &CStr) -> *mut c_void {
 /// The first definition of `name` in the global scope: of a hooked name, the hook. Asked for when it is needed, and not
 /// stored in the table of functions: there the loader would look up each of the 600 names in every process, also in those
 /// that use no GPU.
-pub(super) fn global(name: &CStr) -> *mut c_void {
+pub(crate) fn global(name: &CStr) -> *mut c_void {
     // SAFETY: a terminated name.
     unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }

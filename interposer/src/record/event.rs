@@ -210,7 +210,7 @@ impl Frame {
             padded_granules: self.recorder.granule.count(what.requested),
             // What lies inside another call is explained by that one's site.
             site: match self.parent_distance {
-                0 if finished && takes(event, kind) => self.stack_site(),
+                0 if finished && takes(event, kind) => self.stack_site(status != 0),
                 0 => sites::of(self.recorder, self.caller(), state.thread),
                 _ => 0,
             },
@@ -221,9 +221,8 @@ impl Frame {
 
     /// The number of the way to this call.
     #[inline(always)]
-    fn stack_site(&self) -> u32 {
-        // SAFETY: as in `enter`; a handler that interrupts leaves a proof that is as good.
-        stack::site(self.recorder, &self.entry, unsafe { &mut *self.thread })
+    fn stack_site(&self, has_failed: bool) -> u32 {
+        stack::site(self.recorder, &self.entry, self.thread, has_failed)
     }
 
     /// Publishes a record of this call.

@@ -6,7 +6,7 @@ mod event;
 mod file;
 pub(crate) mod sites;
 mod start;
-mod threads;
+pub(crate) mod threads;
 mod writer;
 
 use std::path::Path;

@@ -62,7 +62,7 @@ impl Recorder {
             failures_handled: AtomicU64::new(0),
         };
         super::sites::forget();
-        crate::stack::forget_parent();
+        crate::stack::begin();
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
         if let Err(error) = recorder.drainer.publish(pid) {

@@ -1,6 +1,7 @@
 //! The recorder's own threads: deaf to signals, with a name, keeping nothing of the program alive.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{guard, thread};
 
@@ -34,6 +35,42 @@ pub(super) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
         }
         created
     })
+}
+
+/// Starts a thread with work that may be ended by `pthread_exit`: it runs without anything of Rust's around it that would
+/// have to be cleaned up. `false` when the system refuses.
+pub(crate) fn start_plain(name: &'static CStr, work: extern "C-unwind" fn()) -> bool {
+    // SAFETY: plain pthread calls on valid memory; signals as in `start`. The function has the signature that is asked for,
+    // but for the permission to unwind.
+    guard::without_signals(|| unsafe {
+        NAME.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
+        let mut attributes = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
+        let mut id = std::mem::zeroed();
+        let run: extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void = run_plain;
+        let run = std::mem::transmute::<
+            extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void,
+            extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+        >(run);
+        let created = libc::pthread_create(&mut id, &attributes, run, work as *mut libc::c_void) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        created
+    })
+}
+
+/// Name of the thread that [`start_plain`] starts: there is one of its kind.
+static NAME: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C-unwind" fn run_plain(work: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the function that was passed to `start_plain`; this thread's own state; a terminated name.
+    unsafe {
+        (*thread::current()).is_recorders = true;
+        libc::prctl(libc::PR_SET_NAME, NAME.load(Ordering::Relaxed));
+        std::mem::transmute::<*mut libc::c_void, extern "C-unwind" fn()>(work)();
+    }
+    std::ptr::null_mut()
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {

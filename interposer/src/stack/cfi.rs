@@ -112,13 +112,20 @@ fn read(fde: u64, address: u64, room: &mut Room) -> Option<Rule> {
     let bases = BaseAddresses::default().set_eh_frame(fde.wrapping_sub(at as u64));
     let fde = section.fde_from_offset(&bases, at.into(), Section::cie_from_offset).ok()?;
     if !*has_context {
-        context.write(UnwindContext::new_in());
+        make(context);
         *has_context = true;
     }
     // SAFETY: written above, or before that.
     let context = unsafe { context.assume_init_mut() };
     let row = fde.unwind_info_for_address(&section, &bases, context, address).ok()?;
     Some(understand(&section, row, fde.is_signal_trampoline()))
+}
+
+/// Apart, because it passes over the stack on its way.
+#[cold]
+#[inline(never)]
+fn make(context: &mut MaybeUninit<UnwindContext<usize, Storage>>) {
+    context.write(UnwindContext::new_in());
 }
 
 #[inline(never)]

@@ -8,89 +8,170 @@ mod cfi;
 mod memo;
 mod memory;
 mod objects;
+mod python;
 mod rule;
 mod rules;
 mod unload;
 mod walk;
 mod work;
 
+use gpuoom_trace::payload::PythonFrame;
+
 use crate::record::{Recorder, sites};
 use crate::thread::ThreadState;
 use crate::{config, guard};
 
 use memory::Reader;
+use python::Frames;
 pub(crate) use walk::Entry;
 use walk::Walk;
 use work::Work;
 
 /// Prepares what can't be looked up inside a hook. Called before the program runs.
 pub(crate) fn prepare() {
-    if config::get().stacks.native {
+    if is_wanted() {
         objects::prepare();
         memory::prepare();
     }
 }
 
+/// A new file begins, maybe in a forked child.
+pub(crate) fn begin() {
+    work::free_all();
+    if config::get().stacks.python {
+        python::forget_parent();
+        python::look();
+    }
+}
+
 /// Objects were loaded: called on the recorder's thread.
 pub(crate) fn objects_changed() {
-    if config::get().stacks.native && objects::is_listed() {
+    if is_wanted() && objects::is_listed() {
         objects::list_again();
     }
+    if config::get().stacks.python {
+        python::look();
+    }
+}
+
+fn is_wanted() -> bool {
+    let wanted = config::get().stacks;
+    wanted.native || wanted.python
 }
 
 /// Keys of stacks have this bit, addresses don't.
 const STACK_BIT: u64 = 1 << 63;
-
-fn key_of(walk: &Walk) -> u64 {
-    let mut key = u64::from(walk.flags);
-    for address in walk.native() {
-        key = (key.rotate_left(23) ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        key ^= key >> 29;
-    }
-    key | STACK_BIT
-}
-
-/// The number of the site of a call that takes something: its return address and the way there.
-#[inline(never)]
-pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: &mut ThreadState) -> u32 {
-    let here = 0u8;
-    // The registers must be of this very call: a handler that came in between has left those of its own, further down.
-    let distance = entry.sp.wrapping_sub(&raw const here as u64);
-    if distance > MAX_OWN_FRAMES_BYTES || !config::get().stacks.native {
-        return sites::of(recorder, entry.pc as usize, state.thread);
-    }
-    let mut reader = Reader::new(memory::own(state, entry.sp));
-    if let Some(key) = memo::find(entry, &mut reader)
-        && let Some(site) = sites::known(key)
-    {
-        return site;
-    }
-    walked(recorder, entry, &mut reader, state.thread)
-}
+/// A signal handler is on the way.
+const SIGNAL_BIT: u64 = 1;
 
 /// What lies between the program's call and this module is smaller than this.
 const MAX_OWN_FRAMES_BYTES: u64 = 1 << 16;
 
-#[cold]
-#[inline(never)]
-fn walked(recorder: &Recorder, entry: &Entry, reader: &mut Reader, thread: u32) -> u32 {
-    let in_room = |work: &mut Work| {
-        let Work { walk, cfi, payload } = work;
-        walk.walk(entry, reader, cfi);
-        let key = key_of(walk);
-        if walk.is_lasting {
-            memo::remember(entry, walk, key);
-        }
-        let stack = sites::Stack { key, flags: walk.flags, native: walk.native(), python: &[] };
-        sites::of_stack(recorder, entry.pc, thread, &stack, payload)
-    };
-    let site = guard::cold(None, || work::with(in_room));
-    site.unwrap_or_else(|| sites::of(recorder, entry.pc as usize, thread))
+fn mix(key: u64, word: u64) -> u64 {
+    let mixed = (key.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ mixed >> 29
 }
 
-/// A new file begins, maybe in a forked child.
-pub(crate) fn forget_parent() {
-    work::free_all();
+fn key_of(walk: &Walk) -> u64 {
+    let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, *address));
+    key & !SIGNAL_BIT | u64::from(walk.has_signal) | STACK_BIT
+}
+
+fn key_with(native: u64, frames: &Frames) -> u64 {
+    let word = |frame: &PythonFrame| u64::from(frame.code) | u64::from(frame.line) << 32;
+    frames.frames().iter().map(word).fold(mix(native, frames.flags.into()), mix) | STACK_BIT
+}
+
+/// The number of the site of a call that takes something: its return address and the way there. `has_failed`: it is worth
+/// waiting for.
+#[inline(never)]
+pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: *mut ThreadState, has_failed: bool) -> u32 {
+    let here = 0u8;
+    let wanted = config::get().stacks;
+    let with_python = wanted.python && python::is_loaded();
+    // The registers must be of this very call: a handler that came in between has left those of its own, further down.
+    let distance = entry.sp.wrapping_sub(&raw const here as u64);
+    // SAFETY: this thread's own state; a handler that interrupts leaves a proof of the stack that is as good.
+    let state_ref = unsafe { &mut *state };
+    if distance > MAX_OWN_FRAMES_BYTES || !wanted.native && !with_python {
+        return sites::of(recorder, entry.pc as usize, state_ref.thread);
+    }
+    let own = memory::own(state_ref, entry.sp);
+    let thread = state_ref.thread;
+    let mut call = Call { recorder, entry, reader: Reader::new(own), thread, is_remembered: false };
+    let native = memo::find(entry, &mut call.reader);
+    call.is_remembered = native.is_some();
+    if with_python {
+        return call.site_with_python(native, wanted.native, state, has_failed);
+    }
+    native.and_then(sites::known).unwrap_or_else(|| call.walked(true, &Frames::UNKNOWN))
+}
+
+/// A call whose site is looked for.
+struct Call<'a> {
+    recorder: &'a Recorder,
+    entry: &'a Entry,
+    reader: Reader,
+    thread: u32,
+    /// The native part is remembered.
+    is_remembered: bool,
+}
+
+impl Call<'_> {
+    #[inline(never)]
+    fn site_with_python(
+        &mut self,
+        known: Option<u64>,
+        with_native: bool,
+        state: *mut ThreadState,
+        has_failed: bool,
+    ) -> u32 {
+        let mut frames = Frames::UNKNOWN;
+        let key = known.or_else(|| self.in_room(|call, work| call.walk(work)));
+        // What a signal has interrupted may be Python's own memory allocator, in the middle of its work.
+        if key.is_some_and(|key| key & SIGNAL_BIT == 0) {
+            guard::cold((), || python::frames(self.recorder, state, has_failed, &mut frames));
+        }
+        if frames.flags == 0 && !with_native {
+            return sites::of(self.recorder, self.entry.pc as usize, self.thread);
+        }
+        let key = key.map(|key| whole_key(key, with_native, self.entry, &frames));
+        key.and_then(sites::known).unwrap_or_else(|| self.walked(with_native, &frames))
+    }
+
+    /// Walks, and introduces the stack if it is new.
+    #[cold]
+    #[inline(never)]
+    fn walked(&mut self, with_native: bool, frames: &Frames) -> u32 {
+        let found = self.in_room(|call, work| {
+            let key = whole_key(call.walk(work), with_native, call.entry, frames);
+            let native = if with_native { work.walk.native() } else { std::slice::from_ref(&call.entry.pc) };
+            let flags = if with_native { work.walk.flags } else { 0 } | frames.flags;
+            let stack = sites::Stack { key, flags, native, python: frames.frames() };
+            sites::of_stack(call.recorder, call.entry.pc, call.thread, &stack, &mut work.payload)
+        });
+        found.unwrap_or_else(|| sites::of(self.recorder, self.entry.pc as usize, self.thread))
+    }
+
+    fn in_room<T>(&mut self, with: impl FnOnce(&mut Self, &mut Work) -> T) -> Option<T> {
+        guard::cold(None, || work::with(|work| with(self, work)))
+    }
+
+    /// Walks the native stack and answers its key.
+    fn walk(&mut self, work: &mut Work) -> u64 {
+        work.walk.walk(self.entry, &mut self.reader, &mut work.cfi);
+        let key = key_of(&work.walk);
+        if work.walk.is_lasting && !self.is_remembered {
+            memo::remember(self.entry, &work.walk, key);
+            self.is_remembered = true;
+        }
+        key
+    }
+}
+
+fn whole_key(native: u64, with_native: bool, entry: &Entry, frames: &Frames) -> u64 {
+    let native = if with_native { native } else { entry.pc };
+    if frames.flags == 0 { native } else { key_with(native, frames) }
 }
 
 #[cfg(test)]

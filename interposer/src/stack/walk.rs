@@ -54,6 +54,8 @@ pub(super) struct Walk {
     pub(super) word_count: usize,
     /// The register rbp was needed.
     pub(super) needs_rbp: bool,
+    /// A signal handler is on the way.
+    pub(super) has_signal: bool,
     /// The same words, rbp and loaded objects always give the same stack.
     pub(super) is_lasting: bool,
 }
@@ -68,6 +70,7 @@ impl Walk {
         words: [0; MAX_WORDS],
         word_count: 0,
         needs_rbp: false,
+        has_signal: false,
         is_lasting: false,
     };
 
@@ -79,7 +82,7 @@ impl Walk {
     /// Walks from a call to the first frame of its thread, as far as there is a way.
     pub(super) fn walk(&mut self, entry: &Entry, reader: &mut Reader, room: &mut cfi::Room) {
         (self.count, self.flags, self.word_count) = (0, 0, 0);
-        (self.needs_rbp, self.is_lasting) = (false, true);
+        (self.needs_rbp, self.has_signal, self.is_lasting) = (false, false, true);
         if self.read(reader, entry.sp) == Some(entry.pc) {
             self.go(entry, reader, room);
         } else {
@@ -181,6 +184,7 @@ impl Walk {
 
     /// Behind a signal handler: the interrupted code, maybe on another stack.
     fn interrupted(&mut self, at: &State, reader: &mut Reader) -> Option<State> {
+        self.has_signal = true;
         let sp = self.read(reader, at.sp.wrapping_add_signed(SIGNAL_SP))?;
         let pc = self.read(reader, at.sp.wrapping_add(SIGNAL_PC))?;
         Some(State { pc, sp, rbp: Saved::At(at.sp.wrapping_add(SIGNAL_RBP)), after_call: false, guesses: 0 })

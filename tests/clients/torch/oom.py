@@ -3,8 +3,10 @@
     oom.py uncaught    it ends the program, with Python's traceback and status 1
     oom.py caught      it is caught, memory is given back, and the program goes on with less
     oom.py oversized   one request that is larger than the card, caught
+    oom.py forked      the first of these in a forked child; its status is the program's
 """
 
+import os
 import sys
 
 import torch
@@ -28,6 +30,13 @@ def uncaught():
     blocks = []
     while True:
         blocks.append(torch.empty(BLOCK, dtype=torch.uint8, device="cuda"))
+
+
+def forked():
+    child = os.fork()
+    if child == 0:
+        uncaught()
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def caught():
@@ -55,4 +64,4 @@ def oversized():
 
 
 if __name__ == "__main__":
-    {"uncaught": uncaught, "caught": caught, "oversized": oversized}[sys.argv[1]]()
+    {"uncaught": uncaught, "caught": caught, "oversized": oversized, "forked": forked}[sys.argv[1]]()
