@@ -17,6 +17,14 @@ pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs something that only computes and publishes, and turns the recorder off if it panicked.
+pub(crate) fn caught<T>(default: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        crate::state::turn_off();
+        default
+    })
+}
+
 /// Lets `pthread_cancel` end this thread, or holds it back: the recorder waits and writes where the vendor's function would
 /// not have, and a cancellation there would take the call's result from the program. Returns what it was.
 fn set_cancellable(cancellable: bool) -> bool {

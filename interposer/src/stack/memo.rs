@@ -32,22 +32,22 @@ struct Entries {
     words: [AtomicU64; WORDS],
 }
 
-impl Entries {
-    const EMPTY: Entries = Entries {
-        version: AtomicU64::new(0),
-        pc: AtomicU64::new(0),
-        sp: AtomicU64::new(0),
-        rbp: AtomicU64::new(0),
-        needs_rbp: AtomicU64::new(0),
-        unloads: AtomicU64::new(0),
-        key: AtomicU64::new(0),
-        count: AtomicU64::new(0),
-        places: [const { AtomicU64::new(0) }; WORDS],
-        words: [const { AtomicU64::new(0) }; WORDS],
-    };
-}
-
-static TABLE: [[Entries; WAYS]; SETS] = [const { [const { Entries::EMPTY }; WAYS] }; SETS];
+static TABLE: [[Entries; WAYS]; SETS] = [const {
+    [const {
+        Entries {
+            version: AtomicU64::new(0),
+            pc: AtomicU64::new(0),
+            sp: AtomicU64::new(0),
+            rbp: AtomicU64::new(0),
+            needs_rbp: AtomicU64::new(0),
+            unloads: AtomicU64::new(0),
+            key: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            places: [const { AtomicU64::new(0) }; WORDS],
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }; WAYS]
+}; SETS];
 /// Which entry of a full set gives way next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -108,6 +108,18 @@ impl Entries {
         }
         self.version.store((version | 1) + 1, Ordering::Release);
         true
+    }
+}
+
+/// Keys of stacks that were walked lately: what comes once is not worth an entry.
+static LATELY: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
+
+/// Whether a stack with this key was walked before, as far as that is known.
+pub(super) fn comes_again(key: u64) -> bool {
+    let place = &LATELY[(key >> 8) as usize % LATELY.len()];
+    place.load(Ordering::Relaxed) == key || {
+        place.store(key, Ordering::Relaxed);
+        false
     }
 }
 

@@ -7,6 +7,7 @@
 //! the kernel copies what is read there.
 
 use std::arch::asm;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::thread::ThreadState;
@@ -75,13 +76,14 @@ pub(super) struct Reader {
     own: (u64, u64),
     window_at: u64,
     window_bytes: usize,
-    window: [u8; WINDOW_BYTES],
+    /// Its first `window_bytes` count.
+    window: MaybeUninit<[u8; WINDOW_BYTES]>,
 }
 
 impl Reader {
     /// A reader for a thread whose own stack is this.
     pub(super) fn new(own: (u64, u64)) -> Reader {
-        Reader { own, window_at: 0, window_bytes: 0, window: [0; WINDOW_BYTES] }
+        Reader { own, window_at: 0, window_bytes: 0, window: MaybeUninit::uninit() }
     }
 
     /// The word at an address, `None` where nothing can be read; words lie at multiples of eight.
@@ -101,16 +103,16 @@ impl Reader {
     #[inline(never)]
     fn copied(&mut self, address: u64) -> Option<u64> {
         let at = address.wrapping_sub(self.window_at) as usize;
-        if let Some(word) = self.window[..self.window_bytes].get(at..).and_then(|rest| rest.first_chunk()) {
-            return Some(u64::from_le_bytes(*word));
+        if at >= self.window_bytes {
+            let in_page = (PAGE - address % PAGE) as usize;
+            let window = self.window.write([0; WINDOW_BYTES]);
+            let length = WINDOW_BYTES.min(in_page);
+            let is_there = program_memory::read(address, &mut window[..length]);
+            (self.window_at, self.window_bytes) = (address, if is_there { length } else { 0 });
+            return window.first_chunk().filter(|_| is_there).map(|word| u64::from_le_bytes(*word));
         }
-        let in_page = (PAGE - address % PAGE) as usize;
-        let length = WINDOW_BYTES.min(in_page);
-        self.window_bytes = 0;
-        if !program_memory::read(address, &mut self.window[..length]) {
-            return None;
-        }
-        (self.window_at, self.window_bytes) = (address, length);
-        Some(u64::from_le_bytes(*self.window.first_chunk()?))
+        // SAFETY: written before any byte of it counted.
+        let window = unsafe { self.window.assume_init_ref() };
+        window[..self.window_bytes].get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 }

@@ -32,6 +32,9 @@ pub(crate) fn prepare() {
     if is_wanted() {
         objects::prepare();
         memory::prepare();
+        // A failed look-up leaves a message that the program could take for its own.
+        // SAFETY: reads and clears the thread's message.
+        unsafe { libc::dlerror() };
     }
 }
 
@@ -154,14 +157,14 @@ impl Call<'_> {
     }
 
     fn in_room<T>(&mut self, with: impl FnOnce(&mut Self, &mut Work) -> T) -> Option<T> {
-        guard::cold(None, || work::with(|work| with(self, work)))
+        guard::caught(None, || work::with(|work| with(self, work)))
     }
 
     /// Walks the native stack and answers its key.
     fn walk(&mut self, work: &mut Work) -> u64 {
         work.walk.walk(self.entry, &mut self.reader, &mut work.cfi);
         let key = key_of(&work.walk);
-        if work.walk.is_lasting && !self.is_remembered {
+        if work.walk.is_lasting && !self.is_remembered && memo::comes_again(key) {
             memo::remember(self.entry, &work.walk, key);
             self.is_remembered = true;
         }

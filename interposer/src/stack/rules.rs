@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rule::Rule;
 use super::{cfi, objects, unload};
+use crate::guard;
 
 /// Return addresses that are remembered; one that finds no place is looked up each time. A power of two.
 const PLACES: usize = 1 << 15;
@@ -28,8 +29,13 @@ pub(super) enum Known {
     NoObject,
 }
 
+#[inline(always)]
+fn start(key: u64) -> usize {
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 49) as usize
+}
+
 fn places(key: u64) -> impl Iterator<Item = &'static Place> {
-    let start = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 49) as usize;
+    let start = start(key);
     (0..TRIES).map(move |step| &TABLE[(start + step) % PLACES])
 }
 
@@ -39,8 +45,17 @@ fn places(key: u64) -> impl Iterator<Item = &'static Place> {
 pub(super) fn of(pc: u64, after_call: bool, room: &mut cfi::Room) -> Known {
     let address = pc.wrapping_sub(u64::from(after_call));
     let key = (address & 0xFFFF_FFFF_FFFF) | unload::count() << 48;
+    let first = &TABLE[start(key)];
+    // Acquire: whoever sees the key sees its rule.
+    if first.key.load(Ordering::Acquire) == key {
+        return Known::Rule(Rule::unpack(first.rule.load(Ordering::Relaxed)));
+    }
+    further(key, address, room)
+}
+
+#[inline(never)]
+fn further(key: u64, address: u64, room: &mut cfi::Room) -> Known {
     for place in places(key) {
-        // Acquire: whoever sees the key sees its rule.
         match place.key.load(Ordering::Acquire) {
             known if known == key => return Known::Rule(Rule::unpack(place.rule.load(Ordering::Relaxed))),
             0 => break,
@@ -53,10 +68,12 @@ pub(super) fn of(pc: u64, after_call: bool, room: &mut cfi::Room) -> Known {
 #[cold]
 #[inline(never)]
 fn look_up(key: u64, address: u64, room: &mut cfi::Room) -> Known {
-    let Some(header) = objects::header_of(address) else { return Known::NoObject };
-    let rule = if header == 0 { Rule::Unknown } else { cfi::rule(header, address, room) };
-    remember(key, rule);
-    Known::Rule(rule)
+    guard::cold(Known::NoObject, || {
+        let Some(header) = objects::header_of(address) else { return Known::NoObject };
+        let rule = if header == 0 { Rule::Unknown } else { cfi::rule(header, address, room) };
+        remember(key, rule);
+        Known::Rule(rule)
+    })
 }
 
 fn remember(key: u64, rule: Rule) {

@@ -31,8 +31,8 @@ unsafe extern "C" fn inner(out: *mut Option<Both>, sp: u64, rbp: u64) {
     unsafe {
         let entry = Entry { pc: *(sp as *const u64), sp, rbp };
         let own = memory::own(&mut *thread::current(), sp);
-        let mut walk = Walk::EMPTY;
-        walk.walk(&entry, &mut Reader::new(own), &mut cfi::Room::EMPTY);
+        let (mut walk, mut room) = (Walk::EMPTY, cfi::Room::EMPTY);
+        walk.walk(&entry, &mut Reader::new(own), &mut room);
         let mut theirs = [std::ptr::null_mut(); 200];
         let count = backtrace(theirs.as_mut_ptr(), 200) as usize;
         let theirs = theirs[..count].iter().map(|address| *address as u64);
@@ -86,7 +86,7 @@ fn stack_of_a_thread_is_what_the_c_library_says() {
 
 #[test]
 fn stack_through_another_language_is_whole() {
-    extern "C" fn compare(_: *const libc::c_void, out: *const libc::c_void) -> libc::c_int {
+    unsafe extern "C" fn compare(_: *const libc::c_void, out: *const libc::c_void) -> libc::c_int {
         // SAFETY: the second element of the array below.
         unsafe { *(*out.cast::<*mut Option<Both>>()) = Some(both()) };
         0
@@ -94,10 +94,10 @@ fn stack_through_another_language_is_whole() {
     let mut found = None;
     let place: *mut Option<Both> = &mut found;
     let mut pair = [place, place];
+    type Compare = unsafe extern "C" fn(*const libc::c_void, *const libc::c_void) -> libc::c_int;
+    let compare: Compare = compare;
     // SAFETY: two elements of that size, and a function that leaves them alone.
-    unsafe {
-        libc::qsort(pair.as_mut_ptr().cast(), 2, 8, Some(std::mem::transmute(compare as extern "C" fn(_, _) -> _)))
-    };
+    unsafe { libc::qsort(pair.as_mut_ptr().cast(), 2, 8, Some(compare)) };
     assert_same(&found.unwrap());
 }
 
@@ -108,8 +108,8 @@ fn a_word_that_changed_makes_a_stack_another_one() {
     let sp = words.as_mut_ptr() as u64;
     let entry = Entry { pc: words[0], sp, rbp: 7 };
     let own = (sp, sp + 32);
-    let mut walk = Walk::EMPTY;
-    walk.walk(&entry, &mut Reader::new(own), &mut cfi::Room::EMPTY);
+    let (mut walk, mut room) = (Walk::EMPTY, cfi::Room::EMPTY);
+    walk.walk(&entry, &mut Reader::new(own), &mut room);
     assert_eq!((walk.frames[0], walk.count, walk.is_lasting), (0x1234, 1, false), "no object is there");
     walk.needs_rbp = true;
     (walk.word_count, walk.places[1], walk.words[1]) = (2, sp + 24, 0);
@@ -128,7 +128,8 @@ fn registers_of_another_moment_give_the_return_address_alone() {
     let words = [5u64];
     let sp = words.as_ptr() as u64;
     let mut walk = Walk::EMPTY;
-    walk.walk(&Entry { pc: 0x1234, sp, rbp: 0 }, &mut Reader::new((sp, sp + 8)), &mut cfi::Room::EMPTY);
+    let mut room = cfi::Room::EMPTY;
+    walk.walk(&Entry { pc: 0x1234, sp, rbp: 0 }, &mut Reader::new((sp, sp + 8)), &mut room);
     assert_eq!((&walk.frames[..walk.count], walk.flags, walk.is_lasting), (&[0x1234][..], 0, false));
 }
 

@@ -122,26 +122,48 @@ impl Walk {
             if !self.push(at.pc.wrapping_add(u64::from(!at.after_call))) {
                 return;
             }
-            let next = match rules::of(at.pc, at.after_call, room) {
-                Known::Rule(Rule::Frame(cfa, rbp)) => self.ordinary(&at, cfa, rbp, entry, reader),
-                Known::Rule(Rule::Signal) => self.interrupted(&at, reader),
+            let goes_on = match rules::of(at.pc, at.after_call, room) {
+                Known::Rule(Rule::Frame(cfa, rbp)) => self.ordinary(&mut at, cfa, rbp, entry, reader),
                 Known::Rule(Rule::End) => return self.flags |= stack_flag::NATIVE_WHOLE,
-                Known::Rule(Rule::Unknown) => self.guessed(&at, entry, reader, room),
-                Known::NoObject => {
-                    // Code may come there at any moment.
-                    self.is_lasting = false;
-                    self.guessed(&at, entry, reader, room)
+                other => {
+                    // Passed by value: the rest of the loop has it in registers.
+                    let next = self.rare(at, &other, entry, reader, room);
+                    next.is_some_and(|next| {
+                        at = next;
+                        true
+                    })
                 }
             };
-            match next {
+            if !goes_on {
+                return;
+            }
+            if at.pc == 0 {
                 // Some threads and fibers begin with a return address of 0.
-                Some(State { pc: 0, .. }) => return self.flags |= stack_flag::NATIVE_WHOLE,
-                Some(next) => at = next,
-                None => return,
+                return self.flags |= stack_flag::NATIVE_WHOLE;
             }
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn rare(
+        &mut self,
+        at: State,
+        known: &Known,
+        entry: &Entry,
+        reader: &mut Reader,
+        room: &mut cfi::Room,
+    ) -> Option<State> {
+        match known {
+            Known::Rule(Rule::Signal) => return self.interrupted(&at, reader),
+            // Code may come there at any moment.
+            Known::NoObject => self.is_lasting = false,
+            Known::Rule(_) => {}
+        }
+        self.guessed(&at, entry, reader, room)
+    }
+
+    #[inline(always)]
     fn rbp(&mut self, at: &State, entry: &Entry, reader: &mut Reader) -> Option<u64> {
         match at.rbp {
             Saved::Register => {
@@ -154,32 +176,38 @@ impl Walk {
         }
     }
 
+    /// Goes to the caller; `false` where that is not possible.
     #[inline(always)]
-    fn ordinary(&mut self, at: &State, cfa: Cfa, rbp: Rbp, entry: &Entry, reader: &mut Reader) -> Option<State> {
-        let mut below = at.rbp;
+    fn ordinary(&mut self, at: &mut State, cfa: Cfa, rbp: Rbp, entry: &Entry, reader: &mut Reader) -> bool {
         let cfa = match cfa {
             Cfa::Stack(offset) => at.sp.wrapping_add_signed(offset.into()),
             Cfa::Frame(offset) | Cfa::BehindFrame(offset) => {
-                let value = self.rbp(at, entry, reader)?;
-                if !matches!(below, Saved::Register) {
-                    below = Saved::Value(value);
+                let Some(value) = self.rbp(at, entry, reader) else { return false };
+                if !matches!(at.rbp, Saved::Register) {
+                    at.rbp = Saved::Value(value);
                 }
                 let place = value.wrapping_add_signed(offset.into());
-                if matches!(cfa, Cfa::Frame(_)) { place } else { self.read(reader, place)? }
+                let is_place = matches!(cfa, Cfa::Frame(_));
+                let Some(cfa) = (if is_place { Some(place) } else { self.read(reader, place) }) else { return false };
+                cfa
             }
         };
         // The stack only shrinks on the way out.
         if cfa <= at.sp {
-            return None;
+            return false;
         }
-        let saved = match rbp {
-            Rbp::Same => below,
-            Rbp::AtCfa(offset) => Saved::At(cfa.wrapping_add_signed(offset.into())),
-            Rbp::AtFrame(offset) => Saved::At(self.rbp(at, entry, reader)?.wrapping_add_signed(offset.into())),
-            Rbp::Lost => Saved::Lost,
-        };
-        let pc = self.read(reader, cfa.wrapping_sub(8))?;
-        Some(State { pc, sp: cfa, rbp: saved, after_call: true, guesses: 0 })
+        match rbp {
+            Rbp::Same => {}
+            Rbp::AtCfa(offset) => at.rbp = Saved::At(cfa.wrapping_add_signed(offset.into())),
+            Rbp::AtFrame(offset) => {
+                let Some(value) = self.rbp(at, entry, reader) else { return false };
+                at.rbp = Saved::At(value.wrapping_add_signed(offset.into()));
+            }
+            Rbp::Lost => at.rbp = Saved::Lost,
+        }
+        let Some(pc) = self.read(reader, cfa.wrapping_sub(8)) else { return false };
+        (at.pc, at.sp, at.after_call, at.guesses) = (pc, cfa, true, 0);
+        true
     }
 
     /// Behind a signal handler: the interrupted code, maybe on another stack.
@@ -207,6 +235,7 @@ impl Walk {
 }
 
 /// A frame on the way.
+#[derive(Clone, Copy)]
 struct State {
     pc: u64,
     /// Stack pointer as it is in this frame.

@@ -99,7 +99,11 @@ pub(super) fn look() {
     if get().is_some() {
         return;
     }
-    if let Some(found) = find() {
+    let found = find();
+    // Failed look-ups leave a message that the program could take for its own.
+    // SAFETY: reads and clears the thread's message.
+    unsafe { libc::dlerror() };
+    if let Some(found) = found {
         // Release: see `get`. Two threads find the same.
         API.store(Box::into_raw(Box::new(found)), Ordering::Release);
     }

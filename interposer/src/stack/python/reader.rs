@@ -18,9 +18,9 @@ use crate::guard;
 use crate::record::{Recorder, threads};
 
 /// How long an allocation waits, and how long a failed one does.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+const PATIENCE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 /// Waiting that is free of charge.
-const CREDIT: Duration = Duration::from_millis(200);
+const CREDIT: Duration = Duration::from_millis(500);
 /// The share of the run time that may be spent waiting is one in this.
 const SHARE: i64 = 100;
 /// So many times in a row without an answer, and nobody is asked again.
