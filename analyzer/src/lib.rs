@@ -14,6 +14,7 @@ pub mod intake;
 pub mod machine;
 pub mod options;
 pub mod passes;
+pub mod policy;
 pub mod replay;
 pub mod report;
 pub mod symbols;

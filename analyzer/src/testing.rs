@@ -537,7 +537,7 @@ pub(crate) fn profile(builder: &TraceBuilder) -> crate::passes::profile::Profile
     replay.accounts.keep_tallies();
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut profile = crate::passes::profile::profile(&trace, &replay);
+    let mut profile = crate::passes::profile::profile(&trace, &replay, &crate::symbols::SymbolPlaces::default());
     profile.run.path = "trace.bin".into();
     profile
 }

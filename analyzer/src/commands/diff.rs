@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::VIOLATION;
 use super::output::{Output, complain};
+use super::profiles::read_profile;
+use super::symbols::SymbolArgs;
 use super::traces::{self, OpenError};
 use super::units::parse_size;
 use crate::compare::{Threshold, compare};
-use crate::intake::read_through;
-use crate::passes::profile::{Profile, profile};
-use crate::replay::{Options, Replay};
+use crate::passes::profile::Profile;
+use crate::policy::{Judged, Rule, Sides, Verdict, is_about, judge, parse_expression};
+use crate::report::check::sentence;
 use crate::report::diff::{write_json, write_markdown, write_text};
 use crate::report::page::Page;
 
@@ -22,6 +25,8 @@ pub(super) struct DiffArgs {
     /// Trace of the run that is looked at, or a bundle with one trace
     #[arg(value_name = "NEW")]
     new: PathBuf,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -32,6 +37,9 @@ pub(super) struct DiffArgs {
     /// Most call sites that are listed in text and Markdown
     #[arg(long, value_name = "N", default_value_t = 20)]
     sites: usize,
+    /// Exit with status 1 where this holds, such as "peak > base + 5%" or "dropped > 0"; may be given several times
+    #[arg(long, value_name = "EXPR", value_parser = parse_expression)]
+    fail_on: Vec<Rule>,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -78,39 +86,46 @@ fn threshold(limits: &[Limit]) -> Threshold {
     threshold
 }
 
-/// Replays a trace to its end. What could not be read of it is said.
-pub(super) fn read_profile(path: &Path) -> Result<Profile, OpenError> {
-    let mut trace = traces::open(path)?;
-    let mut replay = Replay::new(&trace, Options::default());
-    replay.accounts.keep_tallies();
-    read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
-    replay.finish();
-    for damage in trace.damages() {
-        complain(&format!("{}: offset {}: {}", trace.path().display(), damage.offset, damage.reason));
+/// Both runs, read at the same time: each by threads of its own.
+fn read_both(args: &DiffArgs) -> Result<(Profile, Profile), OpenError> {
+    let (symbols, _) = args.symbols.places();
+    let read = |path: &Path| traces::open(path).map(|trace| read_profile(trace, &symbols));
+    let (base, new) = std::thread::scope(|scope| {
+        let base = scope.spawn(|| read(&args.base));
+        let new = read(&args.new);
+        (base.join(), new)
+    });
+    Ok((base.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?, new?))
+}
+
+/// The conditions that hold. What the traces do not tell is said.
+fn failed(conditions: &[Rule], sides: &Sides<'_>) -> Vec<Judged> {
+    let mut failed = Vec::new();
+    for judged in conditions.iter().filter(|rule| is_about(rule, &sides.new.run)).flat_map(|rule| judge(rule, sides)) {
+        match judged.verdict {
+            Verdict::True => failed.push(judged),
+            Verdict::False => {}
+            Verdict::NotJudged => complain(&format!("--fail-on was not judged: {}", sentence(&judged))),
+        }
     }
-    Ok(profile(&trace, &replay))
+    failed
 }
 
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
-    // Each trace is read by two threads of its own.
-    let (base, new) = std::thread::scope(|scope| {
-        let base = scope.spawn(|| read_profile(&args.base));
-        let new = read_profile(&args.new);
-        (base.join(), new)
-    });
-    let base = base.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let difference = compare(&base, &new?, threshold(&args.threshold));
+    let (base, new) = read_both(args)?;
+    let difference = compare(&base, &new, threshold(&args.threshold));
+    let failed = failed(&args.fail_on, &Sides { difference: &difference, new: &new, base: Some(&base) });
     let output = Output::open(args.output.as_deref())?;
     let mut page = Page::new(output.look());
     output.write(|out| match args.format {
-        Format::Json => write_json(out, &difference),
-        Format::Markdown => out.write_all(write_markdown(&difference, args.sites).as_bytes()),
+        Format::Json => write_json(out, &difference, &failed),
+        Format::Markdown => out.write_all(write_markdown(&difference, &failed, args.sites).as_bytes()),
         Format::Text => {
-            write_text(&mut page, &difference, args.sites);
+            write_text(&mut page, &difference, &failed, args.sites);
             out.write_all(page.into_text().as_bytes())
         }
     })?;
-    Ok(0)
+    Ok(if failed.is_empty() { 0 } else { VIOLATION })
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The command line: what the tool is asked to do, and its exit status.
 
 mod bundle;
+mod check;
 mod diff;
 mod doctor;
 mod events;
 mod explain;
 mod map;
 mod output;
+mod profiles;
 mod progress;
 mod record;
 mod recorded;
@@ -25,19 +27,21 @@ use gpuoom_trace::reader::{ReadError, TraceFile};
 use self::traces::OpenError;
 use crate::bundle::BundleError;
 
+/// `check` or `diff --fail-on` found a violation.
+const VIOLATION: u8 = 1;
 /// Wrong usage.
 const USAGE: u8 = 2;
 /// A trace could not be read.
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 3] = ["check", "export", "live"];
+const LATER: [&str; 2] = ["export", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
 #[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 doctor found a problem, 2 wrong usage, 3 a trace or other file could not be read."
+    after_help = "Exit status: 0 done, 1 doctor found a problem, check or diff --fail-on a violation, 2 wrong usage, 3 a trace or other file could not be read."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -58,6 +62,8 @@ enum Command {
     Events(events::EventsArgs),
     /// What changed between two runs: peaks, memory at the end, calls and failures, by device and by call site
     Diff(diff::DiffArgs),
+    /// Check runs against a policy, for continuous integration; status 1 if a budget is exceeded
+    Check(check::CheckArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
     Record(record::RecordArgs),
     /// What a bug report needs, in one archive, redacted: report, traces, machine, and what the right tracker asks for
@@ -86,6 +92,7 @@ pub fn main() -> ExitCode {
         Some(Command::Whatif(args)) => whatif::run(args),
         Some(Command::Events(args)) => events::run(args),
         Some(Command::Diff(args)) => diff::run(args),
+        Some(Command::Check(args)) => check::run(args),
         Some(Command::Record(args)) => record::run(args),
         Some(Command::Bundle(args)) => bundle::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),

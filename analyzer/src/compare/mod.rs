@@ -1,5 +1,6 @@
 //! Two runs set beside each other: a pure function of two profiles.
 
+mod names;
 mod notes;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,9 @@ use std::collections::BTreeMap;
 use gpuoom_trace::record::Kind;
 use serde::{Serialize, Serializer};
 
-use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run};
+use names::Agreed;
+
+use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run, SiteProfile};
 pub use threshold::Threshold;
 
 /// In which of the two runs something is there.
@@ -127,7 +130,8 @@ fn kind_name<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Erro
 /// Sets two runs beside each other.
 pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Difference {
     let matched_by = matched_by(base, new);
-    let sites = sites(base, new, matched_by, &threshold);
+    let agreed = Agreed::between(base, new, matched_by);
+    let sites = sites(base, new, matched_by, &agreed, &threshold);
     let places = places(base, new, &sites, &threshold);
     let is_equal = places.iter().all(|place| place.pair.is_equal() && place.presence == Presence::Both)
         && sites.iter().all(|site| site.pair.is_equal() && site.presence == Presence::Both);
@@ -140,7 +144,7 @@ pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Differenc
         matched_by,
         is_equal,
         is_notable,
-        notes: notes::notes(base, new),
+        notes: notes::notes(base, new, &agreed),
         places,
         sites,
     }
@@ -155,22 +159,30 @@ fn matched_by(base: &Profile, new: &Profile) -> KnownBy {
     }
 }
 
-fn sites(base: &Profile, new: &Profile, matched_by: KnownBy, threshold: &Threshold) -> Vec<SiteDifference> {
-    let mut pairs: BTreeMap<(Place, Kind, &str), (Pair, bool, bool)> = BTreeMap::new();
+fn sites(
+    base: &Profile,
+    new: &Profile,
+    matched_by: KnownBy,
+    agreed: &Agreed,
+    threshold: &Threshold,
+) -> Vec<SiteDifference> {
+    let mut pairs: BTreeMap<(Place, Kind, String), (Pair, bool, bool)> = BTreeMap::new();
+    let key =
+        |site: &SiteProfile, is_base| (site.place, site.kind, agreed.name(site.name.at_most(matched_by), is_base));
     for site in &base.sites {
-        let (pair, in_base, _) = pairs.entry((site.place, site.kind, site.name.at_most(matched_by))).or_default();
+        let (pair, in_base, _) = pairs.entry(key(site, true)).or_default();
         pair.base.add(&site.figures);
         *in_base = true;
     }
     for site in &new.sites {
-        let (pair, _, in_new) = pairs.entry((site.place, site.kind, site.name.at_most(matched_by))).or_default();
+        let (pair, _, in_new) = pairs.entry(key(site, false)).or_default();
         pair.new.add(&site.figures);
         *in_new = true;
     }
-    let of_pair = |((place, kind, key), (pair, in_base, in_new)): ((Place, Kind, &str), (Pair, bool, bool))| {
+    let of_pair = |((place, kind, key), (pair, in_base, in_new)): ((Place, Kind, String), (Pair, bool, bool))| {
         let presence = presence(in_base, in_new);
         let is_notable = presence != Presence::Both || threshold.is_passed_by(&pair);
-        SiteDifference { key: key.to_owned(), place, kind, presence, pair, is_notable }
+        SiteDifference { key, place, kind, presence, pair, is_notable }
     };
     let mut sites: Vec<SiteDifference> = pairs.into_iter().map(of_pair).collect();
     // What is equal in all of these stays in the order of the names.

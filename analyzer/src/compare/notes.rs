@@ -2,11 +2,15 @@
 
 use std::cmp::Ordering;
 
+use super::names::Agreed;
 use crate::passes::profile::{KnownBy, Place, Profile, Run};
 use crate::words;
 
+/// Characters of a list of libraries.
+const MOST_LISTED: usize = 200;
+
 /// Sentences about what makes the two runs hard to compare.
-pub(super) fn notes(base: &Profile, new: &Profile) -> Vec<String> {
+pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<String> {
     let both = [("BASE", &base.run), ("NEW", &new.run)];
     let mut notes = Vec::new();
     if base.run.executable != new.run.executable {
@@ -24,6 +28,7 @@ pub(super) fn notes(base: &Profile, new: &Profile) -> Vec<String> {
     if !base.sites.is_empty() && !new.sites.is_empty() {
         notes.extend(call_sites(&base.run, &new.run));
     }
+    notes.extend(symbols(agreed));
     notes.extend(devices(base, new));
     notes
 }
@@ -66,12 +71,31 @@ fn call_sites(base: &Run, new: &Run) -> Option<String> {
     };
     let lacks = match run.sites_known_by {
         KnownBy::Function => "does not tell who called: call sites are compared by the function that was called",
-        _ => "has no call stacks: call sites are compared by function and library",
+        KnownBy::Library => {
+            "names no callers (symbols were not found): call sites are compared by function and library"
+        }
+        _ => "has no call stacks: call sites are compared by the function that made the call",
     };
     Some(format!(
         "{name} (format {}) {lacks}. A recording with this version tells more, if GPUOOM_STACKS is not off.",
         run.format_version
     ))
+}
+
+/// Where one of the runs has names that the other lacks.
+fn symbols(agreed: &Agreed) -> Vec<String> {
+    let of = |is_base: bool, name: &str| {
+        let lacking = agreed.lacking.iter().filter(|(of_base, _)| *of_base == is_base);
+        let libraries: Vec<String> = lacking.map(|(_, library)| words::clean(library)).collect();
+        (!libraries.is_empty()).then(|| {
+            let listed = words::shorten(&libraries.join(", "), MOST_LISTED);
+            format!(
+                "{name} has no symbols of {listed}: call sites in there are compared by library. Keep the files of a build with \
+                 its trace, and give their directory with --symbols."
+            )
+        })
+    };
+    [of(true, "BASE"), of(false, "NEW")].into_iter().flatten().collect()
 }
 
 /// The same index may be another card.

@@ -52,7 +52,7 @@ use reservations::Reservations;
 use sites::Sites;
 use spread::Spread;
 use timeline::Timeline;
-use tracks::Tracks;
+use tracks::{Tracks, saturate};
 use vmm::Vmm;
 
 /// Blocks that are looked at to count who held what at failures. A trace with very many failures over very many blocks
@@ -285,7 +285,7 @@ impl Replay {
             Some(Event::Device) => self.device_event(record, own),
             Some(Event::Sync) if own => self.tracks.sync(record, self.apis.get(record.api).does),
             Some(Event::Export) => self.export(record),
-            Some(Event::Mark) => self.tracks.marked(record, payload),
+            Some(Event::Mark) => self.mark(record, payload),
             _ => {}
         }
         if self.failures.is_watching() && own {
@@ -301,6 +301,13 @@ impl Replay {
         if own {
             self.set_up(record);
         }
+    }
+
+    #[cold]
+    fn mark(&mut self, record: &Record, payload: &[u8]) {
+        let held = self.accounts.devices().map(|(device, account)| (device, saturate(account.held.requested_bytes)));
+        let held = held.collect();
+        self.tracks.marked(record, payload, held);
     }
 
     fn process(&mut self, record: &Record) {

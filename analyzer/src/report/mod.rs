@@ -1,6 +1,7 @@
 //! From values to bytes: one file per format.
 
 pub mod bundle;
+pub mod check;
 pub mod diff;
 pub mod doctor;
 pub mod events;

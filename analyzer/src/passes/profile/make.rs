@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::figures::{Figure, Figures};
 use super::sites::{Sites, file_name};
-use super::{KnownBy, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
+use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
 use crate::replay::Replay;
@@ -16,6 +16,7 @@ use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::{Oom, RefusedBy};
+use crate::symbols::SymbolPlaces;
 
 /// The format's version since which CUDA contexts are followed (FORMAT.md).
 const CONTEXTS_SINCE: (u16, u16) = (1, 2);
@@ -24,8 +25,9 @@ const CONTEXTS_SINCE: (u16, u16) = (1, 2);
 type Rows = BTreeMap<(Place, Kind, SiteName), Figures>;
 
 /// The profile of a trace that was replayed to its end, with tallies kept ([`crate::replay::accounts::Accounts::keep_tallies`]).
-pub fn profile(trace: &TraceFile, replay: &Replay) -> Profile {
-    let mut sites = Sites::new(trace, replay);
+/// Functions are named by what is found in `symbols`.
+pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces) -> Profile {
+    let mut sites = Sites::new(trace, replay, symbols);
     let devices = replay.accounts.devices().map(|(device, account)| (Place::of_device(device), device, account));
     let accounts: BTreeMap<Place, (u8, &Account)> = devices
         .chain(Some((Place::Host, NO_DEVICE, &replay.accounts.host)))
@@ -44,7 +46,8 @@ pub fn profile(trace: &TraceFile, replay: &Replay) -> Profile {
     let places = sums.into_iter().map(|(place, figures)| {
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
-        PlaceProfile { place, name, figures, growth_per_second: growth_per_second(replay, place) }
+        let growth_per_second = growth_per_second(replay, place);
+        PlaceProfile { place, name, figures, growth_per_second, marks: marks(replay, place) }
     });
     let places = places.collect();
     let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
@@ -129,4 +132,12 @@ fn growth_per_second(replay: &Replay, place: Place) -> Option<f64> {
     let Place::Gpu(device) = place else { return None };
     let track = replay.tracks.device(device)?;
     growth::of_device(replay, device, &cycles_of(track)).map(|growth| growth.per_second.bytes)
+}
+
+/// What a device held at each mark; nothing before its first block.
+fn marks(replay: &Replay, place: Place) -> Vec<MarkProfile> {
+    let Place::Gpu(device) = place else { return Vec::new() };
+    let held = |held: &[(u8, u64)]| held.iter().find(|(known, _)| *known == device).map_or(0, |(_, bytes)| *bytes);
+    let marks = replay.tracks.marks.without_gap();
+    marks.map(|mark| MarkProfile { label: mark.label.clone(), held_bytes: held(&mark.held_bytes) }).collect()
 }

@@ -92,6 +92,18 @@ pub struct PlaceProfile {
     pub figures: Figures,
     /// Rise of what stays between the cycles of the run, in bytes per second; null below five cycles.
     pub growth_per_second: Option<f64>,
+    /// What was held at the program's marks, in order; of very many, the last ones.
+    #[serde(skip)]
+    pub marks: Vec<MarkProfile>,
+}
+
+/// A mark of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkProfile {
+    /// Its label.
+    pub label: String,
+    /// Bytes of the program's blocks on the device.
+    pub held_bytes: u64,
 }
 
 /// What a call site is known by, the least telling first.
@@ -104,6 +116,9 @@ pub enum KnownBy {
     /// That, and the library that called it.
     #[serde(rename = "function and library")]
     Library,
+    /// That, and the function in it that called.
+    #[serde(rename = "caller")]
+    Caller,
     /// Functions and modules of its call stack.
     #[serde(rename = "call stack")]
     Stack,
@@ -112,8 +127,10 @@ pub enum KnownBy {
 /// The names of a call site: two runs are compared by the most telling that both have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteName {
-    /// By its call stack.
+    /// By its call stack: `hipMalloc < libfoo.so!load < program!main`.
     pub by_stack: Option<String>,
+    /// By the function that called: `hipMalloc < libfoo.so!load`.
+    pub by_caller: Option<String>,
     /// By the function that was called and the library that called it.
     pub by_library: Option<String>,
     /// By the function that was called.
@@ -125,6 +142,7 @@ impl SiteName {
     pub fn known_by(&self) -> KnownBy {
         match self {
             SiteName { by_stack: Some(_), .. } => KnownBy::Stack,
+            SiteName { by_caller: Some(_), .. } => KnownBy::Caller,
             SiteName { by_library: Some(_), .. } => KnownBy::Library,
             _ => KnownBy::Function,
         }
@@ -133,8 +151,9 @@ impl SiteName {
     /// The name, no more telling than asked for.
     pub fn at_most(&self, known_by: KnownBy) -> &str {
         let by_stack = self.by_stack.as_ref().filter(|_| known_by >= KnownBy::Stack);
+        let by_caller = self.by_caller.as_ref().filter(|_| known_by >= KnownBy::Caller);
         let by_library = self.by_library.as_ref().filter(|_| known_by >= KnownBy::Library);
-        by_stack.or(by_library).unwrap_or(&self.by_function)
+        by_stack.or(by_caller).or(by_library).unwrap_or(&self.by_function)
     }
 }
 

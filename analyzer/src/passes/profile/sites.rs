@@ -8,11 +8,14 @@ use rustc_hash::FxHashMap;
 use super::SiteName;
 use crate::passes::libraries::Libraries;
 use crate::replay::Replay;
+use crate::symbols::key::library;
+use crate::symbols::{CallSite, FrameKind, Stacks, SymbolPlaces};
 
 /// The call sites of one trace.
 pub(super) struct Sites<'a> {
     replay: &'a Replay,
     libraries: Libraries<'a>,
+    stacks: Stacks<'a>,
     /// File name of the executable: two builds of a program may have different ones.
     executable: String,
     known: FxHashMap<(u16, u32), SiteName>,
@@ -20,9 +23,14 @@ pub(super) struct Sites<'a> {
 
 impl<'a> Sites<'a> {
     /// Of a trace that was replayed.
-    pub(super) fn new(trace: &'a TraceFile, replay: &'a Replay) -> Self {
-        let executable = file_name(&trace.metadata.process.executable).to_owned();
-        Sites { replay, libraries: Libraries::new(trace, replay), executable, known: FxHashMap::default() }
+    pub(super) fn new(trace: &'a TraceFile, replay: &'a Replay, places: &SymbolPlaces) -> Self {
+        Sites {
+            replay,
+            libraries: Libraries::new(trace, replay),
+            stacks: Stacks::new(trace, replay, places),
+            executable: file_name(&trace.metadata.process.executable).to_owned(),
+            known: FxHashMap::default(),
+        }
     }
 
     /// The names of a call of this function from this site.
@@ -31,15 +39,37 @@ impl<'a> Sites<'a> {
             return known.clone();
         }
         let by_function = self.replay.apis.get(api).name.clone();
-        let name = SiteName { by_stack: None, by_library: self.by_library(&by_function, site), by_function };
+        let name = SiteName {
+            by_stack: self.by_stack(&by_function, site),
+            by_caller: self.by_caller(&by_function, site),
+            by_library: self.by_library(&by_function, site),
+            by_function,
+        };
         self.known.insert((api, site), name.clone());
         name
     }
 
+    fn by_stack(&self, function: &str, site: u32) -> Option<String> {
+        let way = self.replay.sites.way(site)?;
+        let has_stack = way.native.len() > 1 || way.python().next().is_some();
+        let key = has_stack.then(|| self.stacks.key(site)).filter(|key| !key.is_empty())?;
+        Some(format!("{function} < {key}"))
+    }
+
+    /// Only where the caller has a name: a library says no more than the next name does.
+    fn by_caller(&self, function: &str, site: u32) -> Option<String> {
+        let frames = self.stacks.of(site).frames;
+        let caller = frames.iter().find(|frame| frame.kind == FrameKind::Native && !frame.inlined)?;
+        caller.function.as_ref()?;
+        Some(format!("{function} < {}", CallSite::of(std::slice::from_ref(caller)).key))
+    }
+
     fn by_library(&self, function: &str, site: u32) -> Option<String> {
-        let library = self.libraries.of_site(site)?;
-        let library = if library == self.executable { "the program" } else { without_version(library) };
-        Some(format!("{function} in {library}"))
+        let name = self.libraries.of_site(site)?;
+        Some(match name == self.executable {
+            true => format!("{function} in the program"),
+            false => format!("{function} in {}", library(name)),
+        })
     }
 }
 
@@ -48,25 +78,12 @@ pub(super) fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
-/// A library's name without its version, which changes from build to build: `libtorch.so` for `libtorch.so.2.7`.
-fn without_version(library: &str) -> &str {
-    match library.find(".so.") {
-        Some(at) => &library[..at + 3],
-        None => library,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_no_part_of_a_name() {
-        for (library, name) in
-            [("libtorch.so.2.7", "libtorch.so"), ("libc.so.6", "libc.so"), ("_C.cpython-312.so", "_C.cpython-312.so")]
-        {
-            assert_eq!(without_version(library), name);
-        }
-        assert_eq!((file_name("/usr/bin/train"), file_name("")), ("train", ""));
+    fn only_the_last_part_of_a_path_is_a_name() {
+        assert_eq!((file_name("/usr/bin/train"), file_name("train"), file_name("")), ("train", "train", ""));
     }
 }

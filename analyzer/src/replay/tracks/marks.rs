@@ -21,6 +21,8 @@ pub struct Mark {
     pub label: String,
     /// How many of the program's calls for memory came before it.
     pub calls_before: u64,
+    /// Bytes that the program's blocks held on each device.
+    pub held_bytes: Vec<(u8, u64)>,
 }
 
 /// All labels.
@@ -37,14 +39,20 @@ impl Default for Marks {
 
 impl Marks {
     #[cold]
-    pub(super) fn push(&mut self, record: &Record, bytes: &[u8], calls_before: u64) {
+    pub(super) fn push(&mut self, record: &Record, bytes: &[u8], calls_before: u64, held_bytes: Vec<(u8, u64)>) {
         let label = payload::text(bytes).chars().take(MAX_LABEL).collect();
-        self.listed.push(Mark { at: record.at, thread: record.thread, label, calls_before });
+        self.listed.push(Mark { at: record.at, thread: record.thread, label, calls_before, held_bytes });
     }
 
     /// In order; beginning and end of a long list.
     pub fn listed(&self) -> &Ends<Mark> {
         &self.listed
+    }
+
+    /// The longest stretch that is kept without a gap: all of a short list, the end of a long one.
+    pub fn without_gap(&self) -> impl Iterator<Item = &Mark> {
+        let left_out = if self.listed.is_complete() { 0 } else { LISTED };
+        self.listed.iter().skip(left_out)
     }
 
     /// The last label at or before a moment.

@@ -222,8 +222,8 @@ impl Tracks {
     }
 
     /// A label.
-    pub(super) fn marked(&mut self, record: &Record, payload: &[u8]) {
-        self.marks.push(record, payload, self.calls.count());
+    pub(super) fn marked(&mut self, record: &Record, payload: &[u8], held_bytes: Vec<(u8, u64)>) {
+        self.marks.push(record, payload, self.calls.count(), held_bytes);
     }
 
     /// The program waited, or ordered what a stream does.

@@ -8,11 +8,16 @@ use super::words::{
 };
 use crate::compare::{Difference, Pair, PlaceDifference};
 use crate::passes::profile::Figure;
+use crate::policy::Judged;
+use crate::report::check::condition;
 use crate::words;
 
-/// A difference as Markdown; of the call sites the first `most`.
-pub fn write_markdown(difference: &Difference, most: usize) -> String {
+/// A difference as Markdown, with the conditions that hold; of the call sites the first `most`.
+pub fn write_markdown(difference: &Difference, failed: &[Judged], most: usize) -> String {
     let mut out = format!("### GPU memory: {}\n\n{}\n", headline(difference), escape(&verdict(difference)));
+    for judged in failed {
+        let _ = write!(out, "\n**Failed:** {}\n", escape(&condition(judged)));
+    }
     for note in &difference.notes {
         let _ = write!(out, "\n> **Note:** {}\n", escape(note));
     }
@@ -102,7 +107,7 @@ fn sites(out: &mut String, difference: &Difference, most: usize) {
 }
 
 /// Text from a file as plain text in Markdown, also inside a table: nothing of it is markup, a link or a mention.
-fn escape(text: &str) -> String {
+pub(in crate::report) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in words::clean(text).chars() {
         match c {
@@ -122,6 +127,6 @@ fn escape(text: &str) -> String {
 }
 
 /// Text inside backticks, also in a table: a backtick would end it, and a bar the cell.
-fn code(text: &str) -> String {
+pub(in crate::report) fn code(text: &str) -> String {
     words::clean(text).replace('`', "'").replace('|', "\\|")
 }

@@ -1,7 +1,7 @@
 //! `diff` for people, for pull requests and for programs.
 
 mod json;
-mod markdown;
+pub(super) mod markdown;
 #[cfg(test)]
 mod tests;
 mod text;

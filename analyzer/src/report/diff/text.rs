@@ -6,6 +6,8 @@ use super::words::{
 };
 use crate::compare::{Difference, PlaceDifference, SiteDifference};
 use crate::passes::profile::{Figure, Run};
+use crate::policy::Judged;
+use crate::report::check::condition;
 use crate::report::page::{Page, Paint};
 use crate::words;
 
@@ -16,12 +18,15 @@ const SHARE: usize = 10;
 /// Width of the first column of the list of call sites.
 const CHANGE: usize = 13;
 
-/// Writes a difference; of the call sites the first `most`.
-pub fn write_text(page: &mut Page, difference: &Difference, most: usize) {
+/// Writes a difference, with the conditions that hold; of the call sites the first `most`.
+pub fn write_text(page: &mut Page, difference: &Difference, failed: &[Judged], most: usize) {
     head(page, "BASE", &difference.base);
     head(page, "NEW", &difference.new);
     page.gap();
     page.headed("VERDICT", Paint::Bold, &verdict(difference));
+    for judged in failed {
+        page.painted("", "FAILED", Paint::Dropped, &format!("  {}", condition(judged)));
+    }
     for note in &difference.notes {
         page.indented("  note: ", "        ", note);
     }

@@ -110,6 +110,7 @@ pub(super) fn matched_by(difference: &Difference) -> &'static str {
     match difference.matched_by {
         KnownBy::Function => "by the function that was called",
         KnownBy::Library => "by the function that was called and the library that called it",
+        KnownBy::Caller => "by the function that was called and the function that called it",
         KnownBy::Stack => "by the functions and modules of their call stacks",
     }
 }

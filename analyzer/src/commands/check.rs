@@ -1,0 +1,159 @@
+//! `check`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+
+use super::VIOLATION;
+use super::output::Output;
+use super::profiles::read_profile;
+use super::symbols::SymbolArgs;
+use super::traces::{Input, OpenError, expand};
+use crate::passes::profile::Profile;
+use crate::policy::{Checked, MAX_POLICY_BYTES, Policy, check, is_about, parse_policy};
+use crate::report::check::{write_github, write_json, write_junit, write_markdown, write_text};
+use crate::report::page::Page;
+use crate::symbols::SymbolPlaces;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// What the runs may take (TOML; the README shows how it is written)
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Trace files, or bundles: each process by itself
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+    /// Trace of the run to compare with, in place of the policy's `baseline`; of several, the one with the same executable
+    /// and rank
+    #[arg(long, value_name = "TRACE")]
+    baseline: Vec<PathBuf>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write JUnit XML to this file, too
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write annotations of GitHub Actions to standard error, too (by itself where GITHUB_ACTIONS is true)
+    #[arg(long)]
+    github: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For a pull request, or the summary of a job
+    Markdown,
+}
+
+fn read_policy(path: &Path) -> anyhow::Result<Policy> {
+    let name = path.display();
+    let mut text = String::new();
+    let file = File::open(path).with_context(|| format!("{name}: the policy can't be read"))?;
+    let read = file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text);
+    if text.len() as u64 > MAX_POLICY_BYTES {
+        bail!("{name}: a policy of more than {} is none", crate::words::size(MAX_POLICY_BYTES));
+    }
+    read.with_context(|| format!("{name}: the policy can't be read as text"))?;
+    parse_policy(&text).with_context(|| name.to_string())
+}
+
+/// The traces of all arguments.
+fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, OpenError> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        inputs.extend(expand(path)?.traces);
+    }
+    Ok(inputs)
+}
+
+fn profiles(paths: &[PathBuf], symbols: &SymbolPlaces) -> Result<Vec<Profile>, OpenError> {
+    inputs(paths)?.into_iter().map(|input| Ok(read_profile(input.open()?, symbols))).collect()
+}
+
+/// Where the base runs are: on the command line, else where the policy says, beside the policy.
+fn baselines(args: &CheckArgs, policy: &Policy) -> Vec<PathBuf> {
+    let beside = args.policy.parent().unwrap_or(Path::new(""));
+    match &policy.baseline {
+        _ if !args.baseline.is_empty() => args.baseline.clone(),
+        Some(baseline) => vec![beside.join(baseline)],
+        None => Vec::new(),
+    }
+}
+
+/// The base run of a run: the only one of the only one, else that of the same program and rank.
+fn base_of<'a>(new: &Profile, bases: &'a [Profile], only: bool) -> Option<&'a Profile> {
+    match bases {
+        [base] if only => Some(base),
+        _ => bases.iter().find(|base| (&base.run.executable, base.run.rank) == (&new.run.executable, new.run.rank)),
+    }
+}
+
+fn pair<'a>(
+    policy: &Policy,
+    news: &'a [Profile],
+    bases: &'a [Profile],
+) -> anyhow::Result<Vec<(&'a Profile, Option<&'a Profile>)>> {
+    let mut pairs = Vec::new();
+    for new in news {
+        let base = base_of(new, bases, news.len() == 1);
+        let needs = policy.budgets.iter().find(|budget| budget.rule.needs_base() && is_about(&budget.rule, &new.run));
+        if let (Some(budget), None) = (needs, base) {
+            let line = budget.line;
+            if bases.is_empty() {
+                bail!(
+                    "line {line} of the policy compares with a base run, and there is none: give its trace with --baseline"
+                );
+            }
+            let (program, rank) = (crate::words::clean(&new.run.executable), new.run.rank);
+            bail!(
+                "line {line} of the policy compares with a base run, and no baseline is of {program}, rank {rank}, as {} is",
+                new.run.path
+            );
+        }
+        pairs.push((new, base));
+    }
+    Ok(pairs)
+}
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
+    let policy = read_policy(&args.policy)?;
+    let (symbols, _) = args.symbols.places();
+    let news = profiles(&args.traces, &symbols)?;
+    let bases = profiles(&baselines(args, &policy), &symbols)?;
+    let pairs = pair(&policy, &news, &bases)?;
+    let checked = check(&args.policy.display().to_string(), &policy.budgets, &pairs);
+    write(args, &checked)?;
+    Ok(if checked.is_kept() { 0 } else { VIOLATION })
+}
+
+fn write(args: &CheckArgs, checked: &Checked) -> anyhow::Result<()> {
+    if let Some(path) = &args.junit {
+        Output::open(Some(path))?.write(|out| write_junit(out, checked))?;
+    }
+    let output = Output::open(args.output.as_deref())?;
+    let mut page = Page::new(output.look());
+    output.write(|out| match args.format {
+        Format::Json => write_json(out, checked),
+        Format::Markdown => out.write_all(write_markdown(checked).as_bytes()),
+        Format::Text => {
+            write_text(&mut page, checked);
+            out.write_all(page.into_text().as_bytes())
+        }
+    })?;
+    if args.github || std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+        // The runner reads both streams; here the commands are in nobody's way.
+        let _ = write_github(&mut io::stderr(), checked);
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Statements, and runs that keep them or not.
+
+use gpuoom_trace::record::{Event, Kind, Record};
+use proptest::prelude::*;
+
+use super::{Sides, Verdict, judge, parse_expression};
+use crate::compare::{Threshold, compare};
+use crate::passes::profile::Profile;
+use crate::testing::{GIB, MIB, TraceBuilder, profile};
+
+fn builder() -> TraceBuilder {
+    TraceBuilder::default().device(0, "card", 16 * GIB).library("/lib/libalpha.so.1", 0x10_0000, 1).library(
+        "/lib/libbeta.so.1",
+        0x20_0000,
+        2,
+    )
+}
+
+fn alloc(trace: &mut TraceBuilder, site: u32, kind: Kind, device: u8, address: u64, bytes: u64) {
+    let record = trace.record(Event::Alloc, kind, "hipMalloc");
+    let granules = bytes.div_ceil(256 * MIB) as u32;
+    trace.push(Record { site, device, address, requested: bytes, padded_granules: granules, ..record }, &[]);
+}
+
+/// 3 GiB at the peak, of which alpha has 2 and keeps 1; 1 MiB pinned; a failure that is dropped.
+fn run() -> Profile {
+    let mut trace = builder();
+    alloc(&mut trace, 1, Kind::Device, 0, 1 << 36, GIB);
+    alloc(&mut trace, 1, Kind::Device, 0, 2 << 36, GIB);
+    alloc(&mut trace, 2, Kind::Pool, 0, 3 << 36, GIB);
+    alloc(&mut trace, 2, Kind::HostPinned, 0, 4 << 36, MIB);
+    trace.free(2 << 36);
+    trace.free(3 << 36);
+    trace.refuse(99 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    profile(&trace)
+}
+
+fn verdicts(statement: &str, new: &Profile, base: Option<&Profile>) -> Vec<(String, Verdict)> {
+    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let difference = compare(base.unwrap_or(&nothing), new, Threshold::NONE);
+    let rule = parse_expression(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    let judged = judge(&rule, &Sides { difference: &difference, new, base });
+    judged.into_iter().map(|judged| (judged.subject, judged.verdict)).collect()
+}
+
+fn is_true(statement: &str, new: &Profile, base: Option<&Profile>) -> bool {
+    let verdicts = verdicts(statement, new, base);
+    assert!(!verdicts.is_empty() && verdicts.iter().all(|(_, verdict)| *verdict != Verdict::NotJudged), "{verdicts:?}");
+    verdicts.iter().all(|(_, verdict)| *verdict == Verdict::True)
+}
+
+#[test]
+fn numbers_of_a_run() {
+    let run = run();
+    for statement in [
+        "peak == 3G",
+        "peak <= 3G",
+        "peak < 3073M",
+        "peak != 2G",
+        "peak >= 1.5G",
+        "peak[device=0] == 3G",
+        "peak[device=5] == 0",
+        "peak[kind=pool] == 1G",
+        "peak[site=*alpha*] == 2G",
+        "peak[site=nobody] == 0",
+        "padding == 0",
+        "pinned == 1M",
+        "peak[host] == 1M",
+        "live_at_end == 1G",
+        "live_at_end[host] == 1M",
+        "blocks_at_end == 1",
+        "allocations == 4",
+        "allocations[device=0] == 3",
+        "allocated == 3073M",
+        "ooms == 1",
+        "dropped == 1",
+        "recovered == 0",
+        "events_lost == 0",
+    ] {
+        assert!(is_true(statement, &run, None), "{statement}");
+    }
+    for statement in ["peak > 3G", "peak == 2G", "dropped == 0", "dropped[host] > 0"] {
+        assert!(!is_true(statement, &run, None), "{statement}");
+    }
+}
+
+#[test]
+fn each_device_and_each_call_site_is_judged_by_itself() {
+    let mut trace = builder();
+    alloc(&mut trace, 1, Kind::Device, 0, 1 << 36, GIB);
+    alloc(&mut trace, 2, Kind::Device, 1, 2 << 36, 2 * GIB);
+    let run = profile(&trace);
+    let of = |statement| verdicts(statement, &run, None);
+    assert_eq!(
+        of("peak <= 1G"),
+        [("peak of GPU 0".to_owned(), Verdict::True), ("peak of GPU 1".to_owned(), Verdict::False)]
+    );
+    assert_eq!(
+        of("allocated[each_site=hip*] <= 1G"),
+        [
+            ("sum of all allocations by hipMalloc in libbeta.so".to_owned(), Verdict::False),
+            ("sum of all allocations by hipMalloc in libalpha.so".to_owned(), Verdict::True),
+        ]
+    );
+}
+
+#[test]
+fn growth_over_a_base_run() {
+    let mut base = builder();
+    alloc(&mut base, 1, Kind::Device, 0, 1 << 36, 1000 * MIB);
+    let mut new = base.clone();
+    alloc(&mut new, 2, Kind::Device, 0, 2 << 36, 40 * MIB);
+    let (base, new) = (profile(&base), profile(&new));
+    for (statement, holds) in [
+        ("peak <= base + 4%", true),
+        ("peak <= base + 3.9%", false),
+        ("peak <= base + 40M", true),
+        ("peak <= base + 39M", false),
+        ("peak > base", true),
+        ("peak[site=*beta*] <= base + 5%", false),
+        ("peak[each_site=*] <= base + 40M", true),
+        ("allocations <= base + 1", true),
+        ("allocations <= base", false),
+    ] {
+        assert_eq!(is_true(statement, &new, Some(&base)), holds, "{statement}");
+        assert!(is_true("peak == base", &new, Some(&new)));
+    }
+    assert_eq!(verdicts("peak <= base", &new, None)[0].1, Verdict::NotJudged);
+}
+
+#[test]
+fn those_behind_it_are_named() {
+    let run = run();
+    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let difference = compare(&nothing, &run, Threshold::NONE);
+    let judged =
+        judge(&parse_expression("peak <= 1G").unwrap(), &Sides { difference: &difference, new: &run, base: None });
+    let culprits: Vec<_> = judged[0].culprits.iter().map(|culprit| (&culprit.key[..], culprit.value)).collect();
+    let gib = GIB as f64;
+    assert_eq!(culprits, [("hipMalloc in libalpha.so", 2.0 * gib), ("hipMalloc in libbeta.so", gib)]);
+}
+
+fn with_marks(steps: u64, leak_bytes: u64) -> Profile {
+    let mut trace = builder();
+    alloc(&mut trace, 1, Kind::Device, 0, 1 << 36, GIB);
+    for step in 0..steps {
+        if leak_bytes > 0 {
+            alloc(&mut trace, 2, Kind::Device, 0, (step + 2) << 36, leak_bytes);
+        }
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, if step % 2 == 0 { "even" } else { "odd" });
+    }
+    profile(&trace)
+}
+
+#[test]
+fn growth_from_mark_to_mark() {
+    assert!(is_true("growth_per_mark == 1M", &with_marks(20, MIB), None));
+    assert!(is_true("growth_per_mark[mark=even] == 2M", &with_marks(20, MIB), None));
+    assert!(is_true("growth_per_mark == 0", &with_marks(20, 0), None));
+    for (few, statement) in
+        [(5, "growth_per_mark <= 1M"), (0, "growth_per_mark <= 1M"), (20, "growth_per_mark[mark=x] <= 0")]
+    {
+        assert_eq!(verdicts(statement, &with_marks(few, MIB), None)[0].1, Verdict::NotJudged, "{few}");
+    }
+    assert_eq!(verdicts("growth_per_second <= 1M", &with_marks(20, MIB), None)[0].1, Verdict::NotJudged);
+}
+
+#[test]
+fn what_is_no_statement_is_said() {
+    for (text, says) in [
+        ("", "compares nothing"),
+        ("peak", "compares nothing"),
+        ("peak 12G", "compares nothing"),
+        ("peek <= 12G", "do you mean 'peak'?"),
+        ("peak <= ", "'' is no size"),
+        ("peak <= -1", "'-1' is no size"),
+        ("peak <= NaN", "no size"),
+        ("peak <= 5%", "base + 5%"),
+        ("peak <= base * 2", "behind 'base'"),
+        ("peak <= base + x%", "no share"),
+        ("peak = 12G", "compares nothing"),
+        ("peak[device=0 <= 12G", "no closing bracket"),
+        ("peak[devise=0] <= 12G", "unknown scope 'devise': do you mean 'device'?"),
+        ("peak[device] <= 12G", "'device' needs a value"),
+        ("peak[device=999] <= 12G", "device is the number of a device"),
+        ("peak[rank=-1] <= 12G", "rank is a whole number"),
+        ("peak[kind=devic] <= 1", "do you mean 'device'?"),
+        ("peak[site=] <= 1", "an empty pattern"),
+        ("peak[site=a,each_site=b] <= 1", "can't stand together"),
+        ("dropped == 0.5", "no count"),
+        ("pinned[device=1] <= 1", "no device has it"),
+        ("growth_per_mark[site=x] <= 1", "devices only"),
+    ] {
+        let error = parse_expression(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    assert!(parse_expression(&"x".repeat(10_000)).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_statement_or_a_sentence(text in "\\PC{0,60}") {
+        if let Err(error) = parse_expression(&text) {
+            prop_assert!(!error.is_empty() && error.len() < 1000);
+        }
+    }
+
+    #[test]
+    fn a_statement_is_read_as_it_is_written(
+        metric in prop::sample::select(super::Metric::names().collect::<Vec<_>>()),
+        sign in prop::sample::select(vec!["<=", "<", ">=", ">", "==", "!="]),
+        limit in prop::sample::select(vec!["0", "17", "base", "base + 5%", "base + 3"]),
+        scope in prop::sample::select(vec!["", "[process=train*]", "[rank=3]"]),
+    ) {
+        let text = format!("{metric}{scope} {sign} {limit}");
+        let rule = parse_expression(&text).unwrap();
+        prop_assert_eq!(rule.to_string(), text);
+    }
+}

@@ -1,0 +1,103 @@
+//! The sentences about budgets.
+
+use crate::passes::profile::Run;
+use crate::policy::{Checked, Culprit, Finding, Judged, Outcome, Unit, Verdict};
+use crate::words;
+
+/// A number in its unit.
+pub(super) fn amount(unit: Unit, number: f64) -> String {
+    let magnitude = number.abs();
+    let sign = if number < 0.0 { "-" } else { "" };
+    match unit {
+        // As far as 64 bits can count; what is more stays there.
+        Unit::Bytes | Unit::Rate => format!("{sign}{}", words::size(magnitude.round() as u64)),
+        Unit::Count => format!("{sign}{}", words::grouped(magnitude as u64)),
+    }
+}
+
+/// What is allowed: `at most 12.00 GiB are allowed`.
+fn allowed(judged: &Judged) -> String {
+    let Some(limit) = judged.limit else { return judged.rule.clone() };
+    let limit = amount(judged.unit, limit);
+    let words = match judged.comparison {
+        "<=" => "at most",
+        "<" => "less than",
+        ">=" => "at least",
+        ">" => "more than",
+        "==" => "exactly",
+        _ => "anything but",
+    };
+    let base = judged.base.map(|base| format!(" (the base run has {})", amount(judged.unit, base)));
+    format!("{words} {limit} allowed{}", base.unwrap_or_default())
+}
+
+/// What was found about a budget, in one sentence.
+pub fn sentence(judged: &Judged) -> String {
+    let subject = words::clean(&judged.subject);
+    let Some(value) = judged.value.filter(|_| judged.verdict != Verdict::NotJudged) else {
+        let because = judged.not_judged_because.as_deref().unwrap_or("the trace does not tell");
+        return format!("{subject} ({}): {because}", words::clean(&judged.rule));
+    };
+    let over = judged.limit.filter(|_| judged.verdict == Verdict::False).map(|limit| value - limit);
+    let over = over.filter(|over| *over != 0.0).map(|over| {
+        let share =
+            judged.limit.filter(|limit| *limit > 0.0).map(|limit| format!(" ({})", words::percent(over.abs() / limit)));
+        let by = amount(judged.unit, over.abs());
+        format!(", {by}{} too {}", share.unwrap_or_default(), if over > 0.0 { "much" } else { "little" })
+    });
+    format!("{subject} is {}{}: {}", amount(judged.unit, value), over.unwrap_or_default(), allowed(judged))
+}
+
+/// A condition that holds, in one sentence.
+pub fn condition(judged: &Judged) -> String {
+    let value = judged.value.map(|value| amount(judged.unit, value)).unwrap_or_default();
+    let base = judged.base.map(|base| format!(", {} in the base run", amount(judged.unit, base))).unwrap_or_default();
+    format!("{}: {} is {value}{base}", words::clean(&judged.rule), words::clean(&judged.subject))
+}
+
+/// A call site behind a number.
+pub(super) fn culprit(judged: &Judged, culprit: &Culprit) -> String {
+    let value = amount(judged.unit, culprit.value);
+    match culprit.base {
+        Some(base) => format!("{}: {value}, was {}", words::clean(&culprit.key), amount(judged.unit, base)),
+        None => format!("{}: {value}", words::clean(&culprit.key)),
+    }
+}
+
+/// What culprits are, for a heading.
+pub(super) fn by_whom(judged: &Judged) -> &'static str {
+    match (judged.unit, judged.base) {
+        (Unit::Rate, _) => "most live at the end",
+        (_, Some(_)) => "grew most",
+        _ => "most of it",
+    }
+}
+
+/// A run: program, rank, trace.
+pub(super) fn run(run: &Run) -> String {
+    let rank = if run.rank > 0 { format!(", rank {}", run.rank) } else { String::new() };
+    format!("{}{rank} ({})", words::clean(&run.executable), words::clean(&run.path))
+}
+
+/// Where a budget stands: `the card of our users (policy.toml, line 4)`.
+pub(super) fn origin(checked: &Checked, finding: &Finding) -> String {
+    let place = format!("{}, line {}", words::clean(&checked.policy), finding.line);
+    match &finding.name {
+        Some(name) => format!("{} ({place})", words::clean(name)),
+        None => place,
+    }
+}
+
+/// All in one sentence.
+pub(super) fn verdict(checked: &Checked) -> String {
+    let count = |outcome| checked.findings(outcome).count() as u64;
+    let (kept, exceeded, open) = (count(Outcome::Kept), count(Outcome::Exceeded), count(Outcome::NotJudged));
+    let open = if open > 0 { format!(", {} not judged", words::grouped(open)) } else { String::new() };
+    match exceeded {
+        0 => format!("{} kept{open}.", words::count(kept, "budget is", "budgets are")),
+        _ => {
+            let exceeded = words::count(exceeded, "budget is", "budgets are");
+            format!("{exceeded} exceeded, {} kept{open}.", words::grouped(kept))
+        }
+    }
+}

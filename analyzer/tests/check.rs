@@ -1,0 +1,227 @@
+//! `check` and `diff --fail-on` as continuous integration calls them.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_trace::record::{Event, Kind};
+use serde_json::Value;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// A run that holds so many bytes, by a program with that name.
+    fn trace(&self, name: &str, bytes: u64, executable: &str) {
+        let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+        trace.process.executable = format!("/usr/bin/{executable}");
+        trace.alloc(0x1000, bytes);
+        trace.free(0x1000);
+        trace.write(&self.path(name)).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"));
+        command.args(arguments).current_dir(self.0.path()).env_remove("GITHUB_ACTIONS");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What `check` says, and its status.
+    fn check(&self, policy: &str, arguments: &[&str]) -> (i32, String, String) {
+        self.write("policy.toml", policy);
+        let output = self.run(&[&["check", "--policy", "policy.toml"], arguments].concat());
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_status_says_whether_budgets_are_kept() {
+    let place = Place::new();
+    place.trace("run.bin", 2 * GIB, "train");
+    let kept = place.check("[[budget]]\npeak = \"2G\"\ndropped = 0\nevents_lost = 0\n", &["run.bin"]);
+    assert_eq!((kept.0, kept.2.as_str()), (0, ""), "{}", kept.1);
+    assert!(kept.1.starts_with("VERDICT  3 budgets are kept."), "{}", kept.1);
+    let (status, out, _) = place.check("[[budget]]\npeak = \"1G\"\nallocations = 1\n", &["run.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("peak of GPU 0 is 2.00 GiB, 1.00 GiB (100.0 %) too much: at most 1.00 GiB allowed"), "{out}");
+    assert!(out.contains("hipMalloc: 2.00 GiB") && out.contains("policy.toml, line 2"), "{out}");
+}
+
+#[test]
+fn each_format_has_what_was_exceeded() {
+    let place = Place::new();
+    place.trace("run.bin", 2 * GIB, "train");
+    place.write("policy.toml", "[[budget]]\nname = \"small card\"\npeak = \"1G\"\n");
+    let of = |format: &str| {
+        let output =
+            place.run(&["check", "--policy", "policy.toml", "--format", format, "run.bin", "--junit", "junit.xml"]);
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stdout)
+    };
+    assert!(of("markdown").contains("budgets exceeded"));
+    let json: Value = serde_json::from_str(&of("json")).unwrap();
+    for (pointer, expected) in [
+        ("/schema", Value::from("gpuoom.check/1")),
+        ("/kept", false.into()),
+        ("/runs/0/run/executable", "train".into()),
+        ("/runs/0/findings/0/name", "small card".into()),
+        ("/runs/0/findings/0/outcome", "exceeded".into()),
+        ("/runs/0/findings/0/value", (2 * GIB).into()),
+        ("/runs/0/findings/0/limit", GIB.into()),
+    ] {
+        assert_eq!(json.pointer(pointer), Some(&expected), "{pointer}");
+    }
+    let junit = std::fs::read_to_string(place.path("junit.xml")).unwrap();
+    assert!(junit.contains("failures=\"1\"") && junit.contains("small card"), "{junit}");
+}
+
+#[test]
+fn annotations_are_written_where_they_are_read() {
+    let place = Place::new();
+    place.trace("run.bin", 2 * GIB, "train");
+    place.write("policy.toml", "[[budget]]\npeak = \"1G\"\n");
+    let arguments = ["check", "--policy", "policy.toml", "run.bin"];
+    let annotated = |output: Output| {
+        text(&output.stderr).contains("::error file=policy.toml,line=2,title=GPU memory%3A peak <= 1G::")
+    };
+    assert!(annotated(place.command(&arguments).env("GITHUB_ACTIONS", "true").output().unwrap()));
+    assert!(annotated(place.run(&[&arguments[..], &["--github"]].concat())));
+    assert!(!annotated(place.run(&arguments)));
+}
+
+#[test]
+fn a_baseline_comes_from_the_policy_or_the_command_line() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("traces")).unwrap();
+    place.trace("base.bin", 2 * GIB, "train");
+    place.trace("new.bin", 3 * GIB, "train");
+    let relative = "[[budget]]\npeak = { max_growth = \"10%\" }\n";
+    let (status, _, err) = place.check(relative, &["new.bin"]);
+    assert_eq!(status, 2);
+    assert!(
+        err.contains(
+            "line 2 of the policy compares with a base run, and there is none: give its trace with --baseline"
+        ),
+        "{err}"
+    );
+    let (status, out, _) = place.check(relative, &["new.bin", "--baseline", "base.bin"]);
+    assert_eq!(status, 1, "{out}");
+    assert!(out.contains("grew most") && out.contains("hipMalloc: 3.00 GiB, was 2.00 GiB"), "{out}");
+    // Beside the policy, wherever one stands.
+    place.write("traces/policy.toml", &format!("baseline = \"../base.bin\"\n{relative}"));
+    let output = place.run(&["check", "--policy", "traces/policy.toml", "base.bin"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn processes_are_judged_by_themselves_and_find_their_own_baseline() {
+    let place = Place::new();
+    for (name, bytes, program) in [("a.bin", GIB, "train"), ("b.bin", 2 * GIB, "serve"), ("a2.bin", GIB, "train")] {
+        place.trace(name, bytes, program);
+    }
+    let (status, out, _) = place.check("[[budget]]\nprocess = \"tr*\"\npeak = \"1G\"\n", &["a.bin", "b.bin"]);
+    assert_eq!(status, 0, "{out}");
+    let (status, out, _) = place.check("[[budget]]\npeak = \"1G\"\n", &["a.bin", "b.bin"]);
+    assert_eq!((status, out.contains("serve (b.bin)")), (1, true), "{out}");
+    let (status, out, _) = place.check("[[budget]]\nprocess = \"other\"\npeak = 1\n", &["a.bin"]);
+    assert_eq!((status, out.contains("no trace is of such a process")), (0, true), "{out}");
+    let growth = "[[budget]]\npeak = { max_growth = 0 }\n";
+    let (status, _, err) = place.check(growth, &["a2.bin", "b.bin", "--baseline", "a.bin"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("no baseline is of serve, rank 0, as b.bin is"), "{err}");
+    let (status, out, _) = place.check(growth, &["a2.bin", "b.bin", "--baseline", "a.bin", "--baseline", "b.bin"]);
+    assert_eq!(status, 0, "{out}");
+}
+
+#[test]
+fn leaks_from_mark_to_mark_are_found() {
+    let place = Place::new();
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    for step in 0..20 {
+        trace.alloc((step + 1) << 32, 3 * MIB);
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, "step");
+    }
+    trace.write(&place.path("run.bin")).unwrap();
+    let (status, out, _) = place.check("[[budget]]\ngrowth_per_mark = \"1M\"\nmark = \"step\"\n", &["run.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("growth per mark of GPU 0 is 3 MiB, 2 MiB (200.0 %) too much"), "{out}");
+    let (status, out, _) = place.check("[[budget]]\ngrowth_per_second = 0\n", &["run.bin"]);
+    assert_eq!((status, out.contains("NOT JUDGED")), (0, true), "{out}");
+}
+
+#[test]
+fn a_policy_that_is_none_ends_in_a_sentence() {
+    let place = Place::new();
+    place.trace("run.bin", GIB, "train");
+    let huge = "# a comment\n".repeat(200_000);
+    let deep = format!("baseline = {}", "[".repeat(50_000));
+    for (policy, says) in [
+        ("[[budget]]\npeek = 1\n", "policy.toml: line 2: unknown key 'peek': do you mean 'peak'?"),
+        ("[[budget]]\npeak = -1\n", "policy.toml: line 2: peak: '-1' is no size"),
+        ("[[budget]]\npeak = nan\n", "'nan' is no size"),
+        ("[[budget]]\npeak = \"12 parsecs\"\n", "'12 parsecs' is no size"),
+        ("[[budget]]\npeak = \"5%\"\n", "'5%' is a share of nothing"),
+        ("not toml", "policy.toml: line 1: no TOML"),
+        ("", "the policy limits nothing"),
+        (&huge, "a policy of more than 1 MiB is none"),
+        (&deep, "line 1: no TOML"),
+    ] {
+        let (status, out, err) = place.check(policy, &["run.bin"]);
+        assert_eq!((status, out.as_str()), (2, ""), "{says}: {err}");
+        assert!(err.contains(says) && err.lines().count() == 1, "{says}: {err}");
+    }
+    std::fs::write(place.path("binary.toml"), [0xff, 0xfe, 0]).unwrap();
+    for policy in ["missing.toml", "binary.toml", "."] {
+        let output = place.run(&["check", "--policy", policy, "run.bin"]);
+        assert_eq!(output.status.code(), Some(2), "{policy}: {}", text(&output.stderr));
+    }
+    let (status, _, err) = place.check("[[budget]]\npeak = 1\n", &["missing.bin"]);
+    assert_eq!(status, 3, "{err}");
+    let (status, _, err) = place.check("baseline = \"missing.bin\"\n[[budget]]\npeak = 1\n", &["run.bin"]);
+    assert_eq!(status, 3, "{err}");
+}
+
+#[test]
+fn a_difference_can_fail() {
+    let place = Place::new();
+    place.trace("base.bin", 2 * GIB, "train");
+    place.trace("new.bin", 3 * GIB, "train");
+    let status = |expressions: &[&str]| {
+        let mut arguments = vec!["diff", "base.bin", "new.bin"];
+        expressions.iter().for_each(|expression| arguments.extend(["--fail-on", expression]));
+        let output = place.run(&arguments);
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(status(&["dropped > 0", "peak > base + 60%"]).0, 0);
+    let (code, out, _) = status(&["dropped > 0", "peak > base + 5%"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("FAILED   peak > base + 5%: peak of GPU 0 is 3.00 GiB, 2.00 GiB in the base run"), "{out}");
+    assert_eq!(status(&["live_at_end > base", "allocations > base", "peak[site=hip*] >= 3G"]).0, 1);
+    let (code, _, err) = status(&["peek > 1"]);
+    assert_eq!((code, err.contains("do you mean 'peak'?")), (2, true), "{err}");
+    let (code, _, err) = status(&["growth_per_second > 0"]);
+    assert_eq!((code, err.contains("--fail-on was not judged")), (0, true), "{err}");
+    let json = place.run(&["diff", "base.bin", "new.bin", "--format", "json", "--fail-on", "peak > 1G"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json.pointer("/failed/0/rule"), Some(&"peak > 1G".into()));
+}
