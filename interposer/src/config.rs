@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
+use crate::faults::rules::{self, Rule};
+
 /// How much is said on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LogLevel {
@@ -47,6 +49,12 @@ pub(crate) struct Config {
     pub(crate) stacks: Stacks,
     /// `GPUOOM_SYSROOT`.
     pub(crate) sysroot: PathBuf,
+    /// `GPUOOM_CAPACITY`: bytes of each device of the virtual card, `None`: off.
+    pub(crate) capacity_bytes: Option<u64>,
+    /// `GPUOOM_INJECT`: which calls are to fail.
+    pub(crate) inject: Vec<Rule>,
+    /// `GPUOOM_SEED`.
+    pub(crate) seed: u64,
     /// `GPUOOM_LOG`.
     pub(crate) log: LogLevel,
     /// `GPUOOM_DISABLE=1`.
@@ -64,6 +72,9 @@ impl Default for Config {
             probe: Probe::First,
             stacks: Stacks { native: true, python: true },
             sysroot: PathBuf::from("/"),
+            capacity_bytes: None,
+            inject: Vec::new(),
+            seed: 0,
             log: LogLevel::Warn,
             disabled: false,
             complaints: Vec::new(),
@@ -119,6 +130,18 @@ impl Config {
         });
         set("GPUOOM_SYSROOT", "a directory", &mut |v| {
             config.sysroot = PathBuf::from(v);
+            Some(())
+        });
+        set("GPUOOM_CAPACITY", "a size such as 8G, or off", &mut |v| {
+            config.capacity_bytes = capacity(v)?;
+            Some(())
+        });
+        set("GPUOOM_INJECT", rules::EXPECTED, &mut |v| {
+            config.inject = rules::parse(v)?;
+            Some(())
+        });
+        set("GPUOOM_SEED", "a whole number", &mut |v| {
+            config.seed = v.parse().ok()?;
             Some(())
         });
         if !config.trace.starts_with('/') {
@@ -179,7 +202,7 @@ fn stacks(text: &str) -> Option<Stacks> {
 }
 
 /// Bytes with an optional 1024-based suffix (`K M G T`, lower case too, with an optional `iB` or `B`).
-fn size(text: &str) -> Option<u64> {
+pub(crate) fn size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;
     let shift = match text[digits..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
@@ -196,6 +219,14 @@ fn size(text: &str) -> Option<u64> {
 /// From 512 bytes on, so that the count of granules of any real request fits its 32 bits.
 fn granularity(text: &str) -> Option<u64> {
     size(text).filter(|bytes| (512..=1 << 40).contains(bytes))
+}
+
+#[allow(clippy::option_option)]
+fn capacity(text: &str) -> Option<Option<u64>> {
+    if text == "off" {
+        return Some(None);
+    }
+    size(text).filter(|bytes| *bytes > 0).map(Some)
 }
 
 #[allow(clippy::option_option)]
@@ -229,12 +260,17 @@ mod tests {
             ("GPUOOM_STACKS", "native"),
             ("GPUOOM_LOG", "debug"),
             ("GPUOOM_DISABLE", "1"),
+            ("GPUOOM_CAPACITY", "8G"),
+            ("GPUOOM_INJECT", "oom@3,oom>1G"),
+            ("GPUOOM_SEED", "7"),
         ]);
         assert_eq!(config.complaints, Vec::<String>::new());
         assert_eq!((config.trace.as_str(), config.granularity_bytes), ("/tmp/%p.bin", 2 << 20));
         assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
         assert!(config.disabled && config.log == LogLevel::Debug);
         assert_eq!(config.stacks, Stacks { native: true, python: false });
+        assert_eq!((config.capacity_bytes, config.inject.len(), config.seed), (Some(8 << 30), 2, 7));
+        assert_eq!(read(&[("GPUOOM_CAPACITY", "off")]).capacity_bytes, None);
     }
 
     #[test]
@@ -246,8 +282,12 @@ mod tests {
             ("GPUOOM_STACKS", "native,ruby"),
             ("GPUOOM_LOG", "loud"),
             ("GPUOOM_DISABLE", "yes"),
+            ("GPUOOM_CAPACITY", "0"),
+            ("GPUOOM_INJECT", "oom@3,boom"),
+            ("GPUOOM_SEED", "-1"),
         ]);
-        assert_eq!(config.complaints.len(), 6);
+        assert_eq!(config.complaints.len(), 9);
+        assert_eq!((config.capacity_bytes, config.inject.len(), config.seed), (None, 0, 0));
         let defaults = Config::default();
         assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
         assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));

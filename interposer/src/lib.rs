@@ -10,6 +10,7 @@
 
 mod apis;
 mod config;
+mod faults;
 mod guard;
 mod link;
 mod log;
@@ -32,6 +33,7 @@ extern "C" fn load() {
         config::get();
         state::prepare();
         stack::prepare();
+        faults::prepare();
         link::fork_gate::install();
         link::bypass::note_first_loaded();
     });

@@ -8,6 +8,7 @@ use std::arch::{asm, global_asm};
 
 use gpuoom_trace::header::InFlight;
 
+use crate::faults::Refused;
 use crate::watch::OpenFailure;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
@@ -70,6 +71,11 @@ pub(crate) struct ThreadState {
     pub(crate) outermost_stack: usize,
     /// This thread's entry in the table of calls under way.
     pub(crate) in_flight: *mut InFlight,
+    /// A failure on request that the runtime does not know of, see `faults::last_error`.
+    pub(crate) refused: Refused,
+    /// The real function of a query that is answered in the runtime's place; valid from the stub's jump to the answer's
+    /// first instructions.
+    pub(crate) answered_real: *const (),
     /// Failed allocations whose outcome is not decided.
     pub(crate) failures: [OpenFailure; MAX_OPEN_FAILURES],
 }

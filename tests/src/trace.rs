@@ -191,6 +191,12 @@ impl Event {
         marks.is_some_and(|marks| marks.iter().any(|mark| mark == "correction"))
     }
 
+    /// Whether the recorder itself refused this call, on request.
+    pub fn is_injected(&self) -> bool {
+        let marks = self.0.get("marks").and_then(Value::as_array);
+        marks.is_some_and(|marks| marks.iter().any(|mark| mark == "injected"))
+    }
+
     /// A number that the recorder, or the program, read.
     pub fn reading(&self, quantity: &str) -> Option<u64> {
         let readings = self.0.get("readings").and_then(Value::as_array)?;

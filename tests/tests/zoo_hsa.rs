@@ -112,7 +112,9 @@ fn functions_of_the_table() -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interposer/COVERAGE.md");
     let page = std::fs::read_to_string(path).expect("the page of what is recorded");
     let section = page.split("\n## ").find(|section| section.starts_with("HSA\n")).expect("a section for HSA");
-    let names = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    // What the virtual card answers leaves no event; `zoo_virtual_card` calls it.
+    let recorded = section.lines().filter(|line| !line.contains("| virtual card |"));
+    let names = recorded.filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     names.map(str::to_owned).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Out-of-memory returns as values.
 
-use gpuoom_trace::metadata::probe_skipped;
+use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome};
-use gpuoom_trace::record::{Event, Layer};
+use gpuoom_trace::record::{Event, Layer, injected};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
@@ -53,6 +53,32 @@ pub struct Model {
     pub fits: bool,
 }
 
+/// A refusal by the recorder, on request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Injection {
+    /// `capacity`, `call`, `size`, `chance`, `site`; `unknown` for a reason that this version does not know.
+    pub reason: &'static str,
+    /// Number of the call among the process's allocation calls, counted from 1.
+    pub call: u64,
+    /// The setting that asked for it, as it stood in the environment: `GPUOOM_CAPACITY=8G`.
+    pub setting: Option<String>,
+}
+
+impl Injection {
+    fn new(process: &ProcessFacts, (reason, call): (u8, u64)) -> Self {
+        let (reason, variable) = match reason {
+            injected::CAPACITY => ("capacity", "GPUOOM_CAPACITY"),
+            injected::CALL => ("call", "GPUOOM_INJECT"),
+            injected::SIZE => ("size", "GPUOOM_INJECT"),
+            injected::CHANCE => ("chance", "GPUOOM_INJECT"),
+            injected::SITE => ("site", "GPUOOM_INJECT"),
+            _ => ("unknown", ""),
+        };
+        let setting = process.environment.iter().find(|(name, _)| name == variable);
+        Injection { reason, call, setting: setting.map(|(name, value)| format!("{name}={value}")) }
+    }
+}
+
 /// One out-of-memory return.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OomReport {
@@ -90,6 +116,9 @@ pub struct OomReport {
     pub evidence: Vec<Evidence>,
     /// The lowest layer that returned the failure.
     pub refused_by: Option<&'static str>,
+    /// Of a refusal on request: by which setting. Left out for any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injected: Option<Injection>,
     /// Whether layers below were recorded, so that a failure of theirs would have been seen.
     pub saw_below: bool,
     /// Free memory as the runtime reported it then.
@@ -131,8 +160,13 @@ pub fn layer_name(layer: Option<Layer>) -> Option<&'static str> {
 }
 
 /// All listed failures of a replay.
-pub fn describe_all(replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
-    (1..).zip(&replay.failures.listed).map(|(number, oom)| describe(replay, stacks, number, oom)).collect()
+pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
+    let numbered = (1..).zip(&replay.failures.listed);
+    let described = numbered.map(|(number, oom)| OomReport {
+        injected: oom.injected.map(|injected| Injection::new(process, injected)),
+        ..describe(replay, stacks, number, oom)
+    });
+    described.collect()
 }
 
 /// The way to a failing call; of very many failures the later ones name one frame.
@@ -169,6 +203,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             RefusedBy::Layer(layer) => layer_name(layer),
             RefusedBy::Injected => Some("injected"),
         },
+        injected: None,
         saw_below: oom.saw_below,
         free_reported_bytes: read.runtime_free_bytes,
         free_sysfs_bytes: read

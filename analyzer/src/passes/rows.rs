@@ -281,8 +281,11 @@ impl Rows {
             layer: layer_name(api.layer).filter(|_| is_call),
             device: record.device(),
             kind: (about_memory && record.kind() != Kind::None).then(|| record.kind().name()),
+            // A refusal on request has its reason there.
             address: (has_handle || (about_memory && (record.address != 0 || gives_back)))
-                .then(|| format!("{:#x}", record.address)),
+                .then_some(record.address)
+                .filter(|_| !record.has(flag::INJECTED))
+                .map(|address| format!("{address:#x}")),
             requested_bytes: has_size.then_some(record.requested),
             padded_bytes: matches!(event, Some(Alloc | Pin)).then(|| record.padded_bytes(self.granule)),
             status: has_status.then(|| Status { code: record.status, name: api.status_name(record.status) }),

@@ -230,7 +230,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         machine: Machine::default(),
         software: Vec::new(),
         host: describe_account(replay, &replay.accounts.host),
-        ooms: oom::describe_all(replay, &stacks),
+        ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
         oom_count: replay.failures.count,
         vendor_ooms: replay.lower.failures,
         ledger: accounts.iter().flat_map(ledger_of).collect(),

@@ -86,6 +86,8 @@ pub struct Oom {
     pub status: i32,
     /// Who refused.
     pub refused_by: RefusedBy,
+    /// Of a refusal on request, what the record says of it: the reason's number, and the number of the call.
+    pub injected: Option<(u8, u64)>,
     /// The lowest call inside it that failed, as far as that was recorded.
     pub inside: Option<Inside>,
     /// What became of it.

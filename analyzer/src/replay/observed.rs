@@ -73,6 +73,7 @@ impl Replay {
             granules,
             status: record.status,
             refused_by,
+            injected: record.has(flag::INJECTED).then_some((record.address as u8, record.address >> 8)),
             inside,
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,

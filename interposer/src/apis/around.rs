@@ -4,7 +4,7 @@ use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
 use crate::record::{Described, Frame};
-use crate::{link, readings, thread, watch};
+use crate::{faults, link, readings, thread, watch};
 
 use super::contexts::say_context;
 pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
@@ -31,25 +31,40 @@ pub(super) fn real_of(api: u16) -> *const () {
 #[inline(always)]
 pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
+    if faults::is_on() {
+        return faults::allocation(&frame, call.event, call.kind, &describe, &real);
+    }
+    allocate(&frame, call.event, call.kind, describe, real)
+}
+
+/// The same, once it is clear that the call is made.
+#[inline(always)]
+pub(crate) fn allocate(
+    frame: &Frame,
+    event: Event,
+    kind: Kind,
+    describe: impl Fn(bool) -> Described,
+    real: impl Fn() -> i32,
+) -> i32 {
     frame.note_under_way(describe(false).requested);
     let status = real();
-    let status = if status == 0 { 0 } else { readings::again_if_probed(&frame, status, &real) };
+    let status = if status == 0 { 0 } else { readings::again_if_probed(frame, status, &real) };
     if status == 0 {
-        say_context(&frame);
+        say_context(frame);
     }
     let mut what = describe(status == 0);
     let out = what.address;
-    if status != 0 && call.event != Event::Pin {
+    if status != 0 && event != Event::Pin {
         what.address = 0;
     }
-    let record = frame.record(call.event, call.kind, status, &what, true);
+    let record = frame.record(event, kind, status, &what, true);
     let seq = frame.publish(&record, &what);
     frame.clear_under_way();
     if frame.is_programs_own() {
         if status == 0 {
-            watch::allocated(&frame, &record);
+            watch::allocated(frame, &record);
         } else {
-            watch::failed(&frame, &record, seq, out);
+            watch::failed(frame, &record, seq, out);
         }
     }
     frame.leave();
@@ -64,7 +79,10 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
     let what = describe(true);
     let record = frame.record(call.event, call.kind, 0, &what, false);
     frame.publish(&record, &what);
-    let status = real();
+    let status = match faults::is_on() {
+        false => real(),
+        true => faults::release(&frame, call.event, call.kind, &what, &real),
+    };
     if status != 0 {
         let corrected = Record { status, kind_flags: record.kind_flags | flag::CORRECTION, ..record };
         frame.publish(&corrected, &what);
@@ -90,6 +108,9 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
         what.address = 0;
     }
     frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
+    if faults::is_on() {
+        faults::named(&frame, call.event, call.kind, status, &what);
+    }
     if maps {
         frame.clear_under_way();
     }

@@ -59,6 +59,13 @@ pub(crate) fn context_on(device: u8) -> Option<u64> {
     on_device.find_map(|(handle, _)| Some(handle.load(Ordering::Acquire)).filter(|context| *context != 0))
 }
 
+/// The calling thread's context, 0 where it is not known.
+pub(crate) fn current_context() -> u64 {
+    // SAFETY: this thread's own state.
+    let place = usize::from(unsafe { (*thread::current()).context }).checked_sub(1);
+    place.and_then(|place| HANDLES.get(place)).map_or(0, |handle| handle.load(Ordering::Acquire))
+}
+
 /// The calling thread's context and its device are these from now on; the ones before are kept below them.
 fn push(context: u64, device: u8) {
     // SAFETY: this thread's own state, and nothing here calls out.
@@ -98,10 +105,9 @@ pub(super) fn say_context(frame: &Frame) {
 #[cold]
 #[inline(never)]
 fn say(frame: &Frame) {
+    let context = current_context();
     // SAFETY: as above.
     let state = unsafe { &mut *thread::current() };
-    let place = usize::from(state.context).checked_sub(1);
-    let context = place.and_then(|place| HANDLES.get(place)).map_or(0, |handle| handle.load(Ordering::Acquire));
     let is_news = state.context_said != context && (context != 0 || ANY.load(Ordering::Relaxed));
     let record = Record {
         at: frame.began_at(),

@@ -80,6 +80,7 @@ Every function that the recorder hooks, by interface. This page is made from the
 | after a failure | only while some thread has an undecided out-of-memory return: one test and a jump otherwise |
 | followed | no event; the recorder remembers what it needs (the thread's device) |
 | hands out | no event; the functions that it hands out are the hooks of this page |
+| virtual card | no event; with `GPUOOM_CAPACITY` the answer is that of the virtual card |
 
 *Since* is the version of the vendor's library in which the function first appears; empty where it is not known. A hook
 for a function that the loaded library lacks answers \"not supported\" (801), and look-ups by name find what they would
@@ -113,6 +114,7 @@ fn recorded(row: &Row) -> &'static str {
         "creation" | "context" => "status",
         "context_pushed" | "context_popped" => "followed",
         "hands_out" => "hands out",
+        "answered" => "virtual card",
         "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "capture_begun" | "capture_ended"
         | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
@@ -121,7 +123,7 @@ fn recorded(row: &Row) -> &'static str {
 
 fn event(row: &Row) -> &'static str {
     match recorded(row) {
-        "followed" | "hands out" => "",
+        "followed" | "hands out" | "virtual card" => "",
         _ => row.event.name(),
     }
 }

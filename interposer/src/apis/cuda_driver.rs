@@ -316,4 +316,8 @@ functions! {
         cuMemGetInfo_v2 => Reading, [];
         cuMemGetInfo => Reading, [];
     }
+    answered {
+        cuDeviceTotalMem_v2;
+        cuDeviceTotalMem;
+    }
 }

@@ -261,6 +261,10 @@ functions! {
 
         cudaMemGetInfo => Reading, [];
     }
+    answered {
+        cudaGetDeviceProperties;
+        cudaGetDeviceProperties_v2;
+    }
 }
 
 /// Where managed memory is to go, as the functions without a suffix take it: which form that is depends on the release.

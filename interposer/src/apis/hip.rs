@@ -294,4 +294,10 @@ functions! {
 
         hipMemGetInfo => Reading, [];
     }
+    answered {
+        hipDeviceTotalMem;
+        hipGetDeviceProperties;
+        hipGetDevicePropertiesR0000;
+        hipGetDevicePropertiesR0600;
+    }
 }

@@ -99,6 +99,16 @@ functions! {
         hsa_amd_memory_async_copy_rect => GpuWork, [];
         hsa_amd_memory_async_batch_copy => GpuWork, [];
     }
+    answered {
+        hsa_amd_memory_pool_get_info;
+        hsa_region_get_info;
+        hsa_agent_get_info;
+    }
+}
+
+/// The device that an agent, a pool or a region belongs to, if that is a device's memory.
+pub(crate) fn device_of_holder(holder: u64) -> Option<u8> {
+    places::place_of(holder).filter(|place| place.kind == gpuoom_trace::record::Kind::Device).map(|place| place.device)
 }
 
 /// Bytes of a packet of the queue's language (AQL).

@@ -6,16 +6,18 @@
 /// that runs around the real call, and the description is made from the arguments (and `done`: the call succeeded).
 /// `hands_out` rows: `name(arguments) => (symbol, out, version, flags);` functions that hand out functions.
 /// `watched` rows: `name => event, [positions of device pointers];`
+/// `answered` rows: `name;` no event; hooked for the virtual card, which answers in the runtime's place.
 macro_rules! functions {
     (
         base: $base:expr, library: $library:expr, layer: $layer:expr;
         recorded { $( $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr; )* }
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*]; )* }
+        $( answered { $( $answered:ident; )* } )?
     ) => {
         #[allow(non_camel_case_types)]
         #[repr(u16)]
-        enum Number { $($name,)* $($($giver,)*)? $($watched,)* End }
+        enum Number { $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? End }
 
         /// Rows of this table.
         pub(super) const COUNT: usize = Number::End as usize;
@@ -31,6 +33,7 @@ macro_rules! functions {
                 pointers: 0,
                 is_tail_called: false,
                 has_hook: true,
+                is_answered: false,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::$kind,
                 #[cfg(test)]
@@ -45,6 +48,7 @@ macro_rules! functions {
                 pointers: 0,
                 is_tail_called: false,
                 has_hook: true,
+                is_answered: false,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::None,
                 #[cfg(test)]
@@ -59,11 +63,27 @@ macro_rules! functions {
                 pointers: 0 $(| 1 << $pointer)*,
                 is_tail_called: true,
                 has_hook: true,
+                is_answered: false,
                 #[cfg(test)]
                 kind: gpuoom_trace::record::Kind::None,
                 #[cfg(test)]
                 how: "watched",
             },)*
+            $($($crate::apis::Row {
+                name: stringify!($answered),
+                name_c: $crate::apis::macros::terminated!($answered),
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::Reading,
+                pointers: 0,
+                is_tail_called: true,
+                has_hook: true,
+                is_answered: true,
+                #[cfg(test)]
+                kind: gpuoom_trace::record::Kind::None,
+                #[cfg(test)]
+                how: "answered",
+            },)*)?
         ];
 
         /// The hooks: what is exported under these names.
@@ -74,6 +94,7 @@ macro_rules! functions {
             $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
             $($($crate::apis::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
             $($crate::apis::macros::watched!($base, $watched);)*
+            $($($crate::apis::macros::watched!($base, $answered);)*)?
         }
     };
 }

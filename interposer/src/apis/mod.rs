@@ -32,7 +32,9 @@ use crate::link::Library;
 
 pub(crate) use kernel::gpus;
 
-pub(crate) use contexts::context_on;
+pub(crate) use around::allocate;
+pub(crate) use contexts::{context_on, current_context};
+pub(crate) use hsa::device_of_holder;
 
 /// A row of the table of functions.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,8 @@ pub(crate) struct Row {
     pub(crate) is_tail_called: bool,
     /// Whether there is an exported function.
     pub(crate) has_hook: bool,
+    /// No event: hooked so that the virtual card can answer in the runtime's place (`faults::answers`).
+    pub(crate) is_answered: bool,
     /// What kind of memory it is about.
     #[cfg(test)]
     pub(crate) kind: gpuoom_trace::record::Kind,
@@ -77,6 +81,7 @@ impl Row {
             pointers: 0,
             is_tail_called: false,
             has_hook: false,
+            is_answered: false,
             #[cfg(test)]
             kind: gpuoom_trace::record::Kind::None,
             #[cfg(test)]
@@ -159,6 +164,11 @@ pub(crate) static ROWS: [Row; COUNT] = {
 /// The row with this number; the last one for a number out of range.
 pub(crate) fn row(number: u16) -> &'static Row {
     &ROWS[usize::from(number).min(COUNT - 1)]
+}
+
+/// The number of the row with this name. Compares names: not for the hot path.
+pub(crate) fn number_of(name: &str) -> Option<u16> {
+    rows().position(|row| row.name == name).map(|number| number as u16)
 }
 
 /// All rows in the order of their numbers.

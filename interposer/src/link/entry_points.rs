@@ -26,6 +26,7 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuCtxPushCurrent", 4000, c"cuCtxPushCurrent_v2"),
     (c"cuDevicePrimaryCtxRelease", 11000, c"cuDevicePrimaryCtxRelease_v2"),
     (c"cuDevicePrimaryCtxReset", 11000, c"cuDevicePrimaryCtxReset_v2"),
+    (c"cuDeviceTotalMem", 3020, c"cuDeviceTotalMem_v2"),
     (c"cuGetProcAddress", 12000, c"cuGetProcAddress_v2"),
     (c"cuGraphInstantiate", 11000, c"cuGraphInstantiate_v2"),
     (c"cuGraphInstantiate", 12000, c"cuGraphInstantiateWithFlags"),
@@ -64,6 +65,8 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuMemsetD32", 3020, c"cuMemsetD32_v2"),
     (c"cuMemsetD8", 3020, c"cuMemsetD8_v2"),
     (c"cuStreamBeginCapture", 10010, c"cuStreamBeginCapture_v2"),
+    // The layout of the structure changed with ROCm 6, which this interface counts as 600.
+    (c"hipGetDeviceProperties", 600, c"hipGetDevicePropertiesR0600"),
 ];
 
 /// What a function without a version parameter asks for: the version that the caller's runtime was built for. Which symbol

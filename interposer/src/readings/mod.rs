@@ -16,7 +16,7 @@ use std::time::Instant;
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::metadata::{self, Quantity, Reading, probe_skipped, trigger};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record};
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
 
 use crate::apis::{self, Row};
 use crate::config::{self, Probe};
@@ -133,7 +133,9 @@ pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Opti
         requested_bytes: record.requested,
         seq: seq.unwrap_or(0),
         caller: frame.caller(),
+        // What was refused on request says nothing about the card.
         wants_probe: row.library != Library::Kernel
+            && record.kind_flags & flag::INJECTED == 0
             && Kind::from_number(record.kind_flags & 0x0F) == Some(Kind::Device),
     };
     if !recorder.has_thread() || !recorder.ask(Request::Failure(failure)) {

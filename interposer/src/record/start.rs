@@ -13,7 +13,7 @@ use once_cell::sync::OnceCell;
 use super::drain::Drainer;
 use super::file::{File, Trouble};
 use super::{Clock, Recorder, writer};
-use crate::{apis, config, link, log, process};
+use crate::{apis, config, faults, link, log, process};
 
 /// The smallest ring that is worth having when there is no room for the usual one: 64 KiB.
 const SMALLEST_RING_SLOTS: u64 = 1 << 10;
@@ -63,6 +63,7 @@ impl Recorder {
         };
         super::sites::forget();
         crate::stack::begin();
+        faults::forget_parent();
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
         if let Err(error) = recorder.drainer.publish(pid) {

@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
-use gpuoom_trace::record::{NO_DEVICE, Record};
+use gpuoom_trace::record::{Event, NO_DEVICE, Record};
 use gpuoom_trace::status;
 
 use super::WATCHING;
 use crate::apis::{self, Row};
 use crate::record::Frame;
 use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{guard, log, program_memory, readings, state};
+use crate::{faults, guard, log, program_memory, readings, state};
 
 /// One failure that is being watched. All zero is a valid, unused one.
 #[repr(C)]
@@ -51,7 +51,8 @@ pub(crate) fn is_watched() -> bool {
 
 /// A forked child begins without its parent's failures.
 pub(crate) fn forget_all() {
-    WATCHING.store(0, Ordering::Relaxed);
+    // Where calls may be refused, the stubs always take the long way: see `faults`.
+    WATCHING.store(u32::from(faults::is_on()), Ordering::Relaxed);
     for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &NOTICED] {
         counter.store(0, Ordering::Relaxed);
     }
@@ -76,7 +77,8 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
             let first = [u64::from(record.api), u64::from(record.device), record.requested];
             FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
         }
-        let pointer = if record.address == 0 { program_memory::word(out) } else { None };
+        let takes_pointer = record.event != Event::Pin as u8;
+        let pointer = takes_pointer.then(|| program_memory::word(out)).flatten();
         readings::after_failure(frame, record, row, seq);
         open(record, pointer);
     });

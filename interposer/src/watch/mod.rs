@@ -13,11 +13,17 @@ pub(crate) use stub::{slow_path, works_on};
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::record::Record;
 
-use crate::guard;
 use crate::record::Frame;
+use crate::{faults, guard};
 
 /// Threads that have an undecided failure. The stubs of watched functions test it, so it is a plain word at a fixed place.
 pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
+
+/// The stubs of watched functions take the long way from now on, in this process and in those that it forks.
+pub(crate) fn hold() {
+    debug_assert!(faults::is_on());
+    WATCHING.fetch_add(1, Ordering::Relaxed);
+}
 
 /// An allocation of the program succeeded: it may be the retry of a failed one. The first on a device also makes the
 /// recorder's thread look at that device.

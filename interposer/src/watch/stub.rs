@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
 use super::failure;
 use crate::apis::{self, Row};
 use crate::record::{Described, Frame};
-use crate::{guard, link, program_memory, thread};
+use crate::{faults, guard, link, program_memory, thread};
 
 /// The argument registers of the call, as the stub saved them.
 #[repr(C)]
@@ -72,16 +72,17 @@ pub(crate) unsafe extern "C" fn slow_path() {
     )
 }
 
-/// Records a watched call if this thread has an undecided failure, and returns the real function.
+/// Records a watched call if this thread has an undecided failure, and returns what the stub is to jump to: the real function, or
+/// what answers in its place.
 unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
-    if failure::is_watched() {
+    if failure::is_watched() && !apis::row(api).is_answered {
         // SAFETY: the stub's own stack frame.
         let arguments = unsafe { &*arguments };
         guard::cold((), || record(api, caller, arguments));
     }
-    real
+    if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
 }
 
 fn record(api: u16, caller: usize, arguments: &Arguments) {

@@ -88,6 +88,21 @@ pub mod flag {
     pub const INJECTED: u8 = 0x80;
 }
 
+/// Why the recorder refused a call: the low byte of `address` of a record with [`flag::INJECTED`]. The bits above it count the
+/// process's allocation calls, this one among them.
+pub mod injected {
+    /// The virtual card had no room for it (`GPUOOM_CAPACITY`).
+    pub const CAPACITY: u8 = 1;
+    /// It was the call with that number (`oom@N`).
+    pub const CALL: u8 = 2;
+    /// It asked for more than was allowed (`oom>SIZE`).
+    pub const SIZE: u8 = 3;
+    /// It was drawn (`oom%PERCENT`).
+    pub const CHANCE: u8 = 4;
+    /// It came from that place (`oom@FILE+OFFSET`).
+    pub const SITE: u8 = 5;
+}
+
 /// What an [`Event::Process`] record says, in its `address`; `status` holds the exit status or the signal.
 pub mod process {
     /// The recording began.

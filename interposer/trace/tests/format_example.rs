@@ -20,7 +20,7 @@ use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, MAX_TEXT_BYTES
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
 use gpuoom_trace::record::{
     EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE,
-    PARENT_FAR, Record, SLOT_BYTES, flag, process,
+    PARENT_FAR, Record, SLOT_BYTES, flag, injected, process,
 };
 use gpuoom_trace::ring::{Ring, Slot, SlotWords};
 
@@ -121,6 +121,7 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Kind", &Kind::ALL.iter().map(|kind| (*kind as u64, kind.name())).collect::<Vec<_>>());
     assert_numbers("Layer", &Layer::ALL.iter().map(|layer| (*layer as u64, layer.name())).collect::<Vec<_>>());
     assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
+    assert_constants!(injected { CAPACITY, CALL, SIZE, CHANCE, SITE });
     assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });

@@ -354,6 +354,12 @@ fn a_log_of_nothing_but_anchors() {
     assert_eq!(find_all(&log), []);
 }
 
+#[test]
+fn blanks_of_several_bytes_before_the_message_are_no_trouble() {
+    let message = one("\u{a0}RuntimeError: CUDA out of memory. Tried to allocate 3.99 GiB");
+    assert_eq!(bytes(message.tried), gib(3.99));
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(parts in prop::collection::vec(prop_oneof![

@@ -68,7 +68,7 @@ fn cut(text: &str, at: usize) -> usize {
 fn prefix_of(before: &str) -> &str {
     let before = before.trim_end_matches(['"', '\'', '(']);
     let prefix = match before.trim_end().strip_suffix("Error:") {
-        Some(name) => &before[..name.rfind(char::is_whitespace).map_or(0, |at| at + 1)],
+        Some(name) => name.trim_end_matches(|character: char| !character.is_whitespace()),
         None => before,
     };
     // A line that says much of its own before the message has no prefix that others would have.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpuoom_trace::outcome::{Because, Outcome};
 
 use super::stack;
-use super::verdict::outcome_paint;
+use super::verdict::{outcome_paint, refused_on_request};
 use crate::passes::oom::{Evidence, OomReport};
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{device_of, fits_as_observed};
@@ -65,7 +65,7 @@ pub(in crate::report) fn status(oom: &OomReport) -> String {
 pub(in crate::report) fn refused(summary: &Summary, oom: &OomReport) -> String {
     let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
     match oom.refused_by {
-        Some("injected") => "refused by the recorder on request".to_owned(),
+        Some("injected") => refused_on_request(oom),
         Some("kernel") => "refused by the kernel driver".to_owned(),
         Some("hsa") => "refused by ROCr (hsa) or below".to_owned(),
         Some("driver") => "refused by the driver library or below".to_owned(),

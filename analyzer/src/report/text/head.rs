@@ -6,6 +6,9 @@ use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
 use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal};
 
+/// Settings by which the recorder itself refuses calls.
+const FAULTS: [&str; 3] = ["GPUOOM_CAPACITY", "GPUOOM_INJECT", "GPUOOM_SEED"];
+
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let process = &summary.process;
     let program = match process.command_line.is_empty() {
@@ -19,6 +22,11 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.line(&format!("{}, {started}", shorten(&clean(&summary.trace.path), room)));
     for device in &summary.devices {
         page.line(&describe(device, process));
+    }
+    let requested = FAULTS.iter().filter_map(|name| process.environment.get_key_value(*name));
+    let requested: Vec<String> = requested.map(|(name, value)| format!("{name}={}", clean(value))).collect();
+    if !requested.is_empty() {
+        page.line(&format!("Failures on request: {}", requested.join(", ")));
     }
     let machine = machine(summary);
     if !machine.is_empty() {

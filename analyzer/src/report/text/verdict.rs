@@ -6,7 +6,7 @@ use crate::passes::oom::OomReport;
 use crate::passes::summary::Summary;
 use crate::passes::verdict::{Outcomes, Verdict, Why, count_outcomes, device_of};
 use crate::report::page::{Page, Paint};
-use crate::words::{count, gpu, moment, runtime, signal, size};
+use crate::words::{clean, count, gpu, moment, runtime, signal, size};
 
 pub(super) fn write(page: &mut Page, summary: &Summary, verdict: Verdict) {
     let outcomes = count_outcomes(&summary.ooms);
@@ -56,10 +56,7 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
         );
     }
     match why {
-        Why::Injected => format!(
-            "{} of {asked} was refused by the recorder itself, because it was told to (GPUOOM_INJECT or GPUOOM_CAPACITY).",
-            oom.api
-        ),
+        Why::Injected => injected(oom),
         Why::Host => {
             format!("The system refused {asked} of pinned host memory. This is memory of the machine, not of a GPU.")
         }
@@ -101,6 +98,31 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
              say who used the rest.",
             size(oom.held_bytes)
         ),
+    }
+}
+
+/// A refusal on request: it says nothing about the real card.
+fn injected(oom: &OomReport) -> String {
+    let (api, asked) = (&oom.api, size(oom.requested_bytes));
+    let by = format!("{api} of {asked} was {}", refused_on_request(oom));
+    let real = oom.free_reported_bytes.filter(|_| oom.kind != "host-pinned" && oom.kind != "registered");
+    let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
+    match oom.injected.as_ref().map(|injected| injected.reason) {
+        Some("capacity") => format!(
+            "{by}: the virtual card has no room for it beside what the program holds ({} in {}, before rounding).{real}",
+            size(oom.held_bytes),
+            count(oom.held_blocks, "block", "blocks")
+        ),
+        _ => format!("{by}. No card was asked.{real}"),
+    }
+}
+
+/// Who refused a call on request, and by which setting.
+pub(super) fn refused_on_request(oom: &OomReport) -> String {
+    let setting = oom.injected.as_ref().and_then(|injected| injected.setting.as_deref());
+    match setting {
+        Some(setting) => format!("refused by gpuoom itself ({})", clean(setting)),
+        None => "refused by gpuoom itself, on request".to_owned(),
     }
 }
 

@@ -1,0 +1,163 @@
+//! The virtual card (`GPUOOM_CAPACITY`): what the program's own allocations hold of each device, and whether more fits.
+//!
+//! It holds what the record says that the program holds: its own, outermost allocations of device memory, each padded to
+//! `GPUOOM_GRANULARITY`. Managed memory is left out, because its pages move to the host, and so is what the runtime takes
+//! for itself. Each process has a card of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
+
+use super::blocks::{self, Block, Blocks};
+use crate::record::Described;
+use crate::{apis, config, log, state};
+
+/// Padded bytes in use, per device.
+static USED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Room that was taken for a call before it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    device: u8,
+    bytes: u64,
+}
+
+/// Bytes of the card, where there is one.
+pub(super) fn capacity_bytes() -> Option<u64> {
+    config::get().capacity_bytes
+}
+
+/// A new process begins, with nothing on its card.
+pub(super) fn forget_all() {
+    USED.iter().for_each(|used| used.store(0, Ordering::Relaxed));
+    blocks::forget_all();
+}
+
+/// What is free on the card.
+pub(super) fn free_bytes(capacity_bytes: u64, device: u8) -> u64 {
+    // A forked child that has not begun to record holds nothing yet.
+    let used = state::running().map_or(0, |_| USED[usize::from(device)].load(Ordering::Relaxed));
+    capacity_bytes.saturating_sub(used)
+}
+
+/// Whether memory of this kind lies on a device for good.
+fn is_limited(event: Event, kind: Kind) -> bool {
+    event == Event::Alloc && matches!(kind, Kind::Device | Kind::Array | Kind::Physical | Kind::Pool)
+}
+
+fn padded(bytes: u64) -> u64 {
+    let granularity = config::get().granularity_bytes.max(1);
+    bytes.div_ceil(granularity).saturating_mul(granularity)
+}
+
+/// Takes room for a request. `Err`: it does not fit. `Ok(None)`: the card has nothing to do with it.
+pub(super) fn reserve(event: Event, kind: Kind, what: &Described, thread_device: u8) -> Result<Option<Room>, ()> {
+    let kind = what.kind.unwrap_or(kind);
+    let device = what.device.unwrap_or(thread_device);
+    let Some(capacity) = capacity_bytes().filter(|_| is_limited(event, kind) && device != NO_DEVICE) else {
+        return Ok(None);
+    };
+    let bytes = padded(what.requested);
+    let fits = |used: u64| used.checked_add(bytes).filter(|after| *after <= capacity);
+    // Relaxed: a sum, by which nothing else is published. One step, so that a request that does not fit is not in the way
+    // of one that does.
+    let taken = USED[usize::from(device)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+    taken.map(|_| Some(Room { device, bytes })).map_err(|_| ())
+}
+
+fn give(device: u8, bytes: u64) {
+    let less = |used: u64| Some(used.saturating_sub(bytes));
+    let _ = USED[usize::from(device)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+impl Room {
+    /// The call has failed, or gave nothing.
+    pub(super) fn give_back(self) {
+        give(self.device, self.bytes);
+    }
+
+    /// The call has succeeded: the room belongs to what it gave, whose real size is known now.
+    pub(super) fn becomes(self, kind: Kind, what: &Described) {
+        let Some(table) = blocks::table().filter(|_| what.address != 0) else { return self.give_back() };
+        let bytes = padded(what.requested);
+        if bytes >= self.bytes {
+            USED[usize::from(self.device)].fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else {
+            give(self.device, self.bytes - bytes);
+        }
+        let kind = what.kind.unwrap_or(kind);
+        let entered = match kind {
+            Kind::Physical => table.add_physical(what.address, bytes, self.device),
+            _ => {
+                // What a call took away that nobody saw: the address is free, or it would not have been given out.
+                table.remove(what.address).iter().for_each(leaves);
+                let is_pooled = kind == Kind::Pool;
+                let context = apis::current_context();
+                table.add(what.address, Block { bytes, device: self.device, is_pooled, context })
+            }
+        };
+        if !entered {
+            log::debug(format_args!("the virtual card does not count {bytes} bytes: too many blocks"));
+            give(self.device, bytes);
+        }
+    }
+}
+
+fn leaves(block: &Block) {
+    give(block.device, block.bytes);
+}
+
+/// A call that gives memory back: its block leaves the card if the real call succeeds.
+pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, device: u8, real: &dyn Fn() -> i32) -> i32 {
+    let Some(table) = blocks::table() else { return real() };
+    match (event, kind) {
+        // Out of the table before the call: another thread may get the address as soon as it is free.
+        (Event::Free, Kind::Device | Kind::Pool | Kind::Array | Kind::Managed) => {
+            let block = table.remove(what.address);
+            let status = real();
+            match (status, block) {
+                (0, Some(block)) => leaves(&block),
+                (_, Some(block)) => _ = table.add(what.address, block),
+                _ => {}
+            }
+            status
+        }
+        (Event::Free, Kind::Physical) => after(real, || table.release(what.address).iter().for_each(leaves)),
+        (Event::Unmap, Kind::Physical) => {
+            after(real, || table.unmap(what.address, what.requested, |block| leaves(&block)))
+        }
+        (Event::Device, _) => after(real, || ends(table, apis::row(api).name, what, device)),
+        _ => real(),
+    }
+}
+
+fn after(real: &dyn Fn() -> i32, then: impl FnOnce()) -> i32 {
+    let status = real();
+    if status == 0 {
+        then();
+    }
+    status
+}
+
+/// A context or a device's state is gone, with the memory in it. Pools and physical memory belong to no context; HIP's
+/// reset takes the pools along.
+fn ends(table: Blocks, name: &str, what: &Described, thread_device: u8) {
+    let device = what.device.unwrap_or(thread_device);
+    let is_hip = name.starts_with("hip");
+    let is_gone = |block: &Block| match name {
+        "cuCtxDestroy" | "cuCtxDestroy_v2" => block.context == what.address && !block.is_pooled,
+        "hsa_shut_down" | "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxRelease_v2" => false,
+        _ => block.device == device && (is_hip || !block.is_pooled),
+    };
+    table.remove_all(is_gone, |block| leaves(&block));
+}
+
+/// A call that names something has succeeded.
+pub(super) fn named(event: Event, kind: Kind, what: &Described) {
+    let Some(table) = blocks::table() else { return };
+    match (event, kind) {
+        (Event::Map, Kind::Physical) => table.map(what.address, what.requested, what.numbers[0]),
+        (Event::Import, Kind::Physical) => table.retain(what.address),
+        _ => {}
+    }
+}
