@@ -10,6 +10,7 @@ pub mod compare;
 pub mod diagnosis;
 pub mod doctor;
 pub mod evidence;
+pub mod gauntlet;
 pub mod intake;
 pub mod machine;
 pub mod options;

@@ -12,6 +12,7 @@
 
 mod artefacts;
 mod compile;
+mod gauntlet;
 mod hip_log;
 mod kernel;
 mod processor_time;
@@ -25,6 +26,7 @@ mod truth;
 
 pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
 pub use compile::{Library, plain_program, plugin, program, program_with};
+pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
 pub use processor_time::ProcessorTime;

@@ -72,6 +72,16 @@ impl Client {
         self
     }
 
+    /// The program and its arguments.
+    pub(crate) fn command_line(&self) -> impl Iterator<Item = OsString> + '_ {
+        std::iter::once(self.program.clone().into_os_string()).chain(self.arguments.iter().cloned())
+    }
+
+    /// Another program in the same surroundings.
+    pub(crate) fn instead(&self, program: PathBuf, arguments: Vec<OsString>) -> Client {
+        Client { program, arguments, environment: self.environment.clone(), preloads: self.preloads.clone() }
+    }
+
     /// Runs without the recorder.
     pub fn run_plain(&self) -> Finished {
         let scratch = new_scratch();

@@ -6,6 +6,7 @@ mod diff;
 mod doctor;
 mod events;
 mod explain;
+mod gauntlet;
 mod map;
 mod output;
 mod profiles;
@@ -41,7 +42,8 @@ const LATER: [&str; 2] = ["export", "live"];
 #[derive(Debug, Parser)]
 #[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 doctor found a problem, check or diff --fail-on a violation, 2 wrong usage, 3 a trace or other file could not be read."
+    after_help = "Exit status: 0 done, 1 doctor found a problem, check or diff --fail-on a violation, gauntlet a dropped failure, \
+                  2 wrong usage, 3 a trace or other file could not be read."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,6 +70,8 @@ enum Command {
     Record(record::RecordArgs),
     /// What a bug report needs, in one archive, redacted: report, traces, machine, and what the right tracker asks for
     Bundle(bundle::BundleArgs),
+    /// Run a program once per allocation call site with that call failing; status 1 if it drops a failure
+    Gauntlet(gauntlet::GauntletArgs),
     /// Check this machine before a run: limits, who holds GPU memory, options; status 1 if something is wrong
     Doctor(doctor::DoctorArgs),
     /// The diagnosis catalogue: all entries, or one with what proves and refutes it, what to do, and sources
@@ -95,6 +99,7 @@ pub fn main() -> ExitCode {
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Record(args)) => record::run(args),
         Some(Command::Bundle(args)) => bundle::run(args),
+        Some(Command::Gauntlet(args)) => gauntlet::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Explain(args)) => explain::run(args),
     };

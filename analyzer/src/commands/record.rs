@@ -34,7 +34,7 @@ pub(super) struct RecordArgs {
 }
 
 pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
-    let library = find_library(std::env::current_exe().ok().as_deref(), std::env::var_os("GPUOOM_LIBRARY"))?;
+    let library = library()?;
     let preload = preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
     let pattern = match &args.output {
         Some(path) => std::path::absolute(path).with_context(|| format!("{}: not a path", path.display()))?,
@@ -61,6 +61,11 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     Ok(pass_through(status))
 }
 
+/// The recorder's path.
+pub(super) fn library() -> anyhow::Result<PathBuf> {
+    find_library(std::env::current_exe().ok().as_deref(), std::env::var_os("GPUOOM_LIBRARY"))
+}
+
 /// The recorder: beside this program, else in `../lib`, else where `GPUOOM_LIBRARY` says.
 fn find_library(own: Option<&Path>, named: Option<OsString>) -> anyhow::Result<PathBuf> {
     let own = own.and_then(|own| own.canonicalize().ok());
@@ -77,7 +82,7 @@ fn find_library(own: Option<&Path>, named: Option<OsString>) -> anyhow::Result<P
 }
 
 /// `LD_PRELOAD` with the recorder in front.
-fn preload(library: &Path, before: Option<&OsStr>) -> anyhow::Result<OsString> {
+pub(super) fn preload(library: &Path, before: Option<&OsStr>) -> anyhow::Result<OsString> {
     if library.to_string_lossy().contains([' ', ':']) {
         bail!("{}: the loader can't preload a path with a space or a colon in it", library.display());
     }

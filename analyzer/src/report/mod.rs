@@ -6,6 +6,7 @@ pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod explain;
+pub mod gauntlet;
 pub mod json;
 pub mod map;
 pub mod markdown;

@@ -19,10 +19,11 @@ static void *ignored(size_t size) {
     return block;
 }
 
-// Falls back to half as much, from the same place.
+// Says so, and falls back to half as much, from the same place.
 static void *halving(size_t size) {
     void *block = NULL;
-    while (size && hipMalloc(&block, size) != hipSuccess) size /= 2;
+    for (int status; size && (status = hipMalloc(&block, size)) != hipSuccess; size /= 2)
+        fprintf(stderr, "%zu: %s\n", size, hipGetErrorString(status));
     return block;
 }
 

@@ -1,0 +1,160 @@
+//! One run with one failing call, and what became of it.
+
+use std::path::Path;
+
+use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::reader::{ReadError, TraceFile};
+use gpuoom_trace::record::injected;
+use serde::{Serialize, Serializer};
+
+use super::Place;
+use crate::intake::read_through;
+use crate::replay::{Options, Replay};
+
+/// What became of the failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// The program never came to that call in this run.
+    NotReached,
+    /// The same request succeeded afterwards.
+    Recovered,
+    /// The program let it out.
+    Propagated,
+    /// The trace ends before anything tells.
+    Unresolved,
+    /// GPU work went on as if nothing had been.
+    Dropped,
+}
+
+impl Fate {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::NotReached => "not reached",
+            Fate::Recovered => "recovered",
+            Fate::Propagated => "propagated",
+            Fate::Unresolved => "unresolved",
+            Fate::Dropped => "DROPPED",
+        }
+    }
+
+    fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Recovered => Fate::Recovered,
+            Outcome::Propagated => Fate::Propagated,
+            Outcome::Unresolved => Fate::Unresolved,
+            Outcome::Dropped => Fate::Dropped,
+        }
+    }
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+    /// Not in time: it was killed.
+    Hung,
+}
+
+impl Ending {
+    /// In words.
+    pub fn name(self) -> String {
+        match self {
+            Ending::Exited(code) => format!("exit {code}"),
+            Ending::Signaled(number) => crate::words::signal(number),
+            Ending::Hung => "hung".to_owned(),
+        }
+    }
+}
+
+impl Serialize for Ending {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields {
+            end: &'static str,
+            exit_code: Option<i32>,
+            signal: Option<i32>,
+        }
+        let (end, exit_code, signal) = match *self {
+            Ending::Exited(code) => ("exited", Some(code), None),
+            Ending::Signaled(number) => ("signaled", None, Some(number)),
+            Ending::Hung => ("hung", None, None),
+        };
+        Fields { end, exit_code, signal }.serialize(serializer)
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trial {
+    /// The call that was to fail.
+    #[serde(flatten)]
+    pub place: Place,
+    /// The rule by which it failed, as `GPUOOM_INJECT` takes it.
+    pub rule: String,
+    /// What became of the failure.
+    pub fate: Fate,
+    /// Why that is so; null where the call was not reached.
+    pub because: Option<&'static str>,
+    /// Further out-of-memory returns of the same run, which the program brought on itself.
+    pub other_failures: usize,
+    /// How the program ended.
+    pub ending: Ending,
+}
+
+/// What the trace of one process tells of the failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The failure on request: what became of it, and why. Of several the worst.
+    pub injected: Option<(Fate, &'static str)>,
+    /// Failures beside those.
+    pub others: usize,
+}
+
+impl Told {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When it can't be read at all.
+    pub fn of(path: &Path) -> Result<Self, ReadError> {
+        let mut trace = TraceFile::open(path)?;
+        let mut replay = Replay::new(&trace, Options::default());
+        read_through(&mut trace, |_| (), |batch| replay.batch(batch));
+        replay.finish();
+        let mut told = Told::default();
+        for oom in &replay.failures.listed {
+            match oom.injected {
+                Some((injected::SITE, _)) => told.note((Fate::of(oom.outcome), oom.because.name())),
+                _ => told.others += 1,
+            }
+        }
+        Ok(told)
+    }
+
+    fn note(&mut self, fate: (Fate, &'static str)) {
+        self.injected = Some(self.injected.filter(|known| known.0 >= fate.0).unwrap_or(fate));
+    }
+
+    /// Adds what another process of the run tells.
+    pub fn and(mut self, other: Told) -> Self {
+        other.injected.into_iter().for_each(|fate| self.note(fate));
+        self.others += other.others;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_several_processes_counts() {
+        let of = |fate| Told { injected: Some((fate, "why")), others: 1 };
+        let all = of(Fate::Propagated).and(of(Fate::Dropped)).and(of(Fate::Recovered)).and(Told::default());
+        assert_eq!((all.injected.map(|fate| fate.0), all.others), (Some(Fate::Dropped), 3));
+    }
+}
