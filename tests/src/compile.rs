@@ -50,6 +50,12 @@ pub fn program_with(source: &str, library: Library) -> PathBuf {
     build(source, library, &stem(source), &[])
 }
 
+/// Another build of a program of the zoo, linked to the simulated HIP: with that macro, in a file with its name behind.
+pub fn program_build(source: &str, macro_name: &str) -> PathBuf {
+    let output = format!("{}-{}", stem(source), macro_name.to_lowercase());
+    build(source, Library::Hip, &output, &[&format!("-D{macro_name}")])
+}
+
 /// The plugin half of a source that has one: a shared object, compiled with `-DPLUGIN`.
 pub fn plugin(source: &str, library: Library) -> PathBuf {
     let suffix = if library == Library::HipBundled { "bundled.so" } else { "so" };

@@ -57,6 +57,15 @@ impl Trace {
         Report::of_schema(parse(&text), "gpuoom.whatif/1")
     }
 
+    /// What changed since another run.
+    pub fn diff(&self, base: &Trace) -> Report {
+        let mut command = Command::new(analyzer());
+        let output = command.args(["diff", "--format", "json", "--threshold", "0"]);
+        let output = output.args([&base.path, &self.path]).output().expect("the analyzer starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Report::of_schema(parse(&String::from_utf8_lossy(&output.stdout)), "gpuoom.diff/1")
+    }
+
     /// The report with more arguments: evidence from beside the trace.
     pub fn report_with(&self, arguments: &[&OsStr]) -> Report {
         let output =
