@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder, at};
 use gpuoom_trace::header::{Header, end};
+use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use serde_json::Value;
 
@@ -422,4 +423,35 @@ fn layers_below_have_their_enclosing_calls() {
     assert_eq!(report["coverage"]["lowest_layer"], "kernel");
     let map = place.json(&["map", "--format", "json", "--at", "end", "t.bin"]);
     assert_eq!(map["devices"][0]["requested_bytes"], MIB);
+}
+
+#[test]
+fn callers_are_named_and_missing_symbols_are_said() {
+    let place = Place::new();
+    let mut trace = small().library("/gone/libengine.so.3", 0x5000_0000, 1);
+    trace.code(1, "/home/me/train.py", "Model.forward").code(2, "", "");
+    let python = [PythonFrame { code: 1, line: 41 }, PythonFrame { code: 2, line: 0 }];
+    trace.stack(2, &[0x5000_0123, 0x5000_0456], &python);
+    trace.site = 2;
+    trace.alloc(0x2_0000_0000, GIB);
+    trace.refuse(18 * GIB);
+    place.trace("t.bin", &trace);
+    let text = place.stdout(&["events", "t.bin"]);
+    assert!(text.contains("from libengine.so.3+0x123") && !text.contains("train.py"), "{text}");
+    let text = place.stdout(&["events", "--stacks", "--around", "oom:2", "t.bin"]);
+    let start = text.find("hipMalloc                  18.00").unwrap();
+    insta::assert_snapshot!("events_stacks", &text[text[..start].rfind('\n').unwrap() + 1..]);
+    let json = place.stdout(&["events", "--stacks", "--format", "json", "t.bin"]);
+    let last: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["site"], last["stack"].as_array().unwrap().len()), (&2.into(), 4));
+    assert_eq!((&last["stack"][2]["function"], &last["stack"][2]["line"]), (&"Model.forward".into(), &41.into()));
+    let plain = place.stdout(&["events", "--format", "json", "t.bin"]);
+    assert!(plain.contains("\"site\":2") && !plain.contains("\"stack\""), "{plain}");
+
+    for command in ["report", "events"] {
+        let output = place.run(&[command, "--symbols", "nowhere", "t.bin"]);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(stderr(&output).contains("nowhere: no such directory"), "{}", stderr(&output));
+        assert!(!output.stdout.is_empty());
+    }
 }

@@ -110,8 +110,11 @@ fn describe(frame: &Frame) -> String {
             let module = frame.module.as_deref().map(clean).unwrap_or_default();
             format!("{}  {module}{}{inlined}", clean(function), place.unwrap_or_default())
         }
-        (FrameKind::Python, Some(function)) => format!("Python: {}{}", clean(function), place.unwrap_or_default()),
-        (_, None) => format!("{}{}", clean(&label(frame)), place.unwrap_or_default()),
+        (FrameKind::Python, function) => {
+            let function = function.as_deref().map_or("unknown".to_owned(), clean);
+            format!("Python: {function}{}", place.unwrap_or_default())
+        }
+        (FrameKind::Native, None) => format!("{}{}", clean(&label(frame)), place.unwrap_or_default()),
     }
 }
 

@@ -8,6 +8,8 @@ use super::short::{short, without_clones};
 
 /// Frames that a key is made of at most.
 const DEPTH: usize = 6;
+/// Native frames among them where Python called.
+const NATIVE_DEPTH: usize = 2;
 /// Longest part of a key.
 const MAX_PART_CHARACTERS: usize = 256;
 
@@ -70,10 +72,11 @@ fn key(frames: &[Frame]) -> String {
     let whole = || frames.iter().filter(|frame| !frame.inlined);
     // Behind the interpreter the way goes on in Python.
     let native = whole().take_while(|frame| frame.kind == FrameKind::Native);
-    let native = native.take_while(|frame| !(has_python && is_interpreter(frame)));
-    let python = whole().filter(|frame| frame.kind == FrameKind::Python);
+    let native = native.take_while(|frame| !(has_python && is_interpreter(frame))).filter(|frame| !is_plumbing(frame));
+    let native = native.take(if has_python { NATIVE_DEPTH } else { usize::MAX });
+    let python = whole().filter(|frame| frame.kind == FrameKind::Python && !is_plumbing(frame));
     let mut parts: Vec<String> = Vec::new();
-    for part in native.chain(python).filter(|frame| !is_plumbing(frame)).map(part) {
+    for part in native.chain(python).map(part) {
         // A recursion has another depth each time.
         if parts.last() != Some(&part) {
             parts.push(part);

@@ -83,6 +83,8 @@ const PLUMBING: &[Row] = &[
     function("torch::autograd::VariableType::"),
     function("torch::ADInplaceOrView::"),
     function("torch::autograd::make_variable"),
+    function("torch::autograd::Engine::"),
+    function("torch::autograd::Node::"),
     // XLA's allocators.
     function("tsl::BFCAllocator"),
     function("stream_executor::"),
@@ -113,7 +115,7 @@ const INTERPRETER: &[Row] = &[
 
 /// Files of Python that only pass on, by a part of their path.
 const PYTHON_PLUMBING: [&str; 9] = [
-    "/torch/",
+    "-packages/torch/",
     "<frozen ",
     "/importlib/",
     "/runpy.py",
@@ -157,4 +159,22 @@ pub fn is_interpreter(frame: &Frame) -> bool {
 pub fn who(frames: &[Frame]) -> Option<&Frame> {
     let of = |kind: FrameKind| frames.iter().find(|frame| frame.kind == kind && !is_plumbing(frame));
     of(FrameKind::Python).or_else(|| of(FrameKind::Native)).or(frames.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_called_torch_is_not_pytorch() {
+        let python = |file| is_plumbing(&Frame::python(file, "main", 1));
+        assert!(python("/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"));
+        assert!(!python("/home/me/torch/train.py") && !python("/site-packages/torchvision/models/resnet.py"));
+    }
+
+    #[test]
+    fn libraries_pass_on_as_a_whole() {
+        assert!(only_passes_on("/opt/rocm/lib/libamdhip64.so.6") && only_passes_on("libc.so.6"));
+        assert!(!only_passes_on("/usr/lib/libllama.so") && !only_passes_on("/usr/lib/libcuda_app.so"));
+    }
 }

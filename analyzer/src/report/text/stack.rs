@@ -33,14 +33,15 @@ enum Line {
 }
 
 fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> {
-    let passing = frames.iter().take_while(|frame| is_plumbing(frame)).count();
     let end = match has_python {
         true => frames.iter().position(|frame| is_interpreter(frame)).unwrap_or(frames.len()),
         false => frames.len(),
     };
+    let passing = frames[..end].iter().take_while(|frame| is_plumbing(frame)).count();
     let mut lines = Vec::new();
     let mut next = 0;
-    if passing > MOST_PASSING && passing < end {
+    // Where nobody else is there they are shown, but for Python, whose frames say who asked.
+    if passing > MOST_PASSING && (passing < frames.len() || has_python) {
         lines.extend(frames.first().map(|frame| native(frame)));
         lines.push(Line::Remark(format!("({} that only pass it on)", count(passing as u64 - 1, "frame", "frames"))));
         next = passing;
@@ -48,6 +49,11 @@ fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> 
     let shown = end.saturating_sub(next).min(MOST_LINES - lines.len());
     lines.extend(frames[next..next + shown].iter().map(|frame| native(frame)));
     next += shown;
+    if has_python && next == end && end < frames.len() {
+        let inside = count((frames.len() - end) as u64, "frame", "frames");
+        lines.push(Line::Remark(format!("({inside} of the interpreter and below)")));
+        next = frames.len();
+    }
     rest(&mut lines, frames.len() - next, is_cut);
     lines
 }
