@@ -32,6 +32,11 @@ impl Report {
         self.0.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {:#}", self.0))
     }
 
+    /// Whatever is there.
+    pub fn value(&self, pointer: &str) -> &Value {
+        self.get(pointer)
+    }
+
     /// A whole number.
     pub fn number(&self, pointer: &str) -> u64 {
         self.get(pointer).as_u64().unwrap_or_else(|| panic!("{pointer} is no number in {:#}", self.0))
