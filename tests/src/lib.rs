@@ -25,8 +25,8 @@ mod trace;
 mod truth;
 
 pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
-pub use gauntlet::{GauntletRun, Row};
 pub use compile::{Library, plain_program, plugin, program, program_build, program_with};
+pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
 pub use processor_time::ProcessorTime;
