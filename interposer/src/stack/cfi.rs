@@ -67,20 +67,20 @@ fn find(header: u64, address: u64) -> Option<u64> {
         0x03 | 0x0B => 4,
         _ => return None,
     };
-    let table = header + 4 + pointer_bytes + 4;
+    let table = header.wrapping_add(4 + pointer_bytes + 4);
     let wanted = i32::try_from(address.wrapping_sub(header) as i64).ok()?;
     let (mut low, mut high) = (0, word32(&head, 8)?);
     while high - low > BLOCK {
         let middle = low + (high - low) / 2;
         let mut entry = [0; 4];
-        if !program_memory::read(table + u64::from(middle) * 8, &mut entry) {
+        if !program_memory::read(table.wrapping_add(u64::from(middle) * 8), &mut entry) {
             return None;
         }
         if i32::from_le_bytes(entry) <= wanted { low = middle } else { high = middle }
     }
     let mut block = [0; BLOCK as usize * 8];
     let block = &mut block[..(high - low) as usize * 8];
-    if !program_memory::read(table + u64::from(low) * 8, block) {
+    if !program_memory::read(table.wrapping_add(u64::from(low) * 8), block) {
         return None;
     }
     let pairs = block.as_chunks::<8>().0.iter().map(|pair| u64::from_le_bytes(*pair));
@@ -103,7 +103,7 @@ fn read(fde: u64, address: u64, room: &mut Room) -> Option<Rule> {
     let Room { bytes, context, has_context } = room;
     let fde_bytes = copy(fde, &mut bytes[MAX_CIE_BYTES..])?;
     let pointer = word32(bytes, MAX_CIE_BYTES + 4)?;
-    let cie_bytes = copy((fde + 4).checked_sub(u64::from(pointer))?, &mut bytes[..MAX_CIE_BYTES])?;
+    let cie_bytes = copy(fde.wrapping_add(4).wrapping_sub(pointer.into()), &mut bytes[..MAX_CIE_BYTES])?;
     let at = cie_bytes.next_multiple_of(4);
     bytes.copy_within(MAX_CIE_BYTES..MAX_CIE_BYTES + fde_bytes, at);
     bytes.get_mut(at + 4..at + 8)?.copy_from_slice(&(at as u32 + 4).to_le_bytes());

@@ -141,3 +141,83 @@ fn other_stacks_are_read_by_copies_and_stop_at_their_end() {
     assert_eq!((reader.word(at), reader.word(at + 16), reader.word(at + 1)), (Some(1), Some(3), None));
     assert_eq!((reader.word(0), reader.word(u64::MAX - 7)), (None, None));
 }
+
+/// Numbers that look random and are the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 ^ self.0 >> 29
+    }
+}
+
+#[test]
+fn frame_information_that_lies_is_no_rule_and_no_crash() {
+    let mut numbers = Numbers(1);
+    let mut room = cfi::Room::EMPTY;
+    let mut known = 0;
+    for round in 0..3000u64 {
+        // A header that is believed, with entries near and far, and noise where it leads.
+        let mut bytes: Vec<u8> = (0..4096).map(|_| numbers.next() as u8).collect();
+        let count = [0, 1, 7, 300, u32::MAX][round as usize % 5];
+        bytes[..4].copy_from_slice(&[1, 0x1B, 0x03, 0x3B]);
+        bytes[8..12].copy_from_slice(&count.to_le_bytes());
+        for entry in 0..7usize {
+            let pair =
+                [(entry * 512) as u32, if round & 1 == 0 { 64 * entry as u32 + 128 } else { numbers.next() as u32 }];
+            let at = 12 + entry * 8;
+            bytes[at..at + 4].copy_from_slice(&pair[0].to_le_bytes());
+            bytes[at + 4..at + 8].copy_from_slice(&pair[1].to_le_bytes());
+        }
+        for place in (128..1024).step_by(64) {
+            bytes[place..place + 8].copy_from_slice(&((numbers.next() % 300) | (12 << 32)).to_le_bytes());
+        }
+        let header = bytes.as_ptr() as u64;
+        let address = header + numbers.next() % 4096;
+        known += u32::from(cfi::rule(header, address, &mut room) != super::rule::Rule::Unknown);
+    }
+    assert!(known < 30, "{known} of 3000 rules were made of noise");
+    assert_eq!(cfi::rule(0, 1, &mut room), super::rule::Rule::Unknown);
+}
+
+#[test]
+fn stacks_that_lie_end_somewhere_without_a_crash() {
+    objects::prepare();
+    let mut numbers = Numbers(2);
+    let (mut walk, mut room) = (Walk::EMPTY, cfi::Room::EMPTY);
+    let code = [stacks_that_lie_end_somewhere_without_a_crash as *const () as u64, libc::qsort as *const () as u64];
+    let mut words = vec![0u64; 512];
+    for _ in 0..2000 {
+        let sp = words.as_ptr() as u64;
+        for word in &mut words {
+            *word = match numbers.next() % 4 {
+                0 => code[(numbers.next() % 2) as usize] + numbers.next() % 4096,
+                1 => sp + numbers.next() % 4096 / 8 * 8,
+                2 => numbers.next(),
+                _ => u64::MAX - numbers.next() % 32,
+            };
+        }
+        let entry = Entry { pc: words[0], sp, rbp: sp + numbers.next() % 4096 / 8 * 8 };
+        let own = if numbers.next() & 1 == 0 { (sp, sp + 4096) } else { (0, 0) };
+        walk.walk(&entry, &mut Reader::new(own), &mut room);
+        assert!(walk.count >= 1 && walk.frames[0] == entry.pc);
+    }
+}
+
+#[test]
+fn a_rule_is_read_once_and_again_after_an_unload() {
+    objects::prepare();
+    let mut room = cfi::Room::EMPTY;
+    let address = libc::qsort as *const () as u64 + 1;
+    let rule = |room: &mut cfi::Room| match super::rules::of(address, true, room) {
+        super::rules::Known::Rule(rule) => rule,
+        super::rules::Known::NoObject => panic!("the C library is an object"),
+    };
+    let first = rule(&mut room);
+    assert_ne!(first, super::rule::Rule::Unknown);
+    assert_eq!(rule(&mut room), first);
+    super::unload::look();
+    assert_eq!(rule(&mut room), first);
+    assert!(matches!(super::rules::of(64, true, &mut room), super::rules::Known::NoObject));
+}

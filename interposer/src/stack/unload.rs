@@ -17,7 +17,7 @@ pub(super) fn count() -> u64 {
 }
 
 /// After a call that may have unloaded something. Such a call takes the loader's lock itself, so this may, too.
-fn look() {
+pub(super) fn look() {
     guard::cold((), || {
         let unloads = link::load_count().unloads;
         if UNLOADS.swap(unloads, Ordering::Relaxed) != unloads && objects::is_listed() {

@@ -225,12 +225,12 @@ impl Walk {
         if !is_near || at.guesses == MAX_GUESSES {
             return None;
         }
-        let pc = self.read(reader, frame + 8)?;
+        let pc = self.read(reader, frame.wrapping_add(8))?;
         if matches!(rules::of(pc, true, room), Known::Rule(Rule::Unknown)) || pc < 4096 {
             return None;
         }
         self.flags |= stack_flag::NATIVE_GUESSED;
-        Some(State { pc, sp: frame + 16, rbp: Saved::At(frame), after_call: true, guesses: at.guesses + 1 })
+        Some(State { pc, sp: frame.wrapping_add(16), rbp: Saved::At(frame), after_call: true, guesses: at.guesses + 1 })
     }
 }
 
