@@ -227,7 +227,7 @@ impl TraceBuilder {
 
     fn sized(&self, record: Record, address: u64, requested: u64) -> Record {
         let granules = Granule::new(self.header.granularity_bytes).count(requested);
-        Record { address, requested, padded_granules: granules, ..record }
+        Record { address, requested, padded_granules: granules, site: self.site, ..record }
     }
 
     /// `hipMalloc` that succeeds.

@@ -11,7 +11,7 @@ use gpuoom_analyze::passes::map::{Moment, draw};
 use gpuoom_analyze::passes::rows::Rows;
 use gpuoom_analyze::passes::summary::{Summary, sum_up};
 use gpuoom_analyze::replay::timeline::Timeline;
-use gpuoom_analyze::replay::{Options, Replay, Until};
+use gpuoom_analyze::replay::{Options, Replay};
 use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
 use gpuoom_analyze::report::page::{Look, Page};
 use gpuoom_analyze::report::{events, json, text};
@@ -30,7 +30,7 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
         Err(ReadError::Io { source, .. }) => panic!("the test's own file can't be read: {source}"),
         Err(_) => return None,
     };
-    let mut replay = Replay::new(&trace, Options { granularity_bytes, until: Until::End });
+    let mut replay = Replay::new(&trace, Options { granularity_bytes, ..Options::default() });
     replay.timeline = Some(Timeline::default());
     read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();

@@ -7,6 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::output::Output;
+use super::report::thresholds;
 use crate::doctor::examine;
 use crate::doctor::finding::Severity;
 use crate::doctor::subject::Subject;
@@ -24,6 +25,9 @@ pub(super) struct DoctorArgs {
     /// Directory that stands for /, with copies of proc, sys and etc; the environment stays that of this command
     #[arg(long, value_name = "DIR", default_value = "/")]
     sysroot: PathBuf,
+    /// Decide by another number than the default, such as unowned=1G; `explain --thresholds` lists all (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE")]
+    threshold: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,7 +46,9 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         let name = name.into_string().ok()?;
         Some((name, value.to_string_lossy().into_owned()))
     });
+    let thresholds = thresholds(&args.threshold)?;
     let subject = Subject::of_root(&args.sysroot, variables.collect::<BTreeMap<_, _>>());
+    let subject = Subject { thresholds, ..subject };
     let examination = examine(&subject);
     let root = std::fs::canonicalize(&args.sysroot).unwrap_or_else(|_| args.sysroot.clone());
     let origin =

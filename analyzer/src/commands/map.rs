@@ -79,7 +79,7 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<Vec<DeviceMap
         At::Peak => (Until::End, Moment::Peak),
         At::Stop(until) => (until, Moment::Now),
     };
-    let mut replay = Replay::new(trace, Options { granularity_bytes: args.granularity, until });
+    let mut replay = Replay::new(trace, Options { granularity_bytes: args.granularity, until, ..Options::default() });
     let mut progress = Progress::new(trace.records_in_chunks());
     read_through(trace, |records| progress.advance(records), |batch| replay.batch(batch));
     drop(progress);

@@ -165,7 +165,7 @@ pub(super) fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u
 /// Replays a trace to its end and sums it up.
 pub(super) fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, OpenError> {
     let mut trace = input.open()?;
-    let mut replay = Replay::new(&trace, Options::default());
+    let mut replay = Replay::new(&trace, options(&evidence.thresholds));
     replay.timeline = among_others.then(Timeline::default);
     let mut progress = Progress::new(trace.records_in_chunks());
     read_through(&mut trace, |records| progress.advance(records), |batch| replay.batch(batch));
@@ -212,7 +212,15 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-fn thresholds(texts: &[String]) -> anyhow::Result<Thresholds> {
+/// What of the thresholds the replay itself needs. A trace says by itself what its blocks are rounded to.
+fn options(thresholds: &Thresholds) -> Options {
+    let (granule, usual) = (thresholds.model_granule_bytes, Thresholds::default().model_granule_bytes);
+    let granularity_bytes = (granule != usual).then_some(granule);
+    Options { granularity_bytes, retry_ns: thresholds.retry_ns, ..Options::default() }
+}
+
+/// The defaults, changed as the options say.
+pub(super) fn thresholds(texts: &[String]) -> anyhow::Result<Thresholds> {
     let mut thresholds = Thresholds::default();
     texts.iter().try_for_each(|text| thresholds.set(text))?;
     Ok(thresholds)

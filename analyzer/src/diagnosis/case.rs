@@ -71,8 +71,8 @@ impl<'a> Case<'a> {
             machine: Machine::of_trace(trace),
             evidence,
             thresholds: &evidence.thresholds,
-            shapes: Shapes::of(replay),
-            runs: DeviceRun::all(replay),
+            shapes: Shapes::of(replay, &evidence.thresholds),
+            runs: DeviceRun::all(replay, &evidence.thresholds),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
         }
     }

@@ -7,6 +7,8 @@ pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by
 
 use serde::Serialize;
 
+use crate::replay::tracks::retries::WITHIN_NS;
+
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;
 /// One gibibyte.
@@ -116,8 +118,8 @@ thresholds! {
     handles_share: f64 = 0.9, Share, "pytorch/pytorch#193400", ["expandable-with-max-split"];
     /// What stays on a card after each of several runs.
     stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
-    /// Time in which a smaller request after a failure is a deliberate fallback.
-    retry_ns: u64 = 1_000_000_000, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return"];
+    /// Time after a failure in which frees, another try or a smaller request belong to it.
+    retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
     /// Share of a limit (mappings, descriptors, a group's memory, GTT) that counts as reached.
     count_share: f64 = 0.95, Share, "kernel limits; ROCm 7.14 reports", ["map-count-exhaustion", "vmm-fd-exhaustion", "cgroup-memory-limit", "gtt-exhaustion"];
     /// Live device allocations that may reach the limit of mappings.
@@ -126,6 +128,8 @@ thresholds! {
     rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported"];
     /// What rounding must waste to be worth a word.
     waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
+    /// What the model of the card rounds each block to, where this is set; else what the recorder was told.
+    model_granule_bytes: u64 = 256 * MIB, Bytes, "user document 000: a model, and not measured", ["granularity-waste", "mixed-size-padding"];
     /// Granularity of the addresses from which on the 256 MiB model is more than a model.
     granularity_large_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Time without an answer from which on a program hangs.
@@ -158,6 +162,40 @@ thresholds! {
     unbalanced_modules: u64 = 50, Count, "catalogue", ["module-load-unbalanced"];
     /// Share by which a buffer may differ from what a model's facts make of it.
     model_share: f64 = 0.05, Share, "catalogue", ["kv-cache-prealloc", "oom-model-load"];
+    /// Cycles from which on a line is laid through what stays between them.
+    leak_cycles: u64 = 5, Count, "ours", ["live-leak"];
+    /// Share of the variance that a straight line must explain (R²).
+    straight_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// What a leak must come to in all.
+    leak_total_bytes: u64 = 256 * MIB, Bytes, "ours", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
+    /// Cycles within which a plateau is reached.
+    plateau_cycles: u64 = 20, Count, "catalogue", ["reserved-plateau"];
+    /// Share by which what stays may differ on a plateau.
+    flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau", "live-leak"];
+    /// Loads and unloads that make a swap of models.
+    swaps: u64 = 3, Count, "catalogue", ["model-swap-residual"];
+    /// What one swap of models must leave behind.
+    swap_residue_bytes: u64 = 100 * MIB, Bytes, "catalogue", ["model-swap-residual"];
+    /// Steps of a run that counts as stable.
+    stable_cycles: u64 = 20, Count, "user document 004 says thousands; lowered so that short runs qualify", ["oom-longest-batch"];
+    /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).
+    peak_variation_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
+    /// Share by which a long batch asks for more than all before it.
+    longer_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
+    /// Share of the load's blocks whose sizes must come again.
+    matching_share: f64 = 0.60, Share, "catalogue", ["oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
+    /// Rank correlation against the load's order from which on the order is the reverse.
+    reversed_share: f64 = 0.30, Share, "catalogue", ["oom-first-backward"];
+    /// Times a block must be replaced by a larger one for a cache that grows.
+    growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
+    /// What a pool that keeps each peak must hold.
+    kept_bytes: u64 = GIB / 2, Bytes, "catalogue", ["legacy-pool-growth"];
+    /// Buffers of one family that such a pool must have kept.
+    kept_buffers: u64 = 4, Count, "ours", ["legacy-pool-growth"];
+    /// Share by which the next buffer of a family is larger at most.
+    kept_larger_share: f64 = 0.20, Share, "catalogue", ["legacy-pool-growth"];
+    /// Blocks of one size that must live shortly for gathers.
+    gathers: u64 = 8, Count, "ours", ["fsdp-gather-spike"];
     /// Blocks from here on are buffers of a model and not odds and ends.
     buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
 }
@@ -167,6 +205,11 @@ impl Thresholds {
     pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
         let share = (request_bytes as f64 * self.free_margin_share) as u64;
         free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// Cycles from which on a line is laid through them: three points at least, or any line would fit.
+    pub fn least_cycles(&self) -> usize {
+        usize::try_from(self.leak_cycles).unwrap_or(usize::MAX).max(3)
     }
 
     /// Whether two sizes are the same but for accounting.

@@ -7,8 +7,6 @@ use crate::machine::card::Card;
 use crate::machine::kfd::KfdNode;
 use crate::words::{clean, percent, size};
 
-/// Memory without an owner that is worth a word: display and page tables stay below it.
-const UNOWNED_BYTES: u64 = 512 << 20;
 /// Graphics memory that is worth a word.
 const GRAPHICS_BYTES: u64 = 512 << 20;
 /// Share of a card that another process must hold to be worth a word: a tenth.
@@ -96,7 +94,7 @@ fn unowned(subject: &Subject, card: &Card, node: &KfdNode) -> Option<Finding> {
     let (used, total) = (card.vram_used_bytes?, card.vram_total_bytes?);
     let (compute, graphics) = (compute_bytes(subject, node), graphics_bytes(subject, card)?);
     let left = used.saturating_sub(compute).saturating_sub(graphics);
-    if left < UNOWNED_BYTES {
+    if left < subject.thresholds.unowned_bytes {
         return None;
     }
     let closed = subject.graphics.as_ref().map_or(0, |graphics| graphics.closed_processes);

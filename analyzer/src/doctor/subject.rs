@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gpuoom_machine::fdinfo::{self, Graphics};
 use serde::Serialize;
 
+use crate::diagnosis::thresholds::Thresholds;
 use crate::machine::Machine;
 
 /// Processes of KFD whose state is looked at.
@@ -51,6 +52,8 @@ pub struct Subject {
     pub owners: Vec<Owner>,
     /// Copies of HIP's runtime, in the order in which a program would find them.
     pub runtimes: Vec<Runtime>,
+    /// The numbers by which checks decide.
+    pub thresholds: Thresholds,
 }
 
 impl Subject {
@@ -62,7 +65,7 @@ impl Subject {
         let graphics = fdinfo::graphics(&proc, std::process::id(), |pid| pids.contains(&u64::from(pid)));
         let owners = pids.iter().take(MAX_OWNERS).map(|pid| owner(&proc, *pid)).collect();
         let runtimes = runtimes(root, &environment, &machine);
-        Subject { machine, environment, graphics, owners, runtimes }
+        Subject { machine, environment, graphics, owners, runtimes, thresholds: Thresholds::default() }
     }
 
     /// The value of a variable.

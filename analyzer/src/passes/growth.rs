@@ -3,6 +3,7 @@
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::fit::Fit;
 use crate::passes::shape::cycles::{Cycle, Cycles};
 use crate::replay::Replay;
@@ -12,14 +13,8 @@ use crate::replay::tracks::series::Turn;
 use crate::replay::tracks::survivors::{STRETCHES, Survivors};
 use crate::symbols::Stacks;
 
-/// Cycles from which on a line is fitted.
-const LEAST_CYCLES: usize = 5;
 /// Points below which the fit is said to rest on few.
 const FEW_POINTS: usize = 10;
-/// Share of the variance that a significant line explains.
-const STRAIGHT: f64 = 0.95;
-/// Growth that is significant, in bytes.
-const MUCH_BYTES: u64 = 256 << 20;
 /// Floors that are listed, evenly chosen where there are more.
 const MOST_POINTS: usize = 256;
 /// A run's last bytes below this share of its peak are its end and no floor: programs give all back then.
@@ -103,7 +98,7 @@ pub struct Suspect {
 pub struct Growth {
     /// Device index.
     pub device: Option<u8>,
-    /// At least five cycles, floors that never fall, a straight line, and much in all: only then is it worth a word.
+    /// Enough cycles, floors that never fall, a straight line, and much in all: only then is it worth a word.
     pub significant: bool,
     /// Cycles.
     pub cycles: usize,
@@ -128,9 +123,9 @@ pub struct Growth {
 }
 
 /// The growth of each device that has cycles.
-pub fn of_devices(replay: &Replay) -> Vec<Growth> {
+pub fn of_devices(replay: &Replay, thresholds: &Thresholds) -> Vec<Growth> {
     let tracks = replay.tracks.devices();
-    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track))).collect()
+    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track), thresholds)).collect()
 }
 
 /// Names who asked for what stays.
@@ -151,10 +146,10 @@ pub fn cycles_of(track: &DeviceTrack) -> Cycles {
     Cycles::of(&turns)
 }
 
-/// The growth of one device; `None` for fewer than five cycles.
-pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles) -> Option<Growth> {
+/// The growth of one device; `None` for too few cycles to lay a line through.
+pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Growth> {
     let steps = cycles.steps();
-    if steps.len() < LEAST_CYCLES {
+    if steps.len() < thresholds.least_cycles() {
         return None;
     }
     let seconds = |at: u64| replay.clock.at_ns(at) as f64 / 1e9;
@@ -170,8 +165,9 @@ pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles) -> Option<Growth>
     let total_bytes = i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX });
     // What leaks per step is a line over steps; over time it is none where a pause (an evaluation, a busy machine) lies
     // between them.
-    let straight = [&by_time, &by_cycle].iter().any(|fit| fit.r_squared >= STRAIGHT && fit.slope > 0.0);
-    let significant = monotone && straight && total >= i128::from(MUCH_BYTES);
+    let straight =
+        [&by_time, &by_cycle].iter().any(|fit| fit.r_squared >= thresholds.straight_share && fit.slope > 0.0);
+    let significant = monotone && straight && total >= i128::from(thresholds.leak_total_bytes);
     let (per_second, per_cycle) = (Rate::of(&by_time), Rate::of(&by_cycle));
     Some(Growth {
         device: (device != NO_DEVICE).then_some(device),

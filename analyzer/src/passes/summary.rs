@@ -235,7 +235,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         vendor_ooms: replay.lower.failures,
         ledger: accounts.iter().flat_map(ledger_of).collect(),
         host_ledger: ledger::of_host(replay, &libraries, &stacks),
-        growth: growth::of_devices(replay),
+        growth: growth::of_devices(replay, &evidence.thresholds),
         coverage: coverage::judge(trace, replay, &libraries),
         other_evidence: evidence::describe(replay, trace.header.pid, evidence),
         diagnoses: Vec::new(),

@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Module;
 
 use super::training::python;
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB};
 
@@ -57,6 +57,93 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "by the facts of the model its cache, in 8 bits, is none of these buffers",
         scene: || known(llama(&[9 * GIB], 8 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384,kv_type=q8_0"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Probable),
+        also: &[],
+        story: "an old llama.cpp: a block for each tensor, and the keys' half of the cache is asked for elsewhere",
+        scene: || tensors(2, &[], 4 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same with the model's facts: two halves of 4 GiB are its cache",
+        scene: || known(tensors(2, &[], 4 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the keys' half was given, the values' half, which is smaller, does not fit",
+        scene: || {
+            let facts = "layers=32,kv_heads=32,head_dim=128,context=16384,key_type=f16,value_type=q8_0";
+            known(tensors(2, &[4 * GIB], 4 * GIB * 17 / 32), facts)
+        },
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "layer by layer: five layers' caches were given, the sixth does not fit",
+        scene: || known(tensors(2, &[GIB; 5], GIB), "layers=8,kv_heads=64,head_dim=128,context=32768"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "both halves were given; the compute buffer behind them is refused",
+        scene: || known(tensors(2, &[4 * GIB; 2], 3 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "by the model's facts each half of the cache is a quarter of what was asked for",
+        scene: || known(tensors(2, &[], 4 * GIB), "layers=32,kv_heads=32,head_dim=128,context=4096"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "an old llama.cpp asks for one more tensor, where it asked for all the others",
+        scene: || tensors(1, &[], 4 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "blocks whose call sites nobody knows: a tensor or the cache",
+        scene: || tensors(0, &[], 4 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Probable),
+        also: &[],
+        story: "an old llama.cpp asks for one more tensor, where it asked for all the others",
+        scene: || tensors(1, &[], 4 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same, and the model's weights take more than was given",
+        scene: || known(tensors(1, &[], 4 * GIB), "weights=19G"),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "the same place asks for more than the model's weights",
+        scene: || known(tensors(1, &[], 4 * GIB), "weights=14G"),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "an old llama.cpp: behind a block for each tensor, another place asks for the cache",
+        scene: || tensors(2, &[], 4 * GIB),
     },
     Labelled {
         id: "oom-model-load",
@@ -130,6 +217,23 @@ fn llama(given: &[u64], asked: u64) -> Scene {
     for (number, bytes) in (1..).zip(given) {
         trace.alloc(number << 36, *bytes);
     }
+    trace.refuse(asked);
+    Scene { trace }
+}
+
+/// A version of llama.cpp that asks for each tensor by itself, at one call site, and for the cache at another. `site` is the
+/// one that asks last; 0: no call site is known.
+fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
+    const TENSORS: u64 = 24;
+    let mut program = Program::new();
+    program.read(100 * MIB);
+    let mut trace = program.trace.library("/opt/llama", 0x1000, 1).library("/opt/llama", 0x2000, 2);
+    let left = 13 * GIB - caches.iter().sum::<u64>();
+    trace.site = site.min(1);
+    (1..=TENSORS).for_each(|number| _ = trace.alloc(number << 36, left / TENSORS));
+    trace.site = site.min(2);
+    (TENSORS + 1..).zip(caches).for_each(|(number, bytes)| _ = trace.alloc(number << 36, *bytes));
+    trace.site = site;
     trace.refuse(asked);
     Scene { trace }
 }

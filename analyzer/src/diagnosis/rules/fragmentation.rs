@@ -4,7 +4,7 @@ use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::diagnosis::thresholds::{Unit, share};
 use crate::diagnosis::torch_sums::{Told, TorchSums, place};
 use crate::diagnosis::versions::Program;
 use crate::passes::device::DeviceSummary;
@@ -129,8 +129,9 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     check.must(true, || {
         format!(
-            "the thread released {} within 1 s of the failure and asked for {} again",
+            "the thread released {} within {} of the failure and asked for {} again",
             size(retry.freed_bytes),
+            Unit::Time.shown(case.thresholds.retry_ns as f64),
             size(retry.requested_bytes)
         )
     });

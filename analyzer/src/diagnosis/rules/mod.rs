@@ -15,6 +15,7 @@ mod hardware;
 mod host;
 mod installed;
 mod leaks;
+mod llama;
 mod model;
 mod phantom_free;
 mod platform;

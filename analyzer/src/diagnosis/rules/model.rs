@@ -1,96 +1,161 @@
 //! H. What follows from the facts of a model: the cache for its context, and its weights.
 
-use gpuoom_trace::record::NO_DEVICE;
-
-use super::shapes::{buffers, facts, not_enough};
+use super::llama::Start;
+use super::shapes::{facts, not_enough};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::Program;
 use crate::evidence::model::ModelFacts;
 use crate::passes::shape::facts::Facts;
-use crate::replay::tracks::calls::{Call, What};
 use crate::words::{count, grouped, percent, size};
 
-/// Buffers of llama.cpp on a device before its compute buffer: weights, and one or two caches.
-const FIRST_BUFFERS: usize = 3;
 /// What would tell how large the cache must be.
 const MODEL: &str = "layers, KV heads, head dimension and context of the model (--model, --model-facts or --gguf): 2 x layers x \
     context x heads x dimension x bytes";
 /// The same, where the file tells all but how many tokens the program was told to keep.
 const CONTEXT: &str = "the context that the program was told (--model context=...)";
 
+/// Without which a tensor and a cache look alike.
+pub(super) const CALL_SITES: &str = "the call sites of the requests, which this trace does not have: weights and caches are asked for in \
+    different places of llama.cpp";
+
 /// The cache for the whole context is allocated at the start.
 pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let found = facts(case, failure).filter(|facts| facts.from_beginning && case.versions.has(Program::LlamaCpp));
-    let Some(facts) = found.filter(|facts| (1..=FIRST_BUFFERS).contains(&buffers(case, facts))) else {
+    let start = found.map(|facts| (facts, Start::of(case, failure, facts)));
+    let fits = |start: &Start<'_>| {
+        !start.weights.is_empty() && start.asks_for_tensor != Some(true) && start.is_before_compute()
+    };
+    let Some((facts, start)) = start.filter(|(_, start)| fits(start)) else {
         check.applies(false);
         return;
     };
-    let before = buffers(case, facts);
-    check.must(true, || {
-        let asked = size(facts.requested_bytes);
-        let blocks = count(before as u64, "buffer", "buffers");
-        match before {
-            1 => format!("llama.cpp asked for {asked} right behind its weights ({blocks}): the KV cache"),
-            _ => format!("llama.cpp asked for {asked} behind {blocks}, weights and KV cache: the compute buffer"),
-        }
-    });
+    check.must(true, || position(facts, &start));
+    if start.asks_for_tensor.is_none() {
+        check.must(Holds::Unknown(CALL_SITES), String::new);
+        check.at_most(Confidence::Possible);
+    }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
     not_enough(failure, check);
-    by_model(case, facts, check);
+    by_model(case, facts, &start, check);
+}
+
+/// Where the request came, and what that makes it.
+fn position(facts: &Facts, start: &Start<'_>) -> String {
+    let asked = size(facts.requested_bytes);
+    let (weights, behind) = (start.weights.len() as u64, start.behind.len() as u64);
+    match (start.by_tensor, behind) {
+        (false, 0) => format!("llama.cpp asked for {asked} right behind its weights (1 buffer): the KV cache"),
+        (false, _) => {
+            let blocks = count(weights + behind, "buffer", "buffers");
+            format!("llama.cpp asked for {asked} behind {blocks}, weights and KV cache: the compute buffer")
+        }
+        (true, _) => {
+            let tensors =
+                format!("{} of its weights ({})", count(weights, "tensor", "tensors"), size(start.weights_bytes()));
+            let what = match behind {
+                _ if start.asks_for_tensor.is_none() => "either another tensor or the KV cache",
+                0 => "in another place of its code: the first half of the KV cache",
+                _ if start.behind.iter().any(|call| call.bytes == facts.requested_bytes) => {
+                    "and an equal block: the KV cache"
+                }
+                _ => "and the blocks of the KV cache: the next of them, or the compute buffer",
+            };
+            format!("llama.cpp asked for {asked} behind {tensors}, {what}")
+        }
+    }
 }
 
 /// Holds the buffer that must be the cache against what the model's facts make of it.
-fn by_model(case: &Case<'_>, facts: &Facts, check: &mut Check) {
+fn by_model(case: &Case<'_>, facts: &Facts, start: &Start<'_>, check: &mut Check) {
     let model = case.evidence.model.as_ref();
     let Some((model, expected)) = model.and_then(|model| Some((model, model.kv_bytes()?))) else {
         check.at_most(Confidence::Probable);
         check.would_settle(MODEL);
         return;
     };
-    let caches = cache_sizes(case, facts);
-    let nearest = caches.iter().copied().min_by_key(|bytes| bytes.abs_diff(expected)).unwrap_or(0);
-    let off = share(nearest.abs_diff(expected), expected);
+    let seen = seen_caches(model, facts.requested_bytes, start);
+    let nearest = seen.into_iter().min_by_key(|seen| seen.whole_bytes.abs_diff(expected)).unwrap_or_default();
+    let off = share(nearest.whole_bytes.abs_diff(expected), expected);
     let is_match = off <= case.thresholds.model_share;
     let formula = || {
         let context = grouped(model.context.unwrap_or(0));
         format!("the cache of this model for {context} tokens takes {}", size(expected))
     };
     check.note_by(Basis::Given, is_match, || {
-        let differs = if nearest == expected { "exactly".to_owned() } else { format!("within {}", percent(off)) };
-        format!("{}: the buffer of {} is that {differs}", formula(), size(nearest))
+        let differs =
+            if nearest.whole_bytes == expected { "exactly".to_owned() } else { format!("within {}", percent(off)) };
+        format!("{}: {} is that {differs}", formula(), nearest.text())
     });
     if is_match {
         return;
     }
     if model.context_is_certain {
         let tolerance = percent(case.thresholds.model_share);
-        check.unless(true, || format!("{}, and no buffer has that within {tolerance} ({})", formula(), size(nearest)));
+        check.unless(true, || {
+            format!("{}, and no buffer has that within {tolerance} ({})", formula(), size(nearest.bytes))
+        });
         return;
     }
     check.at_most(Confidence::Probable);
     check.would_settle(CONTEXT);
-    let tokens = tokens_of(model, nearest);
+    let tokens = tokens_of(model, nearest.whole_bytes);
     check.note_by(Basis::Given, tokens.is_some(), || {
-        format!("{} are the cache of this model for {} tokens", size(nearest), grouped(tokens.unwrap_or(0)))
+        format!("{} is the cache of this model for {} tokens", nearest.text(), grouped(tokens.unwrap_or(0)))
     });
 }
 
-/// What can be the cache: what was asked for right behind the weights, each by itself and all together; of the compute
-/// buffer nothing is known.
-fn cache_sizes(case: &Case<'_>, facts: &Facts) -> Vec<u64> {
-    let large = |call: &&Call| {
-        call.what == What::Given && call.bytes >= case.thresholds.buffer_bytes && call.device != NO_DEVICE
-    };
-    let given: Vec<u64> = facts.calls.iter().filter(large).map(|call| call.bytes).skip(1).collect();
-    if given.is_empty() {
-        return vec![facts.requested_bytes];
+/// What can be the cache, or a part of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Bytes that were given or asked for.
+    bytes: u64,
+    /// Bytes of the whole cache, where these are that part of it.
+    whole_bytes: u64,
+    /// Which part; empty where it is the whole.
+    part: &'static str,
+}
+
+impl Seen {
+    fn text(&self) -> String {
+        match self.part {
+            "" => format!("the buffer of {}", size(self.bytes)),
+            part => format!("{} for {part}, which makes {} in all,", size(self.bytes), size(self.whole_bytes)),
+        }
     }
+}
+
+/// What can be the cache: what was asked for right behind the weights, each by itself and all together; of the compute
+/// buffer nothing is known. Where it comes in parts, also keys and values, of all layers or of one.
+fn seen_caches(model: &ModelFacts, requested_bytes: u64, start: &Start<'_>) -> Vec<Seen> {
+    let whole = |bytes: u64| Seen { bytes, whole_bytes: bytes, part: "" };
+    let given: Vec<u64> = start.behind.iter().map(|call| call.bytes).collect();
     let together = given.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-    // Two caches may be meant, of which the second is the one that fails.
-    let with_request = together.saturating_add(facts.requested_bytes);
-    given.into_iter().chain([together, with_request]).collect()
+    let mut seen = match given[..] {
+        [] => vec![whole(requested_bytes)],
+        // Two caches may be meant, of which the second is the one that fails.
+        _ => given.iter().copied().chain([together, together.saturating_add(requested_bytes)]).map(whole).collect(),
+    };
+    if !start.cache_is_in_parts(requested_bytes) {
+        return seen;
+    }
+    let equal = |wanted: u64| given.iter().chain([&requested_bytes]).filter(|bytes| **bytes == wanted).count();
+    let asked = (given.len() <= 1 || equal(requested_bytes) > 1).then_some(requested_bytes);
+    let (keys, values) = model.kv_parts_bytes_per_token().unwrap_or_default();
+    let layers = model.layers.unwrap_or(1) as f64;
+    for bytes in given.iter().copied().chain(asked) {
+        let mut part = |times: f64, part| seen.push(Seen { bytes, whole_bytes: (bytes as f64 * times) as u64, part });
+        part((keys + values) / keys.max(1.0), "its keys");
+        part((keys + values) / values.max(1.0), "its values");
+        // A single block that fits a layer may do so by chance.
+        if equal(bytes) > 1 {
+            part(layers, "each layer");
+            part(layers * (keys + values) / keys.max(1.0), "each layer's keys");
+            part(layers * (keys + values) / values.max(1.0), "each layer's values");
+        }
+    }
+    seen
 }
 
 /// The context whose cache has this size, where that is a whole number of tokens as llama.cpp counts them.
@@ -115,4 +180,21 @@ pub(super) fn are_weights(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         format!("the weights of this model take only {}, and {} was asked for", size(weights), size(request))
     });
     is_match
+}
+
+/// The same where each tensor is a block of its own: whether what was given and the request fit into the weights.
+pub(super) fn are_tensors(case: &Case<'_>, failure: &Failure<'_>, given_bytes: u64, check: &mut Check) -> bool {
+    let Some(weights) = case.evidence.model.as_ref().and_then(|model| model.weights_bytes) else { return false };
+    let request = failure.oom.requested_bytes;
+    let most = weights.saturating_add((weights as f64 * case.thresholds.model_share) as u64);
+    let fits = given_bytes.saturating_add(request) <= most;
+    check.note_by(Basis::Given, fits, || format!("the weights of this model take {}", size(weights)));
+    check.unless(!fits, || {
+        let (given, request) = (size(given_bytes), size(request));
+        format!(
+            "the weights of this model take only {}; {given} were given, and {request} was asked for",
+            size(weights)
+        )
+    });
+    fits
 }

@@ -6,7 +6,7 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::diagnosis::thresholds::{Unit, share};
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::Read;
@@ -193,7 +193,9 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let again = retry.filter(|retry| retry.freed_bytes == 0).map(|retry| retry.ending);
     match again {
         Some(Ending::Succeeded) => {
-            check.must(true, || "the same request succeeded within 1 s, and nothing was freed in between".to_owned());
+            let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
+            check
+                .must(true, || format!("the same request succeeded within {within}, and nothing was freed in between"));
         }
         _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
     }

@@ -1,7 +1,6 @@
 //! H. Where in a training or in serving a failure came.
 
-use gpuoom_trace::record::NO_DEVICE;
-
+use super::llama::Start;
 use super::{Rule, failure, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds, Known};
@@ -10,7 +9,6 @@ use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::Program;
 use crate::passes::shape::Shape;
 use crate::passes::shape::facts::Facts;
-use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::unknown::Unknown;
 use crate::words::size;
 
@@ -60,8 +58,7 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             }
             not_enough(failure, check);
         }
-        // What comes behind them are caches and compute buffers.
-        Some(facts) if llama && facts.from_beginning => _ = check.applies(false),
+        Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
         _ => {
             is(Shape::Load, case, failure, check);
             // A program that no framework is known of need not have weights.
@@ -74,13 +71,39 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.unless(others_before(case, failure), || "others held a tenth of the card or more before the load".to_owned());
 }
 
+/// Old versions of llama.cpp ask for each tensor by itself. What comes behind the weights are caches and compute buffers.
+fn one_of_the_tensors(case: &Case<'_>, failure: &Failure<'_>, facts: &Facts, check: &mut Check) {
+    let start = Start::of(case, failure, facts);
+    if !check.applies(start.is_load_by_tensor() && start.behind.is_empty() && start.asks_for_tensor != Some(false)) {
+        return;
+    }
+    let given = start.weights_bytes();
+    check.must(true, || {
+        let (asked, tensors) = (size(failure.oom.requested_bytes), start.weights.len());
+        let place = match start.asks_for_tensor {
+            Some(_) => "in the same place of its code",
+            None => "in a place that nobody knows",
+        };
+        format!("llama.cpp asked for {asked} {place}, behind {tensors} tensors of its weights ({})", size(given))
+    });
+    if start.asks_for_tensor.is_none() {
+        check.must(Holds::Unknown(model::CALL_SITES), String::new);
+        check.at_most(Confidence::Possible);
+    }
+    if !model::are_tensors(case, failure, given, check) {
+        check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+    }
+    not_enough(failure, check);
+}
+
 /// Whether nothing large had been given on the device before.
 fn is_first(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let track = failure.report.device.and_then(|device| case.replay.tracks.device(device));
     let none_given = track.is_none_or(|track| track.live.is_empty());
     let facts = facts(case, failure);
     case.around(failure).is_some()
-        && (none_given || facts.is_some_and(|facts| facts.from_beginning && buffers(case, facts) == 0))
+        && (none_given
+            || facts.is_some_and(|facts| facts.from_beginning && Start::of(case, failure, facts).weights.is_empty()))
 }
 
 /// Where enough is known to have been free, it is no matter of what the program asks for.
@@ -102,15 +125,6 @@ fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     let both =
         Known::new(others, "memory in use before the load (sysfs, NVML or the runtime)").zip(failure.total_bytes());
     both.is(|(others, total)| share(others, total) >= case.thresholds.others_share)
-}
-
-/// Large blocks that were given on the device before the failure.
-pub(super) fn buffers(case: &Case<'_>, facts: &Facts) -> usize {
-    // Pinned host memory belongs to no device.
-    let large = |call: &&Call| {
-        call.what == What::Given && call.bytes >= case.thresholds.buffer_bytes && call.device != NO_DEVICE
-    };
-    facts.calls.iter().filter(large).count()
 }
 
 /// The activations of the first forward pass do not fit.

@@ -210,6 +210,11 @@ impl ModelFacts {
 
     /// Bytes that the cache takes for each token, on all layers: keys and values.
     pub fn kv_bytes_per_token(&self) -> Option<f64> {
+        self.kv_parts_bytes_per_token().map(|(keys, values)| keys + values)
+    }
+
+    /// The same for the keys and for the values.
+    pub fn kv_parts_bytes_per_token(&self) -> Option<(f64, f64)> {
         let by_layer = || Some(self.layers?.saturating_mul(self.kv_heads.or(self.heads)?));
         let heads = self.kv_heads_of_all_layers.or_else(by_layer)? as f64;
         let key_dim = self.head_dim.or_else(|| Some(self.embedding? / self.heads?.max(1)))?;
@@ -219,7 +224,7 @@ impl ModelFacts {
             let kind = kind.unwrap_or(f16);
             elements as f64 * kind.block_bytes as f64 / kind.block_elements as f64
         };
-        Some(heads * (stored(key_dim, self.key_type) + stored(value_dim, self.value_type)))
+        Some((heads * stored(key_dim, self.key_type), heads * stored(value_dim, self.value_type)))
     }
 
     /// Bytes of the cache for the whole context: 2 x layers x context x heads x dimension x bytes, where keys and values

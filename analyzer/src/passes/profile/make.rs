@@ -9,6 +9,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 use super::figures::{Figure, Figures};
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
 use crate::replay::Replay;
@@ -131,7 +132,7 @@ fn add_oom(row: &mut Figures, outcome: Outcome) {
 fn growth_per_second(replay: &Replay, place: Place) -> Option<f64> {
     let Place::Gpu(device) = place else { return None };
     let track = replay.tracks.device(device)?;
-    growth::of_device(replay, device, &cycles_of(track)).map(|growth| growth.per_second.bytes)
+    growth::of_device(replay, device, &cycles_of(track), &Thresholds::default()).map(|growth| growth.per_second.bytes)
 }
 
 /// What a device held at each mark; nothing before its first block.

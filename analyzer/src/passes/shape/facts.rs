@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
 use super::repetition::Repetition;
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::fit::rank_correlation;
 use crate::replay::Replay;
 use crate::replay::block::Side;
@@ -126,11 +127,13 @@ pub struct Facts {
     pub since_mark: Cycles,
     /// Ticks of 100 ms.
     pub short_ticks: u64,
+    /// The numbers by which its shapes are judged.
+    pub thresholds: Thresholds,
 }
 
 impl Facts {
     /// What is known up to a failure; `None` where it is not of a device, or not described.
-    pub fn of(replay: &Replay, index: usize, oom: &Oom) -> Option<Self> {
+    pub fn of(replay: &Replay, index: usize, oom: &Oom, thresholds: &Thresholds) -> Option<Self> {
         let tracks = &replay.tracks;
         let around = tracks.around.failure(index)?;
         let device = around.device;
@@ -170,6 +173,7 @@ impl Facts {
             vmm_bytes: track.vmm_created_bytes,
             since_mark: Cycles::of(turns.get(since..).unwrap_or(&[])),
             short_ticks: ticks_of_100_ms(replay),
+            thresholds: *thresholds,
             calls,
         })
     }

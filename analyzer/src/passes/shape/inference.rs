@@ -6,22 +6,14 @@ use super::facts::{Facts, alive};
 use crate::diagnosis::check::{Check, Confidence};
 use crate::diagnosis::thresholds::MIB;
 use crate::replay::tracks::calls::{Call, What};
-use crate::words::size;
+use crate::words::{percent, size};
 
-/// Pairs of a growing cache that prove it.
-const LEAST_PAIRS: usize = 16;
 /// Live requests among which the smaller block's successor is looked for.
 const NEAR: usize = 8;
-/// Bytes that a pool must keep.
-const KEPT_BYTES: u64 = 512 * MIB;
-/// Buffers of one family that a pool must have kept.
-const LEAST_BUFFERS: usize = 4;
-/// How much larger the next buffer of a family is at most, in thousandths.
-const LARGER_BY: std::ops::RangeInclusive<u128> = 1..=200;
+/// How much larger the next buffer of a family is at least, in thousandths.
+const LARGER_BY: u128 = 1;
 /// Families of one thread and place that are told apart.
 const MOST_CHAINS: usize = 256;
-/// Gathers that must be seen.
-const LEAST_GATHERS: usize = 8;
 
 /// A cache that grows by a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +66,7 @@ fn growing(calls: &[Call]) -> Growing {
 /// A cache that grows token by token.
 pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
     let found = growing(&facts.calls);
-    if !check.applies(found.pairs >= LEAST_PAIRS && found.sizes >= 3) {
+    if !check.applies(found.pairs as u64 >= facts.thresholds.growing_pairs && found.sizes >= 3) {
         return;
     }
     check.must(true, || {
@@ -100,7 +92,8 @@ pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
 type Chain = (u64, usize, u64);
 
 /// Buffers of which each is a little larger than the one before, none given back.
-fn family(calls: &[Call]) -> (usize, u64, u64) {
+fn family(calls: &[Call], larger_share: f64) -> (usize, u64, u64) {
+    let most = (larger_share * 1000.0) as u128;
     // A family is told by its thread and call site, where that is known.
     let mut families: FxHashMap<(u32, u32), Vec<Chain>> = FxHashMap::default();
     let mut best = (0, 0, 0);
@@ -108,7 +101,7 @@ fn family(calls: &[Call]) -> (usize, u64, u64) {
         let chains = families.entry((call.thread, call.site)).or_default();
         let fits = |last: u64| {
             let thousandths = u128::from(call.bytes.saturating_sub(last)) * 1000 / u128::from(last.max(1));
-            last > 0 && LARGER_BY.contains(&thousandths)
+            last > 0 && (LARGER_BY..=most).contains(&thousandths)
         };
         let known = chains.iter().enumerate().filter(|(_, chain)| fits(chain.0)).max_by_key(|(_, chain)| chain.0);
         match known.map(|(place, chain)| (place, *chain)) {
@@ -126,15 +119,15 @@ fn family(calls: &[Call]) -> (usize, u64, u64) {
 
 /// A pool that keeps each peak.
 pub(super) fn legacy_pool(facts: &Facts, check: &mut Check) {
-    let (buffers, bytes, last) = family(&facts.calls);
-    if !check.applies(buffers >= LEAST_BUFFERS && bytes >= KEPT_BYTES) {
+    let (buffers, bytes, last) = family(&facts.calls, facts.thresholds.kept_larger_share);
+    if !check.applies(buffers as u64 >= facts.thresholds.kept_buffers && bytes >= facts.thresholds.kept_bytes) {
         return;
     }
     check.must(true, || {
-        format!("{buffers} buffers of one thread and place, each up to 20 % larger than the one before: {} in all, none given back", size(bytes))
+        format!("{buffers} buffers of one thread and place, each up to {} larger than the one before: {} in all, none given back", percent(facts.thresholds.kept_larger_share), size(bytes))
     });
     let next = facts.requested_bytes;
-    let goes_on = next > last && next.saturating_sub(last) <= last / 5;
+    let goes_on = next > last && next.saturating_sub(last) as f64 <= facts.thresholds.kept_larger_share * last as f64;
     check.must(goes_on, || {
         format!("the request that failed ({}) is the next of them, after {}", size(next), size(last))
     });
@@ -162,7 +155,7 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
     let times = short.get(&wanted).copied().unwrap_or(0);
     let now = open.values().filter(|call| call.bytes == wanted && facts.at.saturating_sub(call.at) < facts.short_ticks);
     let now = now.count();
-    if !check.applies(times >= LEAST_GATHERS && now >= 2 && wanted >= MIB) {
+    if !check.applies(times as u64 >= facts.thresholds.gathers && now >= 2 && wanted >= MIB) {
         return;
     }
     check.must(true, || format!("{times} blocks of {} lived for less than 100 ms each", size(wanted)));

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use gpuoom_trace::outcome::Outcome;
 
 use crate::diagnosis::check::{Check, Judgement};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
 use facts::Facts;
@@ -113,13 +114,13 @@ pub struct Shapes {
 
 impl Shapes {
     /// Looks at the first and the last failures, and at the one that decides the verdict.
-    pub fn of(replay: &Replay) -> Self {
+    pub fn of(replay: &Replay, thresholds: &Thresholds) -> Self {
         let listed = &replay.failures.listed;
         let decides = deciding(listed.iter().map(|oom| oom.outcome));
         let ends = (0..EACH.min(listed.len())).chain(listed.len().saturating_sub(EACH)..listed.len());
         // What was made up for by another try is an allocator's housekeeping, and ended nothing.
         let matters = |index: &usize| listed[*index].outcome != Outcome::Recovered;
-        let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index])?));
+        let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index], thresholds)?));
         Shapes { failures: ends.chain(decides).filter(matters).filter_map(facts).collect() }
     }
 

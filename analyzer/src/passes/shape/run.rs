@@ -3,20 +3,11 @@
 use super::SEGMENTS;
 use super::cycles::{Cycle, Cycles};
 use crate::diagnosis::check::{Check, Confidence};
-use crate::diagnosis::thresholds::{GIB, MIB};
+use crate::diagnosis::thresholds::{GIB, MIB, Thresholds};
 use crate::passes::fit::variation;
 use crate::passes::growth::{self, Growth};
 use crate::replay::Replay;
 use crate::words::size;
-
-/// Cycles within which a plateau is reached.
-const RISES_FOR: usize = 20;
-/// Share by which the floors of a plateau may differ.
-const FLAT: f64 = 0.01;
-/// Loads and unloads that make a swap.
-const LEAST_SWAPS: usize = 3;
-/// Residue of one swap that counts, in bytes.
-const RESIDUE_BYTES: u64 = 100 * MIB;
 
 /// What is known of a device over the whole run.
 #[derive(Clone, Debug)]
@@ -32,21 +23,24 @@ pub struct DeviceRun {
     pub used_at_floors: Option<Vec<u64>>,
     /// Whether the last failures' calls look like an allocator's segments.
     pub are_segments: bool,
+    /// The numbers by which its shapes are judged.
+    pub thresholds: Thresholds,
 }
 
 impl DeviceRun {
     /// All devices that the program used.
-    pub fn all(replay: &Replay) -> Vec<Self> {
+    pub fn all(replay: &Replay, thresholds: &Thresholds) -> Vec<Self> {
         let of = |(device, track)| {
             let cycles = growth::cycles_of(track);
             let used =
                 |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle));
             DeviceRun {
                 device,
-                growth: growth::of_device(replay, device, &cycles),
+                growth: growth::of_device(replay, device, &cycles, thresholds),
                 used_at_floors: cycles.main.iter().map(used).collect(),
                 are_segments: segments(replay, device),
                 cycles,
+                thresholds: *thresholds,
             }
         };
         replay.tracks.devices().map(of).collect()
@@ -98,18 +92,19 @@ pub fn leak(run: &DeviceRun, check: &mut Check) {
             )
         });
     }
-    check.unless(is_flat(run.cycles.steps()), || "it rises at first and is flat then".to_owned());
+    check.unless(is_flat(run), || "it rises at first and is flat then".to_owned());
     if run.are_segments {
         check.at_most(Confidence::Probable);
         check.would_settle(SEGMENTS);
     }
 }
 
-/// Whether the floors of the second half differ by no more than 1 %.
-fn is_flat(steps: &[Cycle]) -> bool {
+/// Whether the floors of the second half hardly differ.
+fn is_flat(run: &DeviceRun) -> bool {
+    let steps = run.cycles.steps();
     let floors = || steps[steps.len() / 2..].iter().map(|cycle| cycle.to.bytes);
     let (least, most) = (floors().min().unwrap_or(0), floors().max().unwrap_or(0));
-    most > 0 && (most - least) as f64 <= FLAT * most as f64
+    most > 0 && (most - least) as f64 <= run.thresholds.flat_share * most as f64
 }
 
 /// Memory rises for some cycles and is flat then: no leak.
@@ -124,7 +119,7 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
     check.must(last > first && last - first >= 64 * MIB, || {
         format!("what stays rose from {} to {}", size(first), size(last))
     });
-    check.must(rises_for <= RISES_FOR && is_flat(steps), || {
+    check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_flat(run), || {
         format!("it is flat since cycle {} of {}", rises_for + 1, steps.len())
     });
 }
@@ -133,7 +128,7 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
 pub fn model_swap(run: &DeviceRun, check: &mut Check) {
     let cycles = &run.cycles.main;
     let is_swap = |cycle: &Cycle| cycle.rise_bytes() > GIB && cycle.fall_bytes() >= cycle.rise_bytes() / 5 * 4;
-    if !check.applies(cycles.len() >= LEAST_SWAPS && cycles.iter().all(is_swap)) {
+    if !check.applies(cycles.len() as u64 >= run.thresholds.swaps.max(2) && cycles.iter().all(is_swap)) {
         return;
     }
     check.must(true, || format!("{} times more than 1 GiB came and at least 80 % of it went", cycles.len()));
@@ -147,7 +142,7 @@ pub fn model_swap(run: &DeviceRun, check: &mut Check) {
     match &run.used_at_floors {
         Some(used) => {
             let residue = per_cycle(used);
-            check.must(residue >= RESIDUE_BYTES, || {
+            check.must(residue >= run.thresholds.swap_residue_bytes, || {
                 let whose = if own * 2 >= residue {
                     "the program's own blocks"
                 } else {
@@ -156,7 +151,7 @@ pub fn model_swap(run: &DeviceRun, check: &mut Check) {
                 format!("memory in use at the floors rises by {} each time; {whose}", size(residue))
             });
         }
-        None if own >= RESIDUE_BYTES => {
+        None if own >= run.thresholds.swap_residue_bytes => {
             check.must(true, || format!("the program's own blocks at the floors rise by {} each time", size(own)));
         }
         // Nothing shows that anything stays: any training with large steps looks like this.

@@ -6,9 +6,16 @@ use super::programs::{PARAMETERS, Program};
 use super::run::{self, DeviceRun};
 use super::{Shape, Shapes};
 use crate::diagnosis::check::{Check, Confidence, Judgement};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::growth;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, replay};
+
+fn thresholds(settings: &[&str]) -> Thresholds {
+    let mut thresholds = Thresholds::default();
+    settings.iter().for_each(|setting| thresholds.set(setting).expect("a threshold"));
+    thresholds
+}
 
 impl Program {
     fn replay(&self) -> Replay {
@@ -17,7 +24,12 @@ impl Program {
 
     /// The shapes of the first failure that hold.
     fn shapes(&self) -> Vec<(Shape, Confidence)> {
-        let judged = Shapes::of(&self.replay()).judged(0).into_iter();
+        self.shapes_by(&[])
+    }
+
+    /// The same with other thresholds.
+    fn shapes_by(&self, settings: &[&str]) -> Vec<(Shape, Confidence)> {
+        let judged = Shapes::of(&self.replay(), &thresholds(settings)).judged(0).into_iter();
         judged
             .filter_map(|(shape, judgement)| match judgement {
                 Judgement::Found(confidence) => Some((shape, confidence)),
@@ -31,7 +43,7 @@ impl Program {
     }
 
     fn run(&self, judge: fn(&DeviceRun, &mut Check)) -> Judgement {
-        let runs = DeviceRun::all(&self.replay());
+        let runs = DeviceRun::all(&self.replay(), &Thresholds::default());
         let mut check = Check::default();
         judge(runs.iter().find(|run| run.device == 0).unwrap(), &mut check);
         check.judgement()
@@ -144,7 +156,11 @@ fn one_long_batch_in_a_stable_run() {
     assert_eq!(batches(24, 0, 12 * GIB).is(Shape::LongestBatch), Some(Confidence::Proven));
     assert_eq!(batches(24, 0, 200 * MIB).is(Shape::LongestBatch), None, "no more than before");
     assert_eq!(batches(24, 20 * MIB, 12 * GIB).is(Shape::LongestBatch), None, "the floor rises");
-    assert_eq!(batches(8, 0, 12 * GIB).is(Shape::LongestBatch), None, "too few steps");
+    let few = batches(8, 0, 12 * GIB);
+    assert_eq!(few.is(Shape::LongestBatch), None, "too few steps");
+    let holds = |settings: &[&str]| few.shapes_by(settings).iter().any(|(shape, _)| *shape == Shape::LongestBatch);
+    assert!(holds(&["stable-cycles=8"]), "the user says how many are enough");
+    assert!(!holds(&["stable-cycles=8", "peak-variation-share=0.9"]));
 }
 
 #[test]
@@ -325,7 +341,7 @@ fn a_reading_that_came_before_the_fall_is_none_of_the_floor() {
 fn growth_says_when_memory_runs_out_and_how_sure_that_is() {
     let program = keeps(30, 20 * MIB, 30);
     let replay = program.replay();
-    let growth = growth::of_devices(&replay);
+    let growth = growth::of_devices(&replay, &Thresholds::default());
     let [growth] = &growth[..] else { panic!("{growth:?}") };
     assert!(growth.significant && growth.monotone && !growth.few_points);
     assert_eq!((growth.cycles, growth.total_bytes), (30, 29 * 20 * MIB as i64));
@@ -344,10 +360,20 @@ fn growth_says_when_memory_runs_out_and_how_sure_that_is() {
 }
 
 #[test]
+fn what_makes_a_leak_is_set_by_thresholds() {
+    let replay = keeps(30, 20 * MIB, 30).replay();
+    let significant =
+        |setting: &str| growth::of_devices(&replay, &thresholds(&[setting])).first().map(|growth| growth.significant);
+    assert_eq!(significant("leak-total=256M"), Some(true));
+    assert_eq!(significant("leak-total=10G"), Some(false));
+    assert_eq!(significant("leak-cycles=31"), None, "too few to lay a line through");
+}
+
+#[test]
 fn what_is_read_bounds_the_room() {
     let mut program = keeps(12, 40 * MIB, 12);
     program.read(15 * GIB);
-    let growth = growth::of_devices(&program.replay());
+    let growth = growth::of_devices(&program.replay(), &Thresholds::default());
     let runs_out = growth[0].runs_out.unwrap();
     assert!(runs_out.room_was_read && runs_out.room_bytes < GIB, "{runs_out:?}");
 }
@@ -358,7 +384,7 @@ fn the_end_of_a_run_is_no_floor_and_healthy_runs_do_not_grow() {
     let model = program.load();
     (0..30).for_each(|_| program.step(200 * MIB));
     program.take(&model);
-    let growth = growth::of_devices(&program.replay());
+    let growth = growth::of_devices(&program.replay(), &Thresholds::default());
     // The last step's fall goes on into the end.
     assert_eq!((growth.len(), growth[0].cycles, growth[0].significant), (1, 29, false));
     assert_eq!((growth[0].total_bytes, growth[0].runs_out), (0, None));
@@ -388,13 +414,13 @@ proptest! {
             }
         }
         let replay = program.replay();
-        let shapes = Shapes::of(&replay);
+        let shapes = Shapes::of(&replay, &Thresholds::default());
         (0..replay.failures.listed.len()).for_each(|index| drop(shapes.judged(index)));
-        for device in DeviceRun::all(&replay) {
+        for device in DeviceRun::all(&replay, &Thresholds::default()) {
             for judge in [run::leak, run::plateau, run::model_swap] {
                 judge(&device, &mut Check::default());
             }
         }
-        growth::of_devices(&replay);
+        growth::of_devices(&replay, &Thresholds::default());
     }
 }

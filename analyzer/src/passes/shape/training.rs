@@ -3,22 +3,11 @@
 use super::facts::{Facts, Phase, Told};
 use super::{MARKS, SEGMENTS};
 use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::thresholds::{MIB, share};
+use crate::diagnosis::thresholds::share;
 use crate::passes::fit::{Fit, variation};
 use crate::passes::shape::cycles::Cycle;
 use crate::replay::tracks::unknown::Unknown;
 use crate::words::{percent, size};
-
-/// Share of the load's blocks whose sizes must come again.
-const MATCHING: f64 = 0.60;
-/// Rank correlation from which on the order is the reverse.
-const REVERSED: f64 = -0.30;
-/// Steps of a run that counts as stable.
-const STABLE_CYCLES: usize = 20;
-/// Variation of the peaks from which on batches differ.
-const VARIES: f64 = 0.05;
-/// Share of the variance that a straight line must explain.
-const STRAIGHT: f64 = 0.95;
 
 fn says(facts: &Facts, phase: Phase) -> Option<String> {
     let mark = facts.marked.as_ref().filter(|mark| mark.phase == Some(phase))?;
@@ -95,7 +84,7 @@ pub(super) fn first_forward(facts: &Facts, check: &mut Check) {
     let matching = facts.matching();
     let once = matching.map_or(0.0, |matching| matching.once);
     check.must(matching.is_some(), || format!("{} of the load's blocks came again in size", percent(once)));
-    check.unless(once >= MATCHING, || {
+    check.unless(once >= facts.thresholds.matching_share, || {
         format!("sizes of the load come again ({} of its blocks), as gradients do", percent(once))
     });
     match says(facts, Phase::Forward) {
@@ -117,11 +106,11 @@ pub(super) fn first_backward(facts: &Facts, check: &mut Check) {
     no_step_yet(facts, check);
     behind_the_load(facts, check);
     if let Some(matching) = facts.matching() {
-        check.must(matching.once >= MATCHING, || {
+        check.must(matching.once >= facts.thresholds.matching_share, || {
             format!("{} of the load's blocks came again in size, as gradients do", percent(matching.once))
         });
         let order = match matching.order {
-            Some(order) => Holds::from(order <= REVERSED),
+            Some(order) => Holds::from(order <= -facts.thresholds.reversed_share),
             None => Holds::Unknown("the order of the gradients: the sizes are too much alike to tell"),
         };
         check.must(order, || {
@@ -161,7 +150,7 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     }
     match facts.matching_since_floor() {
         Some(matching) => {
-            check.must(matching.twice >= MATCHING, || {
+            check.must(matching.twice >= facts.thresholds.matching_share, || {
                 format!(
                     "{} of the sizes that stayed came again twice, as Adam's two states do",
                     percent(matching.twice)
@@ -187,20 +176,20 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
 /// In one batch that is larger than all before.
 pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     let steps = facts.cycles.steps();
-    if !check.applies(steps.len() >= STABLE_CYCLES && facts.cycles.later().is_empty()) {
+    if !check.applies(steps.len() as u64 >= facts.thresholds.stable_cycles && facts.cycles.later().is_empty()) {
         return;
     }
     let largest = facts.largest_before();
     check.must(true, || format!("{} steps had been completed before it", steps.len()));
     let peaks: Vec<f64> = steps.iter().map(|cycle| cycle.peak.bytes as f64).collect();
     let (_, variation) = variation(&peaks);
-    check.must(variation >= VARIES, || {
+    check.must(variation >= facts.thresholds.peak_variation_share, || {
         format!("the steps' peaks differ by {} of their mean (standard deviation)", percent(variation))
     });
-    check.must(facts.requested_bytes as f64 > 1.05 * largest as f64, || {
+    check.must(facts.requested_bytes as f64 > (1.0 + facts.thresholds.longer_share) * largest as f64, || {
         format!("it asks for {}, the steps before for at most {}", size(facts.requested_bytes), size(largest))
     });
-    let rising = floors_rise(steps);
+    let rising = floors_rise(facts);
     check.unless(rising, || "the floor between steps rises (a leak)".to_owned());
     check.unless(facts.phase() == Some(Phase::Evaluation), || "a label says evaluation".to_owned());
     check.would_settle("a restart: failing again at the same data supports this, and refutes a leak");
@@ -209,10 +198,12 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     }
 }
 
-fn floors_rise(steps: &[Cycle]) -> bool {
+fn floors_rise(facts: &Facts) -> bool {
+    let steps = facts.cycles.steps();
     let points: Vec<(f64, f64)> = (0..).zip(steps).map(|(x, cycle)| (f64::from(x), cycle.to.bytes as f64)).collect();
     let rise = steps.last().map_or(0, |last| last.to.bytes.saturating_sub(steps[0].to.bytes));
-    Fit::through(&points).is_some_and(|fit| fit.r_squared >= STRAIGHT && fit.slope > 0.0) && rise >= 256 * MIB
+    Fit::through(&points).is_some_and(|fit| fit.r_squared >= facts.thresholds.straight_share && fit.slope > 0.0)
+        && rise >= facts.thresholds.leak_total_bytes
 }
 
 /// Results of an evaluation pile up.
@@ -220,7 +211,7 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
     let marked = says(facts, Phase::Evaluation);
     let later = if marked.is_some() { facts.since_mark.steps() } else { facts.cycles.later() };
     let before = facts.cycles.main.len();
-    if !check.applies(before >= 1 && later.len() >= 5) {
+    if !check.applies(before >= 1 && later.len() >= facts.thresholds.least_cycles()) {
         return;
     }
     let rise =
@@ -238,7 +229,7 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
     }
     let points: Vec<(f64, f64)> = (0..).zip(later).map(|(x, cycle)| (f64::from(x), cycle.to.bytes as f64)).collect();
     let fit = Fit::through(&points);
-    let straight = fit.is_some_and(|fit| fit.r_squared >= STRAIGHT && fit.slope > 0.0);
+    let straight = fit.is_some_and(|fit| fit.r_squared >= facts.thresholds.straight_share && fit.slope > 0.0);
     check.must(straight, || {
         let fit = fit.unwrap_or(Fit { points: 0, slope: 0.0, slope_error: 0.0, r_squared: 0.0 });
         format!("what stays between them rises by {} each (R² {:.3})", size(fit.slope as u64), fit.r_squared)
@@ -264,7 +255,7 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     check.must(!is_marked || facts.since_mark.main.is_empty(), || {
         "no cycle of that phase had been completed".to_owned()
     });
-    check.unless(floors_rise(facts.cycles.steps()), || "the floor between steps rises".to_owned());
+    check.unless(floors_rise(facts), || "the floor between steps rises".to_owned());
     check.at_most(Confidence::Probable);
 }
 

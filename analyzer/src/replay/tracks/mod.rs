@@ -98,13 +98,14 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came.
-    pub fn new(clock: &Clock, keeps_rare: bool) -> Self {
+    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came. `retry_ns`: how long
+    /// after a failure another try belongs to it.
+    pub fn new(clock: &Clock, keeps_rare: bool, retry_ns: u64) -> Self {
         Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, retries::WITHIN_NS)),
+            retries: Retries::new(ticks_of(clock, retry_ns)),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             captures: Captures::default(),

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::ends::Ends;
 
-/// How long after a failure frees and another try belong to it, in nanoseconds.
+/// How long after a failure frees and another try belong to it where nobody says otherwise, in nanoseconds.
 pub const WITHIN_NS: u64 = 1_000_000_000;
 /// Retries that are listed of the beginning, and as many of the end.
 const LISTED: usize = 512;
@@ -24,7 +24,7 @@ pub enum Ending {
     NotTried,
 }
 
-/// A failure with what the same thread did about it within [`WITHIN_NS`] of each failure.
+/// A failure with what the same thread did about it in time after each failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Index of the first failure among those that are listed.
@@ -79,7 +79,7 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// No retries yet; `within_ticks` are [`WITHIN_NS`] in ticks.
+    /// No retries yet; `within_ticks`: how long after a failure another try belongs to it.
     pub(super) fn new(within_ticks: u64) -> Self {
         Retries { listed: Ends::new(LISTED), succeeded: 0, open: FxHashMap::default(), within_ticks, until: 0 }
     }

@@ -95,6 +95,21 @@ fn what_comes_late_or_is_of_another_size_is_no_retry() {
 }
 
 #[test]
+fn how_long_another_try_may_take_is_an_option() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    trace.refuse(2 * GIB);
+    trace.now_ns += 2_000_000_000;
+    trace.free(1 << 32);
+    trace.alloc(2 << 32, 2 * GIB);
+    let succeeded = |retry_ns| {
+        let options = Options { retry_ns, ..Options::default() };
+        crate::testing::replay(&trace, options).tracks.retries.succeeded()
+    };
+    assert_eq!([1_000_000_000, 3_000_000_000].map(succeeded), [0, 1]);
+}
+
+#[test]
 fn sizes_that_hold_most_are_told_at_the_failure() {
     let mut trace = builder();
     for number in 0..10 {
