@@ -54,6 +54,9 @@ impl<'a> Case<'a> {
     /// What stream-ordered pools can keep at most at a failure: the most that they gave at once, less what they give now.
     /// 0 where nothing was ever given back to them.
     pub fn kept_by_pools_bytes(&self, failure: &Failure<'_>) -> u64 {
+        if let Some(pooled) = self.around(failure).and_then(|around| around.pooled) {
+            return pooled.kept_bytes;
+        }
         let track = failure.oom.device.and_then(|device| self.replay.tracks.device(device));
         let Some(track) = track.filter(|track| track.pool.returned > 0) else { return 0 };
         track.pool.peak_bytes.saturating_sub(self.held_of_kind(failure, Kind::Pool))

@@ -121,6 +121,10 @@ fn memory_is_shared_out_between_those_who_hold_it() {
     assert_eq!(compute.evidence[1], "process 4242 (python3 (train)) holds 7.00 GiB");
     let unowned = finding_of(&subject, "zombie-vram");
     assert!(unowned.evidence[0].ends_with("= 2.50 GiB"), "{:?}", unowned.evidence);
+    let mut lenient = subject.clone();
+    lenient.thresholds.set("unowned=3G").unwrap();
+    let more_than_enough = |finding: &Finding| finding.evidence.iter().any(|text| text.ends_with("= 2.50 GiB"));
+    assert!(!examine(&lenient).findings.iter().any(more_than_enough), "the user says how much is worth a word");
     // What graphics clients hold is theirs.
     let graphics = subject.graphics.as_mut().unwrap();
     graphics.bytes.insert("0000:0a:00.0".into(), 5 << 29);

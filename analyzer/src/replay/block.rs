@@ -78,6 +78,8 @@ pub struct Block {
     pub api: u16,
     /// CUDA context that it belongs to, by its number in the replay; 0 where it is not known.
     pub context: u16,
+    /// Pool that it came from, by its number in the replay; 0: the device's own, or no pool.
+    pub pool: u16,
     /// Device number as recorded.
     pub device: u8,
     /// Kind of memory.

@@ -41,7 +41,12 @@ impl Replay {
             Some(bytes) => (bytes, self.granules_of(bytes)),
             None => (record.requested, granules),
         };
-        self.take_in(side, Block { requested_bytes, granules, device, kind, ..self.block(record) }, record.thread);
+        let pool = self.pool_number(record, payload);
+        self.take_in(
+            side,
+            Block { requested_bytes, granules, device, kind, pool, ..self.block(record) },
+            record.thread,
+        );
     }
 
     #[inline]
@@ -56,6 +61,7 @@ impl Replay {
             place: NO_PLACE,
             api: record.api,
             context: self.context_of(record, api.layer),
+            pool: 0,
             device: record.device,
             kind: record.kind(),
             layer: api.layer.unwrap_or(Layer::Process),
@@ -182,7 +188,11 @@ impl Replay {
 
     #[cold]
     fn unmatched(&mut self, record: &Record, below: bool) -> Undo {
-        let known = below || self.pools.remove(&record.address).is_some();
+        let was_pool = self.pools.remove(&record.address).is_some();
+        if was_pool {
+            self.tracks.pools.ended(record.address);
+        }
+        let known = below || was_pool;
         // What a vendor library frees may come from a call of its own that was explained by another. Queues and code are
         // no memory that is counted; handles of the kernel's drivers come from requests that are no memory, too.
         let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
@@ -288,6 +298,9 @@ impl Replay {
                 // With a size it is memory that a graph will get when it runs.
                 self.graph_bytes += u128::from(record.requested);
                 self.pools.insert(record.address, record.device);
+                if own && record.requested == 0 {
+                    self.tracks.pools.made(record.address, record.device);
+                }
                 return;
             }
             (Some(Event::Reserve), Kind::Queue | Kind::Scratch | Kind::Code) => return,
@@ -341,7 +354,7 @@ impl Replay {
         }
         self.failed_frees += 1;
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
-            Undo::Nothing | Undo::Context(..) => {}
+            Undo::Nothing | Undo::Context(..) | Undo::Reset(..) => {}
             Undo::Unmatched => {
                 self.unmatched_frees = self.unmatched_frees.saturating_sub(1);
                 // A file may name another function than the free that it corrects.
@@ -402,7 +415,7 @@ impl Replay {
     pub(super) fn device_event(&mut self, record: &Record, own: bool) {
         match self.apis.get(record.api).ends {
             Ends::Nothing => {}
-            Ends::HipDevice if own && record.status == 0 => self.reset_device(record),
+            Ends::HipDevice if own => self.reset_device(record),
             Ends::HipDevice => {}
             ends => self.context_ends(record, ends),
         }
@@ -411,17 +424,44 @@ impl Replay {
     /// HIP has no contexts: a reset takes all that it holds of the device.
     fn reset_device(&mut self, record: &Record) {
         let Some(device) = record.device() else { return };
-        self.lower.reset(device, &mut self.accounts);
+        match (record.has(flag::CORRECTION), record.status) {
+            (true, 0) => return,
+            (true, _) => return self.reset_failed(record, device),
+            (false, 0) => {}
+            (false, _) => return,
+        }
+        self.lower.reset(record, self.apis.get(record.api), device, &mut self.accounts);
         let held = self.accounts.device(device).is_some_and(|account| account.held.blocks > 0);
         if !held {
             return;
         }
-        let unmapped = self.vmm.reset(device);
+        let physical = self.vmm.reset(device);
         let blocks = self.live.remove_device(device);
-        let count = blocks.len() + unmapped.gone.len();
         blocks.iter().for_each(|block| self.accounts.let_go(block));
-        self.let_go_unmapped(&unmapped.mappings, &unmapped.gone, record);
-        self.accounts.device_mut(device).calls.reset += count as u64;
+        for mapping in physical.mappings() {
+            self.accounts.device_mut(mapping.device).unmapped(mapping);
+        }
+        physical.blocks().for_each(|block| self.let_go(block, record));
+        self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.blocks().count()) as u64;
         self.note_change(Side::Device, device, record.at);
+        self.last_frees.remember(record.thread, record.call, Undo::Reset(blocks, Box::new(physical)));
+    }
+
+    /// The reset failed: what it took away is still there.
+    #[cold]
+    fn reset_failed(&mut self, record: &Record, device: u8) {
+        self.lower.correct(record, self.apis.get(record.api), self.events, &mut self.accounts);
+        let Some(Undo::Reset(blocks, mut physical)) = self.last_frees.take(record.thread, record.call) else { return };
+        let count = (blocks.len() + physical.blocks().count()) as u64;
+        let calls = &mut self.accounts.device_mut(device).calls;
+        calls.reset = calls.reset.saturating_sub(count);
+        for block in blocks {
+            self.bring_back(Side::of(block.kind), block, record.at);
+        }
+        physical.enter_mappings(self.events);
+        for block in physical.blocks_mut() {
+            *block = self.enter_again(*block, record.at);
+        }
+        self.vmm.unreset(*physical);
     }
 }

@@ -285,7 +285,7 @@ impl Replay {
             Some(Event::Reading) => self.reading(record, payload),
             Some(Event::Process) => self.process(record),
             Some(Event::Device) => self.device_event(record, own),
-            Some(Event::Sync) if own => self.tracks.sync(record, self.apis.get(record.api).does),
+            Some(Event::Sync) if own => self.tracks.sync(record, payload, self.apis.get(record.api).does),
             Some(Event::Export) => self.export(record),
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
@@ -378,6 +378,15 @@ impl Replay {
 
     fn granules_of(&self, bytes: u64) -> u32 {
         Granule::new(self.granularity_bytes).count(bytes)
+    }
+
+    /// The pool that stream-ordered memory comes from, by its number.
+    #[inline]
+    fn pool_number(&self, record: &Record, payload: &[u8]) -> tracks::pools::Number {
+        if record.kind() != Kind::Pool || payload.is_empty() || self.pools.is_empty() {
+            return 0;
+        }
+        payload::unpack_numbers(payload).next().map_or(0, |pool| self.tracks.pools.number(pool))
     }
 
     fn pool_device(&self, record: &Record, payload: &[u8]) -> u8 {

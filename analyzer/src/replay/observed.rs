@@ -106,6 +106,7 @@ impl Replay {
             survivors,
             pending: PendingFrees::default(),
             captured: None,
+            pooled: None,
             exported_freed_bytes: None,
             read_before: None,
             read_after: None,
@@ -117,6 +118,9 @@ impl Replay {
     /// Takes note of memory that other processes may open from now on.
     pub(super) fn export(&mut self, record: &Record) {
         if record.status != 0 || !record.is_outermost() {
+            return;
+        }
+        if record.kind() == Kind::Pool && self.tracks.export_pool(record.address) {
             return;
         }
         let searches = |replay: &mut Self| replay.tracks.may_look_at(replay.live.count() as u64 + 64);

@@ -11,7 +11,7 @@ use super::account::Account;
 use super::block::Side;
 use super::failures::RefusedBy;
 use super::{End, Options, Replay};
-use crate::testing::{GIB, MIB, TraceBuilder, replay};
+use crate::testing::{GIB, MIB, TraceBuilder, at, replay};
 
 pub(super) fn builder() -> TraceBuilder {
     TraceBuilder::default().device(0, "card", 16 * GIB)
@@ -214,6 +214,36 @@ fn a_reset_takes_everything_of_its_device() {
     assert_eq!(device(&replay).calls.reset, 2);
     assert_eq!(device(&replay).blocks_at_peak(replay.blocks(0)).len(), 2);
     assert_eq!(replay.blocks(1).count(), 1);
+}
+
+#[test]
+fn a_reset_that_fails_takes_nothing() {
+    let mut trace = builder();
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000, GIB), at("hsa_amd_memory_pool_allocate", 0x1000, GIB)]);
+    trace.create_and_map(7, 0x10_0000, GIB);
+    trace.create_and_map(8, 0x20_0000, GIB);
+    // Released, and held by its mapping alone.
+    trace.free_kind(Kind::Physical, "hipMemRelease", 8);
+    let before = run(&trace);
+    let reset = trace.record(Event::Device, Kind::None, "hipDeviceReset");
+    trace.push(reset, &[]);
+    assert_eq!(held(&run(&trace)), (0, 0));
+    let mut went_well = trace.clone();
+    went_well.push(Record { kind_flags: flag::CORRECTION, ..reset }, &[]);
+    assert_eq!(held(&run(&went_well)), (0, 0), "a correction that says success changes nothing");
+    trace.last_call_failed(1);
+    let replay = run(&trace);
+    assert_eq!(held(&replay), held(&before));
+    assert_eq!((device(&replay).calls.reset, replay.unmatched_frees), (0, 0));
+    assert_eq!(replay.mappings(0).count(), 2);
+    // Handles and mappings mean what they meant before.
+    trace.free(0x1000);
+    trace.unmap(0x20_0000, GIB);
+    trace.unmap(0x10_0000, GIB);
+    assert_eq!(held(&run(&trace)).0, 1, "the handle still holds the first piece");
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    let replay = run(&trace);
+    assert_eq!((held(&replay), replay.unmatched_frees), ((0, 0), 0));
 }
 
 #[test]

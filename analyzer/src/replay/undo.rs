@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::objects::Gone;
-use super::vmm::{Released, Unmapped};
+use super::vmm::{Released, Reset, Unmapped};
 
 /// Threads that are remembered at once. Two threads in the same slot displace each other, which matters only between a
 /// free and the return of its call.
@@ -28,6 +28,8 @@ pub(super) enum Undo {
     Release(Released),
     /// Mappings and the memory that was gone with them.
     Unmap(Box<Unmapped>),
+    /// All memory of a device: blocks, and physical memory with its handles and mappings.
+    Reset(Vec<Block>, Box<Reset>),
 }
 
 #[derive(Clone, Debug, Default)]

@@ -171,21 +171,32 @@ impl<B: Memory> Vmm<B> {
         }
     }
 
-    /// Takes all memory of a device away.
-    pub fn reset(&mut self, device: u8) -> Unmapped<B> {
-        let of_device = |block: &B| block.device() == device;
-        let numbers: Vec<u64> = self
-            .physical
-            .iter()
-            .filter(|(_, physical)| of_device(&physical.block))
-            .map(|(number, _)| *number)
-            .collect();
-        let gone = numbers.iter().filter_map(|number| Some((*number, self.physical.remove(number)?.block))).collect();
-        self.handles.retain(|_, (number, _)| self.physical.contains_key(number));
+    /// Takes all memory of a device away, in the order in which it came.
+    pub fn reset(&mut self, device: u8) -> Reset<B> {
+        let of_device = |physical: &Physical<B>| physical.block.device() == device;
+        let mut physical: Vec<(u64, Physical<B>)> =
+            self.physical.extract_if(|_, physical| of_device(physical)).collect();
+        physical.sort_unstable_by_key(|(number, _)| *number);
+        let handles = self.handles.extract_if(|_, (number, _)| !self.physical.contains_key(number)).collect();
         let mappings: Vec<Mapping> =
             self.mappings.values().filter(|mapping| mapping.device == device).copied().collect();
         self.mappings.retain(|_, mapping| mapping.device != device);
-        Unmapped { mappings, gone }
+        Reset { handles, physical, mappings }
+    }
+
+    /// Undoes a reset that failed; the caller takes the blocks in again. What came since stays where it is.
+    pub fn unreset(&mut self, reset: Reset<B>) {
+        self.physical.extend(reset.physical);
+        for (handle, held) in reset.handles {
+            self.handles.entry(handle).or_insert(held);
+        }
+        for mapping in reset.mappings {
+            if self.mappings.contains_key(&mapping.address) {
+                self.drop_mapping(mapping.physical);
+            } else {
+                self.mappings.insert(mapping.address, mapping);
+            }
+        }
     }
 
     /// How many pieces of physical memory live.
@@ -221,6 +232,41 @@ impl<B: Memory> Vmm<B> {
     /// Mappings that exist, by address.
     pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.values()
+    }
+}
+
+/// All memory of a device, as a reset took it away.
+#[derive(Clone, Debug)]
+pub struct Reset<B = Block> {
+    handles: Vec<(u64, (u64, u64))>,
+    physical: Vec<(u64, Physical<B>)>,
+    mappings: Vec<Mapping>,
+}
+
+impl<B> Reset<B> {
+    /// The memory.
+    pub fn blocks(&self) -> impl Iterator<Item = &B> {
+        self.physical.iter().map(|(_, physical)| &physical.block)
+    }
+
+    /// The same, to take it in again.
+    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut B> {
+        self.physical.iter_mut().map(|(_, physical)| &mut physical.block)
+    }
+
+    /// Its mappings.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    /// The same, to take them in again at this place in the trace.
+    pub fn enter_mappings(&mut self, position: u64) {
+        self.mappings.iter_mut().for_each(|mapping| mapping.entered = position);
+    }
+
+    /// Whether it took nothing.
+    pub fn is_empty(&self) -> bool {
+        self.physical.is_empty() && self.mappings.is_empty()
     }
 }
 

@@ -20,14 +20,14 @@ pub(crate) fn scenes() -> Vec<Scene> {
 }
 
 fn pools() -> Vec<Scene> {
-    let retained = |says, story, keep: &str| {
+    let retained = |says, story, keep: &str, trim: &str| {
         scene(
             "pool-retention",
             says,
             story,
             format!(
-                "keep {keep}; async a 6G; async b 6G; free a; free b; sync; push 1G 6; alloc c {}",
-                if keep == "0" { "19G" } else { "8G" }
+                "keep {keep}; async a 6G; async b 6G; free a; free b; sync; {trim} push 1G 6; alloc c {}",
+                if keep == "0" || !trim.is_empty() { "19G" } else { "8G" }
             ),
         )
         .set("SIM_HIP_VERSION", HIP_7)
@@ -50,8 +50,9 @@ fn pools() -> Vec<Scene> {
         .also(&["phantom-free", "mallocasync-oom", "known-bad-version"])
     };
     vec![
-        retained(Found(Probable), "a pool keeps 12 GiB that were given back to it, and hipMalloc fails", "20G"),
-        retained(Not, "the pool gave them back to the device", "0"),
+        retained(Found(Proven), "a pool keeps 12 GiB that were given back to it, and hipMalloc fails", "20G", ""),
+        retained(Not, "the pool gave them back to the device", "0", ""),
+        retained(Not, "the pool was told to keep them, and trimmed", "20G", "trim;"),
         stream_ordered(
             First(Proven),
             "hipMallocAsync fails on ROCm 6.4, and hipMalloc of the same size succeeds",

@@ -31,6 +31,27 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || retained(Kind::Pool, 12 * GIB),
     },
     Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the program raised the pool's release threshold, and the driver counts what the pool keeps",
+        scene: || retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "the threshold lets the pool keep less than was missing; more may be there until the program waits",
+        scene: || retained_with(&[(SET, &[4, GIB])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the program trimmed the pool after it had given everything back to it",
+        scene: || retained_with(&[(SET, &[4, u64::MAX]), (TRIM, &[0])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
         id: "mallocasync-oom",
         says: Says::First(Proven),
         also: &["known-bad-version"],
@@ -184,11 +205,23 @@ const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried 
     private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.";
 
 /// A pool of 12 GiB is filled and emptied; 6 GiB live beside it on a card of 24, of which others hold the rest.
+const SET: &str = "hipMemPoolSetAttribute";
+const TRIM: &str = "hipMemPoolTrimTo";
+
 fn retained(asked_of: Kind, counted: u64) -> Scene {
+    retained_with(&[], asked_of, counted)
+}
+
+/// With calls about the device's own pool before the failure.
+fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     (0..12).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
     (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    for (api, numbers) in calls {
+        let record = trace.record(Event::Sync, Kind::Pool, api);
+        trace.with_numbers(Record { address: 0xD0, ..record }, numbers);
+    }
     trace.now_ns += 10_000_000_000;
     let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
     let record = trace.record(Event::Alloc, asked_of, name);

@@ -7,6 +7,7 @@ use crate::diagnosis::finding::Role;
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::torch_message::Printed;
+use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
 use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
@@ -26,16 +27,25 @@ const ASYNC_SOUND: Version = Version::new(7, 0);
 fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let kept = case.kept_by_pools_bytes(failure);
     let Some(missing) = failure.shortfall_bytes() else { return };
-    if !check.applies(failure.is_real_of_device() && kept > 0) {
+    let pooled = case.around(failure).and_then(|around| around.pooled);
+    let untrimmed = pooled.map_or(kept, |pooled| pooled.untrimmed_bytes);
+    if !check.applies(failure.is_real_of_device() && untrimmed > 0) {
         return;
     }
-    // The attributes of the pool are not recorded: sums are all there is.
-    check.at_most(Confidence::Probable);
-    check.would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
-    check.must_by(Basis::Estimated, kept >= missing, || {
+    let threshold = pooled.filter(|pooled| missing > 0 && pooled.retained_bytes >= missing);
+    match threshold {
+        Some(pooled) => check.must(true, || kept_by_threshold(&pooled)),
+        None => {
+            // Sums are all there is.
+            check.at_most(Confidence::Probable);
+            check
+                .would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
+        }
+    }
+    check.must_by(Basis::Estimated, untrimmed >= missing, || {
         format!(
             "stream-ordered pools gave at most {} more at once than they give now, and {} were missing",
-            size(kept),
+            size(untrimmed),
             size(missing)
         )
     });
@@ -44,13 +54,33 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || format!("the call that failed ({}) is outside of the pool", failure.report.api),
         || "the failing call is from a pool itself, which would have used what it keeps".to_owned(),
     );
+    check.unless(kept < missing, || match pooled.map_or(0, |pooled| pooled.trims) {
+        0 => "the pools were trimmed before".to_owned(),
+        trims => {
+            let trims = count(trims, "time", "times");
+            format!("the pools were trimmed {trims}, and can keep only {} since", size(kept))
+        }
+    });
     let hidden = failure.hidden_bytes();
+    // Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
     check.decides(
         hidden.is(|hidden| hidden >= missing),
         || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
         || format!("the driver counts only {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
     );
     check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
+}
+
+/// What a pool keeps by an attribute that the program set.
+fn kept_by_threshold(pooled: &Pooled) -> String {
+    let threshold = match pooled.threshold_bytes {
+        u64::MAX => "without a limit".to_owned(),
+        bytes => format!("to {}", size(bytes)),
+    };
+    format!(
+        "the program raised the pool's release threshold {threshold}: it keeps {} that were given back",
+        size(pooled.retained_bytes)
+    )
 }
 
 fn is_async(failure: &Failure<'_>) -> bool {

@@ -8,7 +8,7 @@ use crate::replay::apis::Family;
 use crate::replay::block::{Mapping, Side, Space};
 use crate::replay::contexts::{End, Fate};
 use crate::replay::shared::Shared;
-use crate::replay::vmm::{Memory, Released, Unmapped, Vmm};
+use crate::replay::vmm::{Memory, Released, Reset, Unmapped, Vmm};
 
 /// Memory that a call gave which is not the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub(super) enum Taken {
     Blocks(Vec<Gone>),
     /// A handle.
     Handle(Released<LowerBlock>),
+    /// Everything of a device: blocks, and physical memory by layer.
+    Device(Vec<Gone>, Vec<(Layer, Reset<LowerBlock>)>),
     /// Mappings and the memory that was gone with them.
     Mappings(Box<Unmapped<LowerBlock>>),
 }
@@ -232,15 +234,19 @@ impl Book {
         self.vmm.retain(handle, address)
     }
 
-    /// Takes everything of a device away.
-    pub(super) fn reset(&mut self, device: u8) -> Vec<LowerBlock> {
+    /// Takes everything of a device away: blocks in the order in which they came, and physical memory.
+    pub(super) fn reset(&mut self, device: u8) -> (Vec<LowerBlock>, Reset<LowerBlock>) {
         let of_device = |block: &LowerBlock| block.device == device && block.side() == Side::Device;
         let mut gone: Vec<LowerBlock> =
             self.blocks.extract_if(|_, block| of_device(block)).map(|(_, block)| block).collect();
         gone.iter().for_each(|gone| self.forget_dependence(gone));
-        gone.extend(self.vmm.reset(device).gone.into_iter().map(|(_, block)| block));
         gone.sort_by_key(|block| block.entered);
-        gone
+        (gone, self.vmm.reset(device))
+    }
+
+    /// Undoes what a reset did to physical memory.
+    pub(super) fn unreset(&mut self, reset: Reset<LowerBlock>) {
+        self.vmm.unreset(reset);
     }
 
     /// Takes out what belongs to a context that ends; physical memory belongs to none.

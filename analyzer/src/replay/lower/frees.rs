@@ -9,7 +9,7 @@ use super::{BOOKS, Lower};
 use crate::replay::accounts::Accounts;
 use crate::replay::apis::{Api, Family};
 use crate::replay::block::Space;
-use crate::replay::vmm::Unmapped;
+use crate::replay::vmm::{Reset, Unmapped};
 
 /// Threads and layers that are remembered at once; two in the same slot displace each other, which matters only between
 /// a free and the return of its call.
@@ -73,14 +73,21 @@ impl Lower {
         found
     }
 
-    /// Remembers what the end of a context took, should the call fail.
-    pub(super) fn remember_taken(&mut self, record: &Record, api: &Api, blocks: Vec<LowerBlock>) {
+    /// Remembers what the end of a context or a reset took, should the call fail.
+    pub(super) fn remember_taken(
+        &mut self,
+        record: &Record,
+        api: &Api,
+        blocks: Vec<LowerBlock>,
+        physical: Vec<(Layer, Reset<LowerBlock>)>,
+    ) {
         let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return };
         let (thread, call, address) = (record.thread, record.call, record.address);
-        let taken = if blocks.is_empty() {
-            Taken::Nothing
-        } else {
-            Taken::Blocks(blocks.into_iter().map(|block| Gone { block, other: None }).collect())
+        let gone: Vec<Gone> = blocks.into_iter().map(|block| Gone { block, other: None }).collect();
+        let taken = match (gone.is_empty(), physical.is_empty()) {
+            (true, true) => Taken::Nothing,
+            (_, true) => Taken::Blocks(gone),
+            _ => Taken::Device(gone, physical),
         };
         *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched: false, taken };
     }
@@ -136,6 +143,20 @@ impl Lower {
         *self.frees.slot(thread, layer) = Slot { thread, call, address, is_unmatched: false, taken };
     }
 
+    /// Blocks that were taken out are in their books again.
+    fn put_back(&mut self, gone: Vec<Gone>, position: u64, accounts: &mut Accounts) {
+        // The last one first: memory may have gone to a handle that went afterwards.
+        for Gone { mut block, other } in gone.into_iter().rev() {
+            block.entered = position;
+            // The end of a context takes from several layers.
+            let book = &mut self.books[block.layer as usize];
+            let (_, old) = book.insert(block);
+            other.iter().for_each(|other| book.join(block.address, *other));
+            old.iter().for_each(|old| self.let_go(old, accounts));
+            self.count(&block, accounts);
+        }
+    }
+
     /// A free or unmap that was recorded before its call has failed: what it took away is still there.
     #[cold]
     pub fn correct(&mut self, record: &Record, api: &Api, position: u64, accounts: &mut Accounts) {
@@ -150,16 +171,16 @@ impl Lower {
         }
         match taken {
             Taken::Nothing => {}
-            Taken::Blocks(gone) => {
-                // The last one first: memory may have gone to a handle that went afterwards.
-                for Gone { mut block, other } in gone.into_iter().rev() {
-                    block.entered = position;
-                    // The end of a context takes from several layers.
-                    let book = &mut self.books[block.layer as usize];
-                    let (_, old) = book.insert(block);
-                    other.iter().for_each(|other| book.join(block.address, *other));
-                    old.iter().for_each(|old| self.let_go(old, accounts));
-                    self.count(&block, accounts);
+            Taken::Blocks(gone) => self.put_back(gone, position, accounts),
+            Taken::Device(gone, physical) => {
+                self.put_back(gone, position, accounts);
+                for (layer, mut reset) in physical {
+                    reset.enter_mappings(position);
+                    for block in reset.blocks_mut() {
+                        block.entered = position;
+                        self.count(&block.clone(), accounts);
+                    }
+                    self.books[layer as usize].unreset(reset);
                 }
             }
             Taken::Handle(mut released) => {

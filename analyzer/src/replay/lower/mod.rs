@@ -335,7 +335,7 @@ impl Lower {
         let gone: Vec<LowerBlock> =
             [Layer::Runtime, Layer::Driver].into_iter().flat_map(|layer| self.books[layer as usize].end(end)).collect();
         gone.iter().for_each(|gone| self.let_go(gone, accounts));
-        self.remember_taken(record, api, gone);
+        self.remember_taken(record, api, gone, Vec::new());
     }
 
     /// The context of what the driver gave at an address.
@@ -350,10 +350,16 @@ impl Lower {
     }
 
     /// The program reset a device: its contexts are gone, and what runtime and driver had given with them.
-    pub fn reset(&mut self, device: u8, accounts: &mut Accounts) {
+    pub fn reset(&mut self, record: &Record, api: &Api, device: u8, accounts: &mut Accounts) {
+        let (mut blocks, mut physical) = (Vec::new(), Vec::new());
         for layer in [Layer::Runtime, Layer::Driver] {
-            let gone = self.books[layer as usize].reset(device);
-            gone.iter().for_each(|gone| self.let_go(gone, accounts));
+            let (gone, reset) = self.books[layer as usize].reset(device);
+            gone.iter().chain(reset.blocks()).for_each(|gone| self.let_go(gone, accounts));
+            blocks.extend(gone);
+            if !reset.is_empty() {
+                physical.push((layer, reset));
+            }
         }
+        self.remember_taken(record, api, blocks, physical);
     }
 }

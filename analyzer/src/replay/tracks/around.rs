@@ -6,6 +6,7 @@ use gpuoom_trace::record::NO_DEVICE;
 
 use super::captures::Captured;
 use super::ends::Ends;
+use super::pools::Pooled;
 use super::reads::Read;
 use super::survivors::Survivors;
 
@@ -75,6 +76,8 @@ pub struct Around {
     pub pending: PendingFrees,
     /// What was taken during stream captures; `None` where the recorder did not keep them.
     pub captured: Option<Captured>,
+    /// What stream-ordered pools of the device hold; `None` where the recorder did not keep trims and attributes.
+    pub pooled: Option<Pooled>,
     /// Exported memory that was freed, of all devices, in bytes; `None` where the recorder did not keep exports.
     pub exported_freed_bytes: Option<u64>,
     /// The last reading of the device before the failure.

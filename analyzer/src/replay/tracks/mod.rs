@@ -8,6 +8,7 @@ pub mod ends;
 pub mod exports;
 pub mod marks;
 pub mod modules;
+pub mod pools;
 pub mod reads;
 pub mod retries;
 pub mod series;
@@ -29,6 +30,7 @@ use captures::Captures;
 use exports::Exports;
 use marks::Marks;
 use modules::Modules;
+use pools::Pools;
 use reads::{Read, Reads};
 use retries::Retries;
 use series::Series;
@@ -88,6 +90,7 @@ pub struct Tracks {
     pub around: AllAround,
     /// Loaded code.
     pub modules: Modules,
+    pub(super) pools: Pools,
     captures: Captures,
     exports: Exports,
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
@@ -108,6 +111,7 @@ impl Tracks {
             retries: Retries::new(ticks_of(clock, retry_ns)),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
+            pools: Pools::default(),
             captures: Captures::default(),
             exports: Exports::default(),
             keeps_rare,
@@ -166,7 +170,8 @@ impl Tracks {
             track.vmm_created_bytes = track.vmm_created_bytes.saturating_add(bytes);
             return track.reads.created(bytes);
         }
-        let pool = &mut track.pool;
+        self.pools.given(block.pool, block.device, bytes);
+        let pool = &mut self.track(Side::Device, block.device).pool;
         pool.given += 1;
         pool.given_bytes = pool.given_bytes.saturating_add(bytes);
         pool.largest_bytes = pool.largest_bytes.max(bytes);
@@ -204,6 +209,7 @@ impl Tracks {
     }
 
     fn returned_to_pool(&mut self, block: &Block, at: u64, freed_as: Kind) {
+        self.pools.returned(block.pool, block.device, block.requested_bytes);
         let pool = &mut self.track(Side::Device, block.device).pool;
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
@@ -228,12 +234,12 @@ impl Tracks {
     }
 
     /// The program waited, or ordered what a stream does.
-    pub(super) fn sync(&mut self, record: &Record, does: Does) {
+    pub(super) fn sync(&mut self, record: &Record, payload: &[u8], does: Does) {
         match does {
             _ if record.status != 0 => {}
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),
-            Does::SetsPool => {}
+            Does::SetsPool => self.pools.set(record, payload),
             _ => self.async_frees.synchronised(record.device),
         }
     }
@@ -256,6 +262,15 @@ impl Tracks {
     /// Memory was made ready for other processes to open; `block` is what it is a part of.
     pub(super) fn export(&mut self, block: Option<&Block>) {
         self.exports.export(block);
+    }
+
+    /// The same of a pool that the program made, with all that comes from it; false where it made no such pool.
+    pub(super) fn export_pool(&mut self, handle: u64) -> bool {
+        let number = self.pools.number(handle);
+        if number != 0 {
+            self.exports.export_pool(number);
+        }
+        number != 0
     }
 
     /// Stream captures.
@@ -288,9 +303,18 @@ impl Tracks {
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
         let read_before = self.device(device).and_then(|track| track.reads.last);
         let captured = self.keeps_rare.then(|| self.captures.on(device));
+        let pooled = self.keeps_rare.then(|| self.pools.on(device));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();
-        self.around.push(Around { pending, read_before, captured, exported_freed_bytes, calls_before, ..around });
+        self.around.push(Around {
+            pending,
+            read_before,
+            captured,
+            pooled,
+            exported_freed_bytes,
+            calls_before,
+            ..around
+        });
         let (thread, site, api) = (record.thread, record.site, record.api);
         self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, what: What::Refused });
     }

@@ -298,6 +298,19 @@ fn exported_memory_that_is_freed_is_set_beside_what_became_free() {
     let [stretch] = stretches[..] else { panic!("{stretches:?}") };
     assert_eq!(stretch.exported_freed_bytes, 2 * GIB);
     assert_eq!(stretch.expected_and_seen(), Some((i128::from(3 * GIB), i128::from(GIB))));
+    // A pool that others may open as a whole: what comes from it goes back to it.
+    call(&mut trace, Event::Reserve, Kind::Pool, "hipMemPoolCreate", 0xA0);
+    call(&mut trace, Event::Export, Kind::Pool, "hipMemPoolExportToShareableHandle", 0xA0);
+    let from_pool = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+    trace.with_numbers(Record { address: 9 << 32, requested: GIB, ..from_pool }, &[0xA0]);
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 10 << 32, GIB);
+    let replay = run(&trace);
+    let exports = replay.tracks.exports().unwrap();
+    let mut of_pool: Vec<_> = replay.blocks(0).filter(|block| exports.is_of_exported_pool(block)).collect();
+    assert_eq!((exports.calls, exports.unmatched, of_pool.pop().map(|block| block.address)), (4, 1, Some(9 << 32)));
+    assert!(of_pool.is_empty(), "plain stream-ordered memory is of the device's own pool");
+    trace.free_kind(Kind::Pool, "hipFreeAsync", 9 << 32);
+    assert_eq!(run(&trace).tracks.exports().unwrap().freed_bytes, 2 * GIB);
     trace.header.minor = 2;
     assert_eq!(run(&trace).tracks.exports().err(), Some(Unknown::IpcExports));
 }
