@@ -122,6 +122,29 @@ fn the_facts_of_a_model_prove_its_cache_or_refute_it() {
     assert_eq!(confidence(&wider).as_deref(), Some("proven"));
 }
 
+/// What was given, from where, what it predicts, and what the trace has of that.
+#[test]
+fn the_model_is_other_evidence() {
+    let place = Place::new();
+    place.file("facts.toml", "layers = 5\nkv_heads = 8\nhead_dim = 32\nweights = \"20M\"\n");
+    let given = ["--model-facts", "facts.toml", "--model", "context=4096"];
+    let text = place.run(&given);
+    let page = String::from_utf8_lossy(&text.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "facts.toml, --model context=4096: facts of the model: layers=5",
+        "KV cache for 4096 tokens: 20 MiB by the facts; the trace has a block of 20 MiB",
+        "weights: 20 MiB by the facts",
+        "the program's blocks came to 20 MiB at most on one device",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let json = place.run(&[&given[..], &["--format", "json"]].concat());
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let model = &report["other_evidence"]["model"];
+    assert_eq!((&model["kv_cache"]["bytes"], &model["kv_cache"]["is_near"]), (&(20 * MIB).into(), &true.into()));
+    assert_eq!((&model["facts"]["layers"], &model["from"][0]), (&5.into(), &"facts.toml".into()));
+}
+
 #[test]
 fn facts_and_thresholds_that_cannot_be_used_are_said() {
     let place = Place::new();

@@ -111,6 +111,7 @@ impl BesideArgs {
         }
         for facts in &self.model {
             evidence.model.get_or_insert_default().add(facts)?;
+            evidence.model_from.push(format!("--model {facts}"));
         }
         Ok(whole)
     }

@@ -52,7 +52,10 @@ pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), 
         // Models are larger than memory: only the header is read.
         let facts = model::from_gguf(path);
         let path = path.display().to_string();
-        evidence.model = Some(facts.map_err(|reason| EvidenceError::Gguf { path, reason })?);
+        match facts {
+            Ok(facts) => set_model(evidence, facts, path),
+            Err(reason) => return Err(EvidenceError::Gguf { path, reason }),
+        }
         return Ok(());
     }
     let bytes = read(source, path)?;
@@ -85,11 +88,11 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
             Err(reason) => return Err(EvidenceError::Smi { path, reason }),
         },
         Source::Gguf => match model::read_gguf(bytes, bytes.len() as u64) {
-            Ok(facts) => evidence.model = Some(facts),
+            Ok(facts) => set_model(evidence, facts, path),
             Err(reason) => return Err(EvidenceError::Gguf { path, reason }),
         },
         Source::ModelFacts => match model::from_file(&String::from_utf8_lossy(bytes)) {
-            Ok(facts) => evidence.model = Some(facts),
+            Ok(facts) => set_model(evidence, facts, path),
             Err(reason) => return Err(EvidenceError::Facts { path, reason }),
         },
         Source::KernelLog => {
@@ -104,6 +107,12 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
         }
     }
     Ok(())
+}
+
+/// A file says all that is known of a model.
+fn set_model(evidence: &mut Evidence, facts: model::ModelFacts, path: String) {
+    evidence.model = Some(facts);
+    evidence.model_from = vec![path];
 }
 
 /// The bytes of a file, if it is not larger than such a file ever is.

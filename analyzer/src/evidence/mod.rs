@@ -47,6 +47,8 @@ pub struct Evidence {
     pub kernel_logs: Vec<Given<Vec<KernelEvent>>>,
     /// What is known of the model that runs, where something was said.
     pub model: Option<ModelFacts>,
+    /// Where that comes from: files, and options.
+    pub model_from: Vec<String>,
     /// The numbers by which rules decide: the defaults, or what the user set.
     pub thresholds: Thresholds,
     /// Where the files with the names of functions are.

@@ -7,6 +7,7 @@ use crate::evidence::smi::SmiReport;
 use crate::evidence::torch_message::{Judgement, TorchMessage, judge};
 use crate::evidence::torch_snapshot::{Join, Piece, Snapshot, join, sums};
 use crate::evidence::{Evidence, Given};
+use crate::passes::model::{self, GivenModel};
 use crate::replay::Replay;
 use crate::replay::block::{Block, Mapping};
 
@@ -112,6 +113,9 @@ pub struct OtherEvidence {
     pub smi: Vec<Smi>,
     /// Logs of the kernel.
     pub kernel_logs: Vec<KernelLog>,
+    /// The model that runs, as somebody described it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<GivenModel>,
 }
 
 /// Describes the evidence; none where nothing was given.
@@ -121,6 +125,7 @@ pub fn describe(replay: &Replay, pid: u32, evidence: &Evidence) -> Option<OtherE
         torch_snapshots: evidence.torch_snapshots.iter().map(|file| describe_snapshot(replay, file)).collect(),
         smi: evidence.smi.iter().map(|file| Smi { path: file.path.clone(), report: file.content.clone() }).collect(),
         kernel_logs: evidence.kernel_logs.iter().map(|file| describe_kernel_log(pid, file)).collect(),
+        model: model::describe(replay, evidence),
     };
     (other != OtherEvidence::default()).then_some(other)
 }

@@ -16,6 +16,7 @@ pub mod job;
 pub mod ledger;
 pub mod libraries;
 pub mod map;
+pub mod model;
 pub mod oom;
 pub mod profile;
 pub mod rows;

@@ -1,14 +1,16 @@
 //! What was given beside the trace.
 
 use crate::catalogue;
+use crate::evidence::model::ModelFacts;
 use crate::evidence::smi::{Card, CardProcess};
 use crate::evidence::torch_message::{Finding, Numbers, Printed};
 use crate::passes::evidence::{
     JoinMoment, JoinedDevice, JudgedMessage, KernelLine, KernelLog, Smi, TorchLog, TorchSnapshot,
 };
+use crate::passes::model::{GivenModel, Predicted};
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, gpu, percent, size};
+use crate::words::{clean, count, gpu, grouped, percent, size};
 
 /// Most messages of a log on the page; the JSON has more.
 const MOST_MESSAGES: usize = 5;
@@ -26,6 +28,7 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     evidence.torch_snapshots.iter().for_each(|snapshot| write_snapshot(page, snapshot));
     evidence.smi.iter().for_each(|smi| write_smi(page, smi));
     evidence.kernel_logs.iter().for_each(|log| write_kernel_log(page, log));
+    evidence.model.iter().for_each(|model| write_model(page, model));
     page.gap();
 }
 
@@ -35,6 +38,38 @@ fn file(page: &mut Page, path: &str, what: &str) {
 
 fn note(page: &mut Page, text: &str) {
     page.indented("    ", "      ", text);
+}
+
+/// What was said of the model, what follows from it, and what the trace shows of that.
+fn write_model(page: &mut Page, model: &GivenModel) {
+    let from = if model.from.is_empty() { "the model".to_owned() } else { model.from.join(", ") };
+    file(page, &from, &format!("facts of the model: {}", facts_of(&model.facts)));
+    let beside = |predicted: &Predicted| match (predicted.nearest_bytes, predicted.is_near) {
+        (None, _) => "the trace has no request on a device".to_owned(),
+        (Some(nearest), true) if predicted.was_refused => {
+            format!("the request of {} that failed is that", size(nearest))
+        }
+        (Some(nearest), true) => format!("the trace has a block of {}", size(nearest)),
+        (Some(nearest), false) => format!("no single request has that; the nearest is {}", size(nearest)),
+    };
+    if let Some(cache) = &model.kv_cache {
+        let context = model.facts.context.map_or_else(String::new, |tokens| format!(" for {} tokens", grouped(tokens)));
+        let certain = if model.facts.context_is_certain { "" } else { ", which is all that the model allows" };
+        note(page, &format!("KV cache{context}{certain}: {} by the facts; {}", size(cache.bytes), beside(cache)));
+    }
+    if let Some(weights) = &model.weights {
+        note(page, &format!("weights: {} by the facts; {}", size(weights.bytes), beside(weights)));
+    }
+    if let Some(bytes) = model.training_bytes {
+        note(page, &format!("state of a training: {} by the facts", size(bytes)));
+    }
+    note(page, &format!("the program's blocks came to {} at most on one device", size(model.peak_bytes)));
+}
+
+fn facts_of(facts: &ModelFacts) -> String {
+    let text = facts.to_toml();
+    let lines = text.lines().map(|line| line.replace(" = ", "=").replace('"', ""));
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect::<Vec<_>>().join(", ")
 }
 
 fn write_log(page: &mut Page, log: &TorchLog) {
