@@ -29,6 +29,18 @@ pub(super) struct Start<'a> {
     pub(super) asks_for_tensor: Option<bool>,
 }
 
+/// Blocks at the end that are parts of a cache by their sizes alone: two equal ones, or one that is asked for once more, larger
+/// than everything before them. For traces without call sites.
+fn parts_by_size(given: &[&Call], requested_bytes: u64) -> usize {
+    let bytes = |from_end: usize| given.len().checked_sub(from_end).map_or(0, |place| given[place].bytes);
+    let is_larger = |parts: usize| given.iter().rev().skip(parts).all(|call| call.bytes < bytes(1));
+    match () {
+        () if bytes(1) > 0 && bytes(1) == bytes(2) && is_larger(2) => 2,
+        () if bytes(1) > 0 && bytes(1) == requested_bytes && is_larger(1) => 1,
+        () => 0,
+    }
+}
+
 impl<'a> Start<'a> {
     /// Sorts what had been given since the program began.
     pub(super) fn of(case: &Case<'_>, failure: &Failure<'_>, facts: &'a Facts) -> Self {
@@ -38,7 +50,10 @@ impl<'a> Start<'a> {
         let has_freed = facts.calls.iter().any(|call| call.what == What::Returned && call.device != NO_DEVICE);
         let place = |site: u32| case.replay.sites.address(site);
         let first = given.first().and_then(|call| place(call.site));
-        let tensors = given.iter().take_while(|call| place(call.site) == first).count();
+        let tensors = match first {
+            Some(_) => given.iter().take_while(|call| place(call.site) == first).count(),
+            None => given.len() - parts_by_size(&given, facts.requested_bytes),
+        };
         let is_large = |call: &&Call| call.bytes >= case.thresholds.buffer_bytes;
         if tensors < LEAST_TENSORS {
             let mut large: Vec<&Call> = given.into_iter().filter(is_large).collect();
