@@ -191,10 +191,8 @@ impl<B: Memory> Vmm<B> {
             self.handles.entry(handle).or_insert(held);
         }
         for mapping in reset.mappings {
-            if self.mappings.contains_key(&mapping.address) {
+            if *self.mappings.entry(mapping.address).or_insert(mapping) != mapping {
                 self.drop_mapping(mapping.physical);
-            } else {
-                self.mappings.insert(mapping.address, mapping);
             }
         }
     }
