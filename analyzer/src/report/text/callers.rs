@@ -49,7 +49,7 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
     line(page, "", unit, "blocks");
     let mut row = |text: &str, bytes: u64, blocks: u64| line(page, text, &number(bytes), &grouped(blocks));
     let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
-    shown.iter().for_each(|caller| row(&describe(caller), caller.bytes, caller.blocks));
+    shown.iter().for_each(|caller| row(&describe(caller, &way(caller, shown)), caller.bytes, caller.blocks));
     let left_out = rest.iter().fold(callers.left_out, |mut sum, row| {
         sum.callers += 1;
         sum.bytes = sum.bytes.saturating_add(row.bytes);
@@ -65,17 +65,27 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
     page.gap();
 }
 
-fn describe(caller: &CallerRow) -> String {
+/// `way` is told behind the function, where several rows have the same one.
+fn describe(caller: &CallerRow, way: &str) -> String {
     let label = clean(&caller.label);
+    let (function, place) =
+        label.split_once(" (").map_or((label.as_str(), ""), |(name, _)| (name, &label[name.len()..]));
     match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
-        (FrameKind::Native, Some(source), _) => format!("{label}  {source}"),
-        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => {
-            // The file stands in the label already.
-            let function = label.split(" (").next().unwrap_or(&label).to_owned();
-            format!("{function} ({source})")
-        }
-        _ => label,
+        (FrameKind::Native, Some(source), _) => format!("{function}{way}{place}  {source}"),
+        // The file stands in the label already.
+        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => format!("{function}{way} ({source})"),
+        _ => format!("{function}{way}{place}"),
     }
+}
+
+/// The callers of a row's function, as many as tell it from the other rows with its label; empty where it is the only one.
+fn way(row: &CallerRow, rows: &[CallerRow]) -> String {
+    let parts: Vec<&str> = row.key.split(" < ").collect();
+    let same = rows.iter().filter(|other| other.label == row.label && other.key != row.key);
+    let agree = |other: &CallerRow| other.key.split(" < ").zip(&parts).take_while(|(one, two)| one == *two).count();
+    let Some(depth) = same.map(agree).max() else { return String::new() };
+    let name = |part: &&str| format!(" < {}", clean(part.split_once('!').map_or(part, |(_, function)| function)));
+    parts.iter().take(depth + 1).skip(1).map(name).collect()
 }
 
 fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
@@ -112,4 +122,37 @@ fn write_missing(page: &mut Page, summary: &Summary) {
         page.line(&format!("  ... {} more", own.len() - MOST_MISSING));
     }
     page.gap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Frame;
+
+    fn row(label: &str, key: &str) -> CallerRow {
+        CallerRow {
+            bytes: 1,
+            blocks: 1,
+            key: key.into(),
+            label: label.into(),
+            frame: Frame::native(0),
+            ways: 1,
+            stack: Vec::new(),
+            stack_is_cut: false,
+        }
+    }
+
+    #[test]
+    fn rows_of_one_function_are_told_apart_by_its_callers() {
+        let rows = [
+            row("allocate (app)", "app!allocate < app!load < app!main"),
+            row("allocate (app)", "app!allocate < app!grow < app!step < app!main"),
+            row("allocate (app)", "app!allocate < app!grow < app!main"),
+            row("main (app)", "app!main"),
+        ];
+        let told: Vec<String> = rows.iter().map(|one| describe(one, &way(one, &rows))).collect();
+        let expected =
+            ["allocate < load (app)", "allocate < grow < step (app)", "allocate < grow < main (app)", "main (app)"];
+        assert_eq!(told, expected);
+    }
 }
