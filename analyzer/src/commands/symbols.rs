@@ -14,6 +14,10 @@ pub(super) struct SymbolArgs {
     /// times
     #[arg(long = "symbols", value_name = "DIR")]
     directories: Vec<PathBuf>,
+
+    /// Take names only from the directories of --symbols, not from files of this machine: the same output everywhere
+    #[arg(long)]
+    no_local_symbols: bool,
 }
 
 impl SymbolArgs {
@@ -21,8 +25,8 @@ impl SymbolArgs {
     pub(super) fn places(&self) -> (SymbolPlaces, bool) {
         let (there, missing): (Vec<_>, Vec<_>) = self.directories.iter().cloned().partition(|given| given.exists());
         for path in &missing {
-            complain(&format!("{}: no such directory; names are looked for elsewhere", path.display()));
+            complain(&format!("{}: no such directory; no names come from there", path.display()));
         }
-        (SymbolPlaces::here(&there), missing.is_empty())
+        (SymbolPlaces { this_machine: !self.no_local_symbols, directories: there }, missing.is_empty())
     }
 }
