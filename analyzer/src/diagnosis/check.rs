@@ -247,7 +247,11 @@ impl Check {
             Holds::Yes => {
                 self.held += 1;
                 self.modelled |= basis == Basis::Modelled;
-                self.evidence.push(Evidence { text: text(), basis });
+                let text = text();
+                // What another line has said already comes without words.
+                if !text.is_empty() {
+                    self.evidence.push(Evidence { text, basis });
+                }
             }
             Holds::No => self.failed = true,
             Holds::Unknown(reading) => {
