@@ -442,8 +442,10 @@ fn recorded_runs_return() {
             let place = Place::new();
             let trace = trace.to_str().unwrap();
             bundle(&place, &[trace]);
-            let before = place.json(&["report", "--format", "json", trace]);
-            same_numbers(&before, &place.json(&["report", "--format", "json", "b.tar.gz"]), trace);
+            // Without the libraries of this machine: where it has one of the run's, the original shows inlined functions
+            // that the redacted copy, whose private modules lost their names, can't.
+            let report = |file: &str| place.json(&["report", "--no-local-symbols", "--format", "json", file]);
+            same_numbers(&report(trace), &report("b.tar.gz"), trace);
             let events = |file: &str| place.run(&["events", "--format", "csv", file]).lines().count();
             assert_eq!(events(trace), events("b.tar.gz"), "{trace}");
             count += 1;
