@@ -130,8 +130,13 @@ impl TraceBuilder {
 
     /// Adds a call site with the way there; [`TraceBuilder::site`] makes the next calls come from it.
     pub fn stack(&mut self, site: u32, native: &[u64], python: &[PythonFrame]) -> &mut Self {
-        let mut out = [0; MAX_PAYLOAD_BYTES];
         let flags = stack_flag::NATIVE_WHOLE | if python.is_empty() { 0 } else { stack_flag::PYTHON_SEEN };
+        self.stack_with(flags, site, native, python)
+    }
+
+    /// The same with these bits of [`stack_flag`].
+    pub fn stack_with(&mut self, flags: u8, site: u32, native: &[u64], python: &[PythonFrame]) -> &mut Self {
+        let mut out = [0; MAX_PAYLOAD_BYTES];
         let payload = payload::stack(flags, native, python, &mut out).to_vec();
         let address = native.first().copied().unwrap_or(0);
         self.push(Record { site, address, ..Record::new(Event::Site, Kind::None) }, &payload);

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder, at};
 use gpuoom_trace::header::{Header, end};
-use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::payload::{PythonFrame, stack_flag};
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use serde_json::Value;
 
@@ -426,6 +426,22 @@ fn layers_below_have_their_enclosing_calls() {
 }
 
 #[test]
+fn events_say_which_stacks_were_inferred() {
+    let place = Place::new();
+    let mut trace = small();
+    trace.stack_with(stack_flag::NATIVE_GUESSED, 2, &[0x5000_0123, 0x5000_0456], &[]);
+    trace.site = 2;
+    trace.refuse(18 * GIB);
+    place.trace("t.bin", &trace);
+    let text = place.stdout(&["events", "--stacks", "--around", "oom:2", "t.bin"]);
+    let start = text.find("hipMalloc                  18.00").unwrap();
+    insta::assert_snapshot!("events_inferred", &text[text[..start].rfind('\n').unwrap() + 1..]);
+    let json = place.stdout(&["events", "--stacks", "--format", "json", "t.bin"]);
+    let last: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["stack_is_cut"], &last["stack_is_inferred"]), (&true.into(), &true.into()));
+}
+
+#[test]
 fn callers_are_named_and_missing_symbols_are_said() {
     let place = Place::new();
     let mut trace = small().library("/gone/libengine.so.3", 0x5000_0000, 1);
@@ -445,6 +461,7 @@ fn callers_are_named_and_missing_symbols_are_said() {
     let last: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
     assert_eq!((&last["site"], last["stack"].as_array().unwrap().len()), (&2.into(), 4));
     assert_eq!((&last["stack"][2]["function"], &last["stack"][2]["line"]), (&"Model.forward".into(), &41.into()));
+    assert_eq!((&last["stack_is_cut"], &last["stack_is_inferred"]), (&false.into(), &false.into()));
     let plain = place.stdout(&["events", "--format", "json", "t.bin"]);
     assert!(plain.contains("\"site\":2") && !plain.contains("\"stack\""), "{plain}");
 

@@ -125,3 +125,30 @@ fn code_without_frame_information_is_passed_only_by_its_frame_pointer() {
     assert_eq!(changed.native.len(), 2, "the call, and the code that nobody knows: {changed:x?}");
     assert_eq!(plain.flags & !stack_flag::PYTHON_SEEN, stack_flag::NATIVE_WHOLE);
 }
+
+const INFERRED: &str = "inferred from frame pointers";
+
+#[test]
+fn what_was_inferred_is_labelled_wherever_a_stack_is_shown() {
+    let run = Client::new(program("stacks_jit.c")).run_recorded();
+    let trace = run.only_trace();
+    let report = trace.report();
+    let rows = report.value("/ledger/0/allocated_by/rows").as_array().expect("callers").clone();
+    let inferred: Vec<_> = rows.iter().filter(|row| row["stack_is_inferred"] == true).collect();
+    // Only the first of the three goes through code that keeps a frame pointer and has no unwind tables.
+    assert_eq!((rows.len(), inferred.len()), (3, 1), "{rows:?}");
+    assert_eq!(inferred[0]["bytes"], MIB);
+    let text = trace.report_text();
+    assert!(text.lines().any(|line| line.starts_with("  ~ take")) && text.contains(INFERRED), "{text}");
+    let events = String::from_utf8(trace.analyze_anyway(&["events", "--stacks"]).stdout).expect("UTF-8");
+    assert_eq!(events.matches(INFERRED).count(), 1, "{events}");
+
+    // The first call fails: there is a failure to tell of.
+    let run = Client::new(program("stacks_jit.c")).env("SIM_CAPACITY", "1K").run_recorded();
+    let trace = run.only_trace();
+    assert_eq!(trace.report().value("/ooms/0/stack_is_inferred"), true);
+    let text = trace.report_text();
+    assert_eq!(text.matches(INFERRED).count(), 1, "{text}");
+    let markdown = String::from_utf8(trace.analyze_anyway(&["report", "--format", "markdown"]).stdout).expect("UTF-8");
+    assert_eq!(markdown.matches(INFERRED).count(), 1, "{markdown}");
+}

@@ -22,7 +22,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    fn add(&mut self, other: Amount) {
+    /// Adds another amount.
+    pub fn add(&mut self, other: Amount) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.blocks = self.blocks.saturating_add(other.blocks);
     }
@@ -47,6 +48,8 @@ pub struct CallerRow {
     pub stack: Vec<Frame>,
     /// Whether frames are missing at its outer end.
     pub stack_is_cut: bool,
+    /// Whether frames of any of the ways were inferred from frame pointers, where unwind tables are missing.
+    pub stack_is_inferred: bool,
 }
 
 /// All who allocated what lives.
@@ -76,6 +79,7 @@ struct Group {
     site: u32,
     amount: Amount,
     ways: u64,
+    is_inferred: bool,
 }
 
 /// Who allocated what a census counts, at most `most` of them by name.
@@ -95,10 +99,11 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
             continue;
         };
         named += 1;
-        let fresh = || Group { site, amount: Amount::default(), ways: 0 };
+        let fresh = || Group { site, amount: Amount::default(), ways: 0, is_inferred: false };
         let group = groups.entry(known.key.clone()).or_insert_with(fresh);
         group.amount.add(amount);
         group.ways += 1;
+        group.is_inferred |= stacks.is_inferred(site);
     }
     let mut groups: Vec<(String, Group)> = groups.into_iter().collect();
     groups.sort_unstable_by(|(one, first), (other, second)| {
@@ -146,6 +151,7 @@ fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
         frame: site.who.clone(),
         ways: group.ways,
         stack_is_cut: stack.native_is_cut || stack.python_is_cut,
+        stack_is_inferred: group.is_inferred,
         stack: stack.frames,
     })
 }

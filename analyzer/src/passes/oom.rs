@@ -142,6 +142,8 @@ pub struct OomReport {
     pub stack: Vec<Frame>,
     /// Whether native frames are missing at the outer end.
     pub stack_is_cut: bool,
+    /// Whether native frames were inferred from frame pointers, where unwind tables are missing.
+    pub stack_is_inferred: bool,
     /// Whether Python frames are missing at the outer end.
     pub python_is_cut: bool,
 }
@@ -172,9 +174,12 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
 /// The way to a failing call; of very many failures the later ones name one frame.
 fn stack_of(stacks: &Stacks<'_>, number: u64, site: u32) -> Stack {
     match stacks.call_site(site) {
-        Some(known) if number > MOST_STACKS => {
-            Stack { frames: vec![known.who.clone()], native_is_cut: true, python_is_cut: true }
-        }
+        Some(known) if number > MOST_STACKS => Stack {
+            frames: vec![known.who.clone()],
+            native_is_cut: true,
+            python_is_cut: true,
+            native_is_inferred: stacks.is_inferred(site),
+        },
         _ => stacks.of(site),
     }
 }
@@ -222,6 +227,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         cause: None,
         stack: stack.frames,
         stack_is_cut: stack.native_is_cut,
+        stack_is_inferred: stack.native_is_inferred,
         python_is_cut: stack.python_is_cut,
     }
 }

@@ -84,6 +84,12 @@ pub struct EventRow {
     /// The way to the call, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "frames")]
     pub stack: Option<Rc<Stack>>,
+    /// Whether frames of it are missing at its outer end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_is_cut: Option<bool>,
+    /// Whether native frames of it were inferred from frame pointers, where unwind tables are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_is_inferred: Option<bool>,
     /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `injected`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<&'static str>,
@@ -156,7 +162,10 @@ impl Rows {
         row.site = Some(site);
         row.caller = self.names.call_site(&self.sites, site).map(|known| known.caller.clone());
         if self.with_stacks {
-            row.stack = Some(self.names.shared_stack(&self.sites, site));
+            let stack = self.names.shared_stack(&self.sites, site);
+            row.stack_is_cut = Some(stack.native_is_cut || stack.python_is_cut);
+            row.stack_is_inferred = Some(stack.native_is_inferred);
+            row.stack = Some(stack);
         }
     }
 

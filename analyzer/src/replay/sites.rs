@@ -50,6 +50,11 @@ impl<'a> Way<'a> {
         self.flags & stack_flag::NATIVE_WHOLE == 0
     }
 
+    /// Whether the way through some native code was inferred from frame pointers, because it has no unwind tables.
+    pub fn native_is_inferred(&self) -> bool {
+        self.flags & stack_flag::NATIVE_GUESSED != 0
+    }
+
     /// Whether frames are missing at the outer end of the Python part.
     pub fn python_is_cut(&self) -> bool {
         self.flags & stack_flag::PYTHON_CUT != 0

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::passes::rows::EventRow;
 use crate::report::page::Look;
+use crate::report::text::stack::INFERRED;
 use crate::symbols::key::label;
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, gpu, shorten, size, span};
@@ -94,6 +95,9 @@ pub fn write_text(out: &mut dyn Write, row: &EventRow, look: Option<Look>) -> io
     }
     if stack.native_is_cut || stack.python_is_cut {
         write(&format!("{:STACK_INDENT$}(no further frames were recorded)", ""))?;
+    }
+    if stack.native_is_inferred {
+        write(&format!("{:STACK_INDENT$}{INFERRED}", ""))?;
     }
     Ok(())
 }

@@ -23,6 +23,9 @@ pub struct Stack {
     pub frames: Vec<Frame>,
     /// Whether native frames are missing at the outer end, or were never looked for.
     pub native_is_cut: bool,
+    /// Whether some native frames were inferred from frame pointers, where unwind tables are missing: others may lie between
+    /// them.
+    pub native_is_inferred: bool,
     /// Whether Python frames are missing at the outer end.
     pub python_is_cut: bool,
 }
@@ -50,7 +53,12 @@ impl Names {
             Some(code) => Frame::python(&code.file, &code.function, frame.line),
             None => Frame::python("", "", frame.line),
         }));
-        Stack { frames, native_is_cut: way.native_is_cut(), python_is_cut: way.python_is_cut() }
+        Stack {
+            frames,
+            native_is_cut: way.native_is_cut(),
+            native_is_inferred: way.native_is_inferred(),
+            python_is_cut: way.python_is_cut(),
+        }
     }
 
     /// The same, for those who ask for the same sites again and again.
@@ -104,6 +112,11 @@ impl<'a> Stacks<'a> {
     /// The frames that led to a site's call.
     pub fn of(&self, site: u32) -> Stack {
         self.names.stack(self.sites, site)
+    }
+
+    /// Whether native frames of a site's stack were inferred from frame pointers.
+    pub fn is_inferred(&self, site: u32) -> bool {
+        self.sites.way(site).is_some_and(|way| way.native_is_inferred())
     }
 
     /// What tells a site from others, in this run and in others: its key and its label.

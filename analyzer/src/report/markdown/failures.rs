@@ -1,5 +1,6 @@
 //! The out-of-memory returns.
 
+use super::callers;
 use super::page::{Markdown, code, plain};
 use crate::passes::oom::OomReport;
 use crate::passes::summary::Summary;
@@ -22,6 +23,7 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
         let more = count(more, "more failure", "more failures");
         page.paragraph(&format!("{more} of {} in all: the JSON lists them.", grouped(summary.oom_count)));
     }
+    callers::write_stacks(page, &summary.ooms);
 }
 
 fn row(summary: &Summary, oom: &OomReport) -> Vec<String> {

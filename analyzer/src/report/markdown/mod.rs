@@ -2,6 +2,7 @@
 //! long is folded away.
 
 mod advice;
+mod callers;
 mod diagnoses;
 mod failures;
 mod head;
@@ -32,6 +33,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], level: usize) -> String {
     advice::write(&mut page, summary, verdict, level + 1);
     memory::write(&mut page, summary, level + 1);
     ledger::write(&mut page, summary, level + 1);
+    callers::write(&mut page, summary, level + 1);
     rest::write(&mut page, summary, maps, level + 1);
     page.into_text()
 }

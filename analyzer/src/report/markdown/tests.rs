@@ -1,4 +1,5 @@
 use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::payload::stack_flag;
 use gpuoom_trace::record::{Event, flag};
 
 use crate::intake::read_through;
@@ -7,6 +8,8 @@ use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::passes::summary::sum_up;
 use crate::replay::timeline::Timeline;
 use crate::replay::{Options, Replay};
+use crate::symbols::SymbolPlaces;
+use crate::symbols::compiled::Library;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// A trace on disk, read like the command does.
@@ -53,6 +56,31 @@ fn a_healthy_run_is_short() {
     trace.free(0x1000);
     let (member, maps) = read(&trace);
     insta::assert_snapshot!(super::write(&member.summary, &maps, 1));
+}
+
+/// Who asked and who allocated; what was inferred says so.
+#[test]
+fn stacks() {
+    let library = Library::compile("", &["-g"]);
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.modules.push(library.module());
+    let way = [library.return_address_in("middle"), library.return_address_in("outer")];
+    let guessed = stack_flag::NATIVE_WHOLE | stack_flag::NATIVE_GUESSED;
+    trace.stack_with(guessed, 1, &way, &[]).stack(2, &way[1..], &[]);
+    for (site, address) in [(1, 0x1000), (2, 0x2_0000_0000)] {
+        trace.site = site;
+        trace.alloc(address, GIB);
+    }
+    trace.site = 1;
+    trace.refuse(16 * GIB);
+    trace.evidence.symbols = SymbolPlaces::here(&[]);
+    let (member, maps) = read(&trace);
+    let text = super::write(&member.summary, &maps, 1);
+    let parts = [("<details><summary>Who asked", "## "), ("## Who allocated", "<details>")].map(|(from, to)| {
+        let part = &text[text.find(from).unwrap_or_else(|| panic!("{from}: {text}"))..];
+        part[..part[3..].find(to).map_or(part.len(), |end| end + 3)].to_owned()
+    });
+    insta::assert_snapshot!(parts.join("\n...\n"));
 }
 
 #[test]

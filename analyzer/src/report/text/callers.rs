@@ -1,7 +1,7 @@
 //! Who allocated what lives at the most telling moment of each device, and which names are missing.
 
 use super::stack::source;
-use crate::passes::callers::{CallerRow, Callers};
+use crate::passes::callers::{Amount, CallerRow, Callers, LeftOut};
 use crate::passes::ledger::DeviceLedger;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
@@ -13,21 +13,26 @@ use crate::words::{clean, count, gib_number, gpu, grouped, mib_number, moment, s
 const MOST_ROWS: usize = 8;
 /// Sums in which nothing is larger are told in MiB.
 const SMALLEST_IN_GIB: u64 = 1 << 30;
+/// Before a caller whose stack was not measured by unwind tables alone.
+const INFERRED_MARK: &str = "~ ";
+/// What that means.
+pub(in crate::report) const INFERRED: &str =
+    "~ inferred from frame pointers, because code on the way has no unwind tables: frames may be missing or wrong";
 /// Libraries without names that are listed.
 const MOST_MISSING: usize = 5;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    let mut last = None;
-    for ledger in summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
-        // The first of each device is its most telling moment.
-        if last.replace(ledger.device) != Some(ledger.device) && is_named(&ledger.allocated_by) {
-            write_one(page, ledger);
-        }
-    }
-    if let Some(ledger) = summary.host_ledger.first().filter(|ledger| is_named(&ledger.allocated_by)) {
-        write_one(page, ledger);
-    }
+    told(summary).into_iter().for_each(|ledger| write_one(page, ledger));
     write_missing(page, summary);
+}
+
+/// The most telling moment of each device, and of pinned host memory, where callers have names.
+pub(in crate::report) fn told(summary: &Summary) -> Vec<&DeviceLedger> {
+    let mut last = None;
+    let devices = summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end");
+    // The first of each device is its most telling moment.
+    let first = devices.filter(|ledger| last.replace(ledger.device) != Some(ledger.device));
+    first.chain(summary.host_ledger.first()).filter(|ledger| is_named(&ledger.allocated_by)).collect()
 }
 
 /// Libraries alone stand among the holders already.
@@ -42,27 +47,34 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
         None => format!("at the {}, {}", ledger.moment, moment(ledger.at_ns)),
     };
     page.headed(&format!("WHO ALLOCATED {place}"), Paint::Bold, &when);
-    let callers = &ledger.allocated_by;
-    let most = callers.rows.first().map_or(0, |row| row.bytes);
+    let most = ledger.allocated_by.rows.first().map_or(0, |row| row.bytes);
     let (unit, number): (_, fn(u64) -> String) =
         if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
     line(page, "", unit, "blocks");
-    let mut row = |text: &str, bytes: u64, blocks: u64| line(page, text, &number(bytes), &grouped(blocks));
-    let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
-    shown.iter().for_each(|caller| row(&describe(caller, &way(caller, shown)), caller.bytes, caller.blocks));
-    let left_out = rest.iter().fold(callers.left_out, |mut sum, row| {
-        sum.callers += 1;
-        sum.bytes = sum.bytes.saturating_add(row.bytes);
-        sum.blocks = sum.blocks.saturating_add(row.blocks);
-        sum
-    });
-    if left_out.callers > 0 {
-        row(&format!("{} more", grouped(left_out.callers)), left_out.bytes, left_out.blocks);
-    }
-    if callers.unknown.blocks > 0 {
-        row("calls whose place is not known", callers.unknown.bytes, callers.unknown.blocks);
+    let (lines, has_inferred) = lines(&ledger.allocated_by);
+    lines.iter().for_each(|(text, amount)| line(page, text, &number(amount.bytes), &grouped(amount.blocks)));
+    if has_inferred {
+        page.indented("  ", "    ", INFERRED);
     }
     page.gap();
+}
+
+/// Who allocated how much, with those who are not shown as one; and whether the way to any of them is marked as inferred.
+pub(in crate::report) fn lines(callers: &Callers) -> (Vec<(String, Amount)>, bool) {
+    let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
+    let amount = |row: &CallerRow| Amount { bytes: row.bytes, blocks: row.blocks };
+    let mut lines: Vec<_> = shown.iter().map(|row| (describe(row, &way(row, shown)), amount(row))).collect();
+    let LeftOut { callers: others, bytes, blocks } = callers.left_out;
+    let others = others + rest.len() as u64;
+    if others > 0 {
+        let mut sum = Amount { bytes, blocks };
+        rest.iter().for_each(|row| sum.add(amount(row)));
+        lines.push((format!("{} more", grouped(others)), sum));
+    }
+    if callers.unknown.blocks > 0 {
+        lines.push(("calls whose place is not known".to_owned(), callers.unknown));
+    }
+    (lines, shown.iter().any(|row| row.stack_is_inferred))
 }
 
 /// `way` is told behind the function, where several rows have the same one.
@@ -70,11 +82,12 @@ fn describe(caller: &CallerRow, way: &str) -> String {
     let label = clean(&caller.label);
     let (function, place) =
         label.split_once(" (").map_or((label.as_str(), ""), |(name, _)| (name, &label[name.len()..]));
+    let mark = if caller.stack_is_inferred { INFERRED_MARK } else { "" };
     match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
-        (FrameKind::Native, Some(source), _) => format!("{function}{way}{place}  {source}"),
+        (FrameKind::Native, Some(source), _) => format!("{mark}{function}{way}{place}  {source}"),
         // The file stands in the label already.
-        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => format!("{function}{way} ({source})"),
-        _ => format!("{function}{way}{place}"),
+        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => format!("{mark}{function}{way} ({source})"),
+        _ => format!("{mark}{function}{way}{place}"),
     }
 }
 
@@ -139,6 +152,7 @@ mod tests {
             ways: 1,
             stack: Vec::new(),
             stack_is_cut: false,
+            stack_is_inferred: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `report --format text`: the verdict first, the evidence below.
 
 pub(in crate::report) mod advice;
-mod callers;
+pub(in crate::report) mod callers;
 pub(in crate::report) mod coverage;
 pub(in crate::report) mod diagnoses;
 pub(in crate::report) mod evidence;
@@ -12,7 +12,7 @@ pub(in crate::report) mod head;
 pub(in crate::report) mod job;
 pub(in crate::report) mod ledger;
 mod memory;
-mod stack;
+pub(in crate::report) mod stack;
 #[cfg(test)]
 mod tests;
 pub(in crate::report) mod verdict;

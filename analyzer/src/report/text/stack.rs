@@ -1,7 +1,7 @@
 //! The way to a call, for people: the functions nearest to the call first, what only passes on folded.
 
 use crate::passes::oom::OomReport;
-use crate::report::page::Page;
+use crate::report::page::{Look, Page};
 use crate::symbols::plumbing::{is_interpreter, is_plumbing};
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, count, shorten};
@@ -11,6 +11,10 @@ const MOST_LINES: usize = 8;
 /// Frames in a row that only pass on and are shown one by one.
 const MOST_PASSING: usize = 3;
 const INDENT: &str = "                ";
+/// Below a stack that was not measured by unwind tables alone.
+pub(in crate::report) const INFERRED: &str = "(inferred from frame pointers: frames may be missing or wrong)";
+/// Columns of a stack that stands alone.
+const TEXT_WIDTH: usize = 100;
 /// Widest columns.
 const FUNCTION_WIDTH: usize = 46;
 const PLACE_WIDTH: usize = 32;
@@ -23,7 +27,18 @@ pub(super) fn write(page: &mut Page, oom: &OomReport) {
         return;
     }
     block(page, "in Python", &python_lines(&python, oom.python_is_cut));
-    block(page, "asked by", &native_lines(&native, !python.is_empty(), oom.stack_is_cut));
+    let mut asked_by = native_lines(&native, !python.is_empty(), oom.stack_is_cut);
+    if oom.stack_is_inferred && !asked_by.is_empty() {
+        asked_by.push(Line::Remark(INFERRED.to_owned()));
+    }
+    block(page, "asked by", &asked_by);
+}
+
+/// The same without the rest of the page; empty where nobody is known.
+pub(in crate::report) fn text(oom: &OomReport) -> String {
+    let mut page = Page::new(Look::new(TEXT_WIDTH, false));
+    write(&mut page, oom);
+    page.into_text()
 }
 
 /// One line: function, library or source, or a remark over both columns.

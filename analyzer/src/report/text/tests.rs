@@ -1,7 +1,7 @@
 //! The whole page for the stories that users meet.
 
 use gpuoom_trace::metadata::{Module, Quantity, probe_skipped};
-use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::payload::{PythonFrame, stack_flag};
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use serde_json::Value;
 
@@ -335,6 +335,38 @@ fn evidence_from_beside_the_trace() {
     let mut page = Page::new(Look::new(100, false));
     super::evidence::write(&mut page, &summary_with(&trace, &evidence));
     insta::assert_snapshot!(page.into_text());
+}
+
+/// What was not measured by unwind tables alone says so, at the failure and among the callers.
+#[test]
+fn stacks_that_were_inferred_say_so() {
+    let library = Library::compile("", &["-g"]);
+    let mut trace = card();
+    trace.modules.push(library.module());
+    let (inner, outer) = (library.return_address_in("middle"), library.return_address_in("outer"));
+    let guessed = stack_flag::NATIVE_WHOLE | stack_flag::NATIVE_GUESSED;
+    trace.stack_with(guessed, 1, &[inner, outer], &[]).stack(2, &[outer], &[]);
+    for (site, number, bytes) in [(1, 1, 12 * GIB), (2, 2, 4 * GIB)] {
+        trace.site = site;
+        trace.alloc(0x7f2a_0000_0000 + number * 0x10_0000_0000, bytes);
+    }
+    for site in [1, 2] {
+        trace.site = site;
+        trace.refuse(16 * GIB);
+    }
+    trace.evidence.symbols = SymbolPlaces::here(&[]);
+    let text = page(&trace);
+    let parts = [("asked by", "\nWHY"), ("WHO ALLOCATED", "\n\n")].map(|(from, to)| {
+        let part = &text[text.find(from).unwrap()..];
+        part[..part.find(to).unwrap()].to_owned()
+    });
+    insta::assert_snapshot!(parts.join("\n...\n"));
+    page_of(&trace, 80);
+    let json = serde_json::to_value(summary(&trace)).unwrap();
+    let at = |pointer: &str| json.pointer(pointer).and_then(Value::as_bool);
+    assert_eq!((at("/ooms/0/stack_is_inferred"), at("/ooms/1/stack_is_inferred")), (Some(true), Some(false)));
+    let row = |row: u8| at(&format!("/ledger/0/allocated_by/rows/{row}/stack_is_inferred"));
+    assert_eq!((row(0), row(1)), (Some(true), Some(false)));
 }
 
 /// Who asked, natively and in Python: the frames of the failure, and the callers by what they hold.
