@@ -526,7 +526,7 @@ pub(crate) fn summary_with(
     evidence: &crate::evidence::Evidence,
 ) -> crate::passes::summary::Summary {
     let mut trace = open(builder);
-    let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
+    let mut replay = crate::replay::Replay::new(&trace, evidence.thresholds.replay_options());
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
     let mut summary = crate::passes::summary::sum_up(&trace, &replay, evidence);
@@ -542,7 +542,8 @@ pub(crate) fn profile(builder: &TraceBuilder) -> crate::passes::profile::Profile
     replay.accounts.keep_tallies();
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut profile = crate::passes::profile::profile(&trace, &replay, &crate::symbols::SymbolPlaces::default());
+    let mut profile =
+        crate::passes::profile::profile(&trace, &replay, &crate::symbols::SymbolPlaces::default(), &Default::default());
     profile.run.path = "trace.bin".into();
     profile
 }

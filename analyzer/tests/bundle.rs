@@ -453,3 +453,98 @@ fn recorded_runs_return() {
     }
     assert!(count >= 4, "{count} traces");
 }
+
+/// The report in a bundle and the report on it are made with the thresholds that were given when it was made.
+#[test]
+fn thresholds_travel_along() {
+    let place = Place::new();
+    place.file("t.bin", eventful(false).bytes());
+    let files =
+        bundle(&place, &["--threshold", "model-granule=256M", "--threshold", "capacity-high-share=0.123", "t.bin"]);
+    assert_eq!(text(&files, "thresholds.txt"), "capacity-high-share=0.123\nmodel-granule=268435456\n");
+    let kept: Value = serde_json::from_str(&text(&files, "report.json")).unwrap();
+    assert_eq!(kept["thresholds_changed"].as_array().unwrap().len(), 2, "{}", kept["thresholds_changed"]);
+    same_but_positions(&kept, &place.json(&["report", "--format", "json", "b.tar.gz"]));
+    let page = place.run(&["report", "b.tar.gz"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("capacity-high-share=0.123 (default 0.9)"), "{page}");
+    assert!(page.contains("model-granule=256 MiB (default: what the trace was recorded with)"), "{page}");
+    assert!(page.contains("256 MiB granules (set by --threshold"), "{page}");
+    // What is given now counts before them, and a bundle of the bundle has them still.
+    let given = place.run(&["report", "--threshold", "capacity-high-share=0.5", "b.tar.gz"]);
+    assert!(given.contains("capacity-high-share=0.5 (default 0.9)"), "{given}");
+    place.run(&["bundle", "-o", "again.tar.gz", "b.tar.gz"]);
+    assert_eq!(text(&unpack(&place.read("again.tar.gz")), "thresholds.txt"), text(&files, "thresholds.txt"));
+    // Without a setting there is no file, and nothing to be told.
+    assert!(!bundle(&place, &["t.bin"]).iter().any(|(name, _)| name == "thresholds.txt"));
+    let output = place.output(&["bundle", "-o", "b.tar.gz", "--threshold", "nonsense=1", "t.bin"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn bundles_that_were_made_with_different_thresholds_are_not_mixed() {
+    let place = Place::new();
+    place.file("t.bin", eventful(false).bytes());
+    place.run(&["bundle", "-o", "a.tar.gz", "--threshold", "swaps=4", "t.bin"]);
+    place.run(&["bundle", "-o", "b.tar.gz", "--threshold", "swaps=5", "t.bin"]);
+    let output = place.output(&["report", "a.tar.gz", "b.tar.gz"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("a.tar.gz was made with swaps=4 (default 3), and b.tar.gz with swaps=5"), "{said}");
+    place.run(&["report", "--threshold", "swaps=6", "a.tar.gz", "b.tar.gz"]);
+}
+
+/// What the reader says of the model counts before what the bundle says; what the reader does not say stays.
+#[test]
+fn facts_that_are_given_count_before_the_bundles() {
+    let place = Place::new();
+    place.file("t.bin", eventful(false).bytes());
+    bundle(&place, &["--model", "layers=32,kv_heads=8,head_dim=128,context=8192,kv_type=f16", "t.bin"]);
+    let facts = |file: &str, arguments: &[&str]| {
+        let report = place.json(&[&["report", "--format", "json", file], arguments].concat());
+        let model = &report["other_evidence"]["model"];
+        (model["facts"]["context"].as_u64(), model["kv_cache"]["bytes"].as_u64(), model["facts"]["layers"].as_u64())
+    };
+    assert_eq!(facts("b.tar.gz", &[]), (Some(8192), Some(1 << 30), Some(32)));
+    assert_eq!(facts("b.tar.gz", &["--model", "context=4096"]), (Some(4096), Some(1 << 29), Some(32)));
+    place.run(&["bundle", "-o", "again.tar.gz", "--model", "context=4096", "b.tar.gz"]);
+    assert_eq!(facts("again.tar.gz", &[]), (Some(4096), Some(1 << 29), Some(32)));
+}
+
+/// A library whose name was replaced is found in the reader's directory by its build id.
+#[test]
+fn symbols_of_the_reader_name_functions_of_a_bundle() {
+    const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
+    let place = Place::new();
+    let source =
+        place.file("acme.c", "__attribute__((noinline)) int load_all(int v) { __asm__(\"\"); return v * 3; }\n");
+    let library = place.0.path().join("keep/libacme.so.3");
+    std::fs::create_dir(library.parent().unwrap()).unwrap();
+    let status = Command::new("cc")
+        .args(["-O1", "-g", "-shared", "-fPIC", &format!("-Wl,--build-id=0x{BUILD_ID}"), "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(status.unwrap().success());
+    let listing = Command::new("nm").arg(&library).output().unwrap();
+    let listing = String::from_utf8(listing.stdout).unwrap();
+    let line = listing.lines().find(|line| line.ends_with(" load_all")).unwrap();
+    let start = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let (first, end) = (0x7f00_0000_0000, 0x7f00_0010_0000);
+    let path = "/home/alice/acme/lib/libacme.so.3".to_owned();
+    trace.modules.push(Module { path, build_id: BUILD_ID.into(), start: first, end, vendor: false });
+    trace.stack(1, &[first + start + 2], &[]);
+    trace.site = 1;
+    trace.alloc(0x1000, GIB);
+    place.file("t.bin", trace.bytes());
+    let files = bundle(&place, &["t.bin"]);
+    assert!(!files.iter().any(|(name, bytes)| holds(&laid_open(name, bytes), "libacme")));
+    let page = |arguments: &[&str]| place.run(&[&["report", "--no-local-symbols", "b.tar.gz"], arguments].concat());
+    assert!(page(&["--symbols", "keep"]).contains("load_all"), "{}", page(&["--symbols", "keep"]));
+    assert!(!page(&[]).contains("load_all"));
+
+    let output = place.output(&["bundle", "-o", "c.tar.gz", "--symbols", "keep", "t.bin"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("whoever reads the bundle gives --symbols"), "{said}");
+}

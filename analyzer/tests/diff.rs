@@ -139,3 +139,37 @@ fn recorded_runs_can_be_compared() {
     let fails = place.stdout(&[&paths[0], &paths[1]]);
     assert!(fails.contains("1 more call runs out of"), "{fails}");
 }
+
+/// What a diff depends on can be set, and is told; what it does not depend on is refused.
+#[test]
+fn thresholds_of_the_analysis_reach_the_comparison() {
+    let place = tempfile::tempdir().unwrap();
+    let mut trace = gpuoom_analyze::testing::TraceBuilder::default().device(0, "card", 24 << 30);
+    (0..8).for_each(|block| _ = trace.alloc(0x1000 + (block << 30), 300 << 20));
+    let path = place.path().join("t.bin");
+    std::fs::write(&path, trace.bytes()).unwrap();
+    let run = |command: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"))
+            .arg(command)
+            .args(arguments)
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &said)
+    };
+    let (status, page) = run("diff", &["--threshold", "model-granule=2M", "--threshold", "5%", "t.bin", "t.bin"]);
+    assert_eq!(status, Some(0), "{page}");
+    assert!(page.contains("model-granule=2 MiB (default: what the trace was recorded with)"), "{page}");
+    let (status, said) = run("diff", &["--threshold", "gap-warning=2G", "t.bin", "t.bin"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("gap-warning: runs are not compared by it"), "{said}");
+    // Padded to 256 MiB the blocks take 4 GiB, to 2 MiB no more than they asked for.
+    std::fs::write(place.path().join("p.toml"), "[[budget]]\npeak_padded = \"3G\"\n").unwrap();
+    let (status, page) = run("check", &["--policy", "p.toml", "t.bin"]);
+    assert_eq!(status, Some(1), "{page}");
+    let (status, page) = run("check", &["--policy", "p.toml", "--threshold", "model-granule=2M", "t.bin"]);
+    assert_eq!(status, Some(0), "{page}");
+    let (status, said) = run("check", &["--policy", "p.toml", "--threshold", "hang=2s", "t.bin"]);
+    assert_eq!((status, said.contains("hang: runs are not compared by it")), (Some(2), true), "{said}");
+}

@@ -170,7 +170,7 @@ fn what_was_changed_is_on_the_page_and_in_the_json() {
     let place = Place::new();
     let output = place.run(&["report", "--threshold", "capacity_high_share=85%"]);
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(page.contains("thresholds changed (--threshold): capacity-high-share=0.85 (default 0.9)"), "{page}");
+    assert!(page.contains("thresholds set by hand (--threshold): capacity-high-share=0.85 (default 0.9)"), "{page}");
     let output = place.run(&["report", "--format", "json", "--threshold", "hang=2min"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["thresholds_changed"][0]["name"], "hang");

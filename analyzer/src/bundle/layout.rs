@@ -8,6 +8,8 @@ pub const ROOT: &str = "gpuoom-bundle";
 pub const TRACES: &str = "traces/";
 /// How the name of a trace ends.
 pub const TRACE_END: &str = ".trace.bin";
+/// The thresholds that its report was made with, below [`ROOT`]: a line `NAME=VALUE` each. Only where some were set.
+pub const THRESHOLDS: &str = "thresholds.txt";
 /// Directory of other evidence, below [`ROOT`].
 pub const EVIDENCE: &str = "evidence/";
 
@@ -38,6 +40,8 @@ pub enum Content {
     Trace,
     /// Other evidence.
     Evidence(Source),
+    /// Thresholds.
+    Thresholds,
     /// Something for people.
     Else,
 }
@@ -46,6 +50,9 @@ pub enum Content {
 pub fn content(name: &str) -> Content {
     if let Some(trace) = name.strip_prefix(TRACES) {
         return if trace.ends_with(TRACE_END) && !trace.contains('/') { Content::Trace } else { Content::Else };
+    }
+    if name == THRESHOLDS {
+        return Content::Thresholds;
     }
     let Some(file) = name.strip_prefix(EVIDENCE) else { return Content::Else };
     let known = SOURCES.iter().find(|(_, begin, end)| file.starts_with(begin) && file.ends_with(end));
@@ -63,6 +70,7 @@ mod tests {
         for source in [Source::TorchLog, Source::TorchSnapshot, Source::Smi, Source::KernelLog, Source::ModelFacts] {
             assert_eq!(content(&evidence_name(source, 3)), Content::Evidence(source));
         }
+        assert_eq!(content(THRESHOLDS), Content::Thresholds);
         for other in ["report.md", "traces/a/b.trace.bin", "evidence/x.txt", "machine.json"] {
             assert_eq!(content(other), Content::Else, "{other}");
         }

@@ -24,6 +24,8 @@ const MAX_TRACES: usize = 4096;
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
 /// Bytes of all other evidence: it is kept in memory.
 const MAX_EVIDENCE_BYTES: u64 = 512 << 20;
+/// Bytes of its thresholds: there are some hundred, each a line.
+const MAX_THRESHOLD_BYTES: u64 = 64 << 10;
 /// Unpacked bytes from which on the ratio counts: short files of zeros compress without limit.
 const FREE_BYTES: u64 = 64 << 20;
 /// Most unpacked bytes for a packed one. Traces are compressed already, and texts come to 20.
@@ -41,6 +43,8 @@ pub struct Bundle {
     pub traces: Vec<(String, File)>,
     /// Other evidence by name.
     pub evidence: Vec<(Source, String, Vec<u8>)>,
+    /// The thresholds that its report was made with: `NAME=VALUE` each.
+    pub thresholds: Vec<String>,
 }
 
 /// How other sorts of files begin, what they are, and what to do with them.
@@ -223,6 +227,17 @@ impl Reader<'_> {
                     entry.read_to_end(&mut bytes).map_err(|error| self.damaged(&error))?;
                     self.check_whole(&entry, bytes.len() as u64)?;
                     bundle.evidence.push((source, name, bytes));
+                }
+                Content::Thresholds if entry.size() > MAX_THRESHOLD_BYTES => {
+                    return Err(self.too_large(format!("{name} has more than {} KiB", MAX_THRESHOLD_BYTES >> 10)));
+                }
+                Content::Thresholds => {
+                    let mut bytes = Vec::new();
+                    entry.read_to_end(&mut bytes).map_err(|error| self.damaged(&error))?;
+                    self.check_whole(&entry, bytes.len() as u64)?;
+                    let text = String::from_utf8_lossy(&bytes);
+                    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                    bundle.thresholds = lines.map(str::to_owned).collect();
                 }
                 Content::Else => {}
             }

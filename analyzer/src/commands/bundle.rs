@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use gpuoom_trace::metadata::{MachineFacts, Quantity};
 use gpuoom_trace::reader::TraceFile;
@@ -11,12 +12,13 @@ use gpuoom_trace::rewrite;
 use super::UNREADABLE;
 use super::output::{Output, complain};
 use super::report::{BesideArgs, Document, Format, Read, read, without_repeats};
+use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, expand};
 use crate::bundle::issue::{Known, fill};
-use crate::bundle::layout::{evidence_name, trace_name};
+use crate::bundle::layout::{THRESHOLDS, evidence_name, trace_name};
 use crate::bundle::pack::{Content, Pack};
 use crate::bundle::redact::{Keep, Redactor};
-use crate::evidence::{Evidence, Source, add};
+use crate::evidence::{Evidence, EvidenceError, Source, add};
 use crate::report::bundle::redacted::Redacted;
 use crate::report::bundle::{issue, machine, redacted};
 use crate::report::page::Look;
@@ -36,6 +38,8 @@ pub(super) struct BundleArgs {
     /// line, values of variables, labels, and most lines of logs are replaced
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     keep: Vec<KeepArg>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
     #[command(flatten)]
     beside: BesideArgs,
 }
@@ -114,13 +118,25 @@ impl Work {
         complain(message);
         self.status = UNREADABLE;
     }
+
+    fn check(&mut self, done: Result<(), EvidenceError>) {
+        if let Err(error) = done {
+            self.refuse(&error.to_string());
+        }
+    }
 }
 
 pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
+    if args.beside.names_symbols() {
+        bail!(
+            "--symbols: the report in a bundle names no functions of your own files; whoever reads the bundle gives --symbols"
+        );
+    }
     let mut keep = Keep::default();
     args.keep.iter().for_each(|word| word.add_to(&mut keep));
     let mut work = Work { redactor: Redactor::new(keep), pack: Pack::default(), unreadable: Vec::new(), status: 0 };
-    let (mut traces, beside) = open(args, &mut work);
+    let (mut traces, beside, of_bundles) = open(args, &mut work);
+    let thresholds = args.thresholds.over(&of_bundles)?;
     if traces.is_empty() {
         return Ok(UNREADABLE);
     }
@@ -130,6 +146,11 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
         copies.push(copy(trace, trace_name(index + 1), &mut work)?);
     }
     let (evidence, attached) = redact_evidence(beside, &mut work);
+    let evidence = Evidence { thresholds, ..evidence };
+    let set: String = thresholds.texts().into_iter().map(|text| text + "\n").collect();
+    if !set.is_empty() {
+        work.pack.add(THRESHOLDS, Content::Bytes(set.into_bytes()));
+    }
     let mut reads = Vec::new();
     for copied in &copies {
         let input = Input::unpacked(copied.name.clone().into(), copied.file.try_clone()?);
@@ -150,8 +171,9 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
 }
 
 /// Opens all traces, and reads what lies beside them. What can't be used is said, and left out.
-fn open(args: &BundleArgs, work: &mut Work) -> (Vec<TraceFile>, Vec<Beside>) {
-    let (mut traces, mut beside) = (Vec::new(), Vec::new());
+fn open(args: &BundleArgs, work: &mut Work) -> (Vec<TraceFile>, Vec<Beside>, Vec<OfBundle>) {
+    let (mut traces, mut beside, mut of_bundles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut model = Evidence::default();
     for path in without_repeats(&args.traces) {
         let expanded = match expand(path) {
             Ok(expanded) => expanded,
@@ -160,7 +182,16 @@ fn open(args: &BundleArgs, work: &mut Work) -> (Vec<TraceFile>, Vec<Beside>) {
                 continue;
             }
         };
-        beside.extend(expanded.evidence);
+        for (source, name, bytes) in expanded.evidence {
+            match source {
+                // What is given here is laid over what a bundle brought.
+                Source::ModelFacts => work.check(add(&mut model, source, name, &bytes)),
+                _ => beside.push((source, name, bytes)),
+            }
+        }
+        let (of_bundle, whole) = OfBundle::read(path, &expanded.thresholds);
+        of_bundles.push(of_bundle);
+        work.status = if whole { work.status } else { UNREADABLE };
         for input in expanded.traces {
             match input.open() {
                 Ok(trace) => traces.push(trace),
@@ -168,7 +199,6 @@ fn open(args: &BundleArgs, work: &mut Work) -> (Vec<TraceFile>, Vec<Beside>) {
             }
         }
     }
-    let mut model = Evidence::default();
     match args.beside.load_model(&mut model) {
         Ok(whole) => work.status = if whole { work.status } else { UNREADABLE },
         Err(error) => work.refuse(&error.to_string()),
@@ -182,7 +212,7 @@ fn open(args: &BundleArgs, work: &mut Work) -> (Vec<TraceFile>, Vec<Beside>) {
             Err(error) => work.refuse(&error.to_string()),
         }
     }
-    (traces, beside)
+    (traces, beside, of_bundles)
 }
 
 /// Learns all names before anything is replaced.

@@ -9,9 +9,10 @@ use clap::{Args, ValueEnum};
 
 use super::VIOLATION;
 use super::output::Output;
-use super::profiles::read_profile;
+use super::profiles::{read_profile, thresholds};
 use super::symbols::SymbolArgs;
 use super::traces::{Input, OpenError, expand};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
 use crate::policy::{Checked, MAX_POLICY_BYTES, Policy, check, is_about, parse_policy};
 use crate::report::check::{write_github, write_json, write_junit, write_markdown, write_text};
@@ -32,6 +33,10 @@ pub(super) struct CheckArgs {
     baseline: Vec<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// Another number than the default for what growth is laid through and blocks are padded to, such as leak-cycles=8 or
+    /// model-granule=2M (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE")]
+    threshold: Vec<String>,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -77,8 +82,8 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, OpenError> {
     Ok(inputs)
 }
 
-fn profiles(paths: &[PathBuf], symbols: &SymbolPlaces) -> Result<Vec<Profile>, OpenError> {
-    inputs(paths)?.into_iter().map(|input| Ok(read_profile(input.open()?, symbols))).collect()
+fn profiles(paths: &[PathBuf], symbols: &SymbolPlaces, thresholds: &Thresholds) -> Result<Vec<Profile>, OpenError> {
+    inputs(paths)?.into_iter().map(|input| Ok(read_profile(input.open()?, symbols, thresholds))).collect()
 }
 
 /// Where the base runs are: on the command line, else where the policy says, beside the policy.
@@ -128,9 +133,10 @@ fn pair<'a>(
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let policy = read_policy(&args.policy)?;
+    let thresholds = thresholds(args.threshold.iter())?;
     let (symbols, _) = args.symbols.places();
-    let news = profiles(&args.traces, &symbols)?;
-    let bases = profiles(&baselines(args, &policy), &symbols)?;
+    let news = profiles(&args.traces, &symbols, &thresholds)?;
+    let bases = profiles(&baselines(args, &policy), &symbols, &thresholds)?;
     let pairs = pair(&policy, &news, &bases)?;
     let checked = check(&args.policy.display().to_string(), &policy.budgets, &pairs);
     write(args, &checked)?;

@@ -6,11 +6,12 @@ use clap::{Args, ValueEnum};
 
 use super::VIOLATION;
 use super::output::{Output, complain};
-use super::profiles::read_profile;
+use super::profiles::{read_profile, thresholds};
 use super::symbols::SymbolArgs;
 use super::traces::{self, OpenError};
 use super::units::parse_size;
 use crate::compare::{Threshold, compare};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
 use crate::policy::{Judged, Rule, Sides, Verdict, is_about, judge, parse_expression};
 use crate::report::check::sentence;
@@ -31,8 +32,9 @@ pub(super) struct DiffArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Differences up to this are noise: a size, or a share such as 2%; may be given once each, 0 shows everything
-    /// (default: 1M and 1%)
-    #[arg(long, value_name = "SIZE|SHARE", value_parser = parse_threshold)]
+    /// (default: 1M and 1%). Also NAME=VALUE, for what growth is laid through and blocks are padded to, such as leak-cycles=8
+    /// or model-granule=2M
+    #[arg(long, value_name = "SIZE|SHARE|NAME=VALUE", value_parser = parse_threshold)]
     threshold: Vec<Limit>,
     /// Most call sites that are listed in text and Markdown
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -56,17 +58,22 @@ enum Format {
 }
 
 /// One limit of the threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Limit {
     /// Everything is shown.
     Nothing,
     Bytes(u64),
     Share(f64),
+    /// A threshold of the analysis.
+    Named(String),
 }
 
 fn parse_threshold(text: &str) -> Result<Limit, String> {
     if text.trim() == "0" {
         return Ok(Limit::Nothing);
+    }
+    if text.contains('=') {
+        return Ok(Limit::Named(text.to_owned()));
     }
     let Some(number) = text.trim().strip_suffix('%') else { return parse_size(text).map(Limit::Bytes) };
     let share = number.trim().parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
@@ -81,15 +88,16 @@ fn threshold(limits: &[Limit]) -> Threshold {
             Limit::Nothing => threshold = Threshold::NONE,
             Limit::Bytes(bytes) => threshold.bytes = *bytes,
             Limit::Share(share) => threshold.share = *share,
+            Limit::Named(_) => {}
         }
     }
     threshold
 }
 
 /// Both runs, read at the same time: each by threads of its own.
-fn read_both(args: &DiffArgs) -> Result<(Profile, Profile), OpenError> {
+fn read_both(args: &DiffArgs, thresholds: &Thresholds) -> Result<(Profile, Profile), OpenError> {
     let (symbols, _) = args.symbols.places();
-    let read = |path: &Path| traces::open(path).map(|trace| read_profile(trace, &symbols));
+    let read = |path: &Path| traces::open(path).map(|trace| read_profile(trace, &symbols, thresholds));
     let (base, new) = std::thread::scope(|scope| {
         let base = scope.spawn(|| read(&args.base));
         let new = read(&args.new);
@@ -112,7 +120,11 @@ fn failed(conditions: &[Rule], sides: &Sides<'_>) -> Vec<Judged> {
 }
 
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
-    let (base, new) = read_both(args)?;
+    let named = args.threshold.iter().filter_map(|limit| match limit {
+        Limit::Named(text) => Some(text),
+        _ => None,
+    });
+    let (base, new) = read_both(args, &thresholds(named)?)?;
     let difference = compare(&base, &new, threshold(&args.threshold));
     let failed = failed(&args.fail_on, &Sides { difference: &difference, new: &new, base: Some(&base) });
     let output = Output::open(args.output.as_deref())?;

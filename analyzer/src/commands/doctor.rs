@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::output::Output;
-use super::report::thresholds;
+use super::thresholds::ThresholdArgs;
 use crate::doctor::examine;
 use crate::doctor::finding::Severity;
 use crate::doctor::subject::Subject;
@@ -25,9 +25,8 @@ pub(super) struct DoctorArgs {
     /// Directory that stands for /, with copies of proc, sys and etc; the environment stays that of this command
     #[arg(long, value_name = "DIR", default_value = "/")]
     sysroot: PathBuf,
-    /// Decide by another number than the default, such as unowned=1G; `explain --thresholds` lists all (may be repeated)
-    #[arg(long, value_name = "NAME=VALUE")]
-    threshold: Vec<String>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,7 +45,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         let name = name.into_string().ok()?;
         Some((name, value.to_string_lossy().into_owned()))
     });
-    let thresholds = thresholds(&args.threshold)?;
+    let thresholds = args.thresholds.values()?;
     let subject = Subject::of_root(&args.sysroot, variables.collect::<BTreeMap<_, _>>());
     let subject = Subject { thresholds, ..subject };
     let examination = examine(&subject);

@@ -15,6 +15,7 @@ mod record;
 mod recorded;
 mod report;
 mod symbols;
+mod thresholds;
 mod traces;
 mod units;
 mod whatif;

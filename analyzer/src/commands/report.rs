@@ -13,16 +13,16 @@ use gpuoom_trace::record::NO_DEVICE;
 use super::output::{Output, complain};
 use super::progress::Progress;
 use super::symbols::SymbolArgs;
+use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, is_later_command};
-use crate::diagnosis::thresholds::Thresholds;
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
 use crate::passes::job::{Job, Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::passes::summary::{Summary, sum_up};
+use crate::replay::Replay;
 use crate::replay::timeline::Timeline;
-use crate::replay::{Options, Replay};
 use crate::report::page::Look;
 use crate::report::{json, markdown, text};
 
@@ -37,9 +37,8 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Decide by another number than the default, such as gap-warning=2G; `explain --thresholds` lists all (may be repeated)
-    #[arg(long, value_name = "NAME=VALUE")]
-    threshold: Vec<String>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
     #[command(flatten)]
     beside: BesideArgs,
 }
@@ -85,18 +84,24 @@ impl BesideArgs {
         given.into_iter().flat_map(|(source, paths)| paths.iter().map(move |path| (source, path.as_path())))
     }
 
-    /// Reads the files. What can't be used is said, and left out.
-    fn load(&self) -> anyhow::Result<(Evidence, bool)> {
+    /// Reads the files, and says whether all could be used; what can't is said, and left out. What a bundle brought is there
+    /// already: facts of a model that are given here come before those.
+    fn load(&self, evidence: &mut Evidence) -> anyhow::Result<bool> {
         let (symbols, mut whole) = self.symbols.places();
-        let mut evidence = Evidence { symbols, ..Evidence::default() };
-        whole &= self.load_model(&mut evidence)?;
+        evidence.symbols = symbols;
+        whole &= self.load_model(evidence)?;
         for (source, path) in self.given() {
-            if let Err(error) = load(&mut evidence, source, path) {
+            if let Err(error) = load(evidence, source, path) {
                 complain(&error.to_string());
                 whole = false;
             }
         }
-        Ok((evidence, whole))
+        Ok(whole)
+    }
+
+    /// Whether directories with the names of functions are given.
+    pub(super) fn names_symbols(&self) -> bool {
+        self.symbols.is_given()
     }
 
     /// Reads what is said of the model. A file that can't be used is said, and left out.
@@ -166,7 +171,7 @@ pub(super) fn add_all(evidence: &mut Evidence, given: Vec<(Source, String, Vec<u
 /// Replays a trace to its end and sums it up.
 pub(super) fn read(input: Input, evidence: &Evidence, among_others: bool) -> Result<Read, OpenError> {
     let mut trace = input.open()?;
-    let mut replay = Replay::new(&trace, options(&evidence.thresholds));
+    let mut replay = Replay::new(&trace, evidence.thresholds.replay_options());
     replay.timeline = among_others.then(Timeline::default);
     let mut progress = Progress::new(trace.records_in_chunks());
     read_through(&mut trace, |records| progress.advance(records), |batch| replay.batch(batch));
@@ -180,10 +185,10 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     if let Some(path) = args.traces.first().filter(|path| is_later_command(path)) {
         bail!("{}: this command is not in this version", path.display());
     }
-    let thresholds = thresholds(&args.threshold)?;
-    let (mut evidence, mut evidence_whole) = args.beside.load()?;
-    evidence.thresholds = thresholds;
+    args.thresholds.values()?;
+    let (mut evidence, mut evidence_whole) = (Evidence::default(), true);
     let (mut reads, mut unreadable, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut of_bundles = Vec::new();
     let refused = |unreadable: &mut Vec<Unreadable>, path: &Path, error: OpenError| {
         complain(&error.to_string());
         unreadable.push(Unreadable { path: path.display().to_string(), reason: error.to_string() });
@@ -193,10 +198,15 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
             Ok(expanded) => {
                 inputs.extend(expanded.traces);
                 evidence_whole &= add_all(&mut evidence, expanded.evidence);
+                let (of_bundle, whole) = OfBundle::read(path, &expanded.thresholds);
+                of_bundles.push(of_bundle);
+                evidence_whole &= whole;
             }
             Err(error) => refused(&mut unreadable, path, error),
         }
     }
+    evidence.thresholds = args.thresholds.over(&of_bundles)?;
+    evidence_whole &= args.beside.load(&mut evidence)?;
     let many = args.traces.len() > 1 || inputs.len() > 1;
     for input in inputs {
         let name = input.name.clone();
@@ -211,20 +221,6 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let look = output.look();
     output.write(|out| document.write(out, args.format, look))?;
     Ok(status)
-}
-
-/// What of the thresholds the replay itself needs. A trace says by itself what its blocks are rounded to.
-fn options(thresholds: &Thresholds) -> Options {
-    let (granule, usual) = (thresholds.model_granule_bytes, Thresholds::default().model_granule_bytes);
-    let granularity_bytes = (granule != usual).then_some(granule);
-    Options { granularity_bytes, retry_ns: thresholds.retry_ns, ..Options::default() }
-}
-
-/// The defaults, changed as the options say.
-pub(super) fn thresholds(texts: &[String]) -> anyhow::Result<Thresholds> {
-    let mut thresholds = Thresholds::default();
-    texts.iter().try_for_each(|text| thresholds.set(text))?;
-    Ok(thresholds)
 }
 
 /// The report on one trace, or on several as one job.

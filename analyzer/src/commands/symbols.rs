@@ -21,6 +21,11 @@ pub(super) struct SymbolArgs {
 }
 
 impl SymbolArgs {
+    /// Whether directories are named.
+    pub(super) fn is_given(&self) -> bool {
+        !self.directories.is_empty()
+    }
+
     /// The places, and whether all that were named are there. What is not there is said.
     pub(super) fn places(&self) -> (SymbolPlaces, bool) {
         let (there, missing): (Vec<_>, Vec<_>) = self.directories.iter().cloned().partition(|given| given.exists());

@@ -52,6 +52,8 @@ pub(super) struct Inputs {
     pub(super) traces: Vec<Input>,
     /// What lies beside them in a bundle: what it is, its name, its bytes.
     pub(super) evidence: Vec<(Source, String, Vec<u8>)>,
+    /// The thresholds that a bundle was made with: `NAME=VALUE` each.
+    pub(super) thresholds: Vec<String>,
 }
 
 /// What an argument stands for: a trace, or what is in a bundle. `BUNDLE:traces/01.trace.bin` names one trace of a bundle.
@@ -75,6 +77,7 @@ pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
     let trace = |(name, file): (String, File)| Input::unpacked(named(&name).into(), file);
     Ok(Inputs {
         traces: bundle.traces.into_iter().map(trace).collect(),
+        thresholds: bundle.thresholds,
         evidence: bundle.evidence.into_iter().map(|(source, name, bytes)| (source, named(&name), bytes)).collect(),
     })
 }

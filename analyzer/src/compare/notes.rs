@@ -24,6 +24,10 @@ pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<Strin
             words::size(new.run.granularity_bytes)
         ));
     }
+    // Both were read with the same.
+    if !new.run.thresholds_set.is_empty() {
+        notes.push(format!("Thresholds set by hand (--threshold): {}.", new.run.thresholds_set.join(", ")));
+    }
     notes.extend(both.iter().flat_map(|(name, run)| of_one(name, run)));
     if !base.sites.is_empty() && !new.sites.is_empty() {
         notes.extend(call_sites(&base.run, &new.run));

@@ -5,9 +5,15 @@ mod setting;
 
 pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by};
 
+use setting::Given;
+
 use serde::Serialize;
 
+use crate::replay::Options;
+use crate::replay::tracks::around::PENDING_NS;
 use crate::replay::tracks::retries::WITHIN_NS;
+use crate::replay::tracks::{LARGE_FREE_BYTES, Limits};
+use crate::words::percent;
 
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;
@@ -21,11 +27,14 @@ macro_rules! thresholds {
         #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
         pub struct Thresholds {
             $(#[doc = $meaning] pub $field: $type,)*
+            /// Which of them the user set.
+            #[serde(skip)]
+            given: Given,
         }
 
         impl Default for Thresholds {
             fn default() -> Self {
-                Thresholds { $($field: $default,)* }
+                Thresholds { $($field: $default,)* given: Given::default() }
             }
         }
 
@@ -86,6 +95,12 @@ thresholds! {
     attention_least_bytes: u64 = GIB, Bytes, "catalogue", ["attention-quadratic"];
     /// Bytes of weights, gradients and Adam's state for each parameter.
     state_per_parameter: u64 = 18, Count, "user document 004; Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
+    /// Exponent of growth with the sequence length up to which a buffer is none of scores.
+    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic"];
+    /// Least exponent of growth with the sequence length that is a square.
+    square_exponent_least: f64 = 1.7, Number, "catalogue", ["attention-quadratic"];
+    /// Greatest exponent of growth with the sequence length that is a square.
+    square_exponent_most: f64 = 2.3, Number, "catalogue", ["attention-quadratic"];
     /// Share of the card that such a state may take.
     state_share: f64 = 0.95, Share, "catalogue", ["training-state-exceeds-card"];
     /// Share of the card from which on the difference of peak and floor is the larger part.
@@ -96,6 +111,10 @@ thresholds! {
     many_cycles: u64 = 10, Count, "catalogue", ["repeated-large-temporaries"];
     /// How many times its result a cycle of temporaries holds.
     temporary_factor: u64 = 3, Count, "catalogue", ["repeated-large-temporaries"];
+    /// Share of the cycles that must be of temporaries.
+    temporary_share: f64 = 0.9, Share, "ours", ["repeated-large-temporaries"];
+    /// How many times larger or smaller a request of the same family may be.
+    family_factor: u64 = 2, Count, "ours", ["repeated-large-temporaries"];
     /// Differences up to here are constant sizes.
     variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
     /// Unused share of what PyTorch reserved from which on it is fragmented.
@@ -106,6 +125,14 @@ thresholds! {
     many_sizes: u64 = 8, Count, "catalogue", ["caching-fragmentation"];
     /// Share of an address limit that counts as reached.
     address_share: f64 = 0.9, Share, "catalogue", ["gpu-va-limit"];
+    /// Largest request that a lack of mappings fails in the way that the rule knows.
+    small_request_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["map-count-exhaustion"];
+    /// How many times a small request must be free.
+    room_factor: u64 = 10, Count, "catalogue", ["map-count-exhaustion"];
+    /// Share by which live handles may differ from the usual limit of descriptors.
+    usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
+    /// Share of the open descriptors that live handles must account for.
+    handles_of_open_share: f64 = 0.5, Share, "ours", ["vmm-fd-exhaustion"];
     /// Open descriptors that most systems allow a process.
     usual_descriptors: u64 = 1024, Count, "the limit of most systems", ["vmm-fd-exhaustion"];
     /// Share of a request that must be gone after its failure.
@@ -114,12 +141,24 @@ thresholds! {
     pool_leak_ns: u64 = 1_000_000_000, Time, "ours", ["pool-failure-leak"];
     /// Share of released memory that comes back at most where a release has no effect.
     stuck_share: f64 = 0.2, Share, "catalogue", ["vmm-release-ineffective"];
+    /// Time in which nothing else may be recorded after a mapping that never returned.
+    mapping_quiet_ns: u64 = 1_000_000_000, Time, "ours", ["expandable-hazard"];
+    /// Share of what handles of virtual memory hold that tensors have at most where they are not the reason.
+    few_tensors_share: f64 = 0.5, Share, "ours: the catalogue says far below", ["expandable-with-max-split"];
     /// Share of the card that handles of virtual memory hold where nothing bounds them.
     handles_share: f64 = 0.9, Share, "pytorch/pytorch#193400", ["expandable-with-max-split"];
     /// What stays on a card after each of several runs.
     stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
     /// Time after a failure in which frees, another try or a smaller request belong to it.
     retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
+    /// Time before a failure in which stream-ordered frees may still be pending.
+    pending_ns: u64 = PENDING_NS, Time, "catalogue", ["async-free-pending"];
+    /// Time after a failing call in which PyTorch's allocator notes its error.
+    noted_ns: u64 = 2_000_000_000, Time, "ours: it releases its cache and tries again in between", ["caching-fragmentation", "graph-private-pool", "attention-quadratic"];
+    /// Time by which the clocks of a trace and of PyTorch's snapshot may differ.
+    clocks_differ_ns: u64 = 200_000_000, Time, "ours", ["caching-fragmentation", "graph-private-pool", "attention-quadratic"];
+    /// Share by which a snapshot's segments may differ from what the trace had at a failure to be of about that moment.
+    same_moment_share: f64 = 0.05, Share, "ours", ["caching-fragmentation", "graph-private-pool", "reading-mismatch-benign"];
     /// Share of a limit (mappings, descriptors, a group's memory, GTT) that counts as reached.
     count_share: f64 = 0.95, Share, "kernel limits; ROCm 7.14 reports", ["map-count-exhaustion", "vmm-fd-exhaustion", "cgroup-memory-limit", "gtt-exhaustion"];
     /// Live device allocations that may reach the limit of mappings.
@@ -128,6 +167,8 @@ thresholds! {
     rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported"];
     /// What rounding must waste to be worth a word.
     waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
+    /// Share by which sizes of one family of blocks may differ.
+    family_share: f64 = 0.25, Share, "ours: quantised tensors of one kind have a few sizes close to each other", ["mixed-size-padding"];
     /// What the model of the card rounds each block to, where this is set; else what the recorder was told.
     model_granule_bytes: u64 = 256 * MIB, Bytes, "user document 000: a model, and not measured", ["granularity-waste", "mixed-size-padding"];
     /// Granularity of the addresses from which on the 256 MiB model is more than a model.
@@ -140,6 +181,10 @@ thresholds! {
     half_of_ram_share: f64 = 0.6, Share, "catalogue: half is what TTM gives by itself", ["uma-ttm-limit"];
     /// Share of all memory from which on an APU's carve-out is large.
     carve_out_share: f64 = 0.5, Share, "catalogue", ["uma-large-carveout-starves-gtt"];
+    /// A carve-out up to this share of GTT is far below it.
+    small_carve_out_share: f64 = 0.5, Share, "ours: the catalogue says far below", ["uma-carveout-only"];
+    /// Share of a carve-out up to which most of it is unused.
+    used_carve_out_share: f64 = 0.5, Share, "ours: the catalogue says mostly unused", ["uma-large-carveout-starves-gtt"];
     /// GTT up to here is small.
     small_gtt_bytes: u64 = 16 * GIB + GIB / 2, Bytes, "ROCm/TheRock#1054: 15 to 16 GiB in the reports", ["uma-large-carveout-starves-gtt"];
     /// Share of the RAM above which GPU memory leaves the host too little.
@@ -162,20 +207,60 @@ thresholds! {
     unbalanced_modules: u64 = 50, Count, "catalogue", ["module-load-unbalanced"];
     /// Share by which a buffer may differ from what a model's facts make of it.
     model_share: f64 = 0.05, Share, "catalogue", ["kv-cache-prealloc", "oom-model-load"];
+    /// Share of the greatest peak below which a swing of memory is no cycle.
+    swing_share: f64 = 1.0 / 64.0, Share, "ours", ["live-leak", "model-swap-residual", "reserved-plateau", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
+    /// Smaller cycles behind the great ones that make a phase of their own.
+    phase_cycles: u64 = 5, Count, "ours", ["live-leak", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch"];
+    /// Share of a device's peak below which its last bytes are the end of the program and no floor.
+    end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
+    /// Variation of the cycles' heights up to which the batches are alike (standard deviation over mean).
+    height_variation_share: f64 = 0.25, Share, "ours", ["live-leak"];
+    /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
+    segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
     /// Cycles from which on a line is laid through what stays between them.
     leak_cycles: u64 = 5, Count, "ours", ["live-leak"];
     /// Share of the variance that a straight line must explain (R²).
     straight_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// What a leak must come to in all.
     leak_total_bytes: u64 = 256 * MIB, Bytes, "ours", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
+    /// Cycles that a plateau takes.
+    plateau_least_cycles: u64 = 6, Count, "ours", ["reserved-plateau"];
+    /// What must have risen before a plateau.
+    plateau_rise_bytes: u64 = 64 * MIB, Bytes, "ours", ["reserved-plateau"];
     /// Cycles within which a plateau is reached.
     plateau_cycles: u64 = 20, Count, "catalogue", ["reserved-plateau"];
     /// Share by which what stays may differ on a plateau.
     flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau", "live-leak"];
     /// Loads and unloads that make a swap of models.
     swaps: u64 = 3, Count, "catalogue", ["model-swap-residual"];
+    /// What must come with each load of a model.
+    swap_bytes: u64 = GIB, Bytes, "catalogue", ["model-swap-residual"];
+    /// Share of it that must go with the unload.
+    swap_fall_share: f64 = 0.80, Share, "catalogue", ["model-swap-residual"];
     /// What one swap of models must leave behind.
     swap_residue_bytes: u64 = 100 * MIB, Bytes, "catalogue", ["model-swap-residual"];
+    /// Times the median pause between two calls from which on a pause separates bursts.
+    pause_factor: u64 = 5, Count, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward"];
+    /// Calls that a burst has at least.
+    burst_calls: u64 = 4, Count, "ours", ["oom-model-load", "oom-first-forward", "oom-first-backward"];
+    /// Times a stretch of calls must come to be a repetition.
+    repetitions: u64 = 3, Count, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "legacy-pool-growth", "kv-cache-prealloc"];
+    /// Share of the calls that may differ from one repetition to the next.
+    repetition_share: f64 = 0.10, Share, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "legacy-pool-growth", "kv-cache-prealloc"];
+    /// A free of more than this is none of a load.
+    large_free_bytes: u64 = LARGE_FREE_BYTES, Bytes, "catalogue", ["oom-model-load", "kv-cache-prealloc"];
+    /// Share of the peak by which memory may fall in a load.
+    load_fall_share: f64 = 0.02, Share, "ours", ["oom-model-load"];
+    /// Steps from which on a failure is none of the optimizer's first step.
+    later_steps: u64 = 3, Count, "catalogue", ["oom-optimizer-step", "legacy-pool-growth"];
+    /// Steps that a training has had before an evaluation.
+    trained_steps: u64 = 3, Count, "ours", ["oom-eval-batch"];
+    /// Height of an evaluation's cycles, as a share of those of the training, below which they lack a backward pass.
+    forward_share: f64 = 0.75, Share, "ours", ["oom-eval-accumulation"];
+    /// Share of what had piled up by which less is held where it was given back.
+    given_back_share: f64 = 0.10, Share, "ours", ["oom-eval-accumulation"];
+    /// Pause before an evaluation, as a share of a step.
+    pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Steps of a run that counts as stable.
     stable_cycles: u64 = 20, Count, "user document 004 says thousands; lowered so that short runs qualify", ["oom-longest-batch"];
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).
@@ -188,14 +273,26 @@ thresholds! {
     reversed_share: f64 = 0.30, Share, "catalogue", ["oom-first-backward"];
     /// Times a block must be replaced by a larger one for a cache that grows.
     growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
+    /// Sizes that a cache which grows has had.
+    growing_sizes: u64 = 3, Count, "ours", ["kv-cache-incremental"];
     /// What a pool that keeps each peak must hold.
     kept_bytes: u64 = GIB / 2, Bytes, "catalogue", ["legacy-pool-growth"];
     /// Buffers of one family that such a pool must have kept.
     kept_buffers: u64 = 4, Count, "ours", ["legacy-pool-growth"];
     /// Share by which the next buffer of a family is larger at most.
     kept_larger_share: f64 = 0.20, Share, "catalogue", ["legacy-pool-growth"];
+    /// Share by which the next buffer of a family is larger at least.
+    kept_least_share: f64 = 0.001, Share, "catalogue", ["legacy-pool-growth"];
+    /// Time for which a gathered part lives at most.
+    gathered_for_ns: u64 = 100_000_000, Time, "catalogue", ["fsdp-gather-spike"];
+    /// Gathered parts that live at once.
+    gathers_at_once: u64 = 2, Count, "catalogue", ["fsdp-gather-spike"];
+    /// Size of a gathered part at least.
+    gathered_bytes: u64 = MIB, Bytes, "ours", ["fsdp-gather-spike"];
     /// Blocks of one size that must live shortly for gathers.
     gathers: u64 = 8, Count, "ours", ["fsdp-gather-spike"];
+    /// Blocks from one place from which on they are tensors of a model.
+    tensors: u64 = 16, Count, "ours: the smallest models have more", ["kv-cache-prealloc", "oom-model-load"];
     /// Blocks from here on are buffers of a model and not odds and ends.
     buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
 }
@@ -205,6 +302,24 @@ impl Thresholds {
     pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
         let share = (request_bytes as f64 * self.free_margin_share) as u64;
         free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// What the model of the card rounds each block to, where the user set it. Else a trace says by itself what its blocks are
+    /// rounded to: the default here is that of the recorder, and not of every trace.
+    pub fn model_granule(&self) -> Option<u64> {
+        self.is_set("model_granule_bytes").then_some(self.model_granule_bytes)
+    }
+
+    /// How a trace is replayed by these numbers.
+    pub fn replay_options(&self) -> Options {
+        let limits =
+            Limits { retry_ns: self.retry_ns, pending_ns: self.pending_ns, large_free_bytes: self.large_free_bytes };
+        Options { granularity_bytes: self.model_granule(), limits, ..Options::default() }
+    }
+
+    /// The share of a card that others must hold, as a sentence has it.
+    pub fn much_of_a_card(&self) -> String {
+        if self.others_share == 0.10 { "a tenth".to_owned() } else { percent(self.others_share) }
     }
 
     /// Cycles from which on a line is laid through them: three points at least, or any line would fit.

@@ -5,6 +5,7 @@
 //! in its history shows a later moment, when tensors may have been freed: it proves nothing, and refutes nothing.
 
 use super::case::{Case, Failure};
+use super::thresholds::share;
 use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
 use crate::passes::fragmentation::saturate;
@@ -13,11 +14,6 @@ use gpuoom_trace::record::Kind;
 
 /// What the allocator adds to a request at most before it asks the driver: a segment for many blocks has 20 MiB.
 const MOST_ADDED_BYTES: u64 = 20 << 20;
-/// How long after the failing call the allocator notes its error at most, and by how much the clocks may differ.
-const NOTED_WITHIN_US: i128 = 2_000_000;
-const CLOCKS_DIFFER_US: i128 = 200_000;
-/// The share by which a snapshot's segments may differ from what the trace had at a failure to be of about that moment.
-const SAME_SHARE: u64 = 20;
 
 /// Who told the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,8 +140,9 @@ impl<'a> Case<'a> {
         let late_us = |moment: &Moment| i128::from(moment.at_us) - failed_at_us;
         let timed = |moment: &Moment| has_clock && moment.at_us > 0;
         let all = || self.moments.iter().filter(|(_, moment)| alike(moment));
-        let in_time = all()
-            .filter(|(_, moment)| timed(moment) && (-CLOCKS_DIFFER_US..=NOTED_WITHIN_US).contains(&late_us(moment)));
+        let us = |time_ns: u64| i128::from(time_ns / 1000);
+        let near = -us(self.thresholds.clocks_differ_ns)..=us(self.thresholds.noted_ns);
+        let in_time = all().filter(|(_, moment)| timed(moment) && near.contains(&late_us(moment)));
         let nearest = in_time.min_by_key(|(_, moment)| late_us(moment).unsigned_abs());
         // Without times only one that is alone can be it.
         let alone = || all().next().filter(|(_, moment)| !timed(moment) && all().count() == 1);
@@ -156,9 +153,11 @@ impl<'a> Case<'a> {
     fn later(&self, failure: &Failure<'_>) -> Option<TorchSums<'_>> {
         let device = failure.oom.device.map(u32::from)?;
         let asked = failure.request_bytes().get()?;
-        let held = saturate(failure.oom.held.requested_bytes);
+        let held = saturate(failure.oom.held.requested_bytes).max(1);
         let near = |sums: &DeviceSums| {
-            sums.device == device && sums.reserved_bytes > 0 && sums.reserved_bytes.abs_diff(held) <= held / SAME_SHARE
+            sums.device == device
+                && sums.reserved_bytes > 0
+                && share(sums.reserved_bytes.abs_diff(held), held) <= self.thresholds.same_moment_share
         };
         let all = self.evidence.torch_snapshots.iter().flat_map(|file| sums(&file.content));
         let sums = all.filter(near).min_by_key(|sums| sums.reserved_bytes.abs_diff(held))?;

@@ -17,8 +17,6 @@ use crate::symbols::Stacks;
 const FEW_POINTS: usize = 10;
 /// Floors that are listed, evenly chosen where there are more.
 const MOST_POINTS: usize = 256;
-/// A run's last bytes below this share of its peak are its end and no floor: programs give all back then.
-const END_SHARE: u64 = 20;
 /// Origins of blocks that are named.
 const MOST_SUSPECTS: usize = 5;
 
@@ -125,7 +123,7 @@ pub struct Growth {
 /// The growth of each device that has cycles.
 pub fn of_devices(replay: &Replay, thresholds: &Thresholds) -> Vec<Growth> {
     let tracks = replay.tracks.devices();
-    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track), thresholds)).collect()
+    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track, thresholds), thresholds)).collect()
 }
 
 /// Names who asked for what stays.
@@ -137,13 +135,13 @@ pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
 }
 
 /// The cycles of a device over the whole run, without the end, where everything is given back.
-pub fn cycles_of(track: &DeviceTrack) -> Cycles {
+pub fn cycles_of(track: &DeviceTrack, thresholds: &Thresholds) -> Cycles {
     let mut turns: Vec<Turn> = track.live.turns().copied().collect();
     let peak = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
-    while turns.last().is_some_and(|turn| turn.bytes <= peak / END_SHARE) {
+    while turns.last().is_some_and(|turn| turn.bytes as f64 <= thresholds.end_share * peak as f64) {
         turns.pop();
     }
-    Cycles::of(&turns)
+    Cycles::of(&turns, thresholds)
 }
 
 /// The growth of one device; `None` for too few cycles to lay a line through.

@@ -173,7 +173,7 @@ pub struct Summary {
     /// The numbers by which the rules decided.
     #[serde(skip)]
     pub thresholds: Thresholds,
-    /// Those of them that the user changed.
+    /// Those of them that the user set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thresholds_changed: Vec<Change>,
     /// What could not be read.

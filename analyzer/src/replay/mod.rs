@@ -79,13 +79,13 @@ pub struct Options {
     pub granularity_bytes: Option<u64>,
     /// Where to stop.
     pub until: Until,
-    /// How long after a failure frees and another try belong to it, in nanoseconds.
-    pub retry_ns: u64,
+    /// The numbers that decide along the way.
+    pub limits: tracks::Limits,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { granularity_bytes: None, until: Until::End, retry_ns: tracks::retries::WITHIN_NS }
+        Options { granularity_bytes: None, until: Until::End, limits: tracks::Limits::default() }
     }
 }
 
@@ -217,7 +217,7 @@ impl Replay {
             imports: 0,
             failed_frees: 0,
             sites: Sites::default(),
-            tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR, options.retry_ns),
+            tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR, options.limits),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             objects: objects::Objects::default(),

@@ -7,22 +7,34 @@ use gpuoom_trace::metadata::Module;
 use super::dwarf::DebugInformation;
 use super::elf::{Elf, ElfError, Supplement};
 use super::image::{Image, Missing};
+use super::index::Index;
 use super::{SymbolPlaces, file_name};
 
 /// Where distributions put debug files.
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
-/// What the files about a library tell. Each is opened and judged by its build id.
-pub(super) fn image_of(module: &Module, places: &SymbolPlaces) -> Image {
+/// What the files about a library tell. Each is opened and judged by its build id. `index` has the files below the user's
+/// directories; it is asked for only where the names of files lead nowhere.
+pub(super) fn image_of<'a>(module: &Module, places: &SymbolPlaces, index: impl Fn() -> &'a Index) -> Image {
     if module.build_id.is_empty() {
         return Image::unknown(Missing::NoBuildId);
     }
     let mut search = Search { build_id: &module.build_id, refused: None };
-    let own = own_places(module, places).into_iter().find_map(|path| search.accept(&path));
+    let is_given = !places.directories.is_empty();
+    let indexed = || if is_given { index().files(&module.build_id) } else { &[] };
+    let mut own = own_places(module, places).into_iter().find_map(|path| search.accept(&path));
+    if own.is_none() {
+        own = indexed().iter().find_map(|path| search.accept(path));
+    }
     let has_debug = own.as_ref().is_some_and(Elf::has_debug_information);
     let debug = match has_debug {
         true => None,
-        false => debug_places(module, own.as_ref(), places).into_iter().find_map(|path| search.accept(&path)),
+        false => {
+            let named = debug_places(module, own.as_ref(), places);
+            let named = named.into_iter().find_map(|path| search.accept(&path));
+            let with_debug = |path: &PathBuf| search.accept(path).filter(Elf::has_debug_information);
+            named.or_else(|| indexed().iter().find_map(with_debug))
+        }
     };
     let Some(best) = debug.as_ref().or(own.as_ref()) else {
         return Image::unknown(search.refused.unwrap_or(Missing::NoFile));

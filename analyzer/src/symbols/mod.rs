@@ -11,6 +11,7 @@ mod find;
 mod frame;
 mod functions;
 mod image;
+mod index;
 pub mod key;
 pub mod plumbing;
 mod short;
@@ -66,6 +67,8 @@ pub struct Symbols {
     /// By address; those that overlap are as the trace says.
     modules: Vec<Loaded>,
     places: SymbolPlaces,
+    /// What is below the directories, where a library is not found by its name.
+    index: OnceCell<index::Index>,
     /// What was looked up before.
     known: RefCell<FxHashMap<u64, Rc<[Frame]>>>,
 }
@@ -84,7 +87,7 @@ impl Symbols {
             |module: &Module| Loaded { module: module.clone(), image: OnceCell::new(), lacks_names: Cell::new(false) };
         let mut modules: Vec<Loaded> = modules.iter().map(loaded).collect();
         modules.sort_by_key(|loaded| loaded.module.start);
-        Symbols { modules, places: places.clone(), known: RefCell::default() }
+        Symbols { modules, places: places.clone(), index: OnceCell::new(), known: RefCell::default() }
     }
 
     /// The library that an address lies in.
@@ -112,7 +115,8 @@ impl Symbols {
         // A call may be the last instruction of a function: what it returns to belongs to the next one.
         let called_from = return_address.saturating_sub(1);
         let Some(loaded) = self.loaded_at(called_from) else { return vec![Frame::native(return_address)] };
-        let image = loaded.image.get_or_init(|| find::image_of(&loaded.module, &self.places));
+        let index = || self.index.get_or_init(|| index::Index::of(&self.places.directories));
+        let image = loaded.image.get_or_init(|| find::image_of(&loaded.module, &self.places, index));
         let here = Frame {
             module: Some(file_name(&loaded.module.path).to_owned()),
             offset: Some(return_address - loaded.module.start),

@@ -102,6 +102,13 @@ fn a_library_that_is_elsewhere_is_found_in_the_directory_that_is_named() {
         assert_eq!(words(&found.frames(address)), ["inner:3 inlined", "middle:6"], "{place}");
         std::fs::remove_file(&file).unwrap();
     }
+    // Under whatever name: the build id tells.
+    let file = root.path().join("some/where/renamed.bin");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::copy(&library.path, &file).unwrap();
+    let found = symbols(moved.clone(), SymbolPlaces { directories: vec![root.path().into()], this_machine: false });
+    assert_eq!(words(&found.frames(address)), ["inner:3 inlined", "middle:6"]);
+    std::fs::remove_file(&file).unwrap();
     // A file may be named, too; one that is no ELF file is passed over.
     let nonsense = root.path().join("nonsense");
     std::fs::write(&nonsense, "no library").unwrap();

@@ -149,3 +149,52 @@ fn each_rule_is_proven_by_a_trace_and_refuted_by_another() {
         assert!(of_rule().any(|labelled| labelled.says == Says::Not), "{}: no trace that refutes it", rule.id);
     }
 }
+
+/// Numbers that a trace with this diagnosis passes by default, and with this setting does not.
+const DECIDE: [(&str, &str); 28] = [
+    ("swing-share=100%", "live-leak"),
+    ("end-share=100%", "live-leak"),
+    ("plateau-least-cycles=1000", "reserved-plateau"),
+    ("plateau-rise=100G", "reserved-plateau"),
+    ("swap=100G", "model-swap-residual"),
+    ("pause-factor=1000000", "oom-first-forward"),
+    ("burst-calls=100000", "oom-first-forward"),
+    ("later-steps=1", "oom-optimizer-step"),
+    ("trained-steps=1000", "oom-eval-batch"),
+    ("phase-cycles=1000", "oom-eval-accumulation"),
+    ("forward-share=0", "oom-eval-accumulation"),
+    ("growing-sizes=1000", "kv-cache-incremental"),
+    ("kept-least-share=100%", "legacy-pool-growth"),
+    ("gathered-for=1us", "fsdp-gather-spike"),
+    ("gathers-at-once=50", "fsdp-gather-spike"),
+    ("gathered=100G", "fsdp-gather-spike"),
+    ("small-request=1", "map-count-exhaustion"),
+    ("room-factor=1000000", "map-count-exhaustion"),
+    ("handles-of-open-share=100%", "vmm-fd-exhaustion"),
+    ("linear-exponent=3", "attention-quadratic"),
+    ("square-exponent-least=2.2", "attention-quadratic"),
+    ("square-exponent-most=1.8", "attention-quadratic"),
+    ("pending=1ns", "async-free-pending"),
+    ("noted=1ns", "graph-private-pool"),
+    ("mapping-quiet=1ns", "expandable-hazard"),
+    ("family-share=100%", "mixed-size-padding"),
+    ("small-carve-out-share=0", "uma-carveout-only"),
+    ("used-carve-out-share=0", "uma-large-carveout-starves-gtt"),
+];
+
+#[test]
+fn numbers_that_are_set_decide() {
+    let confidence = |labelled: &Labelled, setting: Option<&str>| {
+        let mut scene = (labelled.scene)();
+        setting.into_iter().for_each(|text| scene.trace.evidence.thresholds.set(text).unwrap());
+        summed_up(&scene).diagnoses.iter().find(|finding| finding.id == labelled.id).map(|found| found.confidence)
+    };
+    let mut without_effect = Vec::new();
+    for (setting, id) in DECIDE {
+        let mut shown = all().filter(|labelled| labelled.id == id && labelled.says != Says::Not);
+        if !shown.any(|labelled| confidence(labelled, Some(setting)) < confidence(labelled, None)) {
+            without_effect.push((setting, id));
+        }
+    }
+    assert!(without_effect.is_empty(), "{without_effect:?}");
+}

@@ -94,7 +94,7 @@ fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         "what tensors hold: PyTorch's message (--torch-log) or a snapshot with the failure (--torch-snapshot)",
     );
     check.decides(
-        tensors.is(|tensors| tensors <= handles / 2),
+        tensors.is(|tensors| share(tensors, handles) <= case.thresholds.few_tensors_share),
         || format!("tensors hold only {} of it", size(tensors.get().unwrap_or(0))),
         || format!("tensors hold {} of it", size(tensors.get().unwrap_or(0))),
     );
@@ -120,7 +120,7 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
     let last = case.replay.clock.at_ns(case.replay.last_at);
     check.must(true, || format!("{} of thread {} never returned", hung.api, hung.thread));
     check.decides(
-        hung.at_ns >= last.saturating_sub(1_000_000_000),
+        hung.at_ns >= last.saturating_sub(case.thresholds.mapping_quiet_ns),
         || "nothing was recorded after it".to_owned(),
         || "other threads went on for long after it".to_owned(),
     );

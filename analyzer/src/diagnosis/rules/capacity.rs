@@ -75,9 +75,10 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     check.unless(runtime.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
         "the runtime reported enough free memory".to_owned()
     });
-    check.unless(others_hold_a_tenth(failure), || match failure.external_at_most_bytes().get() {
-        Some(others) => format!("others hold a tenth of the card or more (they hold at most {})", size(others)),
-        None => "others hold a tenth of the card or more".to_owned(),
+    let much = failure.thresholds.much_of_a_card();
+    check.unless(others_hold_much(failure), || match failure.external_at_most_bytes().get() {
+        Some(others) => format!("others hold {much} of the card or more (they hold at most {})", size(others)),
+        None => format!("others hold {much} of the card or more"),
     });
 }
 
@@ -105,7 +106,7 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 }
 
 /// Whether others hold enough to be a reason. That they do not can be known without knowing how much they hold.
-fn others_hold_a_tenth(failure: &Failure<'_>) -> Holds {
+fn others_hold_much(failure: &Failure<'_>) -> Holds {
     let total = failure.total_bytes();
     let is_much = |(others, total)| share(others, total) >= failure.thresholds.others_share;
     match failure.external_at_most_bytes().zip(total).is(is_much) {

@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{GIB, MIB, share};
+use crate::diagnosis::thresholds::{GIB, share};
 use crate::diagnosis::versions::Platform;
 use crate::replay::reservations::Refused;
 use crate::words::{grouped, size};
@@ -16,17 +16,15 @@ pub(super) const RULES: &[Rule] = &[
     run("gpu-va-limit", Role::Cause, gpu_va_limit),
 ];
 
-/// Largest request that a lack of mappings fails in the way that this rule knows.
-const SMALL_BYTES: u64 = 64 * MIB;
-
 /// The process has as many memory mappings as the kernel allows.
 fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().get().unwrap_or(u64::MAX);
     let free = failure.free_bytes();
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     // Without this shape nobody would think of it.
-    let has_room = free.get().is_some_and(|free| free / 10 >= request);
-    if !check.applies(is_rocm && failure.is_real_of_device() && request <= SMALL_BYTES && has_room) {
+    let is_small = request <= case.thresholds.small_request_bytes;
+    let has_room = free.get().is_some_and(|free| free / case.thresholds.room_factor >= request);
+    if !check.applies(is_rocm && failure.is_real_of_device() && is_small && has_room) {
         return;
     }
     let read = &failure.oom.process;
@@ -67,13 +65,15 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         Some((open, limit)) => {
             let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
             check.decides(open as f64 >= case.thresholds.count_share * limit as f64, text, text);
-            check.must(handles >= open / 2, || format!("{} live handles can account for them", grouped(handles)));
+            check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
+                format!("{} live handles can account for them", grouped(handles))
+            });
         }
         None => {
             check.at_most(Confidence::Possible);
-            let is_near = handles.abs_diff(case.thresholds.usual_descriptors) * 20 <= case.thresholds.usual_descriptors;
+            let usual = case.thresholds.usual_descriptors;
+            let is_near = share(handles.abs_diff(usual), usual) <= case.thresholds.usual_descriptors_share;
             check.must(is_near, || {
-                let usual = case.thresholds.usual_descriptors;
                 format!("{} handles live, near the usual limit of {usual} descriptors", grouped(handles))
             });
             check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);

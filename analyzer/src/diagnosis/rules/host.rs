@@ -6,7 +6,7 @@ use super::{Rule, run};
 use crate::diagnosis::case::Case;
 use crate::diagnosis::check::{Basis, Check, Holds, Known};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::diagnosis::thresholds::{Unit, share};
 use crate::replay::End;
 use crate::words::{gib, percent, size};
 
@@ -41,7 +41,7 @@ fn host_ram_oom_kill(case: &Case<'_>, check: &mut Check) {
     let alive_ns = case.last_sign_of_life_ns();
     let last = case.summary.ooms.last().map(|oom| oom.at_ns);
     check.must(last.is_none_or(|at_ns| alive_ns.saturating_sub(at_ns) > case.thresholds.quiet_ns), || {
-        "no GPU call had failed in the last second".to_owned()
+        format!("no GPU call had failed in the last {}", Unit::Time.shown(case.thresholds.quiet_ns as f64))
     });
     let limit = host_limit(case);
     let resident = case.series(Quantity::ResidentMemory).map(|series| series.last.1);

@@ -10,8 +10,6 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::passes::shape::facts::Facts;
 use crate::replay::tracks::calls::{Call, What};
 
-/// Blocks from one call site from which on they are tensors: the smallest models have more.
-const LEAST_TENSORS: usize = 16;
 /// Buffers behind the weights before the compute buffer: one cache or two.
 const CACHES: usize = 2;
 
@@ -55,7 +53,7 @@ impl<'a> Start<'a> {
             None => given.len() - parts_by_size(&given, facts.requested_bytes),
         };
         let is_large = |call: &&Call| call.bytes >= case.thresholds.buffer_bytes;
-        if tensors < LEAST_TENSORS {
+        if (tensors as u64) < case.thresholds.tensors {
             let mut large: Vec<&Call> = given.into_iter().filter(is_large).collect();
             let behind = large.split_off(large.len().min(1));
             return Start { weights: large, behind, by_tensor: false, has_freed, asks_for_tensor: Some(false) };

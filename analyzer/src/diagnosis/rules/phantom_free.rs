@@ -184,8 +184,9 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
     check.must(pending.bytes >= lacked, || {
         format!(
-            "{} was given back by stream-ordered calls in the 2 s before, and {} were missing",
+            "{} was given back by stream-ordered calls in the {} before, and {} were missing",
             size(pending.bytes),
+            Unit::Time.shown(case.thresholds.pending_ns as f64),
             size(lacked)
         )
     });

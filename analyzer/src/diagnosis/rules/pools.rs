@@ -4,6 +4,7 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
+use crate::diagnosis::thresholds::Unit;
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::torch_message::Printed;
@@ -174,7 +175,12 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         true => Holds::Yes,
         false => Holds::Unknown("free memory shortly before the failing call (a shorter period in GPUOOM_SAMPLE)"),
     };
-    check.must(is_fresh, || "the reading before is less than a second older than the failure".to_owned());
+    check.must(is_fresh, || {
+        format!(
+            "the reading before is less than {} older than the failure",
+            Unit::Time.shown(case.thresholds.pool_leak_ns as f64)
+        )
+    });
 }
 
 /// Memory was unmapped and released, and the card did not get it back.

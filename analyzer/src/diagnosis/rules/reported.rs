@@ -87,7 +87,11 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let (rounding, swapped) = (rounding_bytes(case, failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
     let accounts_for = |bytes: u64| bytes as f64 >= case.thresholds.explained_share * gap as f64;
     check.note_by(Basis::Estimated, accounts_for(rounding), || {
-        format!("many small blocks: rounded up to 2 MiB they take at least {} more than was asked for", size(rounding))
+        let block = size(case.thresholds.rocr_block_bytes);
+        format!(
+            "many small blocks: rounded up to {block} they take at least {} more than was asked for",
+            size(rounding)
+        )
     });
     check.note(accounts_for(swapped), || {
         format!("{} of system memory are mapped for the GPU: buffers may have been evicted there", size(swapped))

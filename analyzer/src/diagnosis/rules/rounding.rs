@@ -16,8 +16,6 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Reading that would tell what the driver really rounds to.
 const DROPS: &str = "free memory before and after single allocations: what the driver really takes for each";
-/// Ways in which sizes of one family may differ: quantised tensors of one kind have a few sizes close to each other. (Ours.)
-const FAMILY_SHARE: f64 = 0.25;
 
 /// What was held at a failure, as it was asked for and rounded.
 struct Rounded {
@@ -91,6 +89,10 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 
 /// The model alone is never more than possible; what the addresses show decides.
 fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
+    let given = failure.thresholds.model_granule();
+    check.note_by(Basis::Given, given.is_some(), || {
+        format!("that granule of {} was set by --threshold model-granule", size(rounded.granule))
+    });
     // A distance larger than the blocks themselves is where the driver puts them, and no rounding.
     let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);
     let observed = failure.device.and_then(|device| device.granularity_observed_bytes);
@@ -133,7 +135,7 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     let survivors = case.around(failure).and_then(|around| around.survivors.as_ref());
     let (Some(survivors), Some(rounded)) = (survivors, Rounded::of(case, failure)) else { return };
-    let families = families(survivors, rounded.granule);
+    let families = families(survivors, rounded.granule, case.thresholds.family_share);
     let waste = share(rounded.waste(), rounded.live);
     if !check.applies(waste >= case.thresholds.waste_share && families.len() >= 2) {
         return;
@@ -168,7 +170,7 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
 }
 
 /// The sizes that live, in families, as far as they are listed.
-fn families(survivors: &Survivors, granule: u64) -> Vec<Family> {
+fn families(survivors: &Survivors, granule: u64, family_share: f64) -> Vec<Family> {
     let mut sizes: Vec<(u64, u64)> = match survivors.group_count == survivors.groups.len() {
         true => survivors.groups.iter().map(|group| (group.block_bytes, group.blocks)).collect(),
         false => survivors.covering.clone(),
@@ -179,7 +181,7 @@ fn families(survivors: &Survivors, granule: u64) -> Vec<Family> {
     for (bytes, blocks) in sizes {
         let remainder = bytes.checked_next_multiple_of(granule).map_or(0, |padded| padded - bytes);
         let (held, waste) = (bytes.saturating_mul(blocks), remainder.saturating_mul(blocks));
-        let near = families.last_mut().filter(|family| share(bytes - family.most, bytes) <= FAMILY_SHARE);
+        let near = families.last_mut().filter(|family| share(bytes - family.most, bytes) <= family_share);
         match near {
             Some(family) => {
                 (family.most, family.remainder) = (bytes, remainder);

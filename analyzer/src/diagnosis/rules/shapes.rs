@@ -68,7 +68,9 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             }
         }
     }
-    check.unless(others_before(case, failure), || "others held a tenth of the card or more before the load".to_owned());
+    check.unless(others_before(case, failure), || {
+        format!("others held {} of the card or more before the load", case.thresholds.much_of_a_card())
+    });
 }
 
 /// Old versions of llama.cpp ask for each tensor by itself. What comes behind the weights are caches and compute buffers.

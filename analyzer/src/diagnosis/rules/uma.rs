@@ -81,7 +81,7 @@ fn uma_ttm_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     exceeds_total(failure, check);
     check.unless(of_ram.is(|(limit, ram)| share(limit, ram) > case.thresholds.half_of_ram_share), || {
-        "the TTM limit was raised above 0.6 of the RAM".to_owned()
+        format!("the TTM limit was raised above {} of the RAM", case.thresholds.half_of_ram_share)
     });
     let of_carve_out = total.zip(carve_out(case, failure.device)).zip(limit);
     let is_carve_out = |((total, carve_out), limit)| {
@@ -159,10 +159,13 @@ fn uma_carveout_only(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         format!("the total {} is the carve-out of the BIOS, {}", size(total), size(carve_out))
     });
     let both = carve_out(case, failure.device).zip(gtt_total(case, failure.device));
-    check.must(both.is(|(carve_out, gtt)| carve_out <= gtt / 2), || {
-        let gtt = both.get().map_or(0, |(_, gtt)| gtt);
-        format!("GTT would be {} besides", gib(gtt))
-    });
+    check.must(
+        both.is(|(carve_out, gtt)| gtt > 0 && share(carve_out, gtt) <= case.thresholds.small_carve_out_share),
+        || {
+            let gtt = both.get().map_or(0, |(_, gtt)| gtt);
+            format!("GTT would be {} besides", gib(gtt))
+        },
+    );
     exceeds_total(failure, check);
     check.note(case.machine.kernel.is_some(), || {
         format!("the kernel is {}", case.machine.kernel.as_deref().unwrap_or_default())
@@ -201,7 +204,7 @@ fn uma_large_carveout_starves_gtt(case: &Case<'_>, failure: &Failure<'_>, check:
         },
     );
     let used = failure.used_bytes().zip(carve_out);
-    check.must(used.is(|(used, carve_out)| used <= carve_out / 2), || {
+    check.must(used.is(|(used, carve_out)| share(used, carve_out) <= case.thresholds.used_carve_out_share), || {
         let (used, carve_out) = used.get().unwrap_or((0, 0));
         format!("of the carve-out {} of {} are in use", size(used), gib(carve_out))
     });

@@ -5,7 +5,7 @@ use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{MIB, share};
+use crate::diagnosis::thresholds::{MIB, Unit, share};
 use crate::evidence::model::ModelFacts;
 use crate::passes::libraries::Libraries;
 use crate::passes::shape::facts::ends_the_load;
@@ -13,9 +13,6 @@ use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
 use crate::words::{percent, size};
-
-/// Exponent of growth up to which a buffer is none of scores. (Catalogue.)
-const LINEAR_EXPONENT: f64 = 1.3;
 
 pub(super) const RULES: &[Rule] = &[
     failure("preallocation-by-framework", Role::Cause, preallocation_by_framework),
@@ -34,7 +31,12 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.at_most(Confidence::Probable);
     let Some((burst, largest)) = first_burst(case, around.device) else { return };
     check.must(share(burst, total) >= case.thresholds.burst_share, || {
-        format!("{} ({} of the card) were taken within 1 s of its first use", size(burst), percent(share(burst, total)))
+        let within = Unit::Time.shown(case.thresholds.burst_ns as f64);
+        format!(
+            "{} ({} of the card) were taken within {within} of its first use",
+            size(burst),
+            percent(share(burst, total))
+        )
     });
     if check.is_over() {
         return;
@@ -115,13 +117,14 @@ fn attention_quadratic(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         )
     };
     if matches!(asked_by, Some(AskedBy::Scores(_))) {
-        check.unless(exponent <= LINEAR_EXPONENT, grows);
+        check.unless(exponent <= case.thresholds.linear_exponent, grows);
         return;
     }
     // From sizes alone: the stack would prove it.
     check.at_most(Confidence::Probable);
-    check.must(exponent > LINEAR_EXPONENT, grows);
-    check.must((1.7..=2.3).contains(&exponent), || "that is the square, as of a buffer of attention scores".to_owned());
+    check.must(exponent > case.thresholds.linear_exponent, grows);
+    let square = case.thresholds.square_exponent_least..=case.thresholds.square_exponent_most;
+    check.must(square.contains(&exponent), || "that is the square, as of a buffer of attention scores".to_owned());
     check.would_settle("the stack of the failing call (a memory snapshot of PyTorch), or the shape of the tensor");
 }
 
@@ -300,14 +303,15 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         used >= left.saturating_mul(case.thresholds.temporary_factor)
     };
     let temporary = cycles.iter().filter(passes).count();
-    check.must(temporary * 10 >= cycles.len() * 9, || {
+    check.must(share(temporary as u64, cycles.len() as u64) >= case.thresholds.temporary_share, || {
         let factor = case.thresholds.temporary_factor;
         format!("in {temporary} of them the peak is at least {factor} times what is left")
     });
     let largest: Vec<u64> =
         cycles.iter().map(|cycle| cycle[1].largest_request_bytes).filter(|bytes| *bytes > 0).collect();
     let (least, most) = (largest.iter().min().copied().unwrap_or(0), largest.iter().max().copied().unwrap_or(0));
-    check.must(request >= least / 2 && request <= most.saturating_mul(2), || {
+    let factor = case.thresholds.family_factor;
+    check.must(request >= least / factor && request <= most.saturating_mul(factor), || {
         format!("the request of {} is of the same family as theirs ({} to {})", size(request), size(least), size(most))
     });
     check.decides(

@@ -20,6 +20,8 @@ pub enum Unit {
     Count,
     /// Per cent, as the kernel counts pressure.
     Percent,
+    /// A number by itself.
+    Number,
 }
 
 /// Most bytes that a threshold may have: exact as a floating-point number, and more than any card.
@@ -35,13 +37,14 @@ impl Unit {
             Unit::Time => "a time from 1ns to 24 hours, such as 250ms or 90s",
             Unit::Count => "a whole number from 1 to 1,000,000,000",
             Unit::Percent => "per cent from 0 to 100, such as 10%",
+            Unit::Number => "a number from 0 to 1000, such as 1.5",
         }
     }
 
     /// A value as people read it.
     pub fn shown(self, value: f64) -> String {
         match self {
-            Unit::Share => format!("{value}"),
+            Unit::Share | Unit::Number => format!("{value}"),
             Unit::Bytes => size(value as u64),
             Unit::Time if value % 1e9 == 0.0 => format!("{} s", value / 1e9),
             Unit::Time => span(value as u64),
@@ -57,6 +60,7 @@ impl Unit {
             Unit::Time => 1.0..=DAY_NS,
             Unit::Count => 1.0..=1e9,
             Unit::Percent => 0.0..=100.0,
+            Unit::Number => 0.0..=1000.0,
         }
     }
 
@@ -66,7 +70,10 @@ impl Unit {
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
         let (number, unit) = (text[..unit_at].trim(), text[unit_at..].to_ascii_lowercase());
         let scale = match (self, unit.as_str()) {
-            (Unit::Share, "") | (Unit::Percent, "" | "%") | (Unit::Count, "") | (Unit::Bytes, "" | "b") => 1.0,
+            (Unit::Share | Unit::Number, "")
+            | (Unit::Percent, "" | "%")
+            | (Unit::Count, "")
+            | (Unit::Bytes, "" | "b") => 1.0,
             (Unit::Share, "%") => 0.01,
             (Unit::Bytes, "k" | "kb" | "kib") => 1024.0,
             (Unit::Bytes, "m" | "mb" | "mib") => 1_048_576.0,
@@ -86,6 +93,22 @@ impl Unit {
             Unit::Bytes | Unit::Time => Some(value.round()),
             _ => Some(value),
         }
+    }
+}
+
+/// Which thresholds the user set, by their places in the table: one that was set to its default counts, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given([u64; 4]);
+
+impl Given {
+    fn add(&mut self, place: usize) {
+        if let Some(word) = self.0.get_mut(place / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 }
 
@@ -119,9 +142,22 @@ impl Threshold {
     pub fn default_value(&self) -> f64 {
         (self.get)(&Thresholds::default())
     }
+
+    /// `NAME=VALUE` with its exact value, as [`Thresholds::set`] reads it.
+    fn spelled(&self, value: f64) -> String {
+        let value = match self.unit {
+            Unit::Share | Unit::Percent | Unit::Number => value.to_string(),
+            Unit::Time => format!("{}ns", value as u64),
+            Unit::Bytes | Unit::Count => (value as u64).to_string(),
+        };
+        format!("{}={value}", self.name())
+    }
 }
 
-/// A threshold that has another value than its default.
+/// The threshold whose default is what a trace says.
+const OF_TRACE: &str = "model-granule";
+
+/// A threshold that the user set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Its name.
@@ -130,14 +166,19 @@ pub struct Change {
     pub unit: Unit,
     /// Its value, in bytes, nanoseconds, or as a number.
     pub value: f64,
-    /// What it would be.
+    /// What it would be; of the model's granule what a recorder has without a setting of its own.
     pub default: f64,
 }
 
 impl Change {
     /// As a report says it.
     pub fn words(&self) -> String {
-        format!("{}={} (default {})", self.name, self.unit.shown(self.value), self.unit.shown(self.default))
+        let value = self.unit.shown(self.value);
+        match self.name.as_str() {
+            OF_TRACE => format!("{OF_TRACE}={value} (default: what the trace was recorded with)"),
+            name if self.value == self.default => format!("{name}={value} (the default)"),
+            name => format!("{name}={value} (default {})", self.unit.shown(self.default)),
+        }
     }
 }
 
@@ -192,7 +233,7 @@ impl Thresholds {
         let (name, value) = text.split_once('=').ok_or_else(|| WrongThreshold::NoValue(clean(text)))?;
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         let by_name = |known: &&Threshold| known.name() == wanted || known.field.replace('_', "-") == wanted;
-        let Some(known) = TABLE.iter().find(by_name) else {
+        let Some((place, known)) = TABLE.iter().enumerate().find(|(_, known)| by_name(known)) else {
             return Err(WrongThreshold::Unknown(clean(name), nearest(&wanted).join(", ")));
         };
         let parsed = known.unit.parse(value).filter(|value| known.unit.range().contains(value));
@@ -201,12 +242,30 @@ impl Thresholds {
             return Err(WrongThreshold::Value { name, value: clean(value), wanted });
         };
         (known.set)(self, parsed);
+        self.given.add(place);
         Ok(())
     }
 
-    /// Those that differ from their defaults.
+    /// Those that the user set.
+    fn set_ones(&self) -> impl Iterator<Item = &'static Threshold> {
+        let is_set =
+            |(place, known): &(usize, &Threshold)| self.given.has(*place) || (known.get)(self) != known.default_value();
+        TABLE.iter().enumerate().filter(is_set).map(|(_, known)| known)
+    }
+
+    /// Whether the user set one, by the name of its field.
+    pub(super) fn is_set(&self, field: &str) -> bool {
+        self.set_ones().any(|known| known.field == field)
+    }
+
+    /// Those that the user set, each as a text that [`Thresholds::set`] reads.
+    pub fn texts(&self) -> Vec<String> {
+        self.set_ones().map(|known| known.spelled((known.get)(self))).collect()
+    }
+
+    /// Those that the user set, also to the default.
     pub fn changes(&self) -> Vec<Change> {
-        let changed = TABLE.iter().filter(|known| (known.get)(self) != known.default_value());
+        let changed = self.set_ones();
         let change = |known: &Threshold| Change {
             name: known.name(),
             unit: known.unit,
@@ -229,12 +288,22 @@ mod tests {
     #[test]
     fn values_are_read_in_their_units() {
         assert_eq!(set("capacity-high-share=85%").unwrap().capacity_high_share, 0.85);
-        assert_eq!(set("gap-warning=1.5G").unwrap().changes(), []);
+        assert_eq!(Thresholds::default().changes(), []);
         assert_eq!(set("gap_warning_bytes=2GiB").unwrap().gap_warning_bytes, 2 << 30);
         assert_eq!(set("hang-ns=2min").unwrap().hang_ns, 120_000_000_000);
         assert_eq!(set("Many-Cycles=12").unwrap().many_cycles, 12);
         let changed = set("hang=90s").unwrap().changes();
         assert_eq!(changed.iter().map(Change::words).collect::<Vec<_>>(), ["hang=90 s (default 60 s)"]);
+    }
+
+    /// Who sets a number wants it to count, and to be told, whatever its default is.
+    #[test]
+    fn what_is_set_to_its_default_was_set() {
+        let words = |text: &str| set(text).unwrap().changes().iter().map(Change::words).collect::<Vec<_>>();
+        assert_eq!(words("gap-warning=1.5G"), ["gap-warning=1.50 GiB (the default)"]);
+        assert_eq!(words("model-granule=256M"), ["model-granule=256 MiB (default: what the trace was recorded with)"]);
+        assert_eq!(set("model-granule=256M").unwrap().model_granule(), Some(256 << 20));
+        assert_eq!(set("gap-warning=1.5G").unwrap().model_granule(), None);
     }
 
     #[test]
@@ -250,8 +319,27 @@ mod tests {
         assert!(matches!(set("hang"), Err(WrongThreshold::NoValue(_))));
     }
 
+    proptest::proptest! {
+        /// What a bundle carries is what was set, bit by bit.
+        #[test]
+        fn texts_return(changed in proptest::collection::vec((0usize..256, 0.0f64..1.0), 0..12)) {
+            let mut thresholds = Thresholds::default();
+            for (place, part) in changed {
+                let known = &TABLE[place % TABLE.len()];
+                let (least, most) = known.unit.range().into_inner();
+                let value = least + (most - least) * part;
+                let exact = if matches!(known.unit, Unit::Share | Unit::Percent | Unit::Number) { value } else { value.round() };
+                thresholds.set(&known.spelled(exact)).unwrap();
+            }
+            let mut again = Thresholds::default();
+            thresholds.texts().iter().for_each(|text| again.set(text).unwrap());
+            proptest::prop_assert_eq!(again, thresholds);
+        }
+    }
+
     #[test]
     fn the_table_is_sound() {
+        assert!(TABLE.len() <= 256, "more than can be marked as set");
         let mut names: Vec<String> = TABLE.iter().map(Threshold::name).collect();
         names.sort();
         names.dedup();

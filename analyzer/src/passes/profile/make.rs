@@ -9,7 +9,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 use super::figures::{Figure, Figures};
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
-use crate::diagnosis::thresholds::Thresholds;
+use crate::diagnosis::thresholds::{Change, Thresholds};
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
 use crate::replay::Replay;
@@ -26,8 +26,9 @@ const CONTEXTS_SINCE: (u16, u16) = (1, 2);
 type Rows = BTreeMap<(Place, Kind, SiteName), Figures>;
 
 /// The profile of a trace that was replayed to its end, with tallies kept ([`crate::replay::accounts::Accounts::keep_tallies`]).
-/// Functions are named by what is found in `symbols`.
-pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces) -> Profile {
+/// Functions are named by what is found in `symbols`;
+/// `thresholds` are those of [`super::THRESHOLDS`] that the user set.
+pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thresholds: &Thresholds) -> Profile {
     let mut sites = Sites::new(trace, replay, symbols);
     let devices = replay.accounts.devices().map(|(device, account)| (Place::of_device(device), device, account));
     let accounts: BTreeMap<Place, (u8, &Account)> = devices
@@ -47,13 +48,14 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces) -> Pr
     let places = sums.into_iter().map(|(place, figures)| {
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
-        let growth_per_second = growth_per_second(replay, place);
+        let growth_per_second = growth_per_second(replay, place, thresholds);
         PlaceProfile { place, name, figures, growth_per_second, marks: marks(replay, place) }
     });
     let places = places.collect();
     let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
     let sites = rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
-    Profile { run: Run { sites_known_by, ..run(trace, replay) }, places, sites: sites.collect() }
+    let thresholds_set = thresholds.changes().iter().map(Change::words).collect();
+    Profile { run: Run { sites_known_by, thresholds_set, ..run(trace, replay) }, places, sites: sites.collect() }
 }
 
 fn run(trace: &TraceFile, replay: &Replay) -> Run {
@@ -75,6 +77,7 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
         injected: listed.iter().filter(|oom| oom.refused_by == RefusedBy::Injected).count() as u64,
         follows_contexts: (header.major, header.minor) >= CONTEXTS_SINCE || !has_cuda,
         sites_known_by: KnownBy::default(),
+        thresholds_set: Vec::new(),
     }
 }
 
@@ -129,10 +132,10 @@ fn add_oom(row: &mut Figures, outcome: Outcome) {
     add(row, of_outcome, 1);
 }
 
-fn growth_per_second(replay: &Replay, place: Place) -> Option<f64> {
+fn growth_per_second(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<f64> {
     let Place::Gpu(device) = place else { return None };
     let track = replay.tracks.device(device)?;
-    growth::of_device(replay, device, &cycles_of(track), &Thresholds::default()).map(|growth| growth.per_second.bytes)
+    growth::of_device(replay, device, &cycles_of(track, thresholds), thresholds).map(|growth| growth.per_second.bytes)
 }
 
 /// What a device held at each mark; nothing before its first block.

@@ -12,6 +12,9 @@ use serde::{Serialize, Serializer};
 pub use figures::{Figure, Figures, Unit};
 pub use make::profile;
 
+/// The thresholds that the numbers of a profile depend on: what blocks are rounded to, and what growth is laid through.
+pub const THRESHOLDS: [&str; 5] = ["model-granule", "leak-cycles", "swing-share", "phase-cycles", "end-share"];
+
 /// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
@@ -79,6 +82,9 @@ pub struct Run {
     pub follows_contexts: bool,
     /// What the trace knows its call sites by.
     pub sites_known_by: KnownBy,
+    /// Thresholds that the user set, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thresholds_set: Vec<String>,
 }
 
 /// One device, or the host.

@@ -1,11 +1,7 @@
 //! Cycles of live bytes: from a floor to a peak and back.
 
+use crate::diagnosis::thresholds::Thresholds;
 use crate::replay::tracks::series::Turn;
-
-/// Cycles that a tail must have to count as a phase of its own.
-const LEAST_IN_TAIL: usize = 5;
-/// Swings below this share of the greatest peak are noise.
-const NOISE_SHARE: u64 = 64;
 
 /// A rise from a floor to a peak, and the fall behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +41,7 @@ impl Cycle {
 pub struct Cycles {
     /// Cycles with the great swings.
     pub main: Vec<Cycle>,
-    /// Smaller ones behind the last of these, at least five; or where `main` has at most two, these may be the steps.
+    /// Smaller ones behind the last of these, where they are enough for a phase; or where `main` has at most two, these may be the steps.
     pub tail: Vec<Cycle>,
     /// The last floor, and what came behind it: the cycle that is under way.
     pub open_from: Turn,
@@ -59,13 +55,13 @@ pub struct Cycles {
 
 impl Cycles {
     /// The cycles in turning points, of which the last is the end.
-    pub fn of(turns: &[Turn]) -> Self {
+    pub fn of(turns: &[Turn], thresholds: &Thresholds) -> Self {
         let peak_bytes = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
-        let least = (peak_bytes / NOISE_SHARE).max(1);
+        let least = ((peak_bytes as f64 * thresholds.swing_share) as u64).max(1);
         let (main, open, behind) = level(turns, least);
         // The phase behind, where the great swings are over. A floor of it may be no floor of theirs.
         let (tail, tail_open, _) = level(&turns[behind..], least);
-        let tail = if tail.len() >= LEAST_IN_TAIL { tail } else { Vec::new() };
+        let tail = if tail.len() as u64 >= thresholds.phase_cycles { tail } else { Vec::new() };
         let open = if tail.is_empty() { open } else { behind + tail_open };
         let since = turns.get(open + 1..).unwrap_or(&[]);
         Cycles {
@@ -149,13 +145,17 @@ mod tests {
         (1..).zip(bytes).map(|(at, bytes)| Turn { at, bytes: *bytes, largest_request_bytes: 1 }).collect()
     }
 
+    fn cycles(bytes: &[u64]) -> Cycles {
+        Cycles::of(&turns(bytes), &Thresholds::default())
+    }
+
     fn floors(cycles: &[Cycle]) -> Vec<u64> {
         cycles.iter().map(|cycle| cycle.to.bytes).collect()
     }
 
     #[test]
     fn humps_within_a_step_are_no_cycles() {
-        let cycles = Cycles::of(&turns(&[0, 100, 95, 200, 190, 210, 100, 102, 101, 200, 180, 208, 99, 150]));
+        let cycles = cycles(&[0, 100, 95, 200, 190, 210, 100, 102, 101, 200, 180, 208, 99, 150]);
         assert_eq!(floors(&cycles.main), [100, 99]);
         assert_eq!((cycles.open_from.bytes, cycles.held_bytes), (99, 150));
         assert_eq!(cycles.main[1].peak.bytes, 208);
@@ -165,14 +165,14 @@ mod tests {
     fn a_rising_floor_has_cycles_although_it_never_returns() {
         let mut bytes = vec![0];
         (0..10).for_each(|step| bytes.extend([1000 + 50 * step, 900 + 50 * step]));
-        assert_eq!(floors(&Cycles::of(&turns(&bytes)).main).len(), 10);
+        assert_eq!(floors(&cycles(&bytes).main).len(), 10);
     }
 
     #[test]
     fn steps_behind_a_load_that_was_thrown_away() {
         let mut bytes = vec![0, 1000, 300];
         (0..8).for_each(|_| bytes.extend([420, 300]));
-        let cycles = Cycles::of(&turns(&bytes));
+        let cycles = cycles(&bytes);
         assert_eq!((cycles.main.len(), cycles.steps().len()), (1, 8));
         assert!(cycles.later().is_empty());
     }
@@ -182,13 +182,13 @@ mod tests {
         let mut bytes = vec![0];
         (0..6).for_each(|_| bytes.extend([1000, 300]));
         (1..=7).for_each(|step| bytes.extend([400 + step * 10, 300 + step * 10]));
-        let cycles = Cycles::of(&turns(&bytes));
+        let cycles = cycles(&bytes);
         assert_eq!((cycles.steps().len(), cycles.later().len()), (6, 7));
     }
 
     #[test]
     fn nothing_has_no_cycles() {
-        assert_eq!(Cycles::of(&[]), Cycles::default());
-        assert!(Cycles::of(&turns(&[0, 5, 9])).main.is_empty());
+        assert_eq!(cycles(&[]), Cycles::default());
+        assert!(cycles(&[0, 5, 9]).main.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
 use super::repetition::Repetition;
-use crate::diagnosis::thresholds::Thresholds;
+use crate::diagnosis::thresholds::{Thresholds, share};
 use crate::passes::fit::rank_correlation;
 use crate::replay::Replay;
 use crate::replay::block::Side;
@@ -15,10 +15,6 @@ use crate::replay::failures::Oom;
 use crate::replay::tracks::calls::{Call, LAST, What};
 use crate::replay::tracks::series::Turn;
 
-/// A pause this many times the median one separates bursts.
-const PAUSE: u64 = 5;
-/// Calls that a burst must have to be one.
-const LEAST_CALLS: usize = 4;
 /// What PyTorch's allocator asks its segments in, in bytes.
 const SEGMENT_BYTES: u64 = 2 << 20;
 
@@ -117,7 +113,7 @@ pub struct Facts {
     pub marked: Option<Marked>,
     /// Index of the first call behind the load, and how that was told.
     pub load_end: Option<(usize, Told)>,
-    /// Ticks of the first free of more than 64 MiB, if that was before.
+    /// Ticks of the first large free, if that was before.
     pub large_free_at: Option<u64>,
     /// Whether the calls look like those of an allocator that asks for whole segments of 2 MiB.
     pub are_segments: bool,
@@ -125,7 +121,7 @@ pub struct Facts {
     pub vmm_bytes: u64,
     /// Cycles since the last label.
     pub since_mark: Cycles,
-    /// Ticks of 100 ms.
+    /// Ticks that a gathered part lives at most.
     pub short_ticks: u64,
     /// The numbers by which its shapes are judged.
     pub thresholds: Thresholds,
@@ -150,7 +146,7 @@ impl Facts {
         let first = tracks.marks.listed().iter().find(|mark| is_behind(&mark.label));
         let load_end = match first.filter(|mark| mark.at <= oom.at) {
             Some(mark) => Some((calls.partition_point(|call| call.at < mark.at), Told::Mark)),
-            None => longest_pause(&calls),
+            None => longest_pause(&calls, thresholds),
         };
         let since = mark.map_or(0, |mark| turns.partition_point(|turn| turn.at < mark.at));
         let of_thread: Vec<Call> = calls[calls.len().saturating_sub(LAST)..]
@@ -163,16 +159,16 @@ impl Facts {
             at: oom.at,
             thread: oom.thread,
             held_bytes: around.held_bytes,
-            cycles: Cycles::of(&turns),
-            repetition: Repetition::of(&of_thread),
-            are_segments: are_segments(&calls),
+            cycles: Cycles::of(&turns, thresholds),
+            repetition: Repetition::of(&of_thread, thresholds),
+            are_segments: are_segments(&calls, thresholds),
             from_beginning: window.from == 0,
             marked: mark.map(|mark| Marked { label: mark.label.clone(), phase: Phase::of(&mark.label), at: mark.at }),
             load_end: load_end.filter(|_| window.from == 0),
             large_free_at: track.first_large_free_at.filter(|at| *at <= oom.at),
             vmm_bytes: track.vmm_created_bytes,
-            since_mark: Cycles::of(turns.get(since..).unwrap_or(&[])),
-            short_ticks: ticks_of_100_ms(replay),
+            since_mark: Cycles::of(turns.get(since..).unwrap_or(&[]), thresholds),
+            short_ticks: ticks_of(replay, thresholds.gathered_for_ns),
             thresholds: *thresholds,
             calls,
         })
@@ -218,10 +214,10 @@ impl Facts {
     }
 }
 
-/// Ticks of 100 ms by the clock of the trace.
-fn ticks_of_100_ms(replay: &Replay) -> u64 {
+/// Ticks of a time by the clock of the trace.
+fn ticks_of(replay: &Replay, time_ns: u64) -> u64 {
     let ns = replay.clock.duration_ns(1 << 32).max(1);
-    u64::try_from(100_000_000u128 * (1 << 32) / u128::from(ns)).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(time_ns) * (1 << 32) / u128::from(ns)).unwrap_or(u64::MAX)
 }
 
 /// The calls that gave blocks which still live behind the last of them, in their order.
@@ -240,23 +236,24 @@ pub(super) fn alive(calls: &[Call]) -> Vec<&Call> {
 }
 
 /// The place behind the longest pause, if it is long and has bursts on both sides. Before it nothing large is given back.
-fn longest_pause(calls: &[Call]) -> Option<(usize, Told)> {
+fn longest_pause(calls: &[Call], thresholds: &Thresholds) -> Option<(usize, Told)> {
     let pauses: Vec<u64> = calls.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
     let mut sorted = pauses.clone();
     sorted.sort_unstable();
     let median = (*sorted.get(sorted.len() / 2)?).max(1);
     let freed = calls.iter().position(|call| call.what == What::Returned).unwrap_or(calls.len());
-    let inside = pauses.iter().enumerate().take(freed).skip(LEAST_CALLS - 1);
+    let burst = usize::try_from(thresholds.burst_calls).unwrap_or(usize::MAX);
+    let inside = pauses.iter().enumerate().take(freed).skip(burst.saturating_sub(1));
     let (place, pause) = inside.max_by_key(|(place, pause)| (**pause, std::cmp::Reverse(*place)))?;
-    (*pause >= PAUSE * median).then_some((place + 1, Told::Pause(pause / median)))
+    (*pause >= thresholds.pause_factor.saturating_mul(median)).then_some((place + 1, Told::Pause(pause / median)))
 }
 
 /// Whether nearly all requests are whole segments of 2 MiB.
-pub(super) fn are_segments(calls: &[Call]) -> bool {
+pub(super) fn are_segments(calls: &[Call], thresholds: &Thresholds) -> bool {
     let given = calls.iter().filter(|call| call.what == What::Given);
     let (all, whole) =
-        given.fold((0, 0), |(all, whole), call| (all + 1, whole + usize::from(call.bytes % SEGMENT_BYTES == 0)));
-    all >= LEAST_CALLS && whole * 20 >= all * 19
+        given.fold((0, 0), |(all, whole), call| (all + 1, whole + u64::from(call.bytes % SEGMENT_BYTES == 0)));
+    all >= thresholds.burst_calls && share(whole, all) >= thresholds.segments_share
 }
 
 fn matching(load: &[u64], behind: &[u64]) -> Option<Matching> {

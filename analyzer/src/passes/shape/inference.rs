@@ -4,14 +4,12 @@ use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, alive};
 use crate::diagnosis::check::{Check, Confidence};
-use crate::diagnosis::thresholds::MIB;
+use crate::diagnosis::thresholds::{Thresholds, Unit, share};
 use crate::replay::tracks::calls::{Call, What};
 use crate::words::{percent, size};
 
 /// Live requests among which the smaller block's successor is looked for.
 const NEAR: usize = 8;
-/// How much larger the next buffer of a family is at least, in thousandths.
-const LARGER_BY: u128 = 1;
 /// Families of one thread and place that are told apart.
 const MOST_CHAINS: usize = 256;
 
@@ -66,7 +64,9 @@ fn growing(calls: &[Call]) -> Growing {
 /// A cache that grows token by token.
 pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
     let found = growing(&facts.calls);
-    if !check.applies(found.pairs as u64 >= facts.thresholds.growing_pairs && found.sizes >= 3) {
+    if !check.applies(
+        found.pairs as u64 >= facts.thresholds.growing_pairs && found.sizes as u64 >= facts.thresholds.growing_sizes,
+    ) {
         return;
     }
     check.must(true, || {
@@ -92,17 +92,14 @@ pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
 type Chain = (u64, usize, u64);
 
 /// Buffers of which each is a little larger than the one before, none given back.
-fn family(calls: &[Call], larger_share: f64) -> (usize, u64, u64) {
-    let most = (larger_share * 1000.0) as u128;
+fn family(calls: &[Call], thresholds: &Thresholds) -> (usize, u64, u64) {
+    let fitting = thresholds.kept_least_share..=thresholds.kept_larger_share;
     // A family is told by its thread and call site, where that is known.
     let mut families: FxHashMap<(u32, u32), Vec<Chain>> = FxHashMap::default();
     let mut best = (0, 0, 0);
     for call in alive(calls) {
         let chains = families.entry((call.thread, call.site)).or_default();
-        let fits = |last: u64| {
-            let thousandths = u128::from(call.bytes.saturating_sub(last)) * 1000 / u128::from(last.max(1));
-            last > 0 && (LARGER_BY..=most).contains(&thousandths)
-        };
+        let fits = |last: u64| call.bytes > last && fitting.contains(&share(call.bytes - last, last));
         let known = chains.iter().enumerate().filter(|(_, chain)| fits(chain.0)).max_by_key(|(_, chain)| chain.0);
         match known.map(|(place, chain)| (place, *chain)) {
             Some((place, chain)) => chains[place] = (call.bytes, chain.1 + 1, chain.2.saturating_add(call.bytes)),
@@ -119,7 +116,7 @@ fn family(calls: &[Call], larger_share: f64) -> (usize, u64, u64) {
 
 /// A pool that keeps each peak.
 pub(super) fn legacy_pool(facts: &Facts, check: &mut Check) {
-    let (buffers, bytes, last) = family(&facts.calls, facts.thresholds.kept_larger_share);
+    let (buffers, bytes, last) = family(&facts.calls, &facts.thresholds);
     if !check.applies(buffers as u64 >= facts.thresholds.kept_buffers && bytes >= facts.thresholds.kept_bytes) {
         return;
     }
@@ -155,10 +152,15 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
     let times = short.get(&wanted).copied().unwrap_or(0);
     let now = open.values().filter(|call| call.bytes == wanted && facts.at.saturating_sub(call.at) < facts.short_ticks);
     let now = now.count();
-    if !check.applies(times as u64 >= facts.thresholds.gathers && now >= 2 && wanted >= MIB) {
+    let thresholds = &facts.thresholds;
+    let are_many = times as u64 >= thresholds.gathers && now as u64 >= thresholds.gathers_at_once;
+    if !check.applies(are_many && wanted >= thresholds.gathered_bytes) {
         return;
     }
-    check.must(true, || format!("{times} blocks of {} lived for less than 100 ms each", size(wanted)));
+    check.must(true, || {
+        let short = Unit::Time.shown(thresholds.gathered_for_ns as f64);
+        format!("{times} blocks of {} lived for less than {short} each", size(wanted))
+    });
     check.must(true, || format!("{now} of them lived at once when another one failed"));
     check.at_most(Confidence::Probable);
     check.would_settle("whether this is one rank of several: give the traces of all ranks");

@@ -2,12 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::diagnosis::thresholds::Thresholds;
 use crate::replay::tracks::calls::{Call, What};
 
-/// How often a stretch must come.
-const TIMES: usize = 3;
-/// Share of the calls that may differ from one time to the next.
-const MAX_DIFFERENT: f64 = 0.10;
+/// Beyond some dozens nobody asks how often a stretch came.
+const MOST_TIMES: usize = 64;
 /// Cells of edit distances that are computed at most. What takes more is not found.
 const MAX_CELLS: usize = 4_000_000;
 
@@ -34,7 +33,9 @@ fn sort_of(call: &Call) -> (u16, u32, u32, What) {
 
 impl Repetition {
     /// The shortest repetition at the end of calls, in which memory comes back: equal layers of a load are none.
-    pub fn of(calls: &[Call]) -> Option<Self> {
+    pub fn of(calls: &[Call], thresholds: &Thresholds) -> Option<Self> {
+        // What came once is no repetition.
+        let least = usize::try_from(thresholds.repetitions).unwrap_or(usize::MAX).max(2);
         let mut sorts = FxHashMap::default();
         let tokens: Vec<u32> = calls
             .iter()
@@ -45,14 +46,14 @@ impl Repetition {
             .collect();
         let mut counts = vec![0i32; sorts.len()];
         let mut cells_left = MAX_CELLS;
-        for period in 2..=calls.len() / TIMES {
+        for period in 2..=calls.len() / least {
             let (before, last) = tokens[tokens.len() - 2 * period..].split_at(period);
-            let most = (period as f64 * MAX_DIFFERENT) as usize;
+            let most = (period as f64 * thresholds.repetition_share) as usize;
             if differing(before, last, &mut counts) > 2 * most || !gives_back(&calls[calls.len() - period..]) {
                 continue;
             }
-            cells_left = cells_left.checked_sub(TIMES * period * (2 * most + 1))?;
-            if let Some((times, worst)) = times(&tokens, period, most) {
+            cells_left = cells_left.checked_sub(least.saturating_mul(period * (2 * most + 1)))?;
+            if let Some((times, worst)) = times(&tokens, period, most, least) {
                 let began_at = calls[calls.len() - times * period].at;
                 return Some(Repetition { calls: period, times, different: worst as f64 / period as f64, began_at });
             }
@@ -83,8 +84,8 @@ fn differing(one: &[u32], other: &[u32], counts: &mut [i32]) -> usize {
 }
 
 /// How often the last stretch of this length came, and the greatest edit distance from one to the next; `None` for less than
-/// [`TIMES`].
-fn times(tokens: &[u32], period: usize, most: usize) -> Option<(usize, usize)> {
+/// `least`.
+fn times(tokens: &[u32], period: usize, most: usize, least: usize) -> Option<(usize, usize)> {
     let (mut count, mut worst) = (1, 0);
     let mut end = tokens.len() - period;
     while end >= period {
@@ -93,12 +94,11 @@ fn times(tokens: &[u32], period: usize, most: usize) -> Option<(usize, usize)> {
         worst = worst.max(distance);
         count += 1;
         end -= period;
-        // Beyond some dozens nobody asks how often.
-        if count >= 64 {
+        if count >= MOST_TIMES.max(least) {
             break;
         }
     }
-    (count >= TIMES).then_some((count, worst))
+    (count >= least).then_some((count, worst))
 }
 
 /// The edit distance of two stretches of equal length, if it is at most `most`.
@@ -133,6 +133,10 @@ mod tests {
 
     use super::*;
 
+    fn repetition(calls: &[Call]) -> Option<Repetition> {
+        Repetition::of(calls, &Thresholds::default())
+    }
+
     fn given(bytes: u64) -> Call {
         Call { bytes, what: What::Given, ..Call::default() }
     }
@@ -149,9 +153,9 @@ mod tests {
     fn a_step_that_repeats_is_found_with_its_length() {
         let sizes = [100, 2000, 300, 40_000, 500, 6000];
         let calls: Vec<Call> = (0..5).flat_map(|_| step(&sizes)).collect();
-        let found = Repetition::of(&calls).unwrap();
+        let found = repetition(&calls).unwrap();
         assert_eq!((found.calls, found.times, found.different), (12, 5, 0.0));
-        assert_eq!(Repetition::of(&calls[..30]), None, "two times and a half");
+        assert_eq!(repetition(&calls[..30]), None, "two times and a half");
     }
 
     #[test]
@@ -160,16 +164,16 @@ mod tests {
         let mut calls: Vec<Call> = (0..4).flat_map(|_| step(&sizes)).collect();
         calls[95].bytes = 7;
         calls[50].bytes = 7;
-        let found = Repetition::of(&calls).unwrap();
+        let found = repetition(&calls).unwrap();
         assert_eq!((found.calls, found.times), (40, 4));
-        assert!(found.different <= MAX_DIFFERENT && found.different > 0.0);
+        assert!(found.different <= Thresholds::default().repetition_share && found.different > 0.0);
     }
 
     #[test]
     fn equal_layers_of_a_load_are_no_steps() {
         let calls: Vec<Call> = (0..10).flat_map(|_| [given(100), given(2000), given(300)]).collect();
-        assert_eq!(Repetition::of(&calls), None);
-        assert_eq!(Repetition::of(&[]), None);
+        assert_eq!(repetition(&calls), None);
+        assert_eq!(repetition(&[]), None);
     }
 
     #[test]
@@ -182,13 +186,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_calls_it_ends(sizes in prop::collection::vec((0u64..6, any::<bool>()), 0..400)) {
+        fn whatever_the_calls_it_ends(
+            sizes in prop::collection::vec((0u64..6, any::<bool>()), 0..400),
+            repetitions in prop_oneof![1u64..100, Just(1_000_000_000)],
+            repetition_share in 0.0f64..=1.0,
+        ) {
             let calls: Vec<Call> = sizes
                 .into_iter()
                 .map(|(size, gives)| if gives { given(size) } else { returned(size) })
                 .collect();
-            if let Some(found) = Repetition::of(&calls) {
-                prop_assert!(found.times >= TIMES && found.calls * found.times <= calls.len());
+            let mut thresholds = Thresholds::default();
+            (thresholds.repetitions, thresholds.repetition_share) = (repetitions, repetition_share);
+            if let Some(found) = Repetition::of(&calls, &thresholds) {
+                prop_assert!(found.times as u64 >= thresholds.repetitions.max(2) && found.calls * found.times <= calls.len());
             }
         }
     }

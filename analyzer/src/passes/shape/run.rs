@@ -3,11 +3,11 @@
 use super::SEGMENTS;
 use super::cycles::{Cycle, Cycles};
 use crate::diagnosis::check::{Check, Confidence};
-use crate::diagnosis::thresholds::{GIB, MIB, Thresholds};
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::fit::variation;
 use crate::passes::growth::{self, Growth};
 use crate::replay::Replay;
-use crate::words::size;
+use crate::words::{percent, size};
 
 /// What is known of a device over the whole run.
 #[derive(Clone, Debug)]
@@ -31,14 +31,14 @@ impl DeviceRun {
     /// All devices that the program used.
     pub fn all(replay: &Replay, thresholds: &Thresholds) -> Vec<Self> {
         let of = |(device, track)| {
-            let cycles = growth::cycles_of(track);
+            let cycles = growth::cycles_of(track, thresholds);
             let used =
                 |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle));
             DeviceRun {
                 device,
                 growth: growth::of_device(replay, device, &cycles, thresholds),
                 used_at_floors: cycles.main.iter().map(used).collect(),
-                are_segments: segments(replay, device),
+                are_segments: segments(replay, device, thresholds),
                 cycles,
                 thresholds: *thresholds,
             }
@@ -58,10 +58,10 @@ fn near_floor(cycle: &Cycle) -> u64 {
     cycle.to.bytes.saturating_add(cycle.rise_bytes() / 16)
 }
 
-fn segments(replay: &Replay, device: u8) -> bool {
+fn segments(replay: &Replay, device: u8, thresholds: &Thresholds) -> bool {
     let window = replay.tracks.calls.before(replay.tracks.calls.count());
     let of_device: Vec<_> = window.calls.into_iter().filter(|call| call.device == device).collect();
-    super::facts::are_segments(&of_device)
+    super::facts::are_segments(&of_device, thresholds)
 }
 
 /// Live bytes rise cycle after cycle.
@@ -80,7 +80,9 @@ pub fn leak(run: &DeviceRun, check: &mut Check) {
         )
     });
     let heights: Vec<f64> = run.cycles.steps().iter().map(|cycle| cycle.fall_bytes() as f64).collect();
-    check.must(variation(&heights).1 <= 0.25, || "the cycles are equally high, so the batches are alike".to_owned());
+    check.must(variation(&heights).1 <= run.thresholds.height_variation_share, || {
+        "the cycles are equally high, so the batches are alike".to_owned()
+    });
     if let Some(suspect) = growth.suspects.first() {
         check.note(true, || {
             format!(
@@ -110,13 +112,13 @@ fn is_flat(run: &DeviceRun) -> bool {
 /// Memory rises for some cycles and is flat then: no leak.
 pub fn plateau(run: &DeviceRun, check: &mut Check) {
     let steps = run.cycles.steps();
-    if !check.applies(steps.len() >= 6) {
+    if !check.applies(steps.len() as u64 >= run.thresholds.plateau_least_cycles && steps.len() >= 2) {
         return;
     }
     let (first, last) = (steps[0].to.bytes, steps[steps.len() - 1].to.bytes);
-    let level = last - last / 100;
+    let level = last - (last as f64 * run.thresholds.flat_share) as u64;
     let rises_for = steps.iter().position(|cycle| cycle.to.bytes >= level).unwrap_or(steps.len());
-    check.must(last > first && last - first >= 64 * MIB, || {
+    check.must(last > first && last - first >= run.thresholds.plateau_rise_bytes, || {
         format!("what stays rose from {} to {}", size(first), size(last))
     });
     check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_flat(run), || {
@@ -127,11 +129,18 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
 /// Each load and unload of a model leaves memory behind.
 pub fn model_swap(run: &DeviceRun, check: &mut Check) {
     let cycles = &run.cycles.main;
-    let is_swap = |cycle: &Cycle| cycle.rise_bytes() > GIB && cycle.fall_bytes() >= cycle.rise_bytes() / 5 * 4;
+    let thresholds = &run.thresholds;
+    let (least_bytes, least_fall) = (thresholds.swap_bytes, thresholds.swap_fall_share);
+    let is_swap = |cycle: &Cycle| {
+        cycle.rise_bytes() > least_bytes && cycle.fall_bytes() as f64 >= least_fall * cycle.rise_bytes() as f64
+    };
     if !check.applies(cycles.len() as u64 >= run.thresholds.swaps.max(2) && cycles.iter().all(is_swap)) {
         return;
     }
-    check.must(true, || format!("{} times more than 1 GiB came and at least 80 % of it went", cycles.len()));
+    check.must(true, || {
+        let (came, went) = (size(least_bytes), percent(least_fall));
+        format!("{} times more than {came} came and at least {went} of it went", cycles.len())
+    });
     let times = cycles.len() as u64 - 1;
     let per_cycle = |floors: &[u64]| match floors {
         [first, .., last] => last.saturating_sub(*first) / times,

@@ -46,10 +46,13 @@ pub(super) fn load(facts: &Facts, check: &mut Check) {
     }
     no_step_yet(facts, check);
     check.must(facts.large_free_at.is_none(), || {
-        format!("{} had been allocated, and nothing above 64 MiB given back", size(facts.held_bytes))
+        let large = size(facts.thresholds.large_free_bytes);
+        format!("{} had been allocated, and nothing above {large} given back", size(facts.held_bytes))
     });
     let fall = facts.cycles.peak_bytes.saturating_sub(facts.held_bytes);
-    check.must(fall <= facts.cycles.peak_bytes / 50, || "what was held only rose".to_owned());
+    check.must(share(fall, facts.cycles.peak_bytes) <= facts.thresholds.load_fall_share, || {
+        "what was held only rose".to_owned()
+    });
     by_mark(facts, Phase::Load, check, Holds::Unknown(Unknown::CopiesToDevice.reason()));
     let is_over = facts.load_end.is_some_and(|(_, told)| told == Told::Mark);
     check.unless(is_over, || "a label says that the load was over".to_owned());
@@ -142,7 +145,8 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     }
     let marked = says(facts, Phase::Optimizer);
     let cycles = facts.cycles.steps().len();
-    check.must(cycles == 1 && facts.repetition.is_none() || marked.is_some() && facts.steps() < 3, || {
+    let is_late = facts.steps() as u64 >= facts.thresholds.later_steps;
+    check.must(cycles == 1 && facts.repetition.is_none() || marked.is_some() && !is_late, || {
         "just one step had been completed before it (a peak, and back to a floor)".to_owned()
     });
     if check.is_over() {
@@ -162,7 +166,7 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     let (rose, floor) = (facts.held_bytes.saturating_sub(facts.cycles.open_from.bytes), facts.cycles.open_from.bytes);
     check
         .note(rose > 0, || format!("{} had come on top of the {} that stayed after the step", size(rose), size(floor)));
-    check.unless(facts.steps() >= 3, || "three steps or more had been completed".to_owned());
+    check.unless(is_late, || format!("{} steps or more had been completed", facts.thresholds.later_steps));
     if let Some(text) = marked {
         check.note(true, || text);
     } else {
@@ -219,7 +223,7 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
     let lower = rise(later) / rise(&facts.cycles.main);
     match marked {
         Some(text) => check.must(true, || text),
-        None => check.must(lower < 0.75, || {
+        None => check.must(lower < facts.thresholds.forward_share, || {
             format!(
                 "{} cycles behind {before} larger ones, {} as high: forward passes only",
                 later.len(),
@@ -235,7 +239,8 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
         format!("what stays between them rises by {} each (R² {:.3})", size(fit.slope as u64), fit.r_squared)
     });
     let last = later.last().map_or(0, |cycle| cycle.to.bytes);
-    check.unless(facts.held_bytes < last - last / 10, || "it had been given back before the failure".to_owned());
+    let given_back = last - (last as f64 * facts.thresholds.given_back_share) as u64;
+    check.unless(facts.held_bytes < given_back, || "it had been given back before the failure".to_owned());
     not_segments(facts, check);
 }
 
@@ -243,7 +248,8 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
 pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     let is_marked = facts.phase() == Some(Phase::Evaluation);
     let steps = facts.cycles.main.len();
-    if !check.applies(steps >= 3 && facts.requested_bytes > 0 && facts.cycles.later().is_empty()) {
+    let is_trained = steps as u64 >= facts.thresholds.trained_steps;
+    if !check.applies(is_trained && facts.requested_bytes > 0 && facts.cycles.later().is_empty()) {
         return;
     }
     let largest = facts.largest_before();
@@ -259,7 +265,7 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     check.at_most(Confidence::Probable);
 }
 
-/// Whether the cycle that failed began after a pause of at least half a step.
+/// Whether the cycle that failed began after a pause as before another phase.
 fn pause_before_last_cycle(facts: &Facts) -> bool {
     let steps = facts.cycles.steps();
     let mut durations: Vec<u64> = steps.iter().map(Cycle::duration).collect();
@@ -267,5 +273,5 @@ fn pause_before_last_cycle(facts: &Facts) -> bool {
     let median = durations.get(durations.len() / 2).copied().unwrap_or(0);
     let floor = facts.cycles.open_from.at;
     let next = facts.calls.iter().find(|call| call.at > floor).map_or(facts.at, |call| call.at);
-    share(next.saturating_sub(floor), median) >= 0.5
+    share(next.saturating_sub(floor), median) >= facts.thresholds.pause_share
 }

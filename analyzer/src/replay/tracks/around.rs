@@ -14,7 +14,7 @@ use super::survivors::Survivors;
 const LISTED: usize = 256;
 /// Failures that wait for a reading or for the thread's next request.
 const MOST_WAITING: usize = 64;
-/// How far back frees by stream-ordered calls may still be pending, in nanoseconds.
+/// How far back frees by stream-ordered calls may still be pending, in nanoseconds, unless set.
 pub const PENDING_NS: u64 = 2_000_000_000;
 /// Stream-ordered frees that are remembered.
 const ASYNC_FREES: usize = 1024;
@@ -29,7 +29,7 @@ pub struct PendingFrees {
     pub bytes: u64,
     /// Frees.
     pub frees: u64,
-    /// Whether all frees of the last [`PENDING_NS`] are among them; else there were more than are remembered.
+    /// Whether all frees of that time are among them; else there were more than are remembered.
     pub is_complete: bool,
 }
 

@@ -37,12 +37,29 @@ use series::Series;
 use survivors::Survivors;
 use unknown::Unknown;
 
-/// A free of more than this is a large one, in bytes.
+/// A free of more than this is a large one, in bytes, unless set.
 pub const LARGE_FREE_BYTES: u64 = 64 << 20;
 /// Blocks that are looked at for failures before any call was seen, and for each eight calls one more.
 const FREE_LOOKS: u64 = 1 << 20;
 /// Place of the host among the tracks of devices.
 const HOST: usize = 256;
+
+/// The numbers that decide while a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long after a failure frees and another try belong to it, in nanoseconds.
+    pub retry_ns: u64,
+    /// How far back frees by stream-ordered calls may still be pending, in nanoseconds.
+    pub pending_ns: u64,
+    /// A free of more than this is a large one, in bytes.
+    pub large_free_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+    }
+}
 
 /// Stream-ordered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +85,7 @@ pub struct DeviceTrack {
     pub live: Series,
     /// Stream-ordered memory.
     pub pool: PoolTrack,
-    /// Ticks of the first free of more than [`LARGE_FREE_BYTES`].
+    /// Ticks of the first large free ([`Limits::large_free_bytes`]).
     pub first_large_free_at: Option<u64>,
     /// What was read of it.
     pub reads: Reads,
@@ -98,17 +115,17 @@ pub struct Tracks {
     async_frees: AsyncFrees,
     looked_at: u64,
     pending_ticks: u64,
+    large_free_bytes: u64,
 }
 
 impl Tracks {
-    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came. `retry_ns`: how long
-    /// after a failure another try belongs to it.
-    pub fn new(clock: &Clock, keeps_rare: bool, retry_ns: u64) -> Self {
+    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came.
+    pub fn new(clock: &Clock, keeps_rare: bool, limits: Limits) -> Self {
         Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -117,7 +134,8 @@ impl Tracks {
             keeps_rare,
             async_frees: AsyncFrees::default(),
             looked_at: 0,
-            pending_ticks: ticks_of(clock, PENDING_NS),
+            pending_ticks: ticks_of(clock, limits.pending_ns),
+            large_free_bytes: limits.large_free_bytes,
         }
     }
 
@@ -183,10 +201,11 @@ impl Tracks {
     pub(super) fn returned(&mut self, block: &Block, record: &Record, held_bytes: u128) {
         let side = Side::of(block.kind);
         let (bytes, device) = (block.requested_bytes, block.device);
+        let large_free_bytes = self.large_free_bytes;
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
-        if bytes > LARGE_FREE_BYTES && track.first_large_free_at.is_none() {
+        if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
         let of_free =

@@ -10,6 +10,7 @@ use super::captures::Captured;
 use super::retries::Ending;
 use super::series::MAX_TURNS;
 use super::unknown::Unknown;
+use crate::replay::tracks::Limits;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
 
@@ -103,7 +104,7 @@ fn how_long_another_try_may_take_is_an_option() {
     trace.free(1 << 32);
     trace.alloc(2 << 32, 2 * GIB);
     let succeeded = |retry_ns| {
-        let options = Options { retry_ns, ..Options::default() };
+        let options = Options { limits: Limits { retry_ns, ..Limits::default() }, ..Options::default() };
         crate::testing::replay(&trace, options).tracks.retries.succeeded()
     };
     assert_eq!([1_000_000_000, 3_000_000_000].map(succeeded), [0, 1]);

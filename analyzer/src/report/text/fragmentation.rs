@@ -1,5 +1,6 @@
 //! Padding and fragmentation: the model that was asked for, beside what the addresses show.
 
+use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::device::DeviceSummary;
 use crate::passes::map::DeviceMap;
 use crate::passes::summary::Summary;
@@ -15,7 +16,7 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary, maps: &[Devic
     for device in summary.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
         let when = format!("{} at its peak, {}", gpu(device.index), moment(device.account.peak.at_ns));
         page.headed("FRAGMENTATION", Paint::Bold, &when);
-        item(page, "modelled", &modelled(device));
+        item(page, "modelled", &modelled(device, &summary.thresholds));
         item(page, "inferred", &inferred(device));
         if let Some(map) = maps.iter().find(|map| map.device == device.index)
             && map.address_space.stretches.iter().any(|stretch| is_drawn(&stretch.runs))
@@ -32,12 +33,13 @@ fn item(page: &mut Page, name: &str, text: &str) {
     page.indented(&format!("  {name:<9} "), "            ", text);
 }
 
-fn modelled(device: &DeviceSummary) -> String {
+fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
     let peak = &device.account.peak;
     let fragmentation = &device.fragmentation;
     let mut text = format!(
-        "{} granules: {} asked, {} padded",
+        "{} granules{}: {} asked, {} padded",
         size(device.granularity_bytes),
+        if thresholds.model_granule().is_some() { " (set by --threshold model-granule)" } else { "" },
         size(peak.requested_bytes),
         size(peak.padded_bytes)
     );

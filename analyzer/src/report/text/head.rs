@@ -34,7 +34,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     }
     if !summary.thresholds_changed.is_empty() {
         let changed: Vec<String> = summary.thresholds_changed.iter().map(Change::words).collect();
-        page.indented("", "  ", &format!("thresholds changed (--threshold): {}", changed.join(", ")));
+        page.indented("", "  ", &format!("thresholds set by hand (--threshold): {}", changed.join(", ")));
     }
     page.gap();
 }
