@@ -1,6 +1,6 @@
 //! Every kind of memory, several devices, and a whole load.
 
-use gpuoom_tests::{Client, Event, MIB, program};
+use gpuoom_tests::{Client, Event, Library, MIB, program, program_with};
 
 #[test]
 fn every_kind_of_memory_is_recorded_once() {
@@ -103,11 +103,42 @@ fn devices_are_counted_apart() {
 }
 
 #[test]
+fn contexts_of_hip_choose_the_device() {
+    let run = Client::new(program("hip_contexts.c")).env("SIM_DEVICES", "3").run_both();
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    let held = |device: usize| report.number(&format!("/devices/{device}/end/requested_bytes"));
+    assert_eq!(
+        [held(0), held(1), held(2)],
+        [110 * MIB, 50 * MIB, 50 * MIB],
+        "the reset of a primary context takes nothing"
+    );
+}
+
+#[test]
+fn memory_nodes_are_named_whichever_function_adds_them() {
+    for (source, library) in [
+        ("graph_nodes.c", Library::Hip),
+        ("cuda_graph_nodes.c", Library::CudaOverDriver),
+        ("cuda_graph_nodes12.c", Library::Cuda),
+    ] {
+        let run = Client::new(program_with(source, library)).run_both();
+        assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "an address: 1\nno parameters: 1\n"), "{source}");
+        let trace = run.only_trace();
+        let nodes = trace.events().iter().filter(|event| event.api().ends_with("GraphAddNode")).count();
+        assert_eq!(nodes, 1, "{source}: nodes that take no memory are no events");
+        let report = trace.report();
+        assert_eq!(report.number("/graph_node_bytes"), 18 * MIB, "{source}");
+        assert_eq!((report.number("/devices/0/allocations"), report.number("/unmatched_frees")), (1, 0), "{source}");
+    }
+}
+
+#[test]
 fn device_reset_takes_the_memory_away() {
     let run = Client::new(program("device_reset.c")).run_both();
     let report = run.only_trace().report();
-    assert_eq!(report.number("/devices/0/allocations"), 4);
-    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 120 * MIB);
+    assert_eq!(report.number("/devices/0/allocations"), 5);
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 130 * MIB);
     assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
     assert_eq!(report.number("/devices/0/end/requested_bytes"), 25 * MIB);
 }

@@ -192,6 +192,9 @@ pub struct Summary {
     pub contexts_unclear: UnclearContexts,
     /// Bytes of memory nodes that were added to graphs: named, not counted, since the memory comes when a graph runs.
     pub graph_node_bytes: u64,
+    /// The most that was reserved for memory nodes, where the program read that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_reserved_bytes: Option<u64>,
     /// Libraries in which functions of the stacks above have no names, and why.
     pub symbols_missing: Vec<MissingSymbols>,
 }
@@ -253,6 +256,7 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
         failed_frees: replay.failed_frees,
         contexts_unclear: describe_contexts(replay),
         graph_node_bytes: saturate(replay.graph_bytes),
+        graph_reserved_bytes: replay.tracks.graph_reserved,
         symbols_missing: Vec::new(),
     };
     growth::name_callers(&mut summary.growth, &stacks);

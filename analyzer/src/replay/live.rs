@@ -60,6 +60,11 @@ impl LiveSet {
         self.table(space).remove(&address)
     }
 
+    /// The block at an address.
+    pub fn get(&self, space: Space, address: u64) -> Option<&Block> {
+        self.table_of(space).get(&address)
+    }
+
     /// Whether a block lives at an address.
     pub fn has(&self, space: Space, address: u64) -> bool {
         self.table_of(space).contains_key(&address)

@@ -8,6 +8,7 @@ use super::apis::{Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
 use super::lower::Place;
+use super::pins::Pins;
 use super::tracks::saturate;
 use super::undo::Undo;
 use super::vmm::Unmapped;
@@ -36,6 +37,9 @@ impl Replay {
         }
         if self.apis.family(record.api) == Family::Nvidia {
             self.add_object(record, payload);
+        }
+        if kind == Kind::Registered && self.is_pinned_again(record) {
+            return;
         }
         let (requested_bytes, granules) = match self.array_bytes(record) {
             Some(bytes) => (bytes, self.granules_of(bytes)),
@@ -108,6 +112,27 @@ impl Replay {
         self.tracks.given(&block, thread, account.held.requested_bytes);
     }
 
+    /// Whether HSA pins what it has pinned already: no more bytes.
+    fn is_pinned_again(&mut self, record: &Record) -> bool {
+        let known = self.live.get(Space::Registered, record.address);
+        let same = known.is_some_and(|block| block.requested_bytes == record.requested);
+        let again = same && Pins::counts(record.event(), self.apis.get(record.api).layer);
+        if again {
+            self.pins.add(record.address);
+            self.accounts.host.calls.allocations += 1;
+        }
+        again
+    }
+
+    /// What was pinned more than once stays pinned.
+    fn unpin_once(&mut self, record: &Record) -> Option<Undo> {
+        let counts = Pins::counts(record.event(), self.apis.get(record.api).layer);
+        let stays = counts && self.pins.take(record.address);
+        let block = *self.live.get(Space::Registered, record.address).filter(|_| stays)?;
+        self.accounts.host.calls.frees += 1;
+        Some(Undo::Pin(block))
+    }
+
     /// Puts a block into table and account; returns the one that had its address, which is gone now.
     #[inline]
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
@@ -143,6 +168,9 @@ impl Replay {
         if record.has(flag::CORRECTION) {
             return self.correct(record);
         }
+        if self.resets.any_open() {
+            self.inside_reset(record);
+        }
         let below = self.lower.is_used() && self.free_below(record);
         if record.address == 0 || !record.is_outermost() || (below && record.has(flag::FROM_RUNTIME)) {
             return;
@@ -152,7 +180,10 @@ impl Replay {
             (_, Family::Nvidia) => self.give_back_object(record),
             (kind, family) => {
                 let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
-                self.give_back(Space::of(kind, family), record, below)
+                match self.unpin_once(record) {
+                    Some(undo) => undo,
+                    None => self.give_back(Space::of(kind, family), record, below),
+                }
             }
         };
         self.last_frees.remember(record.thread, record.call, undo);
@@ -295,8 +326,8 @@ impl Replay {
                 Kind::Imported
             }
             (Some(Event::Reserve), Kind::Pool) => {
-                // With a size it is memory that a graph will get when it runs.
-                self.graph_bytes += u128::from(record.requested);
+                // With a size it is memory that a graph will get when it runs. The runtime's call has the driver's inside.
+                self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
                 self.pools.insert(record.address, record.device);
                 if own && record.requested == 0 {
                     self.tracks.pools.made(record.address, record.device);
@@ -363,6 +394,10 @@ impl Replay {
                 }
             }
             Undo::Block(block) => self.take_back(Side::of(block.kind), block, record.at),
+            Undo::Pin(block) => {
+                self.pins.add(block.address);
+                self.accounts.host.calls.frees -= 1;
+            }
             Undo::Objects(gone) => self.bring_objects_back(gone, record.at),
             Undo::Uncounted(block) => {
                 self.count_uncounted(&block, true);
@@ -398,13 +433,13 @@ impl Replay {
     }
 
     /// What an account holds changed without a call that gave or took it.
-    fn note_change(&mut self, side: Side, device: u8, at: u64) {
+    pub(super) fn note_change(&mut self, side: Side, device: u8, at: u64) {
         if let Some(account) = self.accounts.side_mut(side, device) {
             self.tracks.changed(side, device, at, account.held.requested_bytes);
         }
     }
 
-    fn enter_again(&mut self, mut block: Block, at: u64) -> Block {
+    pub(super) fn enter_again(&mut self, mut block: Block, at: u64) -> Block {
         block.entered = self.events;
         self.accounts.device_mut(block.device).take_in(&mut block, at);
         self.note_change(Side::Device, block.device, at);
@@ -419,49 +454,5 @@ impl Replay {
             Ends::HipDevice => {}
             ends => self.context_ends(record, ends),
         }
-    }
-
-    /// HIP has no contexts: a reset takes all that it holds of the device.
-    fn reset_device(&mut self, record: &Record) {
-        let Some(device) = record.device() else { return };
-        match (record.has(flag::CORRECTION), record.status) {
-            (true, 0) => return,
-            (true, _) => return self.reset_failed(record, device),
-            (false, 0) => {}
-            (false, _) => return,
-        }
-        self.lower.reset(record, self.apis.get(record.api), device, &mut self.accounts);
-        let held = self.accounts.device(device).is_some_and(|account| account.held.blocks > 0);
-        if !held {
-            return;
-        }
-        let physical = self.vmm.reset(device);
-        let blocks = self.live.remove_device(device);
-        blocks.iter().for_each(|block| self.accounts.let_go(block));
-        for mapping in physical.mappings() {
-            self.accounts.device_mut(mapping.device).unmapped(mapping);
-        }
-        physical.blocks().for_each(|block| self.let_go(block, record));
-        self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.blocks().count()) as u64;
-        self.note_change(Side::Device, device, record.at);
-        self.last_frees.remember(record.thread, record.call, Undo::Reset(blocks, Box::new(physical)));
-    }
-
-    /// The reset failed: what it took away is still there.
-    #[cold]
-    fn reset_failed(&mut self, record: &Record, device: u8) {
-        self.lower.correct(record, self.apis.get(record.api), self.events, &mut self.accounts);
-        let Some(Undo::Reset(blocks, mut physical)) = self.last_frees.take(record.thread, record.call) else { return };
-        let count = (blocks.len() + physical.blocks().count()) as u64;
-        let calls = &mut self.accounts.device_mut(device).calls;
-        calls.reset = calls.reset.saturating_sub(count);
-        for block in blocks {
-            self.bring_back(Side::of(block.kind), block, record.at);
-        }
-        physical.enter_mappings(self.events);
-        for block in physical.blocks_mut() {
-            *block = self.enter_again(*block, record.at);
-        }
-        self.vmm.unreset(*physical);
     }
 }

@@ -15,8 +15,10 @@ pub mod lower;
 mod memory;
 mod objects;
 mod observed;
+mod pins;
 pub mod readings;
 pub mod reservations;
+mod resets;
 mod shared;
 pub mod sites;
 pub mod spacing;
@@ -160,7 +162,7 @@ pub struct Replay {
     pub unmatched_frees: u64,
     /// The same by function.
     pub unmatched_by: BTreeMap<u16, u64>,
-    /// Bytes that graphs were told to allocate when they run. It is no memory yet, and nobody says when it is.
+    /// Bytes that graphs were told to allocate when they run, by the program. It is no memory yet, and nobody says when it is.
     pub graph_bytes: u128,
     /// Times that memory of another process was opened.
     pub imports: u64,
@@ -176,6 +178,8 @@ pub struct Replay {
     pools: rustc_hash::FxHashMap<u64, u8>,
     objects: objects::Objects,
     contexts: contexts::Contexts,
+    resets: resets::Resets,
+    pins: pins::Pins,
     last_frees: undo::LastFrees,
     /// Bytes that lower layers gave inside the array call with this sequence number.
     inside_array: Option<(u64, u64)>,
@@ -222,6 +226,8 @@ impl Replay {
             pools: rustc_hash::FxHashMap::default(),
             objects: objects::Objects::default(),
             contexts: contexts::Contexts::default(),
+            resets: resets::Resets::new(&trace.metadata.devices),
+            pins: pins::Pins::default(),
             last_frees: undo::LastFrees::default(),
             inside_array: None,
             census_blocks_left: CENSUS_BLOCKS,

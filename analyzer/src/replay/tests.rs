@@ -11,7 +11,7 @@ use super::account::Account;
 use super::block::Side;
 use super::failures::RefusedBy;
 use super::{End, Options, Replay};
-use crate::testing::{GIB, MIB, TraceBuilder, at, replay};
+use crate::testing::{GIB, MIB, TraceBuilder, replay};
 
 pub(super) fn builder() -> TraceBuilder {
     TraceBuilder::default().device(0, "card", 16 * GIB)
@@ -219,7 +219,7 @@ fn a_reset_takes_everything_of_its_device() {
 #[test]
 fn a_reset_that_fails_takes_nothing() {
     let mut trace = builder();
-    trace.alloc_through(0, &[at("hipMalloc", 0x1000, GIB), at("hsa_amd_memory_pool_allocate", 0x1000, GIB)]);
+    trace.alloc(0x1000, GIB);
     trace.create_and_map(7, 0x10_0000, GIB);
     trace.create_and_map(8, 0x20_0000, GIB);
     // Released, and held by its mapping alone.

@@ -20,6 +20,8 @@ pub(super) enum Undo {
     Block(Block),
     /// An object of NVIDIA's resource manager, with what went with it.
     Objects(Vec<Gone>),
+    /// Memory that was pinned more than once, and is pinned still.
+    Pin(Block),
     /// A reserved range or imported memory, which are on no account.
     Uncounted(Block),
     /// The blocks that went with a context, and the device whose primary context lost a reference (0xFF: none).

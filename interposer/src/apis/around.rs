@@ -7,7 +7,9 @@ use crate::record::{Described, Frame};
 use crate::{faults, link, readings, thread, watch};
 
 use super::contexts::say_context;
-pub(super) use super::contexts::{context, context_destroyed, context_popped, context_pushed, context_selected};
+pub(super) use super::contexts::{
+    context, context_destroyed, context_popped, context_pushed, context_selected, hip_context,
+};
 
 /// A call in one of the functions below.
 pub(super) struct Call {
@@ -152,6 +154,18 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
     }
     frame.leave();
     status
+}
+
+/// A node of a graph of any sort: only one that allocates is recorded. A graph has thousands of the others.
+#[inline(always)]
+pub(super) fn graph_node(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    if call.frame.is_some() && describe(false).requested == 0 {
+        if let Some(frame) = call.frame {
+            frame.leave();
+        }
+        return real();
+    }
+    naming(call, describe, real)
 }
 
 /// The choice of a device for the thread: remembered, and recorded only after a failure.

@@ -1,4 +1,5 @@
 //! Which device a CUDA driver context belongs to, which ones a thread has put aside, and which one its allocations are in.
+//! HIP's contexts are devices in other words (ROCm/clr `hip_context.cpp`): of these only the device is followed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -14,6 +15,9 @@ const CONTEXTS: usize = 64;
 
 static HANDLES: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
 static DEVICES: [AtomicU8; CONTEXTS] = [const { AtomicU8::new(NO_DEVICE) }; CONTEXTS];
+
+/// HIP's contexts by device, which is as many as there can be: each is the device's own object and stays for good.
+static HIP: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
 
 /// Whether the process ever had a context: without one, none is ever spoken of.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -202,6 +206,35 @@ pub(super) fn context_popped(call: Call, _describe: impl Fn(bool) -> Described, 
     status
 }
 
+/// HIP names a device's context. That makes it nobody's current one, `hipCtxCreate` included.
+#[inline(always)]
+pub(super) fn hip_context(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame else { return real() };
+    let status = real();
+    let what = describe(status == 0);
+    if let (0, Some(place)) = (status, what.device.and_then(|device| HIP.get(usize::from(device)))) {
+        // Relaxed: who chooses the context has it from a call that came after this.
+        place.store(what.address, Ordering::Relaxed);
+    }
+    frame.leave();
+    status
+}
+
+/// A context of HIP's that becomes the thread's: its device does, and stays so when the context is popped.
+pub(super) fn of_hip_context(context: Pointer) -> Described {
+    let device = HIP.iter().position(|known| context != 0 && known.load(Ordering::Relaxed) == context);
+    Described { device: device.map(|device| device as u8), ..given(context) }
+}
+
+/// The context of the thread's own device.
+///
+/// # Safety
+/// As [`block`].
+pub(super) unsafe fn hip_current(done: bool, out: Out) -> Described {
+    // SAFETY: promised by the caller; this thread's own state.
+    unsafe { Described { device: Some((*thread::current()).device), ..block(done, out, 0) } }
+}
+
 /// A context for a device; `is_current`: it becomes the thread's.
 ///
 /// # Safety
@@ -219,6 +252,13 @@ pub(super) fn of_context(context: Pointer) -> Described {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_context_of_hip_is_its_device() {
+        assert_eq!(of_hip_context(0x55).device, None);
+        HIP[2].store(0x55, Ordering::Relaxed);
+        assert_eq!((of_hip_context(0x55).device, of_hip_context(0).device), (Some(2), None));
+    }
 
     #[test]
     fn contexts_lead_to_devices_and_come_back() {

@@ -107,16 +107,137 @@ const OUT_OF_REACH: &str = "
 | memory without a call of its own: contexts, code loaded late, scratch | requests to the kernel, where they are hooked; else only what the readings show |
 ";
 
+/// Functions that touch memory and are not hooked, each with the reason. A test fails when one of them has a hook.
+const LEFT_OUT: &[(&str, &[&str], &str)] = &[
+    (
+        "access rights, addresses and sizes that are asked for",
+        &[
+            "hipMemSetAccess",
+            "hipMemGetAccess",
+            "hipMemPoolSetAccess",
+            "hipMemPoolGetAccess",
+            "hipMemGetAddressRange",
+            "hipMemPtrGetInfo",
+            "cuMemSetAccess",
+            "cudaMemPoolSetAccess",
+            "hsa_amd_vmem_set_access",
+            "hsa_amd_vmem_get_access",
+            "hsa_amd_agents_allow_access",
+            "hsa_amd_pointer_info",
+            "hsa_amd_svm_attributes_get",
+            "hsa_amd_portable_close_dmabuf",
+            "AMDKFD_IOC_GET_DMABUF_INFO",
+            "DRM_IOCTL_AMDGPU_GEM_VA",
+            "DRM_IOCTL_AMDGPU_INFO",
+        ],
+        "they take and give back no memory; page tables that a mapping needs are told by nobody",
+    ),
+    (
+        "contexts of HIP that go",
+        &["hipCtxDestroy", "hipCtxPopCurrent", "hipDevicePrimaryCtxRelease"],
+        "HIP's contexts are its devices and own nothing; to pop or destroy one leaves the thread's device as it is",
+    ),
+    (
+        "contexts of CUDA in old and new forms",
+        &["cuCtxAttach", "cuCtxDetach", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cudaGreenCtxCreate"],
+        "memory in a context that was not seen stays in the account when it ends, and the report says how much that may be",
+    ),
+    (
+        "sparse arrays and multicast",
+        &[
+            "cuMemMapArrayAsync",
+            "hipMemMapArrayAsync",
+            "cuMulticastBindMem",
+            "cuMulticastBindAddr",
+            "cuMulticastUnbind",
+        ],
+        "physical memory counts from `cuMemCreate` to `cuMemRelease`; a sparse array or a multicast object that still holds it \
+         after that is not followed",
+    ),
+    (
+        "what sets up or loads at first use",
+        &[
+            "hipInit",
+            "cuInit",
+            "cudaInitDevice",
+            "__hipRegisterFatBinary",
+            "__cudaRegisterFatBinary",
+            "cudaFuncGetAttributes",
+            "hipModuleGetFunction",
+            "cuLinkComplete",
+            "hipLinkComplete",
+        ],
+        "they make contexts and load code when the runtime likes; what that takes is seen in the layers below and in the \
+         readings",
+    ),
+    (
+        "exports by a driver",
+        &["AMDKFD_IOC_EXPORT_DMABUF", "AMDKFD_IOC_IPC_EXPORT_HANDLE", "DRM_IOCTL_PRIME_HANDLE_TO_FD"],
+        "the runtime exports each piece of virtual memory to map it; memory that only such a descriptor still holds after its \
+         free is not followed",
+    ),
+    (
+        "older and rare requests of NVIDIA's driver",
+        &[
+            "NV_ESC_RM_ALLOC_MEMORY",
+            "NV_ESC_RM_ALLOC_OBJECT",
+            "NV_ESC_EXPORT_OBJECT_TO_FD",
+            "NV_ESC_IMPORT_OBJECT_FROM_FD",
+        ],
+        "today's libraries allocate by `NV_ESC_RM_ALLOC` and `NV_ESC_RM_VID_HEAP_CONTROL`; objects on their way through a \
+         descriptor are not followed",
+    ),
+    (
+        "graphics interfaces in old and rare forms",
+        &[
+            "cuGraphicsResourceGetMappedPointer",
+            "cudaGLMapBufferObject",
+            "cudaGraphicsSubResourceGetMappedArray",
+            "hipGraphicsSubResourceGetMappedArray",
+            "cudaGraphicsResourceGetMappedEglFrame",
+        ],
+        "the memory is the graphics driver's; the layers below see it",
+    ),
+    (
+        "memory of other machines",
+        &["hsa_amd_vmem_export_fabric_handle", "hsa_amd_vmem_import_fabric_handle"],
+        "it is another machine's memory; the handle is passed by value, and no header that was read tells its size",
+    ),
+    (
+        "queues and events made by streams",
+        &[
+            "hipStreamCreate",
+            "cudaStreamCreate",
+            "cuStreamCreate",
+            "hipExtStreamCreateWithCUMask",
+            "hsa_soft_queue_create",
+            "hsa_signal_create",
+        ],
+        "what they take is seen in the layers below (`hsa_queue_create`, requests to the kernel)",
+    ),
+];
+
+fn left_out(page: &mut String) {
+    page.push_str(
+        "\n## Known, and not hooked\n\nFunctions that look as if they belonged here, and why they do not. All others are no \
+         memory's.\n\n| functions | why not |\n| --- | --- |\n",
+    );
+    for (what, names, why) in LEFT_OUT {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(page, "| {what}: {} | {why} |", names.join(", "));
+    }
+}
+
 /// How calls of a row are recorded, in the words of the page.
 fn recorded(row: &Row) -> &'static str {
     match row.how {
         "watched" | "selection" | "context_selected" => "after a failure",
         "creation" | "context" => "status",
-        "context_pushed" | "context_popped" => "followed",
+        "context_pushed" | "context_popped" | "hip_context" => "followed",
         "hands_out" => "hands out",
         "answered" => "virtual card",
-        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "capture_begun" | "capture_ended"
-        | "" => "always",
+        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "graph_node" | "capture_begun"
+        | "capture_ended" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }
@@ -162,6 +283,7 @@ fn line(page: &mut String, cells: &[&str]) {
 fn page() -> String {
     let mut page = HEAD.to_owned();
     SECTIONS.iter().for_each(|one| section(&mut page, one));
+    left_out(&mut page);
     page.push_str(OUT_OF_REACH);
     page
 }
@@ -180,6 +302,18 @@ fn the_page_is_what_the_tables_say() {
         there == page,
         "interposer/COVERAGE.md is out of date ({differs:?}); write it anew with: {UPDATE}=1 cargo test -p gpuoom coverage"
     );
+}
+
+#[test]
+fn what_is_left_out_has_no_hook_and_is_named_once() {
+    let mut names: Vec<&str> = LEFT_OUT.iter().flat_map(|(_, names, _)| names.iter().copied()).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for name in names {
+        assert!(rows().all(|row| row.name != name), "{name} has a hook");
+    }
 }
 
 #[test]

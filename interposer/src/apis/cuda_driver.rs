@@ -10,8 +10,9 @@ use gpuoom_trace::record::Layer;
 use super::contexts::{context_of, of_context};
 use super::describe::{
     IpcHandle, Out, Pointer, advised, attribute, block, captured, device_number, driver_array, external,
-    external_array, external_buffer, from_pool, given, graph_memory, instantiated, limit, mapping, of_device, physical,
-    pitched, place, pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed,
+    external_array, external_buffer, from_pool, given, graph_attribute, graph_memory, graph_node, instantiated, limit,
+    mapping, of_device, physical, pitched, place, pool, pool_at, pool_of, resource_memory, resources, retained, sent,
+    trimmed,
 };
 use super::legacy::{pool_for, small_array, small_block, small_pitched};
 use super::macros::functions;
@@ -122,6 +123,10 @@ functions! {
             |done| resource_memory(done, out, size, resource);
         cuGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
             => naming, Reserve, Pool, |done| graph_memory(done, parameters);
+        cuGraphAddNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: Pointer)
+            => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
+        cuGraphAddNode_v2(node: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, parameters: Pointer)
+            => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
         cuMemAdvise(pointer: Pointer, size: usize, advice: u32, device: i32) => naming, Map, Managed,
             |_done| advised(pointer, size, advice, device_number(device));
         cuMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
@@ -182,6 +187,9 @@ functions! {
             => naming, Export, Pool, |_done| given(memory_pool);
         cuMemPoolExportPointer(data: Pointer, pointer: Pointer) => naming, Export, Pool, |_done| given(pointer);
 
+        cuMemGetHandleForAddressRange(handle: Pointer, pointer: Pointer, size: usize, kind: u32, flags: u64)
+            => naming, Export, Device, |_done| Described::new(pointer, size as u64);
+
         cuModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         cuModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         cuModuleLoadFatBinary(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
@@ -202,6 +210,8 @@ functions! {
         cuMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
             => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
         cuDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
+        cuDeviceGetGraphMemAttribute(device: i32, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| graph_attribute(done, device, which, value);
     }
     hands_out {
         cuGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64) => (symbol, out, version, flags);
@@ -281,6 +291,8 @@ functions! {
         cuMemcpy3DPeerAsync_ptsz => GpuWork, [];
         cuMemcpyBatchAsync => GpuWork, [];
         cuMemcpyBatchAsync_ptsz => GpuWork, [];
+        cuMemcpy3DBatchAsync => GpuWork, [];
+        cuMemcpy3DBatchAsync_ptsz => GpuWork, [];
         cuMemsetD8_v2 => GpuWork, [0];
         cuMemsetD8_v2_ptds => GpuWork, [0];
         cuMemsetD16_v2 => GpuWork, [0];
@@ -315,6 +327,8 @@ functions! {
 
         cuMemGetInfo_v2 => Reading, [];
         cuMemGetInfo => Reading, [];
+        cuMemPoolGetAttribute => Reading, [];
+        cuDeviceSetGraphMemAttribute => Sync, [];
     }
     answered {
         cuDeviceTotalMem_v2;

@@ -7,8 +7,8 @@ use gpuoom_trace::record::Layer;
 
 use super::describe::{
     Extent, IpcHandle, Out, Pointer, advised, array, attribute, block, captured, device_number, external,
-    external_array, external_buffer, from_pool, given, graph_memory, instantiated, limit, of_device, pitched, place,
-    pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
+    external_array, external_buffer, from_pool, given, graph_attribute, graph_memory, graph_node, instantiated, limit,
+    of_device, pitched, place, pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
 };
 use super::legacy::pool_for;
 use super::macros::functions;
@@ -80,6 +80,10 @@ functions! {
         cudaGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
             => naming, Reserve, Pool, |done| graph_memory(done, parameters);
         // Up to 12 a device number and a stream; from 13 on a location, flags and a stream.
+        cudaGraphAddNode(node: Pointer, graph: Pointer, after: Pointer, fourth: Pointer, fifth: Pointer, sixth: Pointer)
+            => graph_node, Reserve, Pool, |done| graph_node(done, [fifth, sixth]);
+        cudaGraphAddNode_v2(node: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, parameters: Pointer)
+            => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
         cudaMemAdvise(pointer: Pointer, size: usize, advice: u32, target: u64) => naming, Map, Managed,
             |_done| advised(pointer, size, advice, device_or_place(target));
         cudaMemPrefetchAsync(pointer: Pointer, size: usize, target: u64, fourth: u64, fifth: u64) => migration, Map, Managed,
@@ -145,6 +149,8 @@ functions! {
         cudaMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
             => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
         cudaDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
+        cudaDeviceGetGraphMemAttribute(device: i32, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| graph_attribute(done, device, which, value);
     }
     hands_out {
         cudaGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
@@ -175,6 +181,8 @@ functions! {
         cudaLaunchHostFunc_ptsz => GpuWork, [];
         cudaLaunchHostFunc_v2 => GpuWork, [];
         cudaLaunchHostFunc_v2_ptsz => GpuWork, [];
+        cudaGraphUpload => GpuWork, [];
+        cudaGraphUpload_ptsz => GpuWork, [];
         cudaGraphLaunch => GpuWork, [];
         cudaGraphLaunch_ptsz => GpuWork, [];
 
@@ -260,6 +268,7 @@ functions! {
         cudaDeviceSetGraphMemAttribute => Sync, [];
 
         cudaMemGetInfo => Reading, [];
+        cudaMemPoolGetAttribute => Reading, [];
     }
     answered {
         cudaGetDeviceProperties;

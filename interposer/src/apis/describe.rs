@@ -2,6 +2,7 @@
 
 use gpuoom_trace::record::NO_DEVICE;
 
+use crate::program_memory;
 use crate::record::Described;
 
 /// An out-parameter for a pointer or handle.
@@ -246,6 +247,29 @@ pub(super) unsafe fn graph_memory(done: bool, parameters: *const u8) -> Describe
     }
 }
 
+/// A node of any sort: `hipGraphNodeParams`, `cudaGraphNodeParams` and `CUgraphNodeParams` begin with the type and have the
+/// type's own parameters at 16, which of an allocation are those of [`graph_memory`]. No bytes: another type.
+///
+/// The calling convention of `cudaGraphAddNode` changed with CUDA 13: what was the number of dependencies became an array, and
+/// number and parameters moved on by one place. `places` are the two in question. So nothing is followed without a look whether
+/// it can be read.
+pub(super) fn graph_node(done: bool, places: [Pointer; 2]) -> Described {
+    /// `cudaGraphNodeTypeMemAlloc`, and the same in HIP and in the driver.
+    const ALLOCATES: u32 = 10;
+    /// Bytes up to the end of the allocation's address.
+    const READ: usize = 136;
+    /// No pointer is this small, and no node depends on so many others.
+    const SMALLEST_POINTER: u64 = 1 << 16;
+    let parameters = if places[0] < SMALLEST_POINTER { places[1] } else { places[0] };
+    let mut bytes = [0; READ];
+    let known = parameters >= SMALLEST_POINTER && program_memory::read(parameters, &mut bytes);
+    if !known || u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) != ALLOCATES {
+        return given(0);
+    }
+    // SAFETY: our own copy, which holds all 120 bytes.
+    unsafe { graph_memory(done, bytes.as_ptr().add(16)) }
+}
+
 /// A handle that was asked for by an address where its memory is mapped, which adds a reference.
 ///
 /// # Safety
@@ -350,6 +374,17 @@ pub(super) unsafe fn attribute(done: bool, pool: Pointer, which: u32, value: *co
         _ => unsafe { field::<u64>(value, 0) },
     };
     Described { numbers: [u64::from(which), value], number_count: 2, ..given(pool) }
+}
+
+/// Where the program reads an attribute of a pool or of a device's graph memory: {attribute, value}, as [`attribute`] has it;
+/// graph attributes are all bytes of 64 bits (`cudaGraphMemAttributeType`).
+///
+/// # Safety
+/// As [`attribute`].
+pub(super) unsafe fn graph_attribute(done: bool, device: i32, which: u32, value: *const u8) -> Described {
+    // SAFETY: promised by the caller.
+    let value = if done { unsafe { field::<u64>(value, 0) } } else { 0 };
+    Described { numbers: [u64::from(which), value], number_count: 2, ..pool_of(device, 0) }
 }
 
 /// A pointer or handle that is given back.

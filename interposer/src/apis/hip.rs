@@ -5,10 +5,12 @@ use std::ffi::c_char;
 
 use gpuoom_trace::record::Layer;
 
+use super::contexts::{hip_current, of_hip_context};
 use super::describe::{
     Extent, IpcHandle, Out, Pointer, advised, array, attribute, block, captured, device_number, driver_array, external,
-    external_buffer, from_pool, given, graph_memory, instantiated, limit, mapping, of_device, physical, pitched, place,
-    pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed, volume,
+    external_buffer, from_pool, given, graph_attribute, graph_memory, graph_node, instantiated, limit, mapping,
+    of_device, physical, pitched, place, pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed,
+    volume,
 };
 use super::macros::functions;
 use crate::link::Library;
@@ -85,6 +87,7 @@ functions! {
             => release, Free, Pool, |_done| given(pointer);
         hipMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool);
         hipDeviceReset() => release, Device, None, |_done| given(0);
+        // Does nothing in any HIP whose sources were read (5.6 to 7): the analyzer takes nothing away for it.
         hipDevicePrimaryCtxReset(device: i32) => release, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
 
@@ -105,6 +108,8 @@ functions! {
         hipMemRetainAllocationHandle(out: Out, mapped: Pointer) => naming, Import, Physical, |done| retained(done, out, mapped);
         hipGraphAddMemAllocNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: *mut u8)
             => naming, Reserve, Pool, |done| graph_memory(done, parameters);
+        hipGraphAddNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, parameters: Pointer)
+            => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
         hipMemAdvise(pointer: Pointer, size: usize, advice: u32, device: i32) => naming, Map, Managed,
             |_done| advised(pointer, size, advice, device_number(device));
         hipMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
@@ -117,6 +122,11 @@ functions! {
 
         hipSetDevice(device: i32) => selection, Device, None,
             |_done| Described { device: Some(device_number(device)), ..given(0) };
+        hipCtxCreate(out: Out, flags: u32, device: i32) => hip_context, Device, None, |done| of_device(done, out, device);
+        hipDevicePrimaryCtxRetain(out: Out, device: i32) => hip_context, Device, None, |done| of_device(done, out, device);
+        hipCtxGetCurrent(out: Out) => hip_context, Device, None, |done| hip_current(done, out);
+        hipCtxSetCurrent(handle: Pointer) => selection, Device, None, |_done| of_hip_context(handle);
+        hipCtxPushCurrent(handle: Pointer) => selection, Device, None, |_done| of_hip_context(handle);
         hipStreamBeginCapture(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
         hipStreamBeginCapture_spt(stream: Pointer, mode: u32) => capture_begun, Sync, None, |_done| given(stream);
         hipStreamBeginCaptureToGraph(
@@ -140,6 +150,9 @@ functions! {
             => naming, Export, Pool, |_done| given(memory_pool);
         hipMemPoolExportPointer(data: Pointer, pointer: Pointer) => naming, Export, Pool, |_done| given(pointer);
 
+        hipMemGetHandleForAddressRange(handle: Pointer, pointer: Pointer, size: usize, kind: u32, flags: u64)
+            => naming, Export, Device, |_done| Described::new(pointer, size as u64);
+
         hipModuleLoad(out: Out, path: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         hipModuleLoadData(out: Out, image: Pointer) => naming, Module, Code, |done| block(done, out, 0);
         hipModuleLoadDataEx(out: Out, image: Pointer, count: u32, options: Pointer, values: Pointer)
@@ -160,6 +173,8 @@ functions! {
         hipMemPoolSetAttribute(memory_pool: Pointer, which: u32, value: *const u8)
             => naming, Sync, Pool, |done| attribute(done, memory_pool, which, value);
         hipDeviceGraphMemTrim(device: i32) => naming, Sync, Pool, |_done| pool_of(device, 0);
+        hipDeviceGetGraphMemAttribute(device: i32, which: u32, value: *const u8)
+            => naming, Sync, Pool, |done| graph_attribute(done, device, which, value);
     }
     hands_out {
         hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
@@ -198,6 +213,8 @@ functions! {
         hipLaunchKernelExC => GpuWork, [];
         hipDrvLaunchKernelEx => GpuWork, [];
         hipLaunchHostFunc => GpuWork, [];
+        hipLaunchHostFunc_spt => GpuWork, [];
+        hipGraphUpload => GpuWork, [];
         hipGraphLaunch => GpuWork, [];
         hipGraphLaunch_spt => GpuWork, [];
 
@@ -293,6 +310,7 @@ functions! {
         hipDeviceSetGraphMemAttribute => Sync, [];
 
         hipMemGetInfo => Reading, [];
+        hipMemPoolGetAttribute => Reading, [];
     }
     answered {
         hipDeviceTotalMem;

@@ -51,7 +51,7 @@ functions! {
         hsa_amd_ipc_memory_detach(pointer: Pointer) => release, Free, Imported, |_done| given(pointer);
         hsa_queue_destroy(queue: Pointer) => release, Free, Queue, |_done| given(queue);
         hsa_executable_destroy(executable: u64) => release, Module, Code, |_done| given(executable);
-        // What a handle stands for is over when HSA is.
+        // What a handle stands for is over when HSA is. The memory is not: ROCr gives none of it back (`analyzer` has why).
         hsa_shut_down() => release, Device, None, |_done| { places::forget(); given(0) };
 
         hsa_amd_vmem_address_reserve(out: Out, size: usize, wanted: u64, flags: u64) => naming, Reserve, Reserved,
@@ -87,6 +87,8 @@ functions! {
             |_done| exported(pointer, size);
         hsa_amd_portable_export_dmabuf(pointer: Pointer, size: usize, out: Pointer, offset: Pointer) => naming, Export, Device,
             |_done| exported(pointer, size);
+        hsa_amd_portable_export_dmabuf_v2(pointer: Pointer, size: usize, out: Pointer, offset: Pointer, flags: u64)
+            => naming, Export, Device, |_done| exported(pointer, size);
         hsa_amd_vmem_export_shareable_handle(out: Pointer, handle: u64, flags: u64) => naming, Export, Physical,
             |_done| exported(handle, 0);
     }

@@ -13,7 +13,8 @@ const HIP: &[(&str, &str)] = &[
          hipMalloc3DArray hipArrayCreate hipArray3DCreate hipMallocMipmappedArray hipMipmappedArrayCreate \
          hipHostMalloc hipHostAlloc hipMallocHost hipMemAllocHost hipHostRegister hipIpcOpenMemHandle hipFree \
          hipHostFree hipFreeHost hipHostUnregister hipFreeArray hipFreeMipmappedArray hipMipmappedArrayDestroy \
-         hipIpcCloseMemHandle hipDeviceReset hipDevicePrimaryCtxReset hipSetDevice hipGetLastError hipPeekAtLastError \
+         hipIpcCloseMemHandle hipDeviceReset hipDevicePrimaryCtxReset hipDevicePrimaryCtxRetain hipCtxCreate \
+         hipCtxGetCurrent hipCtxSetCurrent hipCtxPushCurrent hipSetDevice hipGetLastError hipPeekAtLastError \
          hipGetErrorString hipGetErrorName hipLaunchKernel hipExtLaunchKernel hipModuleLaunchKernel \
          hipExtModuleLaunchKernel \
          _Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j \
@@ -37,13 +38,16 @@ const HIP: &[(&str, &str)] = &[
          hipGraphicsResourceGetMappedPointer hipGraphicsUnmapResources hipGraphInstantiate hipGraphExecDestroy \
          hipGraphDestroy",
     ),
-    ("4.5", "hipDeviceGraphMemTrim hipDeviceSetGraphMemAttribute hipGraphInstantiateWithFlags"),
+    (
+        "4.5",
+        "hipDeviceGraphMemTrim hipDeviceGetGraphMemAttribute hipDeviceSetGraphMemAttribute hipGraphInstantiateWithFlags",
+    ),
     (
         "5.1",
         "hipMallocAsync hipMallocFromPoolAsync hipMemCreate hipMemPoolImportPointer hipMemImportFromShareableHandle \
          hipMemPoolImportFromShareableHandle hipFreeAsync hipMemRelease hipMemUnmap hipMemAddressFree \
          hipMemPoolDestroy hipMemAddressReserve hipMemMap hipMemPoolCreate hipDeviceGetDefaultMemPool \
-         hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo hipMemPoolSetAttribute \
+         hipDeviceGetMemPool hipDeviceSetMemPool hipMemPoolTrimTo hipMemPoolSetAttribute hipMemPoolGetAttribute \
          hipMemRetainAllocationHandle hipMemExportToShareableHandle hipMemPoolExportToShareableHandle \
          hipMemPoolExportPointer",
     ),
@@ -59,12 +63,13 @@ const HIP: &[(&str, &str)] = &[
         "hipDrvGetErrorString hipDrvGetErrorName hipLaunchHostFunc hipGraphLaunch_spt hipMemcpy2DAsync_spt \
          hipMemcpy2DToArrayAsync_spt hipMemcpy2DFromArrayAsync_spt hipMemcpyFromArray_spt hipMemcpy3DAsync_spt \
          hipMemcpyToSymbolAsync_spt hipMemcpyFromSymbolAsync_spt hipMemsetAsync_spt hipMemset2DAsync_spt \
-         hipMemset3DAsync_spt hipDeviceSetLimit hipStreamBeginCapture_spt hipStreamEndCapture_spt",
+         hipMemset3DAsync_spt hipDeviceSetLimit hipStreamBeginCapture_spt hipStreamEndCapture_spt \
+         hipLaunchHostFunc_spt hipGraphUpload",
     ),
     (
         "5.5",
         "hipModuleLaunchCooperativeKernel hipModuleLaunchCooperativeKernelMultiDevice hipGraphAddMemAllocNode \
-         hipGraphAddMemFreeNode",
+         hipGraphAddMemFreeNode hipGraphAddNode",
     ),
     ("6.0", "hipExtGetLastError"),
     ("6.1", "hipGetProcAddress hipStreamBeginCaptureToGraph hipGraphInstantiateWithParams"),
@@ -73,7 +78,7 @@ const HIP: &[(&str, &str)] = &[
         "hipDrvGraphAddMemFreeNode hipMemcpyAtoD hipMemcpyDtoA hipMemcpyAtoA hipMemcpyAtoHAsync hipMemcpyHtoAAsync \
          hipMemcpy2DArrayToArray",
     ),
-    ("6.5", "hipLaunchKernelExC hipDrvLaunchKernelEx"),
+    ("6.5", "hipLaunchKernelExC hipDrvLaunchKernelEx hipMemGetHandleForAddressRange"),
     (
         "7.1",
         "hipModuleLoadFatBinary hipMemcpyBatchAsync hipGetDriverEntryPoint hipGetDriverEntryPoint_spt \
@@ -155,30 +160,33 @@ const DRIVER: &[(&str, &str)] = &[
          cuMemPoolExportToShareableHandle cuMemPoolExportPointer \
          cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemFreeAsync cuMemFreeAsync_ptsz \
          cuMemPoolDestroy cuMemPoolCreate cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool \
-         cuMemPoolTrimTo cuMemPoolSetAttribute",
+         cuMemPoolTrimTo cuMemPoolSetAttribute cuMemPoolGetAttribute",
     ),
     ("11.3", "cuGetProcAddress"),
     (
         "11.4",
-        "cuCtxCreate_v3 cuDeviceGraphMemTrim cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphInstantiateWithFlags",
+        "cuCtxCreate_v3 cuDeviceGraphMemTrim cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphInstantiateWithFlags \
+         cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute",
     ),
     ("11.6", "cuLaunchKernelEx cuLaunchKernelEx_ptsz"),
+    ("11.7", "cuMemGetHandleForAddressRange"),
     (
         "12.0",
         "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuGraphInstantiateWithParams \
      cuGraphInstantiateWithParams_ptsz",
     ),
     ("12.1", "cuMulticastCreate"),
-    ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemAdvise_v2"),
-    ("12.3", "cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz"),
+    ("12.2", "cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemAdvise_v2 cuGraphAddNode"),
+    ("12.3", "cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuGraphAddNode_v2"),
     ("12.5", "cuCtxCreate_v4"),
-    ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz"),
+    ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz"),
 ];
 
 /// The CUDA runtime.
 const RUNTIME: &[(&str, &str)] = &[
     ("11.3", "cudaGetDriverEntryPoint cudaGetDriverEntryPoint_ptsz"),
     ("12.5", "cudaGetDriverEntryPointByVersion cudaGetDriverEntryPointByVersion_ptsz"),
+    ("12.3", "cudaGraphAddNode_v2"),
     ("12.8", "cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload"),
     ("13", "cudaMemGetDefaultMemPool cudaMemGetMemPool cudaMemSetMemPool"),
 ];

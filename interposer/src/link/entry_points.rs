@@ -28,6 +28,7 @@ const VERSIONED: &[(&CStr, i32, &CStr)] = &[
     (c"cuDevicePrimaryCtxReset", 11000, c"cuDevicePrimaryCtxReset_v2"),
     (c"cuDeviceTotalMem", 3020, c"cuDeviceTotalMem_v2"),
     (c"cuGetProcAddress", 12000, c"cuGetProcAddress_v2"),
+    (c"cuGraphAddNode", 12030, c"cuGraphAddNode_v2"),
     (c"cuGraphInstantiate", 11000, c"cuGraphInstantiate_v2"),
     (c"cuGraphInstantiate", 12000, c"cuGraphInstantiateWithFlags"),
     (c"cuGraphicsResourceGetMappedPointer", 3020, c"cuGraphicsResourceGetMappedPointer_v2"),

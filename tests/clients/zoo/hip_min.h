@@ -82,6 +82,7 @@ hipError_t hipMemRetainAllocationHandle(void **handle, void *pointer);
 hipError_t hipMemAdvise(const void *pointer, size_t size, int advice, int device);
 hipError_t hipMemPrefetchAsync(const void *pointer, size_t size, int device, hipStream_t stream);
 hipError_t hipDeviceSetLimit(int limit, size_t value);
+hipError_t hipGetDevice(int *device);
 hipError_t hipGraphCreate(void **graph, unsigned flags);
 hipError_t hipGraphDestroy(void *graph);
 hipError_t hipGraphAddMemAllocNode(void **node, void *graph, void *const *after, size_t count,

@@ -61,6 +61,7 @@ int hsa_amd_ipc_memory_create(void *pointer, size_t size, ipc_memory *out);
 int hsa_amd_ipc_memory_attach(const ipc_memory *h, size_t size, uint32_t count, const agent *agents, void **out);
 int hsa_amd_ipc_memory_detach(void *pointer);
 int hsa_amd_portable_export_dmabuf(const void *pointer, size_t size, int *file, uint64_t *offset);
+int hsa_amd_portable_export_dmabuf_v2(const void *pointer, size_t size, int *file, uint64_t *offset, uint64_t flags);
 int hsa_amd_interop_map_buffer(uint32_t count, agent *agents, int file, uint32_t flags, size_t *size, void **out,
                                size_t *metadata_size, const void **metadata);
 int hsa_amd_interop_map_buffer_with_size(uint32_t count, agent *agents, int file, uint32_t flags, size_t hint,

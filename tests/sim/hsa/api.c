@@ -67,6 +67,8 @@ HSA(hsa_amd_ipc_memory_attach, (const struct roc_ipc *h, size_t n, uint32_t coun
 HSA(hsa_amd_ipc_memory_detach, (void *p), roc_ipc_detach(p))
 HSA(hsa_amd_portable_export_dmabuf, (const void *p, size_t n, int *file, uint64_t *offset),
     sim_noted("export", p, roc_export_dmabuf(p, file, offset)))
+HSA(hsa_amd_portable_export_dmabuf_v2, (const void *p, size_t n, int *file, uint64_t *offset, uint64_t flags),
+    sim_noted("export", p, roc_export_dmabuf(p, file, offset)))
 HSA(hsa_amd_interop_map_buffer,
     (uint32_t count, agent *a, int file, uint32_t f, size_t *n, void **out, size_t *extra, const void **data),
     roc_interop_map(count, a, file, n, out))

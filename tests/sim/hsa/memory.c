@@ -27,10 +27,47 @@ int roc_allow_access(uint32_t count, const uint64_t *agents, const void *pointer
     return count && agents && pointer ? ROC_SUCCESS : ROC_INVALID_ARGUMENT;
 }
 
+// The same memory may be pinned several times, and is unpinned by the last unlock (libhsakmt fmm.c, registration_count).
+enum { MAX_PINS = 64 };
+static struct pin { const void *host; size_t size; int again; } pins[MAX_PINS];  // guarded by the lock
+
+static struct pin *pin_at(const void *host) {
+    for (int i = 0; i < MAX_PINS; i++)
+        if (pins[i].host == host) return &pins[i];
+    return NULL;
+}
+
+static int pin(void *host, size_t size, int bad) {
+    sigset_t saved;
+    sim_lock(&saved);
+    struct pin *known = pin_at(host);
+    bool again = known && known->size == size;
+    if (again) known->again++;
+    sim_unlock(&saved);
+    if (again) return ROC_SUCCESS;
+    sim_thread()->device = 0;
+    int status = roc_status(sim_HostRegister(host, size, 0), bad);
+    sim_lock(&saved);
+    struct pin *place = status == ROC_SUCCESS ? pin_at(NULL) : NULL;
+    if (place) *place = (struct pin){host, size, 0};
+    sim_unlock(&saved);
+    return status;
+}
+
+int roc_unlock(void *host) {
+    sigset_t saved;
+    sim_lock(&saved);
+    struct pin *known = host ? pin_at(host) : NULL;
+    bool stays = known && known->again;
+    if (stays) known->again--;
+    else if (known) known->host = NULL;
+    sim_unlock(&saved);
+    return stays ? ROC_SUCCESS : roc_status(sim_HostUnregister(host), ROC_ERROR);
+}
+
 int roc_lock(void *host, size_t size, const uint64_t *agents, int count, void **pointer) {
     if (!host || !size || !pointer || (count != 0) != (agents != NULL)) return ROC_INVALID_ARGUMENT;
-    sim_thread()->device = 0;
-    int status = roc_status(sim_HostRegister(host, size, 0), ROC_ERROR);
+    int status = pin(host, size, ROC_ERROR);
     if (status == ROC_SUCCESS) *pointer = host;  // one address space
     return status;
 }
@@ -41,11 +78,8 @@ int roc_lock_to_pool(void *host, size_t size, const uint64_t *agents, int count,
     return roc_lock(host, size, agents, count, pointer);
 }
 
-int roc_unlock(void *host) { return roc_status(sim_HostUnregister(host), ROC_ERROR); }
-
 int roc_register(void *host, size_t size) {
-    sim_thread()->device = 0;
-    return roc_status(sim_HostRegister(host, size, 0), ROC_INVALID_ARGUMENT);
+    return host && size ? pin(host, size, ROC_INVALID_ARGUMENT) : ROC_INVALID_ARGUMENT;
 }
 
 // Shared virtual memory: where the pages of a range are to lie. Nothing moves, so no device holds anything for it.

@@ -22,6 +22,10 @@ enum { TOTAL_OFFSET = 288 };  // of totalGlobalMem in cudaDeviceProp
 
 EXPORTED(cudaGetDeviceProperties, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
 EXPORTED(cudaGetDeviceProperties_v2, properties, (void *q, int d), (q, TOTAL_OFFSET, d))
+// As of CUDA 12; with 13 the form of _v2 has the plain name.
+EXPORTED(cudaGraphAddNode, GraphAddNode, (void **node, void *g, const void *d, size_t n, sim_any_node *q), (node, q))
+EXPORTED(cudaGraphAddNode_v2, GraphAddNode,
+         (void **node, void *g, const void *d, const void *edges, size_t n, sim_any_node *q), (node, q))
 EXPORTED(cudaExternalMemoryGetMappedMipmappedArray, unsupported, (void **a, void *m, const void *d), ())
 EXPORTED(cudaGraphInstantiate, noted_new, (void **e, void *g, unsigned long long f),
          ("graph", e, sim_object_create(e)))

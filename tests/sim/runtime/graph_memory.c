@@ -43,3 +43,11 @@ int sim_GraphAddMemFreeNode(void **node, void *pointer) {
     sim_MemAddressFree(pointer, size);
     return sim_handle_create(node);
 }
+
+int sim_GraphAddNode(void **node, sim_any_node *parameters) {
+    enum { ALLOCATES = 10, FREES = 11 };
+    if (!parameters) return SIM_INVALID_VALUE;
+    if (parameters->type == ALLOCATES) return sim_GraphAddMemAllocNode(node, &parameters->memory);
+    if (parameters->type == FREES) return sim_GraphAddMemFreeNode(node, parameters->freed);
+    return node ? sim_handle_create(node) : SIM_INVALID_VALUE;
+}

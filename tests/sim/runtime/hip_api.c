@@ -54,7 +54,18 @@ EXPORTED(hipInit, done, (unsigned f), ())
 EXPORTED(hipExtMallocWithFlags, ExtMallocWithFlags, (void **p, size_t n, unsigned f), (p, n, f))
 EXPORTED(hipMemAllocPitch, MemAllocPitch, (void **p, size_t *pitch, size_t w, size_t h, unsigned e), (p, pitch, w, h))
 EXPORTED(hipMemGetAddressRange, MemGetAddressRange, (void **base, size_t *n, void *p), (base, n, p))
-EXPORTED(hipDevicePrimaryCtxReset, DeviceReset, (int d), ())
+// Does nothing in the real one either.
+EXPORTED(hipDevicePrimaryCtxReset, done, (int d), ())
+EXPORTED(hipDevicePrimaryCtxRetain, CtxRetain, (void **c, int d), (c, d))
+EXPORTED(hipCtxCreate, CtxCreate, (void **c, unsigned f, int d), (c, d))
+EXPORTED(hipCtxPushCurrent, CtxPush, (void *c), (c))
+EXPORTED(hipCtxPopCurrent, CtxPop, (void **c), (c))
+EXPORTED(hipCtxSetCurrent, CtxSet, (void *c), (c))
+EXPORTED(hipCtxGetCurrent, CtxGet, (void **c), (c))
+EXPORTED(hipCtxDestroy, CtxDestroy, (void *c), (c))
+EXPORTED(hipGraphAddNode, GraphAddNode, (void **node, void *g, const void *d, size_t n, sim_any_node *q), (node, q))
+EXPORTED(hipMemGetHandleForAddressRange, noted, (void *h, void *p, size_t n, int type, unsigned long long f),
+         ("export", p, sim_MemGetAddressRange(NULL, NULL, p)))
 
 // Arrays
 EXPORTED(hipArrayCreate, ArrayCreate, (void **a, const sim_array_shape *s), (a, s))

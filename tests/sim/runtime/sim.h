@@ -151,6 +151,20 @@ int sim_DestroyExternalMemory(void *memory);
 // graph_memory.c
 int sim_GraphAddMemAllocNode(void **node, sim_memory_node *parameters);
 int sim_GraphAddMemFreeNode(void **node, void *pointer);
+typedef struct {
+    int type, reserved[3];
+    union { sim_memory_node memory; void *freed; };
+} sim_any_node;
+int sim_GraphAddNode(void **node, sim_any_node *parameters);
+
+// hip_context.c
+int sim_CtxCreate(void **context, int device);
+int sim_CtxRetain(void **context, int device);
+int sim_CtxPush(void *context);
+int sim_CtxPop(void **context);
+int sim_CtxSet(void *context);
+int sim_CtxGet(void **context);
+int sim_CtxDestroy(void *context);
 
 // graphics.c
 int sim_GraphicsResourceGetMappedPointer(void **pointer, size_t *size, void *resource);

@@ -77,6 +77,8 @@ pub(super) enum Taken {
     /// Nothing.
     #[default]
     Nothing,
+    /// One of several pins of the memory at an address.
+    Pin(u64),
     /// Blocks.
     Blocks(Vec<Gone>),
     /// A handle.

@@ -9,6 +9,7 @@ use super::{BOOKS, Lower};
 use crate::replay::accounts::Accounts;
 use crate::replay::apis::{Api, Family};
 use crate::replay::block::Space;
+use crate::replay::pins::Pins;
 use crate::replay::vmm::{Reset, Unmapped};
 
 /// Threads and layers that are remembered at once; two in the same slot displace each other, which matters only between
@@ -58,7 +59,11 @@ impl Lower {
         if is_range || matches!(kind, Kind::Queue | Kind::Scratch | Kind::Code) {
             return true;
         }
-        let taken = self.take_out(record, layer, kind, api.family, accounts);
+        let is_pinned_still = Pins::counts(record.event(), api.layer) && self.pins.take(record.address);
+        let taken = match is_pinned_still {
+            true => Taken::Pin(record.address),
+            false => self.take_out(record, layer, kind, api.family, accounts),
+        };
         let found = !matches!(taken, Taken::Nothing);
         if !found && self.was_freed_above(record, layer) {
             return true;
@@ -171,6 +176,7 @@ impl Lower {
         }
         match taken {
             Taken::Nothing => {}
+            Taken::Pin(address) => self.pins.add(address),
             Taken::Blocks(gone) => self.put_back(gone, position, accounts),
             Taken::Device(gone, physical) => {
                 self.put_back(gone, position, accounts);

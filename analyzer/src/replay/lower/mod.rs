@@ -25,6 +25,7 @@ use super::accounts::Accounts;
 use super::apis::{Api, Family};
 use super::block::{Side, Space};
 use super::contexts::{End, Number};
+use super::pins::Pins;
 use alone::TakenAlone;
 use book::Book;
 use frees::LowerFrees;
@@ -141,6 +142,7 @@ pub struct Lower {
     /// Room for what a record settles.
     settled: Vec<(Open, Cause)>,
     frees: LowerFrees,
+    pins: Pins,
     alone: TakenAlone,
     /// Out-of-memory returns of calls that vendor libraries made for themselves.
     pub failures: u64,
@@ -160,6 +162,7 @@ impl Lower {
             open: OpenCalls::default(),
             settled: Vec::new(),
             frees: LowerFrees::default(),
+            pins: Pins::default(),
             alone: TakenAlone::default(),
             failures: 0,
             seen: [0; 256],
@@ -224,6 +227,13 @@ impl Lower {
             && self.books[layer as usize].has(Space::of(kind, api.family), record.address)
         {
             // The process imports what it exported itself: the memory is there already.
+            return;
+        }
+        let key = (Space::of(kind, api.family), record.address);
+        if Pins::counts(record.event(), api.layer)
+            && self.books[layer as usize].get(key.0, key.1).is_some_and(|block| block.bytes == record.requested)
+        {
+            self.pins.add(record.address);
             return;
         }
         let number = |index: usize| payload::unpack_numbers(payload).nth(index).unwrap_or(0);

@@ -18,6 +18,7 @@ mod tests;
 pub mod unknown;
 
 use gpuoom_trace::clock::Clock;
+use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
 use super::apis::Does;
@@ -108,6 +109,8 @@ pub struct Tracks {
     /// Loaded code.
     pub modules: Modules,
     pub(super) pools: Pools,
+    /// The most that was reserved for the memory nodes of graphs, where the program read it, in bytes.
+    pub graph_reserved: Option<u64>,
     captures: Captures,
     exports: Exports,
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
@@ -129,6 +132,7 @@ impl Tracks {
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
+            graph_reserved: None,
             captures: Captures::default(),
             exports: Exports::default(),
             keeps_rare,
@@ -259,7 +263,17 @@ impl Tracks {
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),
             Does::SetsPool => self.pools.set(record, payload),
+            Does::ReadsGraphMemory => self.graph_memory_read(payload),
             _ => self.async_frees.synchronised(record.device),
+        }
+    }
+
+    /// What memory nodes hold on a device, as the program read it: the most that was reserved for them at once
+    /// (`cudaGraphMemAttrReservedMemCurrent` and `...High`, which HIP numbers alike).
+    fn graph_memory_read(&mut self, payload: &[u8]) {
+        let mut numbers = payload::unpack_numbers(payload);
+        if let (Some(2 | 3), Some(bytes)) = (numbers.next(), numbers.next()) {
+            self.graph_reserved = Some(self.graph_reserved.unwrap_or(0).max(bytes));
         }
     }
 

@@ -39,8 +39,10 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
     parts.extend(unclear_contexts(summary));
     if summary.graph_node_bytes > 0 {
         parts.push(format!(
-            "Memory nodes of {} were added to graphs; they are not counted, because the memory comes when a graph runs.",
-            size(summary.graph_node_bytes)
+            "Memory nodes of {} were added to graphs; they are not counted, because the memory comes when a graph runs{}.",
+            size(summary.graph_node_bytes),
+            summary.graph_reserved_bytes.map(|bytes| format!("; the program read that {} were reserved for them", size(bytes)))
+                .unwrap_or_default()
         ));
     }
     if !trace.clock_measured {
