@@ -201,6 +201,55 @@ fn a_policy_that_is_none_ends_in_a_sentence() {
     assert_eq!(status, 3, "{err}");
 }
 
+/// What is missing may have been more: a gate does not open because a file was cut.
+#[test]
+fn a_damaged_trace_keeps_no_budget() {
+    let place = Place::new();
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.slots_per_chunk = 40;
+    trace.process.executable = "/usr/bin/train".to_owned();
+    for number in 0..200 {
+        trace.alloc(0x2_0000_0000 + (number << 30), MIB);
+    }
+    let bytes = trace.bytes();
+    std::fs::write(place.path("whole.bin"), &bytes).unwrap();
+    std::fs::write(place.path("cut.bin"), &bytes[..bytes.len() - 200]).unwrap();
+    let policy = "[[budget]]\npeak = \"1G\"\nallocations = { min = 100 }\n";
+    let (status, out, err) = place.check(policy, &["cut.bin"]);
+    assert_eq!(status, 3, "{out}{err}");
+    assert!(out.starts_with("VERDICT  1 budget is kept, 1 not judged."), "{out}");
+    let joined = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("note: The trace is damaged: its numbers are of what could be read."), "{out}");
+    assert!(joined.contains("part of the trace is missing, and with it there may have been more"), "{out}");
+    assert_eq!(place.check(policy, &["whole.bin"]).0, 0);
+
+    // What could be read is enough to exceed a budget.
+    assert_eq!(place.check("[[budget]]\npeak = \"10M\"\n", &["cut.bin"]).0, 1);
+    let (status, out, _) = place.check("[[budget]]\nevents_lost = 0\n", &["cut.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("number of lost events is 1, 1 too much"), "{out}");
+
+    let gate = |new: &str| place.run(&["diff", "whole.bin", new, "--fail-on", "peak > base"]).status.code();
+    assert_eq!((gate("whole.bin"), gate("cut.bin")), (Some(0), Some(3)));
+    assert_eq!(place.run(&["diff", "whole.bin", "cut.bin"]).status.code(), Some(0));
+}
+
+#[test]
+fn of_several_runs_each_note_says_whose_it_is_and_none_counts_twice() {
+    let place = Place::new();
+    place.trace("one.bin", GIB, "train");
+    let mut other = TraceBuilder::default().device(0, "card", 16 * GIB);
+    other.header.events_lost = 3;
+    other.process.executable = String::new();
+    other.write(&place.path("two.bin")).unwrap();
+    let (_, out, err) = place.check("[[budget]]\npeak = \"2G\"\n", &["one.bin", "two.bin", "./one.bin"]);
+    assert!(err.contains("one.bin: given twice, used once"), "{err}");
+    assert!(out.starts_with("VERDICT  1 budget is kept, 1 not judged."), "{out}");
+    assert!(out.contains("note: unknown program (two.bin): The trace lost 3 events"), "{out}");
+    let text = text(&place.run(&["diff", "one.bin", "two.bin"]).stdout);
+    assert!(text.contains("The programs have different names: train and unknown."), "{text}");
+}
+
 #[test]
 fn a_difference_can_fail() {
     let place = Place::new();

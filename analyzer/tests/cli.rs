@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::mem::offset_of;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder, at};
@@ -287,6 +287,63 @@ fn a_cut_trace_is_read_up_to_the_cut() {
     assert!(page.contains("The file is damaged in 1 place"), "{page}");
 }
 
+/// Every command says what is wrong with its trace in one line, once, with status 3; and waits for nobody.
+#[test]
+fn what_is_no_trace_is_one_line_for_every_command() {
+    let place = Place::new();
+    place.trace("t.bin", &small());
+    std::fs::write(place.path("policy.toml"), "[[budget]]\npeak = 1\n").unwrap();
+    std::fs::create_dir(place.path("directory")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let commands: [&[&str]; 8] = [
+        &["report"],
+        &["map"],
+        &["events"],
+        &["whatif"],
+        &["diff", "t.bin"],
+        &["check", "--policy", "policy.toml"],
+        &["bundle", "-o", "bug.tar.gz"],
+        &["check", "--policy", "policy.toml", "t.bin", "--baseline"],
+    ];
+    for (name, says) in [
+        ("missing.bin", "missing.bin: there is no such file"),
+        ("missing.tar.gz", "missing.tar.gz: there is no such file"),
+        ("directory", "directory: this is a directory"),
+        ("pipe", "pipe: this is a pipe"),
+        ("/dev/zero", "/dev/zero: this is a device"),
+    ] {
+        for command in commands {
+            let output = place.run(&[command, &[name]].concat());
+            let message = stderr(&output);
+            assert_eq!(output.status.code(), Some(3), "{command:?} {name}: {message}");
+            assert!(message.contains(says) && message.lines().count() == 1, "{command:?} {name}: {message}");
+            assert!(output.stdout.is_empty(), "{command:?} {name}");
+        }
+    }
+    let output = place.run(&["whatif", "--torch-snapshot", "missing.pickle", "t.bin"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn a_name_does_not_drive_the_terminal() {
+    let message = stderr(&Place::new().run(&["no\x1b[31m.bin"]));
+    assert!(message.contains("no\u{fffd}[31m.bin: there is no such file"), "{message:?}");
+}
+
+#[test]
+fn damage_is_said_once_however_often_a_trace_is_read() {
+    let place = Place::new();
+    let mut trace = small();
+    trace.slots_per_chunk = 40;
+    for number in 0..200 {
+        trace.alloc(0x2_0000_0000 + (number << 30), MIB);
+    }
+    let bytes = trace.bytes();
+    std::fs::write(place.path("t.bin"), &bytes[..bytes.len() - 200]).unwrap();
+    let message = stderr(&place.run(&["whatif", "--capacity", "8G", "t.bin"]));
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
+
 #[test]
 fn a_file_appears_whole_or_not_at_all() {
     let place = Place::new();
@@ -338,38 +395,59 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
-/// The tool in a directory of its own with a recorder beside it (an empty one: the loader says so and goes on).
-fn with_recorder(place: &Place) -> PathBuf {
-    let tool = place.path("gpuoom-analyze");
-    std::fs::copy(env!("CARGO_BIN_EXE_gpuoom-analyze"), &tool).unwrap();
+/// `record` with a recorder of its own (an empty one: the loader says so and goes on).
+fn recording(place: &Place, arguments: &[&str]) -> Command {
     std::fs::write(place.path("libgpuoom.so"), "").unwrap();
-    tool
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"));
+    command.arg("record").args(arguments).current_dir(place.0.path());
+    command.env_remove("GPUOOM_TRACE").env("GPUOOM_LIBRARY", place.path("libgpuoom.so"));
+    command
 }
 
-fn record(tool: &Path, place: &Place, arguments: &[&str]) -> Output {
-    let all = [&["record"], arguments].concat();
-    Command::new(tool).args(all).current_dir(place.0.path()).env_remove("GPUOOM_TRACE").output().unwrap()
+fn record(place: &Place, arguments: &[&str]) -> Output {
+    recording(place, arguments).output().unwrap()
 }
 
 #[test]
 fn record_passes_the_exit_status_on() {
     let place = Place::new();
-    let tool = with_recorder(&place);
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
-        let output = record(&tool, &place, &["--", "sh", "-c", script]);
+        let output = record(&place, &["--", "sh", "-c", script]);
         assert_eq!(output.status.code(), Some(status), "{script}");
         assert!(!stderr(&output).contains("gpuoom: trace"), "{}", stderr(&output));
     }
-    assert_eq!(record(&tool, &place, &["--", "/no/such/program"]).status.code(), Some(127));
-    let preload = record(&tool, &place, &["-o", "x.bin", "--", "sh", "-c", "echo $LD_PRELOAD $GPUOOM_TRACE"]);
+    assert_eq!(record(&place, &["--", "/no/such/program"]).status.code(), Some(127));
+    let preload = record(&place, &["-o", "x.bin", "--", "sh", "-c", "echo $LD_PRELOAD $GPUOOM_TRACE"]);
     let said = String::from_utf8(preload.stdout).unwrap();
     assert!(said.contains("libgpuoom.so /") && said.contains("/x.bin"), "{said}");
+    // The command may change its directory before the recorder looks.
+    let plain = record(&place, &["--", "sh", "-c", "cd /; echo $GPUOOM_TRACE"]);
+    let own = place.0.path().canonicalize().unwrap();
+    let said = String::from_utf8_lossy(&plain.stdout).into_owned();
+    assert_eq!(said.trim(), format!("{}/gpuoom-%e-%p.trace.bin", own.display()));
+    assert!(stderr(&plain).contains("no trace: the command made no GPU call"), "{}", stderr(&plain));
+}
+
+/// A service manager or a container ends the process that it started; that means the command.
+#[test]
+fn record_passes_signals_on() {
+    let place = Place::new();
+    let script = "trap 'echo ended; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut child =
+        recording(&place, &["--", "sh", "-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"ready\n");
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ended\n");
 }
 
 #[test]
 fn record_names_the_trace_and_notes_how_the_process_ended() {
     let place = Place::new();
-    let tool = with_recorder(&place);
     let mut trace = small();
     // Made while the command ran, as far as the clock in the file goes.
     trace.header.clock_first.wall_ns = u64::MAX / 2;
@@ -379,7 +457,7 @@ fn record_names_the_trace_and_notes_how_the_process_ended() {
         "cp made.bin run.bin; p=$$; for i in 0 1 2 3; do printf \"\\\\$(printf %03o $((p % 256)))\" | \
          dd of=run.bin bs=1 seek=$(({offset} + i)) conv=notrunc 2>/dev/null; p=$((p / 256)); done; kill -9 $$"
     );
-    let output = record(&tool, &place, &["-o", "run.bin", "--", "sh", "-c", &script]);
+    let output = record(&place, &["-o", "run.bin", "--", "sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(137));
     let said = stderr(&output);
     assert!(said.contains("gpuoom: trace: ") && said.contains("gpuoom-analyze "), "{said}");

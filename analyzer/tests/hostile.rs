@@ -27,7 +27,7 @@ use proptest::prelude::*;
 fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
     let mut trace = match TraceFile::open(path) {
         Ok(trace) => trace,
-        Err(ReadError::Io { source, .. }) => panic!("the test's own file can't be read: {source}"),
+        Err(ReadError::Io { error, .. }) => panic!("the test's own file can't be read: {error}"),
         Err(_) => return None,
     };
     let mut replay = Replay::new(&trace, Options { granularity_bytes, ..Options::default() });

@@ -1,11 +1,16 @@
 //! The settings: environment variables, read once before the program runs.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
 use crate::faults::rules::{self, Rule};
+
+/// Where the trace goes when nobody says, and what it is called in a directory.
+pub(crate) const DEFAULT_TRACE: &str = "gpuoom-%e-%p.trace.bin";
 
 /// How much is said on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +43,7 @@ pub(crate) struct Stacks {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     /// `GPUOOM_TRACE`, made absolute: the program may change its directory before the first GPU call.
-    pub(crate) trace: String,
+    pub(crate) trace: PathBuf,
     /// `GPUOOM_GRANULARITY`.
     pub(crate) granularity_bytes: u64,
     /// `GPUOOM_SAMPLE`, `None`: off.
@@ -66,7 +71,7 @@ pub(crate) struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            trace: "gpuoom-%e-%p.trace.bin".into(),
+            trace: DEFAULT_TRACE.into(),
             granularity_bytes: 256 << 20,
             sample: Some(Duration::from_secs(1)),
             probe: Probe::First,
@@ -86,16 +91,17 @@ static CONFIG: OnceCell<Config> = OnceCell::new();
 
 /// The settings; read from the environment at the first call.
 pub(crate) fn get() -> &'static Config {
-    CONFIG.get_or_init(|| Config::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())))
+    CONFIG.get_or_init(|| Config::read(|name| std::env::var_os(name)))
 }
 
 impl Config {
     /// Reads the settings through `variable`.
-    fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut config = Config::default();
         let mut complaints = Vec::new();
         let mut set = |name: &str, expected: &str, apply: &mut dyn FnMut(&str) -> Option<()>| {
             let Some(value) = variable(name).filter(|value| !value.is_empty()) else { return };
+            let value = value.to_string_lossy();
             if apply(&value).is_none() {
                 complaints.push(format!("{name}={value}: expected {expected}; the default is used"));
             }
@@ -106,10 +112,6 @@ impl Config {
         });
         set("GPUOOM_DISABLE", "0 or 1", &mut |v| {
             config.disabled = flag(v)?;
-            Some(())
-        });
-        set("GPUOOM_TRACE", "a path", &mut |v| {
-            config.trace = v.into();
             Some(())
         });
         set("GPUOOM_GRANULARITY", "a size from 512 to 1T, e.g. 256M or 2M", &mut |v| {
@@ -144,9 +146,12 @@ impl Config {
             config.seed = v.parse().ok()?;
             Some(())
         });
-        if !config.trace.starts_with('/') {
-            let directory = std::env::current_dir().unwrap_or_default();
-            config.trace = directory.join(&config.trace).to_string_lossy().into_owned();
+        // A path is bytes: it need not be text.
+        if let Some(trace) = variable("GPUOOM_TRACE").filter(|value| !value.is_empty()) {
+            config.trace = trace.into();
+        }
+        if config.trace.is_relative() {
+            config.trace = literal(&std::env::current_dir().unwrap_or_default()).join(&config.trace);
         }
         config.complaints = complaints;
         config
@@ -156,6 +161,15 @@ impl Config {
     pub(crate) fn system_path(&self, path: &str) -> PathBuf {
         self.sysroot.join(path.trim_start_matches('/'))
     }
+}
+
+/// A pattern that stands for exactly this path.
+fn literal(path: &Path) -> PathBuf {
+    let mut pattern = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        pattern.extend_from_slice(if *byte == b'%' { b"%%" } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(pattern).into()
 }
 
 fn flag(text: &str) -> Option<bool> {
@@ -247,7 +261,7 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Config {
-        Config::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        Config::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
     }
 
     #[test]
@@ -265,7 +279,7 @@ mod tests {
             ("GPUOOM_SEED", "7"),
         ]);
         assert_eq!(config.complaints, Vec::<String>::new());
-        assert_eq!((config.trace.as_str(), config.granularity_bytes), ("/tmp/%p.bin", 2 << 20));
+        assert_eq!((config.trace.as_path(), config.granularity_bytes), (Path::new("/tmp/%p.bin"), 2 << 20));
         assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
         assert!(config.disabled && config.log == LogLevel::Debug);
         assert_eq!(config.stacks, Stacks { native: true, python: false });
@@ -315,6 +329,14 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_made_absolute() {
-        assert!(read(&[("GPUOOM_TRACE", "t.bin")]).trace.starts_with('/'));
+        assert!(read(&[("GPUOOM_TRACE", "t.bin")]).trace.is_absolute());
+        assert_eq!(literal(Path::new("/data/50%p/x")), Path::new("/data/50%%p/x"));
+    }
+
+    #[test]
+    fn a_path_need_not_be_text() {
+        let trace = std::ffi::OsStr::from_bytes(b"/t/\xff-%p.bin");
+        let config = Config::read(|name| (name == "GPUOOM_TRACE").then(|| trace.to_owned()));
+        assert_eq!(config.trace, Path::new(trace));
     }
 }

@@ -1,8 +1,9 @@
 //! The trace file and the program's own files: nothing may be in the way of either, and neither may damage the other.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gpuoom_tests::{Client, Finished, MIB, Trace, program};
@@ -38,6 +39,33 @@ fn directory_that_is_none_costs_one_line() {
 fn directory_that_is_none_stays_quiet_when_asked() {
     let client = Client::new(program("linked.c")).env("GPUOOM_TRACE", "/dev/null/trace.bin").env("GPUOOM_LOG", "off");
     assert_eq!(client.run_both().stderr, "");
+}
+
+/// A directory as the place of the trace means: in there, under the usual name.
+#[test]
+fn directory_gets_the_trace_under_its_usual_name() {
+    let place = TempDir::new().expect("a directory");
+    for pattern in [place.path().to_owned(), place.path().join("")] {
+        let run = Client::new(program("linked.c")).env("GPUOOM_TRACE", pattern).run_both();
+        assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    }
+    let names: Vec<String> =
+        traces_in(place.path()).iter().map(|trace| trace.path.file_name().unwrap().to_string_lossy().into()).collect();
+    assert!(names.len() == 2 && names.iter().all(|name| name.starts_with("gpuoom-linked-")), "{names:?}");
+}
+
+/// A path is bytes, and only what the user wrote is a pattern.
+#[test]
+fn directory_of_odd_bytes_is_used_as_it_is() {
+    let place = TempDir::new().expect("a directory");
+    for name in [OsStr::from_bytes(b"odd\xff"), OsStr::new("50%p")] {
+        let own = place.path().join(name);
+        fs::create_dir(&own).expect("a directory in it");
+        let run = Client::new("/bin/sh").args(["-c", "cd \"$0\" && exec \"$1\""]).arg(&own).arg(program("linked.c"));
+        let run = run.env("GPUOOM_TRACE", "%e.trace.bin").run_recorded();
+        assert_eq!(run.recorder_lines().len(), 0, "{}", run.stderr);
+        assert!(own.join("linked.trace.bin").exists(), "{:?}", traces_in(&own));
+    }
 }
 
 /// Mounts a tmpfs on `dir` in a mount namespace of the calling thread's own: only the thread and its children see it,

@@ -10,12 +10,12 @@ use super::layout::ROOT;
 #[derive(Debug, Error)]
 pub enum BundleError {
     /// The file can't be opened, or there is no room for what is in it.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// The archive.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said; part of the sentence, so not a source as well.
+        error: std::io::Error,
     },
     /// It is another sort of file.
     #[error("{path}: {found}, and no bundle; {next}")]

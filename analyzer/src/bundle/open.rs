@@ -62,8 +62,12 @@ const OTHERS: [(&[u8], &str, &str); 7] = [
 pub fn is_bundle(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let mut first = [0; 2];
+    // To open a pipe that nobody writes to would wait for ever.
+    if !path.is_file() {
+        return false;
+    }
     let begins = File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok();
-    (begins && first == [0x1f, 0x8b]) || ((name.ends_with(".tar.gz") || name.ends_with(".tgz")) && path.is_file())
+    (begins && first == [0x1f, 0x8b]) || name.ends_with(".tar.gz") || name.ends_with(".tgz")
 }
 
 /// Reads a bundle.
@@ -71,7 +75,7 @@ pub fn is_bundle(path: &Path) -> bool {
 /// # Errors
 /// The file can't be read, or is not exactly a bundle; see [`BundleError`].
 pub fn open(path: &Path) -> Result<Bundle, BundleError> {
-    let mut file = File::open(path).map_err(|source| BundleError::Io { path: path.into(), source })?;
+    let mut file = File::open(path).map_err(|error| BundleError::Io { path: path.into(), error })?;
     check_beginning(path, &mut file)?;
     let tripped = Rc::new(Cell::new(None));
     let mut unpacked =
@@ -94,7 +98,7 @@ fn check_beginning(path: &Path, file: &mut File) -> Result<(), BundleError> {
     let other = |found, next| Err(BundleError::Other { path: path.into(), found, next });
     let mut first = Vec::new();
     let read = Read::by_ref(file).take(TAR_BLOCK as u64).read_to_end(&mut first).and_then(|_| file.rewind());
-    read.map_err(|source| BundleError::Io { path: path.into(), source })?;
+    read.map_err(|error| BundleError::Io { path: path.into(), error })?;
     match OTHERS.iter().find(|(magic, ..)| first.starts_with(magic)) {
         Some((_, found, next)) => other(found, next),
         None if first.is_empty() => other("the file is empty", "copy it again"),
@@ -284,7 +288,7 @@ impl Reader<'_> {
         if entry.size() > MAX_TOTAL_BYTES {
             return Err(self.too_large(format!("a trace in the archive has more than {} GiB", MAX_TOTAL_BYTES >> 30)));
         }
-        let mut file = tempfile::tempfile().map_err(|source| BundleError::Io { path: self.path.into(), source })?;
+        let mut file = tempfile::tempfile().map_err(|error| BundleError::Io { path: self.path.into(), error })?;
         let copied = io::copy(entry, &mut file).map_err(|error| self.damaged(&error))?;
         self.check_whole(entry, copied)?;
         Ok(file)

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
-use super::VIOLATION;
 use super::output::Output;
 use super::profiles::{read_profile, thresholds};
+use super::report::without_repeats;
 use super::symbols::SymbolArgs;
 use super::traces::{Input, OpenError, expand};
+use super::{UNREADABLE, VIOLATION};
 use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
 use crate::policy::{Checked, MAX_POLICY_BYTES, Policy, check, is_about, parse_policy};
@@ -76,7 +77,7 @@ fn read_policy(path: &Path) -> anyhow::Result<Policy> {
 /// The traces of all arguments.
 fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, OpenError> {
     let mut inputs = Vec::new();
-    for path in paths {
+    for path in without_repeats(paths) {
         inputs.extend(expand(path)?.traces);
     }
     Ok(inputs)
@@ -140,7 +141,13 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let pairs = pair(&policy, &news, &bases)?;
     let checked = check(&args.policy.display().to_string(), &policy.budgets, &pairs);
     write(args, &checked)?;
-    Ok(if checked.is_kept() { 0 } else { VIOLATION })
+    // A gate must not open because of what could not be read.
+    let damaged = news.iter().chain(&bases).any(|profile| profile.run.damages > 0);
+    Ok(match checked.is_kept() {
+        false => VIOLATION,
+        true if damaged => UNREADABLE,
+        true => 0,
+    })
 }
 
 fn write(args: &CheckArgs, checked: &Checked) -> anyhow::Result<()> {

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::VIOLATION;
 use super::output::{Output, complain};
 use super::profiles::{read_profile, thresholds};
 use super::symbols::SymbolArgs;
 use super::traces::{self, OpenError};
 use super::units::parse_size;
+use super::{UNREADABLE, VIOLATION};
 use crate::compare::{Threshold, compare};
 use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
@@ -137,7 +137,13 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
             out.write_all(page.into_text().as_bytes())
         }
     })?;
-    Ok(if failed.is_empty() { 0 } else { VIOLATION })
+    let damaged = base.run.damages > 0 || new.run.damages > 0;
+    Ok(match failed.is_empty() {
+        false => VIOLATION,
+        // A gate must not open because of what could not be read.
+        true if damaged && !args.fail_on.is_empty() => UNREADABLE,
+        true => 0,
+    })
 }
 
 #[cfg(test)]

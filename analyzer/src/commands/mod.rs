@@ -28,6 +28,7 @@ use gpuoom_trace::reader::{ReadError, TraceFile};
 
 use self::traces::OpenError;
 use crate::bundle::BundleError;
+use crate::evidence::EvidenceError;
 
 /// `check` or `diff --fail-on` found a violation.
 const VIOLATION: u8 = 1;
@@ -108,7 +109,10 @@ pub fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             output::complain(&format!("{error:#}"));
-            let unreadable = error.is::<ReadError>() || error.is::<OpenError>() || error.is::<BundleError>();
+            let unreadable = error.is::<ReadError>()
+                || error.is::<OpenError>()
+                || error.is::<BundleError>()
+                || error.is::<EvidenceError>();
             ExitCode::from(if unreadable { UNREADABLE } else { USAGE })
         }
     }

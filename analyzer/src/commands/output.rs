@@ -8,13 +8,15 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::Context;
 
 use crate::report::page::Look;
+use crate::words::clean;
 
 /// Width of a page where no terminal says one.
 const UNKNOWN_WIDTH: usize = 110;
 
-/// Says something about the work itself.
+/// Says something about the work itself. Names of files may hold anything; a terminal must not obey them.
 pub(super) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "gpuoom-analyze: {message}");
+    let lines: Vec<String> = message.split('\n').map(clean).collect();
+    let _ = writeln!(io::stderr(), "gpuoom-analyze: {}", lines.join("\n"));
 }
 
 /// Standard output or a file.

@@ -1,19 +1,22 @@
 //! `record`: runs a command with the recorder loaded.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr, OsString, c_int};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::recorded::{find_traces, note_end};
+use super::recorded::{find_traces, literal, note_end};
 
 /// The recorder's file name.
 const LIBRARY: &str = "libgpuoom.so";
+/// Where the README installs it.
+const INSTALLED: &str = "/opt/gpuoom/libgpuoom.so";
 /// Where the recorder writes when nobody says.
 const DEFAULT_PATTERN: &str = "gpuoom-%e-%p.trace.bin";
 /// Traces that are named when the command has ended.
@@ -36,17 +39,16 @@ pub(super) struct RecordArgs {
 pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     let library = library()?;
     let preload = preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
-    let pattern = match &args.output {
-        Some(path) => std::path::absolute(path).with_context(|| format!("{}: not a path", path.display()))?,
-        None => std::env::var_os("GPUOOM_TRACE").map_or(DEFAULT_PATTERN.into(), PathBuf::from),
-    };
+    let own = std::env::current_dir().context("the current directory is not known")?;
+    let set = || std::env::var_os("GPUOOM_TRACE").filter(|value| !value.is_empty());
+    let wanted = args.output.clone().or_else(|| set().map(PathBuf::from));
+    // Absolute: the command may change its directory, and start others there. The rest of a directory is the recorder's.
+    let pattern = literal(&own).join(wanted.as_deref().unwrap_or(Path::new(DEFAULT_PATTERN)));
     let began_ns = now_ns();
+    catch_signals();
     let Some((program, arguments)) = args.command.split_first() else { bail!("there is no command to run") };
     let mut command = Command::new(program);
-    command.args(arguments).env("LD_PRELOAD", preload);
-    if args.output.is_some() {
-        command.env("GPUOOM_TRACE", &pattern);
-    }
+    command.args(arguments).env("LD_PRELOAD", preload).env("GPUOOM_TRACE", &pattern);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -54,25 +56,27 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
             return Ok(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN });
         }
     };
-    let_the_child_answer_the_keyboard();
     let pid = child.id();
+    let_the_child_answer_the_keyboard();
+    pass_signals_on(pid);
     let status = child.wait().context("the command can't be waited for")?;
-    announce(&pattern, pid, began_ns, status);
+    CHILD.store(0, Ordering::Relaxed);
+    announce(&pattern, &own, pid, began_ns, status);
     Ok(pass_through(status))
 }
 
 /// The recorder's path.
 pub(super) fn library() -> anyhow::Result<PathBuf> {
-    find_library(std::env::current_exe().ok().as_deref(), std::env::var_os("GPUOOM_LIBRARY"))
+    find_library(std::env::current_exe().ok().as_deref(), std::env::var_os("GPUOOM_LIBRARY"), Path::new(INSTALLED))
 }
 
-/// The recorder: beside this program, else in `../lib`, else where `GPUOOM_LIBRARY` says.
-fn find_library(own: Option<&Path>, named: Option<OsString>) -> anyhow::Result<PathBuf> {
+/// The recorder: where `GPUOOM_LIBRARY` says, else beside this program, else in `../lib`, else where the README installs it.
+fn find_library(own: Option<&Path>, named: Option<OsString>, installed: &Path) -> anyhow::Result<PathBuf> {
     let own = own.and_then(|own| own.canonicalize().ok());
     let directory = own.as_deref().and_then(Path::parent);
     let beside = directory.map(|directory| directory.join(LIBRARY));
     let in_lib = directory.and_then(Path::parent).map(|prefix| prefix.join("lib").join(LIBRARY));
-    let candidates = [beside, in_lib, named.map(PathBuf::from)];
+    let candidates = [named.map(PathBuf::from), beside, in_lib, Some(installed.to_owned())];
     let found = candidates.iter().flatten().find(|path| path.is_file());
     let Some(found) = found else {
         let looked: Vec<String> = candidates.iter().flatten().map(|path| path.display().to_string()).collect();
@@ -102,16 +106,66 @@ fn let_the_child_answer_the_keyboard() {
     }
 }
 
-fn announce(pattern: &Path, pid: u32, began_ns: u64, status: ExitStatus) {
-    let traces = find_traces(pattern, began_ns);
+/// The command, while it runs; otherwise 0.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+/// A signal that came before the command ran; otherwise 0.
+static EARLY: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass_on(signal: c_int) {
+    match CHILD.load(Ordering::Relaxed) {
+        0 => EARLY.store(signal, Ordering::Relaxed),
+        // SAFETY: kill is safe in a signal handler; errno is put back for the code that was interrupted.
+        child => unsafe {
+            let errno = *libc::__errno_location();
+            libc::kill(child, signal);
+            *libc::__errno_location() = errno;
+        },
+    }
+}
+
+/// Whoever asks this process to end (a service manager, a container, a batch system) means the command. The command itself
+/// starts with the default actions: a handler does not outlive `exec`.
+fn catch_signals() {
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: both structures are plain data, zero is a valid value of each field, and the handler only calls kill.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut before);
+            // What `nohup` made it ignore stays ignored.
+            if before.sa_sigaction != libc::SIG_IGN {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = pass_on as extern "C" fn(c_int) as usize;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// The handlers run on this thread, the only one: none comes between the two steps of another.
+fn pass_signals_on(child: u32) {
+    CHILD.store(child as i32, Ordering::Relaxed);
+    let early = EARLY.swap(0, Ordering::Relaxed);
+    if early != 0 {
+        pass_on(early);
+    }
+}
+
+fn announce(pattern: &Path, own: &Path, pid: u32, began_ns: u64, status: ExitStatus) {
+    let mut traces = find_traces(pattern, began_ns);
+    // Where the pattern is a directory, the recorder chooses a name in it.
+    traces.extend(find_traces(&pattern.join(DEFAULT_PATTERN), began_ns));
     for trace in traces.iter().filter(|trace| trace.pid == pid) {
         // A failure to note the end leaves it unknown, as after any other kill.
         let _ = note_end(&trace.path, status);
     }
-    let shown: Vec<String> = traces.iter().map(|trace| trace.path.display().to_string()).collect();
+    let near = |path: &Path| path.strip_prefix(own).unwrap_or(path).display().to_string();
+    let shown: Vec<String> = traces.iter().map(|trace| near(&trace.path)).collect();
     shown.iter().take(MOST_TRACES).for_each(|path| eprintln!("gpuoom: trace: {path}"));
     match shown.len() {
-        0 => {}
+        0 => {
+            eprintln!("gpuoom: no trace: the command made no GPU call that was seen, or the file could not be written")
+        }
         1..=MOST_TRACES => eprintln!("gpuoom: explain it with: gpuoom-analyze {}", shown.join(" ")),
         all => {
             eprintln!("gpuoom: and {} more traces", all - MOST_TRACES);
@@ -147,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_is_looked_for_beside_in_lib_and_where_the_variable_says() {
+    fn the_recorder_is_looked_for_where_the_variable_says_beside_in_lib_and_where_it_is_installed() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| {
             let path = root.path().join(path);
@@ -156,13 +210,15 @@ mod tests {
             path.canonicalize().unwrap()
         };
         let own = at("bin/gpuoom-analyze");
+        let find = |named: Option<&PathBuf>| {
+            find_library(Some(&own), named.map(Into::into), &root.path().join("opt/gpuoom/libgpuoom.so"))
+        };
+        assert!(find(None).unwrap_err().to_string().contains("GPUOOM_LIBRARY"));
+        for path in ["opt/gpuoom/libgpuoom.so", "lib/libgpuoom.so", "bin/libgpuoom.so"] {
+            assert_eq!(at(path), find(None).unwrap());
+        }
         let named = at("elsewhere/libgpuoom.so");
-        assert!(find_library(Some(&own), None).unwrap_err().to_string().contains("GPUOOM_LIBRARY"));
-        assert_eq!(find_library(Some(&own), Some(named.clone().into())).unwrap(), named);
-        let in_lib = at("lib/libgpuoom.so");
-        assert_eq!(find_library(Some(&own), Some(named.clone().into())).unwrap(), in_lib);
-        let beside = at("bin/libgpuoom.so");
-        assert_eq!(find_library(Some(&own), Some(named.into())).unwrap(), beside);
+        assert_eq!(find(Some(&named)).unwrap(), named);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The traces that a recorded command left, and what is noted in them when it has ended.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::mem::offset_of;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +24,15 @@ pub(super) struct FoundTrace {
 
 /// Directories that are looked through for one pattern at most.
 const MOST_DIRECTORIES: usize = 10_000;
+
+/// A pattern that stands for exactly this path.
+pub(super) fn literal(path: &Path) -> PathBuf {
+    let mut pattern = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        pattern.extend_from_slice(if *byte == b'%' { b"%%" } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(pattern).into()
+}
 
 /// Traces that fit the pattern and were made since the command began, by path.
 pub(super) fn find_traces(pattern: &Path, began_ns: u64) -> Vec<FoundTrace> {

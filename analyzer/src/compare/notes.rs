@@ -14,8 +14,11 @@ pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<Strin
     let both = [("BASE", &base.run), ("NEW", &new.run)];
     let mut notes = Vec::new();
     if base.run.executable != new.run.executable {
-        let names = (words::clean(&base.run.executable), words::clean(&new.run.executable));
-        notes.push(format!("The programs have different names: {} and {}.", names.0, names.1));
+        let [was, is] = both.map(|(_, run)| match run.executable.as_str() {
+            "" => "unknown".to_owned(),
+            name => words::clean(name),
+        });
+        notes.push(format!("The programs have different names: {was} and {is}."));
     }
     if base.run.granularity_bytes != new.run.granularity_bytes {
         notes.push(format!(

@@ -63,7 +63,7 @@ pub fn examine(subject: &Subject) -> Examination<'_> {
 fn not_read(subject: &Subject) -> Vec<String> {
     let machine = &subject.machine;
     let mut sentences = Vec::new();
-    if machine.cards.is_empty() && machine.nodes.is_empty() && machine.nvidia_gpus.is_empty() {
+    if !machine.has_gpu() {
         sentences.push("no GPU: nothing in /sys/class/drm, of KFD or of NVIDIA's driver".to_owned());
     }
     let needs_kfd = |card: &crate::machine::card::Card| card.is_amd() && machine.node_of(card).is_none();

@@ -110,6 +110,11 @@ pub struct Rocm {
 }
 
 impl Machine {
+    /// Whether any driver shows a GPU.
+    pub fn has_gpu(&self) -> bool {
+        !(self.cards.is_empty() && self.nodes.is_empty() && self.nvidia_gpus.is_empty())
+    }
+
     /// The machine on which a trace was recorded, when recording began; empty for traces before format 1.2.
     pub fn of_trace(trace: &TraceFile) -> Self {
         let MachineFacts { files, unreadable, cut } = &trace.metadata.machine;

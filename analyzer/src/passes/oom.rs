@@ -1,5 +1,7 @@
 //! Out-of-memory returns as values.
 
+use std::collections::HashSet;
+
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Event, Layer, injected};
@@ -168,7 +170,31 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         injected: oom.injected.map(|injected| Injection::new(process, injected)),
         ..describe(replay, stacks, number, oom)
     });
-    described.collect()
+    let mut all: Vec<OomReport> = described.collect();
+    let mut probed: HashSet<Option<u8>> = HashSet::new();
+    for report in &mut all {
+        if report.not_probed_because == Some(NOT_ASKED) {
+            report.not_probed_because = Some(not_asked(process, report, probed.contains(&report.device)));
+        }
+        if report.largest_allocatable_bytes.is_some() {
+            probed.insert(report.device);
+        }
+    }
+    all
+}
+
+/// Why the recorder did not try what could be had, as far as the trace tells.
+fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'static str {
+    let setting = process.environment.iter().find(|(name, _)| name == "GPUOOM_PROBE").map(|(_, value)| value.as_str());
+    match setting {
+        _ if report.injected.is_some() => "gpuoom itself refused the call, and no card was asked",
+        Some("off") => "it was turned off (GPUOOM_PROBE=off)",
+        // What was set could not be understood, or is the default.
+        setting if was_probed && setting != Some("all") => {
+            "only the first failure on a device is measured (GPUOOM_PROBE=all measures each)"
+        }
+        _ => NOT_ASKED,
+    }
 }
 
 /// The way to a failing call; of very many failures the later ones name one frame.
@@ -245,6 +271,9 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
     }
 }
 
+/// The recorder was not to measure; for one reason or another.
+const NOT_ASKED: &str = "it was turned off, measured before on this device, or not tried for this kind of memory";
+
 fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
     if read.largest_allocatable_bytes.is_some() {
         return None;
@@ -256,9 +285,7 @@ fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
         probe_skipped::CAPTURE => "a stream was being captured",
         probe_skipped::TIMEOUT => "it took too long",
         probe_skipped::NO_THREAD => "the recorder has no thread of its own in this process",
-        probe_skipped::NOT_ASKED => {
-            "it was turned off, measured before on this device, or not tried for this kind of memory"
-        }
+        probe_skipped::NOT_ASKED => NOT_ASKED,
         _ => "the recorder gives a reason that this version does not know",
     })
 }

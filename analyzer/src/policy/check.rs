@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Budget, Judged, Rule, Sides, Verdict, judge};
+use super::{Budget, Judged, Metric, Rule, Sides, Verdict, judge};
 use crate::compare::{Threshold, compare};
 use crate::passes::profile::{Profile, Run};
 
@@ -101,21 +101,44 @@ fn check_run(budgets: &[Budget], new: &Profile, base: Option<&Profile>) -> Check
     let sides = Sides { difference: &difference, new, base };
     let about = budgets.iter().filter(|budget| is_about(&budget.rule, &new.run));
     let findings = about.flat_map(|budget| {
-        judge(&budget.rule, &sides).into_iter().map(|judged| Finding {
-            name: budget.name.clone(),
-            line: budget.line,
-            outcome: match judged.verdict {
-                Verdict::True => Outcome::Kept,
-                Verdict::False => Outcome::Exceeded,
-                Verdict::NotJudged => Outcome::NotJudged,
-            },
-            judged,
+        judge(&budget.rule, &sides).into_iter().map(|judged| {
+            let judged = as_far_as_told(judged, budget.rule.metric, &new.run);
+            Finding {
+                name: budget.name.clone(),
+                line: budget.line,
+                outcome: match judged.verdict {
+                    Verdict::True => Outcome::Kept,
+                    Verdict::False => Outcome::Exceeded,
+                    Verdict::NotJudged => Outcome::NotJudged,
+                },
+                judged,
+            }
         })
     });
     CheckedRun {
         run: new.run.clone(),
         base: base.map(|base| base.run.clone()),
         findings: findings.collect(),
-        notes: difference.notes.into_iter().filter(|note| base.is_some() || note.starts_with("NEW")).collect(),
+        notes: difference.notes.into_iter().filter_map(|note| note_of(note, base.is_some())).collect(),
     }
+}
+
+/// Part of a trace shows that a budget is exceeded, and never that it is kept: what is missing may have been more.
+fn as_far_as_told(mut judged: Judged, metric: Metric, run: &Run) -> Judged {
+    let is_whole = run.damages == 0 && (run.events_lost == 0 || metric == Metric::EventsLost);
+    let is_upper = matches!(judged.comparison, "<=" | "<" | "==");
+    if judged.verdict == Verdict::True && is_upper && !is_whole {
+        judged.verdict = Verdict::NotJudged;
+        judged.not_judged_because =
+            Some("part of the trace is missing, and with it there may have been more".to_owned());
+    }
+    judged
+}
+
+/// A run that is compared with nothing is no `NEW` one.
+fn note_of(note: String, is_compared: bool) -> Option<String> {
+    if is_compared {
+        return Some(note);
+    }
+    note.strip_prefix("NEW ").map(|rest| format!("The trace {rest}"))
 }

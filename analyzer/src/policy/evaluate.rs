@@ -139,7 +139,8 @@ fn judge_one(rule: &Rule, subject: Subject<'_>) -> Judged {
 fn subjects<'a>(rule: &Rule, sides: &Sides<'a>) -> Vec<Subject<'a>> {
     let (metric, scope) = (rule.metric, &rule.scope);
     if metric == Metric::EventsLost {
-        let lost = |profile: &Profile| profile.run.events_lost as f64;
+        // Nobody knows how many events a damaged part had: it counts as one.
+        let lost = |profile: &Profile| profile.run.events_lost.saturating_add(profile.run.damages as u64) as f64;
         let base = sides.base.map(lost).ok_or_else(no_base);
         return vec![Subject { words: String::new(), value: Ok(lost(sides.new)), base, sites: Vec::new() }];
     }

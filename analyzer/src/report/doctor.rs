@@ -28,6 +28,8 @@ pub fn write(page: &mut Page, examination: &Examination, origin: &Origin) {
     let problems = examination.count(Severity::Problem) as u64;
     let notices = examination.count(Severity::Notice) as u64;
     let verdict = match problems {
+        // Without a GPU most checks had nothing to look at.
+        0 if !examination.machine.has_gpu() => "no GPU was found; nothing else is wrong".to_owned(),
         0 => "nothing is wrong".to_owned(),
         _ => count(problems, "problem", "problems"),
     };

@@ -75,11 +75,14 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// One line, cut at the width.
+    /// One line, cut at the width. A cut shows: half a number would be another number.
     pub fn line(&mut self, text: &str) {
-        let text: String = text.trim_end().chars().take(self.look.width).collect();
-        self.text.push_str(&text);
-        self.text.push('\n');
+        let text = text.trim_end();
+        if text.chars().count() <= self.look.width {
+            return self.finish(text);
+        }
+        let kept: String = text.chars().take(self.look.width.saturating_sub(1)).collect();
+        self.finish(&format!("{kept}…"));
     }
 
     /// A line with a left and a right part; the left one is shortened so that both fit.
@@ -166,6 +169,16 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let second = text.lines().nth(1).unwrap();
         assert!(second.starts_with("         ") && !second.starts_with("          "), "{text}");
+    }
+
+    #[test]
+    fn a_line_that_is_cut_says_so() {
+        let mut page = Page::new(Look::new(80, false));
+        page.line(&format!("{:>80}  ", 12345));
+        page.line(&format!("{:>82}", 12345));
+        let text = page.into_text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with("12345") && lines[1].ends_with("12…") && lines[1].chars().count() == 80, "{text}");
     }
 
     #[test]

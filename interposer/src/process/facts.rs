@@ -1,6 +1,8 @@
 //! Facts about the process for the trace: without secrets.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use gpuoom_trace::metadata::ProcessFacts;
 
@@ -118,26 +120,37 @@ fn mask_secrets(arguments: Vec<String>) -> Vec<String> {
     arguments.into_iter().map(mask).collect()
 }
 
+/// Where a pattern says that the trace goes. A directory gets a trace with the usual name in it.
+pub(crate) fn trace_path(pattern: &Path, pid: u32) -> PathBuf {
+    let path = expand_path(pattern, pid);
+    match path.as_os_str().as_bytes().ends_with(b"/") || path.is_dir() {
+        true => path.join(expand_path(Path::new(config::DEFAULT_TRACE), pid)),
+        false => path,
+    }
+}
+
 /// Replaces `%p`, `%e`, `%h`, `%r` and `%%` in a path.
-pub(crate) fn expand_path(pattern: &str, pid: u32) -> String {
-    let mut path = String::with_capacity(pattern.len() + 16);
-    let mut characters = pattern.chars();
-    while let Some(character) = characters.next() {
-        match (character, if character == '%' { characters.next() } else { None }) {
-            ('%', Some('p')) => path.push_str(&pid.to_string()),
-            ('%', Some('e')) => path.push_str(executable().rsplit('/').next().unwrap_or("unknown")),
-            ('%', Some('h')) => path.push_str(&uname().0),
-            ('%', Some('r')) => path.push_str(&rank().to_string()),
-            ('%', Some('%') | None) => path.push('%'),
-            ('%', Some(other)) => path.extend(['%', other]),
+fn expand_path(pattern: &Path, pid: u32) -> PathBuf {
+    let mut path = Vec::with_capacity(pattern.as_os_str().len() + 16);
+    let mut bytes = pattern.as_os_str().as_bytes().iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, if byte == b'%' { bytes.next() } else { None }) {
+            (b'%', Some(b'p')) => path.extend(pid.to_string().bytes()),
+            (b'%', Some(b'e')) => path.extend(executable().rsplit('/').next().unwrap_or("unknown").bytes()),
+            (b'%', Some(b'h')) => path.extend(uname().0.bytes()),
+            (b'%', Some(b'r')) => path.extend(rank().to_string().bytes()),
+            (b'%', Some(b'%') | None) => path.push(b'%'),
+            (b'%', Some(other)) => path.extend([b'%', other]),
             (plain, _) => path.push(plain),
         }
     }
-    path
+    OsString::from_vec(path).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     fn masked(arguments: &[&str]) -> Vec<String> {
@@ -159,7 +172,19 @@ mod tests {
     fn paths_are_expanded() {
         let executable = executable();
         let name = executable.rsplit('/').next().unwrap();
-        assert_eq!(expand_path("/t/%e-%p.bin", 7), format!("/t/{name}-7.bin"));
-        assert_eq!(expand_path("/t/100%%-%x-%", 7), "/t/100%-%x-%");
+        let expand = |pattern: &[u8]| expand_path(Path::new(OsStr::from_bytes(pattern)), 7).into_os_string().into_vec();
+        assert_eq!(expand(b"/t/%e-%p.bin"), format!("/t/{name}-7.bin").as_bytes());
+        assert_eq!(expand(b"/t/100%%-%x-%"), b"/t/100%-%x-%");
+        assert_eq!(expand(b"/\xff/%p"), b"/\xff/7");
+    }
+
+    #[test]
+    fn a_directory_gets_the_usual_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let inside = expand_path(&directory.path().join(config::DEFAULT_TRACE), 7);
+        assert_eq!(trace_path(directory.path(), 7), inside);
+        let missing = directory.path().join("no/");
+        assert_eq!(trace_path(&missing, 7), expand_path(&missing.join(config::DEFAULT_TRACE), 7));
+        assert_eq!(trace_path(&directory.path().join("no"), 7), directory.path().join("no"));
     }
 }

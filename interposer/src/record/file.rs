@@ -35,8 +35,13 @@ pub(crate) struct File {
 }
 
 /// Tries `path`, `path.PID`, `path.PID.1`, ... until `make` does not find the name taken.
-fn first_free(path: &str, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(i32, PathBuf), std::io::Error> {
-    let mut candidate = PathBuf::from(path);
+fn first_free(path: &Path, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(i32, PathBuf), std::io::Error> {
+    let with = |ending: String| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let mut candidate = path.to_owned();
     for attempt in 0..1000 {
         let name = c_path(&candidate).ok_or(std::io::ErrorKind::InvalidInput)?;
         let made = make(&name);
@@ -44,8 +49,8 @@ fn first_free(path: &str, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(i
             return Ok((made, candidate));
         }
         match last_errno() {
-            libc::EEXIST if attempt == 0 => candidate = PathBuf::from(format!("{path}.{pid}")),
-            libc::EEXIST => candidate = PathBuf::from(format!("{path}.{pid}.{attempt}")),
+            libc::EEXIST if attempt == 0 => candidate = with(format!(".{pid}")),
+            libc::EEXIST => candidate = with(format!(".{pid}.{attempt}")),
             error => return Err(std::io::Error::from_raw_os_error(error)),
         }
     }
@@ -87,9 +92,9 @@ fn high(descriptor: i32) -> i32 {
 impl File {
     /// Makes a new file for `path`. It has no name until [`File::publish`], so nobody ever finds half a header; on file
     /// systems that can't do that it is named at once.
-    pub(crate) fn create(path: &str, pid: u32) -> Result<Self, std::io::Error> {
-        let wanted = PathBuf::from(path);
-        let directory = wanted.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    pub(crate) fn create(path: &Path, pid: u32) -> Result<Self, std::io::Error> {
+        let wanted = path.to_owned();
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = c_path(directory).ok_or(std::io::ErrorKind::InvalidInput)?;
         // SAFETY: a terminated path. 0600: a trace holds a command line and an environment.
         let unnamed =
@@ -123,7 +128,7 @@ impl File {
             return Ok(());
         }
         let ours = format!("/proc/self/fd/{}\0", self.number());
-        let (_, path) = first_free(&self.path.to_string_lossy(), pid, |name| {
+        let (_, path) = first_free(&self.path, pid, |name| {
             let here = libc::AT_FDCWD;
             // SAFETY: two terminated paths. The link in /proc must be followed to the file.
             unsafe { libc::linkat(here, ours.as_ptr().cast(), here, name.as_ptr(), libc::AT_SYMLINK_FOLLOW) }
@@ -259,8 +264,12 @@ fn size_limit() -> u64 {
 mod tests {
     use super::*;
 
-    fn path_in(directory: &tempfile::TempDir) -> String {
-        directory.path().join("t.bin").to_string_lossy().into_owned()
+    fn path_in(directory: &tempfile::TempDir) -> PathBuf {
+        directory.path().join("t.bin")
+    }
+
+    fn with(path: &Path, ending: &str) -> PathBuf {
+        PathBuf::from(format!("{}{ending}", path.display()))
     }
 
     #[test]
@@ -270,10 +279,10 @@ mod tests {
         std::fs::write(&path, "mine").unwrap();
         let mut file = File::create(&path, 42).unwrap();
         file.publish(42).unwrap();
-        assert_eq!(file.path().to_string_lossy(), format!("{path}.42"));
+        assert_eq!(file.path(), with(&path, ".42"));
         let mut again = File::create(&path, 42).unwrap();
         again.publish(42).unwrap();
-        assert_eq!(again.path().to_string_lossy(), format!("{path}.42.1"));
+        assert_eq!(again.path(), with(&path, ".42.1"));
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     }
 
@@ -283,13 +292,13 @@ mod tests {
         let path = path_in(&directory);
         let mut file = File::create(&path, 1).unwrap();
         file.publish(1).unwrap();
-        let other = std::fs::File::create(format!("{path}.other")).unwrap();
+        let other = std::fs::File::create(with(&path, ".other")).unwrap();
         let ours = file.number();
         // The program closes everything and gets our number for its own file.
         // SAFETY: two numbers, both open.
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&other), ours) };
         file.write_at(b"trace", 0).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"trace");
-        assert_eq!(std::fs::read(format!("{path}.other")).unwrap(), b"");
+        assert_eq!(std::fs::read(with(&path, ".other")).unwrap(), b"");
     }
 }

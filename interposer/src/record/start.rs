@@ -1,5 +1,6 @@
 //! Making the trace file at the first GPU call of a process.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
@@ -23,15 +24,13 @@ impl Recorder {
     pub(crate) fn start() -> Option<Box<Recorder>> {
         let config = config::get();
         let pid = std::process::id();
-        let path = process::facts::expand_path(&config.trace, pid);
-        let file = File::create(&path, pid)
-            .map_err(|error| log::error(format_args!("can't create {path}: {error}; nothing is recorded")))
-            .ok()?;
+        let path = process::facts::trace_path(&config.trace, pid);
+        let file = File::create(&path, pid).map_err(|error| not_recorded("can't create", &path, &error)).ok()?;
         let clock = Clock::choose();
         let first = clock.point();
         let started = Instant::now();
         let Some((header, base)) = lay_out(&file, config.granularity_bytes, pid) else {
-            log::error(format_args!("no room for {path}; nothing is recorded"));
+            log::error(format_args!("no room for {}; nothing is recorded", path.display()));
             file.remove();
             return None;
         };
@@ -67,7 +66,7 @@ impl Recorder {
         recorder.write_metadata();
         recorder.estimate_rate(base, first.ticks, started);
         if let Err(error) = recorder.drainer.publish(pid) {
-            log::error(format_args!("can't name {path}: {error}; nothing is recorded"));
+            not_recorded("can't name", &path, &error);
             return None;
         }
         Some(Box::new(recorder))
@@ -133,6 +132,12 @@ impl Recorder {
             unsafe { (*base.cast::<Header>()).ticks_per_second = (ticks as f64 / seconds) as u64 };
         }
     }
+}
+
+/// Says why there is no trace, and what helps.
+fn not_recorded(what: &str, path: &Path, error: &std::io::Error) {
+    let path = path.display();
+    log::error(format_args!("{what} {path}: {error}; nothing is recorded; GPUOOM_TRACE says where a trace goes"));
 }
 
 /// Allocates and maps header, table and ring: the usual ring, or a smaller one where the disk is nearly full.

@@ -73,7 +73,7 @@ fn full_of_hidden(failure: &Failure<'_>, own: u64, check: &mut Check) {
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
-        "the runtime reported enough free memory".to_owned()
+        "the runtime reported clearly more free than was asked for".to_owned()
     });
     let much = failure.thresholds.much_of_a_card();
     check.unless(others_hold_much(failure), || match failure.external_at_most_bytes().get() {

@@ -112,7 +112,7 @@ fn is_first(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 pub(super) fn not_enough(failure: &Failure<'_>, check: &mut Check) {
     if let Some((request, free)) = failure.request_bytes().zip(failure.runtime_free_bytes()).get() {
         check.unless(failure.thresholds.is_enough(free, request), || {
-            "the runtime reported enough free memory".to_owned()
+            "the runtime reported clearly more free than was asked for".to_owned()
         });
     }
 }

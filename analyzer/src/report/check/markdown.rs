@@ -10,8 +10,9 @@ use crate::report::diff::markdown::{code, escape};
 pub fn write_markdown(checked: &Checked) -> String {
     let state = if checked.is_kept() { "budgets kept" } else { "budgets exceeded" };
     let mut out = format!("### GPU memory: {state}\n\n{}\n", escape(&verdict(checked)));
-    for note in checked.runs.iter().flat_map(|run| &run.notes) {
-        let _ = write!(out, "\n> **Note:** {}\n", escape(note));
+    for (of, note) in checked.runs.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
+        let whose = if checked.runs.len() > 1 { format!("{}: ", run(&of.run)) } else { String::new() };
+        let _ = write!(out, "\n> **Note:** {}\n", escape(&format!("{whose}{note}")));
     }
     for (of, finding) in checked.findings(Outcome::Exceeded) {
         exceeded(&mut out, checked, of, finding);

@@ -8,8 +8,10 @@ use crate::words;
 /// Writes what was found: what is exceeded first.
 pub fn write_text(page: &mut Page, checked: &Checked) {
     page.headed("VERDICT", Paint::Bold, &verdict(checked));
-    for note in checked.runs.iter().flat_map(|run| &run.notes) {
-        page.indented("  note: ", "        ", note);
+    let several = checked.runs.len() > 1;
+    for (of, note) in checked.runs.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
+        let whose = if several { format!("{}: ", run(&of.run)) } else { String::new() };
+        page.indented("  note: ", "        ", &format!("{whose}{note}"));
     }
     for (of, finding) in checked.findings(Outcome::Exceeded) {
         page.gap();

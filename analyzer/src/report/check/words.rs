@@ -76,7 +76,8 @@ pub(super) fn by_whom(judged: &Judged) -> &'static str {
 /// A run: program, rank, trace.
 pub(super) fn run(run: &Run) -> String {
     let rank = if run.rank > 0 { format!(", rank {}", run.rank) } else { String::new() };
-    format!("{}{rank} ({})", words::clean(&run.executable), words::clean(&run.path))
+    let program = if run.executable.is_empty() { "unknown program" } else { &run.executable };
+    format!("{}{rank} ({})", words::clean(program), words::clean(&run.path))
 }
 
 /// Where a budget stands: `the card of our users (policy.toml, line 4)`.

@@ -64,7 +64,7 @@ fn unclear_contexts(summary: &Summary) -> Option<String> {
 }
 
 fn accounts_for(coverage: &Coverage) -> String {
-    let seen = coverage.lowest_layer.map(|layer| format!(", seen down to the {layer} layer"));
+    let seen = coverage.lowest_layer.map(|layer| format!("; calls were seen down to {}", layer_words(layer)));
     let seen = seen.unwrap_or_default();
     match (coverage.share, coverage.in_use_bytes) {
         (Some(share), Some(_)) => {
@@ -78,6 +78,17 @@ fn accounts_for(coverage: &Coverage) -> String {
             format!("the trace accounts for {share} of the device memory in use{when} (by {by}{whose}){seen}.")
         }
         _ => format!("how much device memory was in use was not read{seen}."),
+    }
+}
+
+/// A layer as people call it.
+fn layer_words(layer: &str) -> &str {
+    match layer {
+        "runtime" => "the runtime (HIP or CUDA)",
+        "driver" => "the CUDA driver's library",
+        "hsa" => "ROCr (HSA)",
+        "kernel" => "the kernel driver",
+        other => other,
     }
 }
 

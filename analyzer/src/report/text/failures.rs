@@ -111,7 +111,7 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         }
         "gpu_work" => format!("GPU work went on ({api}) {later}"),
         "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {
-            format!("the process ended with {} {later}", end(evidence))
+            format!("the process ended {later} with {}", end(evidence))
         }
         "process" => format!("the process ended {later}"),
         other => format!("{other} {later}"),
@@ -146,7 +146,8 @@ pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String
 
 /// The verdict of the model and the one with the observed granularity, side by side.
 fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
-    let model = oom.model.filter(|_| !oom.unknown_size)?;
+    // What a virtual card refused is no matter of the real one's granules.
+    let model = oom.model.filter(|_| !oom.unknown_size && oom.injected.is_none())?;
     let device = device_of(summary, oom)?;
     let granules = size(device.granularity_bytes);
     let modelled = match model.fits {

@@ -4,7 +4,7 @@ use crate::diagnosis::thresholds::Change;
 use crate::passes::device::DeviceSummary;
 use crate::passes::summary::{ProcessSummary, Summary};
 use crate::report::page::Page;
-use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal};
+use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal, size};
 
 /// Settings by which the recorder itself refuses calls.
 const FAULTS: [&str; 3] = ["GPUOOM_CAPACITY", "GPUOOM_INJECT", "GPUOOM_SEED"];
@@ -79,7 +79,7 @@ pub(in crate::report) fn describe(device: &DeviceSummary, process: &ProcessSumma
         },
         None => format!("GPU {index}  name not known"),
     }];
-    parts.push(device.total_bytes.map_or("size not known".to_owned(), gib));
+    parts.push(device.total_bytes.map_or("size not known".to_owned(), size));
     let name = device.runtime.as_deref();
     if let Some(version) = device.runtime_version {
         parts.push(format!("{} {}", runtime(name), runtime_version(name, version)));

@@ -70,7 +70,8 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
         line(&format!("{} more", rest.len()), bytes);
     }
     if let Some(bytes) = ledger.unattributed_bytes {
-        line("unattributed (the remainder: in no call and no reading)", bytes);
+        let all = "unattributed (the remainder: in no call and no reading)";
+        line(if all.chars().count() <= wide { all } else { "unattributed (in no call, no reading)" }, bytes);
     }
     if let Some((bytes, by)) = ledger.free_bytes.zip(ledger.free_by) {
         line(&format!("free, by {by}"), bytes);

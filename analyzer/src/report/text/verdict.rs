@@ -181,6 +181,7 @@ fn healthy(summary: &Summary, fullest: usize) -> String {
 
 fn nothing(summary: &Summary) -> String {
     match summary.trace.events {
+        0 if !summary.damages.is_empty() => "No event of the trace could be read.".to_owned(),
         0 => "The trace holds no events.".to_owned(),
         _ => "The program allocated no GPU memory through the functions that are recorded.".to_owned(),
     }

@@ -132,7 +132,7 @@ fn needs_row([granule, asked, padded, least, most]: [String; 5]) -> String {
 
 fn write_cards(page: &mut Page, device: &DeviceAnswer) {
     page.headed("CARDS", Paint::Bold, "what each card makes of the recorded calls (modelled)");
-    page.line(&format!("  {:<11} {:<24} {}", "", "", "recorded failures              successes"));
+    page.line(&format!("  {:<10} {:<24} {:<26}  {:>14}", "", "", "recorded failures", "successes"));
     let heads = ["card", "granules", "remain", "gone", "depend", "unknown", "that fail"];
     page.line(&cards_row(heads.map(str::to_owned)));
     for card in &device.cards {
@@ -152,7 +152,8 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
 }
 
 fn cards_row([card, granule, remain, gone, depend, unknown, new]: [String; 7]) -> String {
-    format!("  {card:<11} {granule:<24} {remain:>6} {gone:>6} {depend:>7} {unknown:>8}  {new:>11}")
+    // 80 columns, with a range in the last of them.
+    format!("  {card:<10} {granule:<24} {remain:>6} {gone:>4} {depend:>6} {unknown:>7}  {new:>14}")
 }
 
 /// The first change of each card, and what it means for all that comes after.

@@ -42,6 +42,28 @@ fn several_cards_and_granules() {
     insta::assert_snapshot!(page(&full_card(), &question));
 }
 
+/// On the narrowest page each number is there: the last column is the one that says what would fail.
+#[test]
+fn tables_fit_80_columns() {
+    let question = Question {
+        capacities_bytes: vec![16 * GIB, 1023 * MIB],
+        granularities_bytes: vec![256 * MIB],
+        ..Question::default()
+    };
+    let write = |width: usize| {
+        let mut page = Page::new(Look::new(width, false));
+        super::write_text(&mut page, &ask(&mut open(&full_card()), &question, |_| {}));
+        page.into_text()
+    };
+    let table = |text: &str| {
+        let lines = text.lines().skip_while(|line| !line.starts_with("CARDS")).skip(1);
+        lines.take_while(|line| !line.starts_with("  -")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let narrow = table(&write(80));
+    assert!(narrow.len() > 5 && narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:#?}");
+    assert_eq!(narrow, table(&write(120)));
+}
+
 #[test]
 fn no_card_is_asked_for() {
     insta::assert_snapshot!(page(&full_card(), &Question::default()));

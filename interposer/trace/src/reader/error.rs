@@ -8,13 +8,29 @@ use crate::{FORMAT_MAJOR, FORMAT_MINOR};
 /// Why a file can't be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file can't be opened or read.
-    #[error("{path}: {source}")]
+    /// There is no such file.
+    #[error("{path}: there is no such file; a process that makes no GPU call leaves no trace")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path leads to something that is no file.
+    #[error("{path}: this is {what}, and a trace is a file; {next}")]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        next: &'static str,
+    },
+    /// The file can't be opened or read. What the system said is part of the sentence, so it is not a source as well.
+    #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The file does not begin like a trace.
     #[error(

@@ -8,8 +8,8 @@ mod ring;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, FileType};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use crate::FORMAT_MAJOR;
@@ -94,8 +94,10 @@ impl TraceFile {
     /// # Errors
     /// The file can't be read, or is no trace that this version reads.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let file = File::open(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
-        TraceFile::from_file(file, path)
+        // To open a pipe that nobody writes to would wait for ever.
+        let facts = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
+        check_type(facts.file_type(), path)?;
+        TraceFile::from_file(File::open(path).map_err(|error| unreadable(path, error))?, path)
     }
 
     /// The same for a file that is open already and may have no name. `path` is what it is called.
@@ -103,8 +105,10 @@ impl TraceFile {
     /// # Errors
     /// As [`TraceFile::open`].
     pub fn from_file(file: File, path: &Path) -> Result<Self, ReadError> {
-        let io = |source| ReadError::Io { path: path.into(), source };
-        let length = file.metadata().map_err(io)?.len();
+        let io = |error| unreadable(path, error);
+        let facts = file.metadata().map_err(io)?;
+        check_type(facts.file_type(), path)?;
+        let length = facts.len();
         let mut page = [0u8; HEADER_BYTES];
         let got = read_at_most(&file, &mut page, 0).map_err(io)?;
         if page[..got].iter().all(|byte| *byte == 0) {
@@ -166,8 +170,13 @@ impl TraceFile {
     }
 
     fn damaged(&mut self, offset: u64, reason: impl Into<String>) {
+        let damage = Damage { offset, reason: reason.into() };
+        // A trace may be read more than once.
+        if self.damages.contains(&damage) {
+            return;
+        }
         match self.damages.len() {
-            0..MAX_DAMAGES => self.damages.push(Damage { offset, reason: reason.into() }),
+            0..MAX_DAMAGES => self.damages.push(damage),
             _ => self.damages[MAX_DAMAGES - 1].reason = "more damage follows".into(),
         }
     }
@@ -187,8 +196,9 @@ impl TraceFile {
         let end = self.header.chunks_end;
         while offset < end {
             let Some(bytes) = self.read(offset, CHUNK_HEADER_BYTES) else {
-                let reason = format!("the file ends here, {} bytes before the end of its chunks", end - offset);
-                return self.damaged(offset.min(self.length), reason);
+                let missing = end.saturating_sub(self.length);
+                let reason = format!("the file ends here, {missing} bytes before the end of its chunks");
+                return self.damaged(self.length.min(end), reason);
             };
             let chunk: ChunkHeader = bytemuck::pod_read_unaligned(&bytes);
             let next = offset + CHUNK_HEADER_BYTES as u64 + u64::from(chunk.stored_bytes);
@@ -300,6 +310,25 @@ impl TraceFile {
             })
             .collect()
     }
+}
+
+/// Why a file could not be opened or read.
+fn unreadable(path: &Path, error: std::io::Error) -> ReadError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => ReadError::Missing { path: path.into() },
+        _ => ReadError::Io { path: path.into(), error },
+    }
+}
+
+/// A trace is read at offsets, which only a file has.
+fn check_type(found: FileType, path: &Path) -> Result<(), ReadError> {
+    let (what, next) = match found {
+        found if found.is_file() => return Ok(()),
+        found if found.is_dir() => ("a directory", "name the traces that are in it"),
+        found if found.is_fifo() || found.is_socket() => ("a pipe", "save what comes out of it in a file first"),
+        _ => ("a device", "give the trace's own path"),
+    };
+    Err(ReadError::NotAFile { path: path.into(), what, next })
 }
 
 fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {

@@ -88,3 +88,39 @@ fn what_is_no_trace_is_refused_by_name() {
     odd.ring_slots = 3;
     assert!(refuse(bytemuck::bytes_of(&odd)).contains("offset 24"));
 }
+
+#[test]
+fn what_is_no_file_is_refused_without_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let refuse = |path: &Path| TraceFile::open(path).unwrap_err().to_string();
+    assert!(refuse(directory.path()).contains("a directory, and a trace is a file; name the traces that are in it"));
+    assert!(refuse(&directory.path().join("no.bin")).contains("there is no such file"));
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(refuse(&pipe).contains("a pipe, and a trace is a file; save what comes out of it"));
+    assert!(refuse(Path::new("/dev/zero")).contains("a device"));
+}
+
+/// What is said once is not said again by `{:#}`, which adds all sources of an error.
+#[test]
+fn an_error_of_the_system_is_said_once() {
+    let error = unreadable(Path::new("t.bin"), std::io::ErrorKind::PermissionDenied.into());
+    assert_eq!(error.to_string(), "t.bin: permission denied");
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+#[test]
+fn a_cut_before_the_chunks_says_how_much_is_missing_once() {
+    let memory = Memory::new(SLOTS);
+    let (_, mut trace) = calls_in(&memory, |header, bytes| {
+        header.chunks_end = header.chunks_offset + 1000;
+        bytes.truncate(6000);
+    });
+    let missing = trace.header.chunks_end - 6000;
+    let found = trace.damages().to_vec();
+    assert_eq!(found[0].offset, 6000);
+    assert_eq!(found[0].reason, format!("the file ends here, {missing} bytes before the end of its chunks"));
+    let again: Result<(), ()> = trace.for_each_batch(|_| Ok(()));
+    again.unwrap();
+    assert_eq!(trace.damages(), found);
+}
