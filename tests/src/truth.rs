@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::trace::{ENDS, Event};
 
 /// One line of `SIM_LOG`.
+#[derive(Debug)]
 pub struct TruthLine(Value);
 
 impl TruthLine {
@@ -59,8 +60,16 @@ impl TruthLine {
 
     /// Where it is; 0 for a failure.
     pub fn address(&self) -> u64 {
-        let text = self.text("address");
-        u64::from_str_radix(&text[2..], 16).unwrap_or_else(|_| panic!("no address in {}", self.0))
+        self.hexadecimal("address")
+    }
+
+    /// What lies there, where it is a mapping; the same as the address of a block.
+    pub fn handle(&self) -> u64 {
+        self.hexadecimal("handle")
+    }
+
+    fn hexadecimal(&self, field: &str) -> u64 {
+        u64::from_str_radix(&self.text(field)[2..], 16).unwrap_or_else(|_| panic!("no {field} in {}", self.0))
     }
 
     /// Bytes asked for.

@@ -123,13 +123,20 @@ fn memory_nodes_are_named_whichever_function_adds_them() {
         ("cuda_graph_nodes12.c", Library::Cuda),
     ] {
         let run = Client::new(program_with(source, library)).run_both();
-        assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "an address: 1\nno parameters: 1\n"), "{source}");
+        assert_eq!(run.exit_code(), 0, "{source}: {}", run.stderr);
+        let said = run.stdout.strip_prefix("an address: 1\nno parameters: 1\n").expect(source);
         let trace = run.only_trace();
         let nodes = trace.events().iter().filter(|event| event.api().ends_with("GraphAddNode")).count();
         assert_eq!(nodes, 1, "{source}: nodes that take no memory are no events");
         let report = trace.report();
         assert_eq!(report.number("/graph_node_bytes"), 18 * MIB, "{source}");
         assert_eq!((report.number("/devices/0/allocations"), report.number("/unmatched_frees")), (1, 0), "{source}");
+        // A graph that ran: what the program has read of its memory.
+        if let Some(reserved) = said.strip_prefix("reserved ") {
+            assert_eq!(report.number("/graph_reserved_bytes").to_string(), reserved.trim());
+            assert!(report.number("/graph_reserved_bytes") >= 5 * MIB, "{said}");
+            assert!(trace.report_text().contains("were reserved for them"));
+        }
     }
 }
 

@@ -100,6 +100,22 @@ fn names_are_found_where_they_would_be_without_the_recorder() {
 }
 
 #[test]
+fn odd_look_ups_find_and_say_what_they_would_without_the_recorder() {
+    let client = Client::new(plain_program("odd_look_ups.c")).arg(sim_hip());
+    let run = client.arg(plugin("odd_look_ups.c", Library::None)).run_both();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    assert!(run.stdout.contains("null name: signal 11") && run.stdout.lines().count() > 90, "{}", run.stdout);
+    assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 2);
+}
+
+#[test]
+fn bound_at_once_is_recorded_too() {
+    let run = Client::new(program("linked.c")).env("LD_BIND_NOW", "1").run_both();
+    run.assert_trace_is_true();
+    assert_eq!(run.only_trace().report().number("/devices/0/allocations"), 3);
+}
+
+#[test]
 fn pointers_into_two_copies_go_each_to_its_own() {
     let client =
         Client::new(plain_program("two_handles.c")).arg(sim_hip()).arg(sim_dir().join("bundle/libamdhip64.so"));

@@ -9,6 +9,7 @@ mod explain;
 mod gauntlet;
 mod map;
 mod output;
+mod preloadable;
 mod profiles;
 mod progress;
 mod record;

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::preloadable;
 use super::recorded::{find_traces, literal, note_end};
 
 /// The recorder's file name.
@@ -61,7 +62,9 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     pass_signals_on(pid);
     let status = child.wait().context("the command can't be waited for")?;
     CHILD.store(0, Ordering::Relaxed);
-    announce(&pattern, &own, pid, began_ns, status);
+    if !announce(&pattern, &own, pid, began_ns, status) {
+        say_why_nothing(program);
+    }
     Ok(pass_through(status))
 }
 
@@ -151,7 +154,8 @@ fn pass_signals_on(child: u32) {
     }
 }
 
-fn announce(pattern: &Path, own: &Path, pid: u32, began_ns: u64, status: ExitStatus) {
+/// Says where the traces are; whether there are any.
+fn announce(pattern: &Path, own: &Path, pid: u32, began_ns: u64, status: ExitStatus) -> bool {
     let mut traces = find_traces(pattern, began_ns);
     // Where the pattern is a directory, the recorder chooses a name in it.
     traces.extend(find_traces(&pattern.join(DEFAULT_PATTERN), began_ns));
@@ -163,13 +167,21 @@ fn announce(pattern: &Path, own: &Path, pid: u32, began_ns: u64, status: ExitSta
     let shown: Vec<String> = traces.iter().map(|trace| near(&trace.path)).collect();
     shown.iter().take(MOST_TRACES).for_each(|path| eprintln!("gpuoom: trace: {path}"));
     match shown.len() {
-        0 => {
-            eprintln!("gpuoom: no trace: the command made no GPU call that was seen, or the file could not be written")
-        }
+        0 => {}
         1..=MOST_TRACES => eprintln!("gpuoom: explain it with: gpuoom-analyze {}", shown.join(" ")),
         all => {
             eprintln!("gpuoom: and {} more traces", all - MOST_TRACES);
             eprintln!("gpuoom: explain them with: gpuoom-analyze and all {all} of them together");
+        }
+    }
+    !shown.is_empty()
+}
+
+fn say_why_nothing(program: &OsStr) {
+    match preloadable::why_not(program) {
+        Some(why) => eprintln!("gpuoom: no trace: {} {why}", program.display()),
+        None => {
+            eprintln!("gpuoom: no trace: the command made no GPU call that was seen, or the file could not be written");
         }
     }
 }

@@ -96,13 +96,13 @@ const OUT_OF_REACH: &str = "
 | CUDA runtime linked statically | its driver calls: each CUDA runtime takes them from `cuGetProcAddress` |
 | HIP linked statically | the requests to the kernel |
 | libraries loaded with `RTLD_DEEPBIND` | the layers below; the report names the library that was bound past the recorder |
-| `dlmopen`: a namespace of its own, where nothing is preloaded | nothing |
+| `dlmopen`: a namespace of its own, where nothing is preloaded | what the program takes from there by `dlsym` |
 | system calls made without the C library (`syscall`, inline assembly) | the layers above, if the program goes through them |
 | drivers in user space that map the card themselves (over PCI or USB) | nothing |
 | functions in private tables (`cuGetExportTable`, `cudaGetExportTable`) | the layers below them |
 | calls inside a vendor's library | the layers below it |
 | C++ runtime linked statically | everything but exceptions: a failure may then be told by its other signs only |
-| programs that ignore preloads: set-user-id, statically linked, another C library than glibc | nothing |
+| programs that ignore preloads: set-user-id, statically linked, another C library than glibc | nothing; `gpuoom-analyze record` says so |
 | managed memory that moves by a page fault | its allocation and its prefetches; not where it lies |
 | memory without a call of its own: contexts, code loaded late, scratch | requests to the kernel, where they are hooked; else only what the readings show |
 ";

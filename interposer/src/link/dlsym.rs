@@ -17,7 +17,7 @@ struct Answer {
 
 const NOT_OURS: Answer = Answer { value: std::ptr::null(), handled: 0 };
 
-/// First letters of the names that we may have: c, h, i, m and r, as bits from `c` on.
+/// First letters of the names that we may have: c, h, i, m and r, as bits from `c` on. The stub looks for an underscore itself.
 const FIRST_LETTERS: u32 = 1 | 1 << (b'h' - b'c') | 1 << (b'i' - b'c') | 1 << (b'm' - b'c') | 1 << (b'r' - b'c');
 
 /// A stub: the handle comes in rdi, the name in rsi, the version (if any) in rdx. All stay as they are for the jump.
@@ -29,18 +29,18 @@ macro_rules! look_up_hook {
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
-                // RTLD_NEXT: who asks wants what lies behind itself, whatever the name.
-                "cmp rdi, -1",
-                "je 3f",
                 "test rsi, rsi",
                 "jz 3f",
                 "movzx eax, byte ptr [rsi]",
+                "cmp eax, 95",
+                "je 5f",
                 "sub eax, 99",
                 "cmp eax, 15",
                 "ja 3f",
                 "mov r11d, {letters}",
                 "bt r11d, eax",
                 "jnc 3f",
+                "6:",
                 "push rdi",
                 "push rsi",
                 "push rdx",
@@ -53,6 +53,13 @@ macro_rules! look_up_hook {
                 "pop rdi",
                 "jz 3f",
                 "ret",
+                // An underscore: `__cuda...`, or a name of C++.
+                "5:",
+                "movzx eax, byte ptr [rsi + 1]",
+                "cmp eax, 95",
+                "je 6b",
+                "cmp eax, 90",
+                "je 6b",
                 "3:",
                 "mov r11, qword ptr [rip + {next}]",
                 "test r11, r11",
@@ -86,7 +93,11 @@ look_up_hook!(dlvsym, next::DLVSYM, next::find_dlvsym, "mov rcx, rdx");
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char, caller: usize, version: *const c_char) -> Answer {
     // SAFETY: the program's own name; the stub has tested it for null.
     let Some(hook) = (unsafe { Hook::of(name) }) else { return NOT_OURS };
-    guard::cold(NOT_OURS, || guard::without_signals(|| answer(handle, name, caller, version, hook)))
+    let decide = match handle == libc::RTLD_NEXT {
+        true => answer_next,
+        false => answer,
+    };
+    guard::cold(NOT_OURS, || guard::without_signals(|| decide(handle, name, caller, version, hook)))
 }
 
 /// A function of ours by that name.
@@ -113,9 +124,37 @@ impl Hook {
     }
 }
 
+/// Who asks for what lies behind itself gets that by the jump: only the C library can tell who that is. But where nobody has
+/// the name without us, the program, which comes before us, must not find ours.
+fn answer_next(_: *mut c_void, name: *const c_char, caller: usize, version: *const c_char, hook: Hook) -> Answer {
+    let Hook::Row(api) = hook else { return NOT_OURS };
+    if config::get().disabled {
+        return NOT_OURS;
+    }
+    // SAFETY: a terminated name.
+    let there = || is_there(api, unsafe { CStr::from_ptr(name) }, caller);
+    match (version.is_null(), is_empty(version)) {
+        (_, true) => Answer { value: behind_us(name, version), handled: 1 },
+        // Ours has no version, so the C library does not take it for one that has.
+        (false, _) => NOT_OURS,
+        (true, _) if there() => NOT_OURS,
+        (true, _) => Answer { value: fail(name), handled: 1 },
+    }
+}
+
+/// A version that is a text without letters. The C library compares it with that of our functions, which have none, and a
+/// null pointer stands for none: it would not come back.
+fn is_empty(version: *const c_char) -> bool {
+    // SAFETY: null, or the program's terminated text.
+    !version.is_null() && unsafe { *version } == 0
+}
+
 fn answer(handle: *mut c_void, name: *const c_char, caller: usize, version: *const c_char, hook: Hook) -> Answer {
     if config::get().disabled {
         return NOT_OURS;
+    }
+    if is_empty(version) {
+        return Answer { value: behind_us(name, version), handled: 1 };
     }
     let found = look_up(handle, name, version);
     let is_global = objects::is_ours(found as usize);
@@ -135,7 +174,7 @@ fn answer(handle: *mut c_void, name: *const c_char, caller: usize, version: *con
 }
 
 fn look_up(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *const () {
-    // SAFETY: the program's own arguments. The caller does not matter: RTLD_NEXT never comes here, and RTLD_DEFAULT
+    // SAFETY: the program's own arguments. The caller does not matter: RTLD_NEXT does not come here, and RTLD_DEFAULT
     // finds our own name, which `is_there` then judges with the program's caller.
     unsafe {
         match version.is_null() {
@@ -153,6 +192,12 @@ fn is_there(api: u16, name: &CStr, caller: usize) -> bool {
     // SAFETY: reads and clears the thread's message.
     unsafe { libc::dlerror() };
     there
+}
+
+/// A look-up in what lies behind us.
+fn behind_us(name: *const c_char, version: *const c_char) -> *const () {
+    // SAFETY: the program's name and version.
+    unsafe { next::dlvsym(libc::RTLD_NEXT, name, version).cast_const().cast() }
 }
 
 /// A look-up that fails as the program's would have, with a message for `dlerror`.

@@ -22,7 +22,7 @@ struct line {
     const char *event;
     enum sim_kind kind;
     int device;
-    uintptr_t address;
+    uintptr_t address, handle;
     size_t requested, held;
     int status;
 };
@@ -47,9 +47,9 @@ static void write_line(const struct line *line) {
     int length = snprintf(
         text, sizeof text,
         "{\"at_ns\":%lld,\"pid\":%d,\"thread\":%ld,\"event\":\"%s\",\"api\":\"%s\",\"kind\":\"%s\",\"device\":%d,"
-        "\"address\":\"0x%zx\",\"requested_bytes\":%zu,\"held_bytes\":%zu,\"status\":%d,\"device_used_bytes\":%zu}\n",
+        "\"address\":\"0x%zx\",\"handle\":\"0x%zx\",\"requested_bytes\":%zu,\"held_bytes\":%zu,\"status\":%d,\"device_used_bytes\":%zu}\n",
         (long long)now.tv_sec * 1000000000 + now.tv_nsec, (int)getpid(), syscall(SYS_gettid), line->event,
-        api ? api : "", kind_names[line->kind], line->device, (size_t)line->address, line->requested, line->held,
+        api ? api : "", kind_names[line->kind], line->device, (size_t)line->address, (size_t)line->handle, line->requested, line->held,
         line->status, sim_device_used(line->device));
     append(text, (size_t)length);
     errno = kept_errno;
@@ -60,18 +60,18 @@ void sim_log_block(const char *event, const struct sim_block *block) {
 }
 
 void sim_log_range(const char *event, const struct sim_block *block, uintptr_t address, size_t size) {
-    write_line(&(struct line){event, block->kind, block->device, address, size, block->held, SIM_SUCCESS});
+    write_line(&(struct line){event, block->kind, block->device, address, block->address, size, block->held, SIM_SUCCESS});
 }
 
 void sim_log_failure(enum sim_kind kind, int device, size_t requested, int status) {
-    write_line(&(struct line){"failed", kind, device, 0, requested, 0, status});
+    write_line(&(struct line){"failed", kind, device, 0, 0, requested, 0, status});
 }
 
 int sim_noted(const char *event, const void *address, int status) {
     if (status != SIM_SUCCESS) return status;
     sigset_t saved;
     sim_lock(&saved);
-    write_line(&(struct line){event, SIM_KIND_NONE, sim_thread()->device, (uintptr_t)address, 0, 0, status});
+    write_line(&(struct line){event, SIM_KIND_NONE, sim_thread()->device, (uintptr_t)address, 0, 0, 0, status});
     sim_unlock(&saved);
     return status;
 }
