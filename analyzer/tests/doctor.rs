@@ -97,3 +97,12 @@ fn this_machine() {
     assert_eq!(json["origin"]["is_this_machine"], true);
     assert!(json["machine"]["memory"]["total_bytes"].as_u64() > Some(0));
 }
+
+/// Below an empty directory nothing is known: that nothing is wrong would be a lie.
+#[test]
+fn a_root_without_a_machine_is_said() {
+    let empty = tempfile::tempdir().unwrap();
+    let said = text(empty.path().to_str().unwrap(), &[], false);
+    assert!(said.starts_with("DOCTOR  nothing could be checked of the machine\n"), "{said}");
+    assert!(said.contains("/proc/meminfo"), "{said}");
+}

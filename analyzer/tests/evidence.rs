@@ -176,3 +176,55 @@ fn what_was_changed_is_on_the_page_and_in_the_json() {
     assert_eq!(report["thresholds_changed"][0]["name"], "hang");
     assert_eq!(report["thresholds_changed"][0]["value"], 120e9);
 }
+
+/// Whatever a user takes for a log ends in a sentence or in a right result.
+#[test]
+fn odd_files_are_read_or_named() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    std::fs::write(at("t.bin"), gpuoom_analyze::testing::TraceBuilder::default().bytes()).unwrap();
+    let message = "step 1\r\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+        8.00 GiB of which 1.00 GiB is free. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by \
+        PyTorch but unallocated.\r\n";
+    let utf16: Vec<u8> = message.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(at("crlf.log"), message).unwrap();
+    std::fs::write(at("utf16.log"), [&b"\xff\xfe"[..], &utf16].concat()).unwrap();
+    // A log that was cut while its program went on writing: zeros, and then text.
+    let sparse = std::fs::File::create(at("sparse.log")).unwrap();
+    std::os::unix::fs::FileExt::write_at(&sparse, message.as_bytes(), 100 << 20).unwrap();
+    std::fs::File::create(at("zeros.log")).unwrap().set_len(1 << 30).unwrap();
+    std::fs::write(at("empty.log"), "").unwrap();
+    std::fs::write(at("binary.log"), (0..=255u8).cycle().take(100_000).collect::<Vec<_>>()).unwrap();
+    std::fs::create_dir(at("directory.log")).unwrap();
+    let run = |option: &str, file: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuoom-analyze"))
+            .args(["report", "--format", "json", option, file, "t.bin"])
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let messages = report["other_evidence"]["torch_logs"][0]["messages"].as_array().cloned().unwrap_or_default();
+        (output.status.code(), messages, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (file, offset) in [("crlf.log", 32), ("utf16.log", 32), ("sparse.log", (100 << 20) + 32)] {
+        let (status, messages, said) = run("--torch-log", file);
+        assert_eq!((status, messages.len()), (Some(0), 1), "{file}: {said}");
+        assert_eq!(messages[0]["offset_bytes"], offset, "{file}: {}", messages[0]);
+    }
+    for (file, says) in [
+        ("zeros.log", "nothing but zeros"),
+        ("empty.log", "the file is empty"),
+        ("binary.log", "no out-of-memory message of PyTorch is in it"),
+        ("directory.log", "this is a directory; name the file in it"),
+        ("/dev/null", "the file is empty"),
+        ("missing.log", "No such file"),
+    ] {
+        for option in ["--torch-log", "--amd-smi", "--kernel-log", "--model-facts"] {
+            let (status, _, said) = run(option, file);
+            assert_eq!(status, Some(3), "{option} {file}: {said}");
+            assert!(said.starts_with(&format!("gpuoom-analyze: {file}: ")) && said.lines().count() == 1, "{said}");
+            let is_too_large = said.contains("give the part that matters") && file == "zeros.log";
+            assert!(said.contains(says) || file == "binary.log" || is_too_large, "{option} {file}: {said}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ pub struct Only {
     /// What part of a diagnosis it is for, where that has several: `scratch`, `workspace`, `context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// A variable that must be set; `*` stands for any letters.
+    /// A variable that must be set; `*` stands for any letters. `NAME=VALUE`: to this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
     /// `training` or `inference`.
@@ -53,7 +53,10 @@ impl Only {
             (Some("tensorflow"), _) => Some("TensorFlow".to_owned()),
             (other, _) => other.map(str::to_owned),
         };
-        let variable = self.variable.as_ref().map(|name| format!("{name} is set"));
+        let variable = self.variable.as_ref().map(|name| match name.split_once('=') {
+            Some((name, value)) => format!("{name} is {value}"),
+            None => format!("{name} is set"),
+        });
         let windows = self.windows.then(|| "Windows".to_owned());
         let parts = [platform, program, self.activity.clone(), self.part.clone(), variable, windows];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

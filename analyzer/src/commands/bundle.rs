@@ -18,6 +18,7 @@ use crate::bundle::issue::{Known, fill};
 use crate::bundle::layout::{THRESHOLDS, evidence_name, trace_name};
 use crate::bundle::pack::{Content, Pack};
 use crate::bundle::redact::{Keep, Redactor};
+use crate::evidence::text::text_of;
 use crate::evidence::{Evidence, EvidenceError, Source, add};
 use crate::report::bundle::redacted::Redacted;
 use crate::report::bundle::{issue, machine, redacted};
@@ -224,7 +225,7 @@ fn learn(redactor: &mut Redactor, traces: &[TraceFile], beside: &[Beside]) {
     traces.iter().for_each(|trace| redactor.learn_trace(&trace.metadata));
     for (source, _, bytes) in beside {
         if *source != Source::TorchSnapshot {
-            redactor.learn_text(&String::from_utf8_lossy(bytes));
+            redactor.learn_text(&text_of(bytes).text);
         }
     }
     // Whoever makes the bundle is often who ran the program.
@@ -264,7 +265,7 @@ fn redact_evidence(beside: Vec<Beside>, work: &mut Work) -> (Evidence, Vec<(Sour
         let whole = source == Source::TorchSnapshot;
         let kept = match whole {
             true => bytes,
-            false => work.redactor.evidence(source, &name, &String::from_utf8_lossy(&bytes)).text.into_bytes(),
+            false => work.redactor.evidence(source, &name, &text_of(&bytes).text).text.into_bytes(),
         };
         if let Err(error) = add(&mut evidence, source, name.clone(), &kept) {
             // The user knows the file by its own name.

@@ -20,6 +20,7 @@ use crate::passes::fragmentation::saturate;
 use crate::passes::oom::OomReport;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
+use crate::passes::shape::tensors::TensorRun;
 use crate::passes::summary::Summary;
 use crate::replay::Replay;
 use crate::replay::failures::Oom;
@@ -53,6 +54,8 @@ pub struct Case<'a> {
     pub shapes: Shapes,
     /// The devices over the whole run.
     pub runs: Vec<DeviceRun>,
+    /// PyTorch's tensors over the histories of its snapshots, where those have cycles.
+    pub tensors: Vec<TensorRun>,
     /// The out-of-memory errors in the histories of PyTorch's snapshots, each with the number of its snapshot.
     pub moments: Vec<(usize, Moment)>,
 }
@@ -73,6 +76,7 @@ impl<'a> Case<'a> {
             thresholds: &evidence.thresholds,
             shapes: Shapes::of(replay, &evidence.thresholds),
             runs: DeviceRun::all(replay, &evidence.thresholds),
+            tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
         }
     }

@@ -12,6 +12,7 @@ pub mod ladder;
 pub mod related;
 pub mod remedies;
 pub mod rules;
+pub mod spelling;
 pub mod thresholds;
 pub mod torch_sums;
 pub mod triage;

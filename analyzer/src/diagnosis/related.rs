@@ -10,6 +10,7 @@ use crate::options::parse::AllocConf;
 use crate::options::{self, Chosen, NO_CACHING, Setup};
 use crate::passes::fragmentation::saturate;
 use crate::passes::shape::run::{DeviceRun, leak};
+use crate::passes::shape::tensors;
 use crate::replay::tracks::retries::Retry;
 
 /// What would tell what PyTorch's allocator holds unused.
@@ -32,11 +33,25 @@ impl<'a> Case<'a> {
     /// Whether what stays on a device rises from cycle to cycle, at least probably: then a full card is only the end of it.
     pub fn leaks(&self, device: Option<u8>) -> bool {
         let mut check = Check::default();
-        match self.run_of(device) {
-            Some(run) => leak(run, &mut check),
-            None => return false,
-        }
+        self.judge_leak(device, &mut check);
         matches!(check.judgement(), Judgement::Found(confidence) if confidence >= Confidence::Probable)
+    }
+
+    /// Puts a leak to the test: by tensors where PyTorch's snapshot has a history with cycles, else by what the driver gave.
+    pub fn judge_leak(&self, device: Option<u8>, check: &mut Check) {
+        let tensors = self.tensors.iter().find(|run| Some(run.device) == device);
+        match (tensors, self.run_of(device)) {
+            (Some(tensors), _) if tensors.rises() => {
+                tensors::leak(tensors, &self.evidence.torch_snapshots[tensors.snapshot].content, check);
+            }
+            // What another library leaks is in no segment.
+            (Some(tensors), Some(run)) if run.are_segments => {
+                leak(run, check);
+                check.unless(true, || tensors.stays());
+            }
+            (_, Some(run)) => leak(run, check),
+            (_, None) => _ = check.applies(false),
+        }
     }
 
     /// What the thread did about a failure.

@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::check::{Holds, Parts};
 use super::finding::Fix;
+use super::spelling;
 use super::versions::{Platform, Program, Version};
 use crate::catalogue::entry::{self, Entry};
 use crate::catalogue::only::{Bound, Only, bounds};
@@ -18,7 +19,9 @@ const PROGRAMS: [(&str, Program); 4] = [
 /// The fixes of an entry that may work here. What is known not to work is left out; where the trace can't tell, the
 /// condition is told.
 pub fn of(entry: &Entry, case: &Case<'_>, parts: &Parts, shortfall_bytes: Option<u64>) -> Vec<Fix> {
-    let suits = |fix: &&entry::Fix| suits(&fix.only, case, &parts.causes) != Holds::No;
+    let suits = |fix: &&entry::Fix| {
+        suits(&fix.only, case, &parts.causes) != Holds::No && !spelling::is_moot(&fix.command, case)
+    };
     let mut fixes: Vec<Fix> =
         entry.fixes.iter().filter(suits).map(|fix| describe(entry, fix, case, parts, shortfall_bytes)).collect();
     fixes.sort_by_key(|fix| fix.rung.unwrap_or(u8::MAX));
@@ -46,10 +49,10 @@ fn describe(entry: &Entry, fix: &entry::Fix, case: &Case<'_>, parts: &Parts, sho
     let is_known = suits(&fix.only, case, &parts.causes) == Holds::Yes;
     Fix {
         rung,
-        command: fix.command.clone(),
+        command: spelling::spelled(&fix.command, case),
         why: fix.text.clone(),
         cost: entry.cost.clone(),
-        only_if: if is_known { fix.when.clone() } else { fix.condition() },
+        only_if: spelling::open_condition(&if is_known { fix.when.clone() } else { fix.condition() }, case),
         gives_back_bytes: back.map(|back| back.bytes),
         gives_back_basis: back.map(|back| back.basis),
         is_enough: back.zip(shortfall_bytes).map(|(back, missing)| back.bytes >= missing),
@@ -90,8 +93,11 @@ fn within(version: Option<Version>, range: &str) -> Holds {
     bounds(range).is_some_and(|bounds| bounds.into_iter().all(holds)).into()
 }
 
-/// Whether a variable is set whose name may have one `*` in it.
+/// Whether a variable is set whose name may have one `*` in it; `NAME=VALUE` to this value.
 fn is_set(case: &Case<'_>, wanted: &str) -> bool {
+    if let Some((name, value)) = wanted.split_once('=') {
+        return case.variable(name).is_some_and(|set| set.trim() == value);
+    }
     let (start, end) = wanted.split_once('*').unwrap_or((wanted, ""));
     let matches = |name: &String| match wanted.contains('*') {
         true => name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end),

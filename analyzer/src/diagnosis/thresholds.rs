@@ -76,7 +76,7 @@ thresholds! {
     /// Difference below which nobody asks why two tools disagree.
     gap_unseen_bytes: u64 = 64 * MIB, Bytes, "ours", ["reading-mismatch-benign"];
     /// Share of a difference that a reason must account for.
-    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported"];
+    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported", "hidden-runtime-memory", "reading-mismatch-benign"];
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
@@ -193,6 +193,8 @@ thresholds! {
     host_least_bytes: u64 = 2 * GIB, Bytes, "catalogue", ["uma-host-pressure"];
     /// Per cent of the time in which all tasks wait for memory (PSI, full) that count as pressure.
     pressure_percent: f64 = 10.0, Percent, "catalogue", ["uma-host-pressure"];
+    /// How many times as long steps take where memory spills to the host.
+    slower_factor: f64 = 3.0, Number, "catalogue", ["sysmem-fallback"];
     /// Share of a card that is free although only half of it could be used.
     half_free_share: f64 = 0.4, Share, "catalogue", ["vram-half-cap"];
     /// Share of the host's memory from which on a process may have been killed for it.
@@ -215,6 +217,8 @@ thresholds! {
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Variation of the cycles' heights up to which the batches are alike (standard deviation over mean).
     height_variation_share: f64 = 0.25, Share, "ours", ["live-leak"];
+    /// Share of the rise that tensors from one place must make up.
+    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
     segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
     /// Cycles from which on a line is laid through what stays between them.

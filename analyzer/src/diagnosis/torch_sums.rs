@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
     }
 
     /// The error in a snapshot's history that is this failure: of its size and device, and of its time.
-    fn moment(&self, failure: &Failure<'_>) -> Option<(usize, &Moment)> {
+    pub fn moment(&self, failure: &Failure<'_>) -> Option<(usize, &Moment)> {
         let asked = failure.request_bytes().get()?;
         let device = failure.oom.device.map(u32::from)?;
         let header = &self.trace.header;

@@ -2,8 +2,8 @@
 
 use super::finding::Finding;
 use super::subject::Subject;
-use crate::machine::Machine;
 use crate::machine::host::Parameter;
+use crate::machine::{Machine, PAGE_BYTES};
 use crate::options::parse::meant;
 
 /// Parameters about memory that the modules have (Linux `amdgpu_drv.c`, `ttm_device.c`, `ttm_pool.c`).
@@ -75,11 +75,21 @@ fn spelling(machine: &Machine, parameter: &Parameter) -> Option<Finding> {
     // amdgpu has a hundred other parameters: only what is nearly one of those about memory is a mistake.
     let right = meant(&known, KNOWN).filter(|right| crate::catalogue::distance(&known, right) <= 2)?;
     let finding = Finding::problem(ID, format!("{} is no parameter of the kernel", parameter.name));
-    Some(
-        finding
-            .because(line)
-            .because("the kernel passes over names that it does not know")
-            .fix(format!("{right} is meant?")),
+    Some(finding.because(line).because("the kernel passes over names that it does not know").fix(match right {
+        "amdgpu.gttsize" => instead_of_gttsize(machine, parameter),
+        _ => format!("{right} is meant?"),
+    }))
+}
+
+/// The option that is meant is deprecated: the size of GTT follows the TTM limit, which counts pages.
+fn instead_of_gttsize(machine: &Machine, parameter: &Parameter) -> String {
+    let mib = parameter.value.as_deref().and_then(|value| value.trim().parse::<u64>().ok()).filter(|mib| *mib > 0);
+    let prefix = machine.ttm.map_or("ttm", |ttm| ttm.prefix());
+    let pages = mib.map(|mib| mib.saturating_mul(1 << 20) / PAGE_BYTES);
+    let instead =
+        pages.map_or_else(|| format!("{prefix}.pages_limit"), |pages| format!("{prefix}.pages_limit={pages}"));
+    format!(
+        "remove it: amdgpu.gttsize, which is meant, is deprecated; GTT follows the TTM limit ({instead} is as much)"
     )
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::text::{Text, text_of};
 use super::{Evidence, EvidenceError, Given, kernel_log, model, runtime_message, smi, torch_message, torch_snapshot};
 
 /// What a file is said to be.
@@ -67,10 +68,14 @@ pub fn load(evidence: &mut Evidence, source: Source, path: &Path) -> Result<(), 
 /// # Errors
 /// It is not what it is said to be.
 pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) -> Result<(), EvidenceError> {
+    if let Some(reason) = without_content(bytes) {
+        return Err(EvidenceError::Nothing { path, reason });
+    }
     match source {
         Source::TorchLog => {
-            let log = String::from_utf8_lossy(bytes);
-            let (content, runtime) = (torch_message::find_all(&log), runtime_message::find_all(&log));
+            let Text { text: log, skipped_bytes } = text_of(bytes);
+            let (mut content, runtime) = (torch_message::find_all(&log), runtime_message::find_all(&log));
+            content.iter_mut().for_each(|message| message.offset_bytes += skipped_bytes);
             if content.is_empty() && runtime.is_empty() {
                 let reason =
                     "no out-of-memory message of PyTorch is in it; give the output of the program, with its last lines";
@@ -83,7 +88,7 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
             Ok(content) => evidence.torch_snapshots.push(Given { path, content }),
             Err(reason) => return Err(EvidenceError::Snapshot { path, reason }),
         },
-        Source::Smi => match smi::read(&String::from_utf8_lossy(bytes)) {
+        Source::Smi => match smi::read(&text_of(bytes).text) {
             Ok(content) => evidence.smi.push(Given { path, content }),
             Err(reason) => return Err(EvidenceError::Smi { path, reason }),
         },
@@ -91,12 +96,12 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
             Ok(facts) => set_model(evidence, facts, path),
             Err(reason) => return Err(EvidenceError::Gguf { path, reason }),
         },
-        Source::ModelFacts => match model::from_file(&String::from_utf8_lossy(bytes)) {
+        Source::ModelFacts => match model::from_file(&text_of(bytes).text) {
             Ok(facts) => set_model(evidence, facts, path),
             Err(reason) => return Err(EvidenceError::Facts { path, reason }),
         },
         Source::KernelLog => {
-            let log = String::from_utf8_lossy(bytes);
+            let log = text_of(bytes).text;
             let content = kernel_log::read(&log);
             // A quiet log of the kernel says something: nothing was killed. Another file says nothing.
             if content.is_empty() && !kernel_log::is_kernel_log(&log) {
@@ -107,6 +112,21 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
         }
     }
     Ok(())
+}
+
+/// Why a file can say nothing at all.
+fn without_content(bytes: &[u8]) -> Option<&'static str> {
+    match has_content(bytes) {
+        _ if bytes.is_empty() => Some("the file is empty; was it written before the program failed?"),
+        false => Some("the file holds nothing but zeros; it was cut off, or its disk was full"),
+        true => None,
+    }
+}
+
+/// Whether a file has a byte that is not zero.
+fn has_content(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).any(|chunk| !ZEROS.starts_with(chunk))
 }
 
 /// A file says all that is known of a model.
@@ -121,6 +141,9 @@ fn set_model(evidence: &mut Evidence, facts: model::ModelFacts, path: String) {
 /// It can't be read, or is too large.
 pub fn read(source: Source, path: &Path) -> Result<Vec<u8>, EvidenceError> {
     let named = || path.display().to_string();
+    if path.is_dir() {
+        return Err(EvidenceError::Nothing { path: named(), reason: "this is a directory; name the file in it" });
+    }
     let limit_bytes = source.limit_bytes();
     let mut bytes = Vec::new();
     let opened = File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));

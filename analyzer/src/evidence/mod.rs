@@ -6,6 +6,7 @@ mod load;
 pub mod model;
 pub mod runtime_message;
 pub mod smi;
+pub mod text;
 pub mod torch_message;
 pub mod torch_snapshot;
 

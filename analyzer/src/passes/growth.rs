@@ -9,7 +9,7 @@ use crate::passes::shape::cycles::{Cycle, Cycles};
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::tracks::DeviceTrack;
-use crate::replay::tracks::series::Turn;
+use crate::replay::tracks::series::{Series, Turn};
 use crate::replay::tracks::survivors::{STRETCHES, Survivors};
 use crate::symbols::Stacks;
 
@@ -136,12 +136,17 @@ pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
 
 /// The cycles of a device over the whole run, without the end, where everything is given back.
 pub fn cycles_of(track: &DeviceTrack, thresholds: &Thresholds) -> Cycles {
-    let mut turns: Vec<Turn> = track.live.turns().copied().collect();
+    Cycles::of(&without_end(&track.live, thresholds), thresholds)
+}
+
+/// The turning points of a series without the end of the program.
+pub fn without_end(live: &Series, thresholds: &Thresholds) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = live.turns().copied().collect();
     let peak = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
     while turns.last().is_some_and(|turn| turn.bytes as f64 <= thresholds.end_share * peak as f64) {
         turns.pop();
     }
-    Cycles::of(&turns, thresholds)
+    turns
 }
 
 /// The growth of one device; `None` for too few cycles to lay a line through.

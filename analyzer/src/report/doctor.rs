@@ -28,6 +28,7 @@ pub fn write(page: &mut Page, examination: &Examination, origin: &Origin) {
     let problems = examination.count(Severity::Problem) as u64;
     let notices = examination.count(Severity::Notice) as u64;
     let verdict = match problems {
+        0 if is_unknown(examination.machine) => "nothing could be checked of the machine".to_owned(),
         // Without a GPU most checks had nothing to look at.
         0 if !examination.machine.has_gpu() => "no GPU was found; nothing else is wrong".to_owned(),
         0 => "nothing is wrong".to_owned(),
@@ -61,9 +62,14 @@ pub fn write(page: &mut Page, examination: &Examination, origin: &Origin) {
     page.indented("", "", text);
 }
 
+/// Whether nothing is known by which limits or cards could be judged, as below an empty directory.
+fn is_unknown(machine: &Machine) -> bool {
+    machine.memory.total_bytes.is_none() && machine.cards.is_empty() && machine.nvidia_gpus.is_empty()
+}
+
 fn machine(page: &mut Page, machine: &Machine) {
     let name = machine.distribution.name.as_deref().unwrap_or("unknown distribution");
-    let kernel = machine.kernel.as_deref().unwrap_or("unknown kernel");
+    let kernel = machine.kernel.as_deref().unwrap_or("not known");
     page.headed("MACHINE", Paint::Bold, &format!("{}, kernel {}", clean(name), clean(kernel)));
     let memory = &machine.memory;
     if let Some(total) = memory.total_bytes {

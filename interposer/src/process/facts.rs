@@ -9,7 +9,7 @@ use gpuoom_trace::metadata::ProcessFacts;
 use crate::config;
 
 /// Variables whose values are kept. Everything else stays out of the trace.
-const ENVIRONMENT_PREFIXES: [&str; 25] = [
+const ENVIRONMENT_PREFIXES: [&str; 26] = [
     "AMD_",
     "CUDA_",
     "DEBUG_CLR_",
@@ -34,6 +34,7 @@ const ENVIRONMENT_PREFIXES: [&str; 25] = [
     "TF_GPU_",
     "TF_XLA_",
     "TORCH_",
+    "WORLD_SIZE",
     "XLA_",
 ];
 /// Rank of a distributed job, in the order of preference.

@@ -9,6 +9,7 @@ mod ceilings;
 mod counts;
 mod errors;
 mod exports;
+mod fixes;
 mod fragmentation;
 mod hardware;
 mod host;
@@ -22,6 +23,7 @@ mod reported;
 mod scenes;
 mod serving;
 mod snapshots;
+mod tensors;
 mod training;
 mod uma;
 mod uses;
@@ -71,6 +73,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         uses::TRACES,
         fragmentation::TRACES,
         snapshots::TRACES,
+        tensors::TRACES,
         counts::TRACES,
         phantom_free::TRACES,
         reported::TRACES,

@@ -3,9 +3,11 @@
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::Kind;
 
-use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled};
+use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::evidence::Given;
+use crate::evidence::smi::{CardProcess, SmiReport};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -43,6 +45,34 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "much is held, and no compute process holds it",
         scene: || unowned(12 * GIB, 0, Some(false)),
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::First(Proven),
+        also: &[],
+        story: "no reading tells of others, and PyTorch's message about this failure does: 18 of 24 GiB",
+        scene: || told("Process 99 has 18.00 GiB memory in use. Process 100 has 0 bytes memory in use. ", None),
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "no reading tells of others, and a tool's list does, of whatever moment",
+        scene: || told("", Some((99, 18 * GIB))),
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Not,
+        also: &[],
+        story: "the list has only this process",
+        scene: || told("", Some((4711, 18 * GIB))),
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Not,
+        also: &[],
+        story: "the other process of the list holds next to nothing",
+        scene: || told("", Some((99, 100 * MIB))),
     },
     Labelled {
         id: "zombie-vram",
@@ -123,6 +153,26 @@ fn one_block(asked: u64, free: u64, others: u64) -> Scene {
     ];
     at_failure(&mut trace, seq, read);
     Scene { trace }
+}
+
+/// 4 GiB are refused with 2 free, and no reading tells who holds the rest; a message or a tool's list does.
+fn told(message: &str, listed: Option<(u64, u64)>) -> Scene {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    trace.alloc(0x10_0000_0000, GIB);
+    let seq = trace.refuse(4 * GIB);
+    at_failure(&mut trace, seq, [(RuntimeFree, 2 * GIB)]);
+    if let Some((pid, bytes)) = listed {
+        let process = CardProcess { card: Some(0), pid, name: None, used_bytes: Some(bytes) };
+        let content = SmiReport { format: "nvidia-smi", cards: Vec::new(), processes: vec![process] };
+        trace.evidence.smi.push(Given { path: "smi.txt".into(), content });
+        return Scene { trace };
+    }
+    let log = format!(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which \
+         2.00 GiB is free. {message}Including non-PyTorch memory, this process has 1.50 GiB memory in use. Of the allocated memory \
+         1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
+    );
+    with_log(trace, &log)
 }
 
 /// Much of a card of 24 GiB was in use before the program took 8 and asked for 8 more.

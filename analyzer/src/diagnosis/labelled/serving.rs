@@ -2,6 +2,7 @@
 
 use gpuoom_trace::metadata::Module;
 
+use super::scenes::set;
 use super::training::python;
 use super::{Labelled, Says, Scene};
 use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
@@ -202,6 +203,14 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || gathers(2),
     },
     Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "one at a time", scene: || gathers(0) },
+    Labelled {
+        id: "fsdp-gather-spike",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the same as one of two ranks",
+        scene: || ranks("2"),
+    },
+    Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "a single rank", scene: || ranks("1") },
 ];
 
 /// With facts of the model.
@@ -282,4 +291,10 @@ fn gathers(at_once: usize) -> Scene {
     (0..at_once).for_each(|_| program.keep(128 * MIB));
     program.trace.refuse(128 * MIB);
     Scene { trace: program.trace }
+}
+
+fn ranks(count: &str) -> Scene {
+    let mut scene = gathers(2);
+    set(&mut scene.trace, "WORLD_SIZE", count);
+    scene
 }

@@ -139,6 +139,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "sysmem-fallback",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "steps of 70 GiB on an APU of 62.5 take four times as long as those of 40",
+        scene: || spilling(40_000_000),
+    },
+    Labelled {
+        id: "sysmem-fallback",
+        says: Says::Not,
+        also: &[],
+        story: "steps of 70 GiB are as fast as those of 40",
+        scene: || spilling(0),
+    },
+    Labelled {
+        id: "sysmem-fallback",
         says: Says::Not,
         also: &[],
         story: "30 GiB live on a card of 24, which is no APU",
@@ -168,6 +182,20 @@ fn healthy(machine: Vec<(String, String)>, held_gib: u64) -> Scene {
     trace.machine = machine;
     for block in 0..held_gib {
         trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB);
+    }
+    trace.end(process::EXITS, 0);
+    Scene { trace }
+}
+
+/// Five steps that fit into half of the RAM, and five that do not and take longer.
+fn spilling(longer_ns: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "AMD Radeon Graphics", HALF);
+    trace.machine = STRIX_HALO.files();
+    for (step, held) in (0..10).zip([4u64; 5].into_iter().chain([7; 5])) {
+        let blocks: Vec<u64> = (0..held).map(|block| (0x10 + step * 0x10 + block) << 36).collect();
+        blocks.iter().for_each(|address| _ = trace.alloc(*address, 10 * GIB));
+        trace.now_ns += if held == 7 { longer_ns } else { 0 };
+        blocks.iter().for_each(|address| _ = trace.free(*address));
     }
     trace.end(process::EXITS, 0);
     Scene { trace }

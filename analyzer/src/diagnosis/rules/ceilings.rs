@@ -7,6 +7,8 @@ use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::MIB;
 use crate::diagnosis::versions::{Platform, Program};
 use crate::evidence::torch_message::{TorchMessage, judge};
+use crate::evidence::torch_snapshot::Moment;
+use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
 use crate::words::size;
 use gpuoom_trace::record::Layer;
@@ -45,6 +47,7 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             size(ram.unwrap_or(0))
         ),
     });
+    check.part(if over_cap { "percentage" } else { "physical memory" });
     check.unless(failure.free_bytes().is(|free| free < request), || {
         "less was free than was asked for, whatever the policy".to_owned()
     });
@@ -158,7 +161,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     let by_fraction = |message: &&TorchMessage| {
         judge(message).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
-    let Some(message) = case.messages().find(by_fraction) else { return fraction_of_jax(case, check) };
+    let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
         printed.map_or("an unknown amount".to_owned(), |printed| size(printed.bytes))
     };
@@ -174,14 +177,80 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     });
 }
 
-/// JAX keeps to its share without a failing call.
-fn fraction_of_jax(case: &Case<'_>, check: &mut Check) {
-    const NAME: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+/// The same by a snapshot: its history has an error, and no device call failed.
+fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
+    let refused: Vec<&Moment> = case.failures().filter_map(|failure| Some(case.moment(&failure)?.1)).collect();
+    let all = case.moments.iter();
+    let alone = all.filter(|(_, moment)| !refused.iter().any(|known| std::ptr::eq(*known, moment)));
+    let had_room = |moment: &Moment| case.thresholds.is_enough(moment.driver_free_bytes, moment.requested_bytes);
+    let Some((file, moment)) = alone.into_iter().find(|(_, moment)| had_room(moment)) else {
+        return fraction_of_a_framework(case, check);
+    };
+    let (asked, free) = (size(moment.requested_bytes), size(moment.driver_free_bytes));
+    check.must_by(Basis::Given, true, || {
+        format!("PyTorch's snapshot: it refused {asked} with {free} free, and no device call of that size failed then")
+    });
+    let wanted = moment.reserved_bytes.saturating_add(moment.requested_bytes);
+    match allowed_by_torch(case, *file, moment.device) {
+        Some((name, fraction, allowed)) => check.decides(
+            wanted > allowed,
+            || {
+                let (wanted, allowed) = (size(wanted), size(allowed));
+                format!("{name} {fraction} allows {allowed}, and with the request it would have reserved {wanted}")
+            },
+            || format!("{name} {fraction} allows {}, and it had reserved less", size(allowed)),
+        ),
+        None => check.must(
+            Holds::Unknown("the fraction that is set (torch.cuda.set_per_process_memory_fraction), or PyTorch's message (--torch-log)"),
+            String::new,
+        ),
+    }
+}
+
+/// What PyTorch's allocator may hold of a device by its options: who says so, the fraction, and its bytes. A fraction that the
+/// program sets by a call is in no option.
+fn allowed_by_torch(case: &Case<'_>, snapshot: usize, device: u32) -> Option<(String, f64, u64)> {
+    const OPTION: &str = "per_process_memory_fraction";
+    let of_device = |summary: &&DeviceSummary| summary.index.map(u32::from) == Some(device);
+    let total = case.summary.devices.iter().find(of_device)?.total_bytes?;
+    let settings = &case.evidence.torch_snapshots.get(snapshot)?.content.allocator_settings;
+    let told = settings.iter().find(|(name, _)| name == OPTION).and_then(|(_, value)| value.trim().parse().ok());
+    let by_options = || Some((case.allocator_options()?, OPTION));
+    let set = || by_options().and_then(|(options, name)| options.conf.number(name));
+    let fraction: f64 = told.or_else(set).filter(|fraction: &f64| (0.0..1.0).contains(fraction))?;
+    Some((OPTION.to_owned(), fraction, (total as f64 * fraction) as u64))
+}
+
+/// Servers and frameworks that keep to a share of the card which the command line or the environment gives them: what says so,
+/// and of which program.
+const SHARES: [(&str, Option<Program>); 4] = [
+    ("XLA_PYTHON_CLIENT_MEM_FRACTION", Some(Program::Jax)),
+    ("--gpu-memory-utilization", None),
+    ("--mem-fraction-static", None),
+    ("--cuda-memory-fraction", None),
+];
+
+/// The value of an option on the command line: `--name value` or `--name=value`.
+fn argument<'a>(case: &Case<'a>, name: &str) -> Option<&'a str> {
+    let arguments = &case.summary.process.command_line;
+    let value = |(place, argument): (usize, &'a String)| match argument.strip_prefix(name) {
+        Some("") => arguments.get(place + 1).map(String::as_str),
+        Some(rest) => rest.strip_prefix('='),
+        None => None,
+    };
+    arguments.iter().enumerate().find_map(value)
+}
+
+/// A framework keeps to its share without a failing call: JAX, and servers such as vLLM and SGLang.
+fn fraction_of_a_framework(case: &Case<'_>, check: &mut Check) {
     let ends_badly = case.summary.ooms.is_empty() && case.replay.end.is_failure();
-    let Some(value) = case.variable(NAME) else { return };
-    if check.applies(ends_badly && case.versions.has(Program::Jax)) {
+    let is_share = |text: &str| text.trim().parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share));
+    let set = SHARES.iter().filter(|(_, program)| program.is_none_or(|program| case.versions.has(program)));
+    let set = set.filter_map(|(name, _)| Some((*name, case.variable(name).or_else(|| argument(case, name))?)));
+    let Some((name, value)) = set.into_iter().find(|(_, value)| is_share(value)) else { return };
+    if check.applies(ends_badly) {
         check.at_most(Confidence::Possible);
-        check.must(true, || format!("{NAME}={value} is set, and the program failed although no device call did"));
+        check.must(true, || format!("{name}={value} is set, and the program failed although no device call did"));
         check.would_settle("the program's own message");
     }
 }

@@ -7,12 +7,13 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::{Unit, share};
+use crate::evidence::smi::CardProcess;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::Read;
 use crate::replay::tracks::retries::Ending;
 use crate::replay::tracks::unknown::Unknown;
-use crate::words::{percent, size};
+use crate::words::{clean, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
     failure("phantom-free", Role::Cause, phantom_free),
@@ -44,6 +45,11 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return;
     }
     let others = failure.other_compute_bytes();
+    if others.get().is_none()
+        && let Some(told) = others_by_files(case, failure)
+    {
+        return held_by_told(case, failure, &told, check);
+    }
     if others.get() == Some(0) {
         return nobody_else(failure, check);
     }
@@ -62,6 +68,57 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     check.note(first.is_some_and(|bytes| bytes > 0), || {
         format!("they held {} when this process began to use it", size(first.unwrap_or(0)))
     });
+    let request = failure.request_bytes().zip(failure.free_bytes());
+    check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
+        "enough was free in spite of them".to_owned()
+    });
+}
+
+/// What a file says of other processes.
+struct Told {
+    by: String,
+    bytes: u64,
+    /// Whether it is of this failure, and not of some moment.
+    is_of_failure: bool,
+}
+
+/// What others hold by PyTorch's message about this failure, else by a tool's list of the card's processes.
+fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add);
+    let by_message = case.message(failure).filter(|message| !message.other_processes.is_empty()).map(|message| {
+        let bytes = sum(&mut message.other_processes.iter().map(|other| other.in_use.bytes));
+        Told { by: "PyTorch's message".to_owned(), bytes, is_of_failure: true }
+    });
+    let (own, device) = (u64::from(case.trace.header.pid), failure.report.device.map(u64::from));
+    let by_tool = || {
+        let files = case.evidence.smi.iter().filter(|file| !file.content.processes.is_empty());
+        let told = files.map(|file| {
+            let of_card = |process: &&CardProcess| process.card.is_none() || device.is_none() || process.card == device;
+            let others = file.content.processes.iter().filter(of_card).filter(|process| process.pid != own);
+            let bytes = sum(&mut others.filter_map(|process| process.used_bytes));
+            Told { by: clean(&file.path), bytes, is_of_failure: false }
+        });
+        told.max_by_key(|told| told.bytes)
+    };
+    by_message.or_else(by_tool).filter(|told| told.bytes > 0)
+}
+
+/// Other processes hold the card, as a file says.
+fn held_by_told(case: &Case<'_>, failure: &Failure<'_>, told: &Told, check: &mut Check) {
+    let total = failure.total_bytes();
+    let explains = failure.shortfall_bytes().is_some_and(|missing| told.bytes >= missing);
+    check.must_by(
+        Basis::Given,
+        total.is(|total| explains || share(told.bytes, total) >= case.thresholds.others_share),
+        || {
+            let of_card = percent(share(told.bytes, total.get().unwrap_or(0)));
+            format!("{}: other processes hold {} ({of_card} of the card)", told.by, size(told.bytes))
+        },
+    );
+    if !told.is_of_failure {
+        check.at_most(Confidence::Probable);
+        check.would_settle("the same list at the moment of the failure, or readings of KFD or NVML in the trace");
+    }
     let request = failure.request_bytes().zip(failure.free_bytes());
     check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         "enough was free in spite of them".to_owned()
@@ -145,20 +202,30 @@ fn hidden_runtime_memory(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     for (what, bytes) in runtime_parts(failure) {
         check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
+        let hidden = failure.hidden_bytes().get().unwrap_or(u64::MAX);
+        if bytes as f64 >= failure.thresholds.explained_share * hidden as f64 {
+            parts_of_entry(what).iter().for_each(|part| check.part(part));
+        }
     }
     check.would_settle("free memory before and after the first kernels and the first matrix product (GPUOOM_SAMPLE)");
 }
 
+/// Which of the entry's causes one purpose speaks for, so that only their fixes are told.
+fn parts_of_entry(what: &str) -> &'static [&'static str] {
+    match what {
+        SCRATCH => &["scratch"],
+        SET_UP => &["workspace", "context"],
+        _ => &[],
+    }
+}
+
+const SCRATCH: &str = "kernel scratch";
+const SET_UP: &str = "contexts and library handles";
+
 /// What lower layers were seen to take that is no block of the program's, by purpose.
 fn runtime_parts(failure: &Failure<'_>) -> Vec<(&'static str, u64)> {
     let Some(census) = &failure.oom.census else { return Vec::new() };
-    let mut parts = vec![
-        ("kernel scratch", 0u64),
-        ("queues", 0),
-        ("code", 0),
-        ("contexts and library handles", 0),
-        ("the runtime itself", 0),
-    ];
+    let mut parts = vec![(SCRATCH, 0u64), ("queues", 0), ("code", 0), (SET_UP, 0), ("the runtime itself", 0)];
     for (class, sum) in &census.lower {
         let place = match (class.cause, class.kind) {
             (Cause::Call { own: true, .. }, _) => continue,

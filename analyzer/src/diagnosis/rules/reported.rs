@@ -6,6 +6,7 @@ use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::check::{Basis, Check, Confidence};
 use crate::diagnosis::finding::Role;
+use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::Platform;
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
@@ -109,8 +110,53 @@ fn rounding_bytes(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
     groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
 }
 
+/// Two tools disagree because they count different things.
+fn reading_mismatch_benign(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    match cached_by_torch(case, failure) {
+        Some(cached) => by_cache(&cached, failure, check),
+        None => by_readings(failure, check),
+    }
+}
+
+/// What PyTorch holds and uses for no tensor, beside what is in use in all.
+struct Cached<'a> {
+    sums: TorchSums<'a>,
+    in_use: u64,
+    tensors: u64,
+}
+
+/// What the process has in use beyond its tensors, where PyTorch's cache explains it. Enough for the request is no harmless
+/// difference: see caching-fragmentation.
+fn cached_by_torch<'c>(case: &'c Case<'_>, failure: &Failure<'_>) -> Option<Cached<'c>> {
+    let sums = case.torch_sums(failure).filter(|sums| sums.unused.most() < sums.tried.least())?;
+    let (in_use, tensors) = (failure.process_bytes().get()?, sums.allocated?.bytes);
+    let beyond = in_use.saturating_sub(tensors);
+    let explains = sums.unused.bytes as f64 >= failure.thresholds.explained_share * beyond as f64;
+    (beyond >= failure.thresholds.gap_noise_bytes && explains).then_some(Cached { sums, in_use, tensors })
+}
+
+fn by_cache(cached: &Cached<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Cached { sums, in_use, tensors } = cached;
+    check.must_by(Basis::Given, true, || {
+        format!(
+            "{}: tensors hold {} and {} are cached; so the {} that the driver counts for this process are PyTorch's, but for {}",
+            sums.told.by(),
+            size(*tensors),
+            size(sums.unused.bytes),
+            size(*in_use),
+            size(in_use.saturating_sub(*tensors).saturating_sub(sums.unused.bytes))
+        )
+    });
+    if !sums.is_certain() {
+        check.at_most(Confidence::Probable);
+        check.would_settle("PyTorch's message (--torch-log), or a snapshot whose history has the failure");
+    }
+    let request = failure.request_bytes().get().unwrap_or(0);
+    check.note(true, || format!("{} was asked for, which is more than the cache had", size(request)));
+}
+
 /// The two readings differ by what they count, and by no more.
-fn reading_mismatch_benign(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn by_readings(failure: &Failure<'_>, check: &mut Check) {
     let Some(gap) = failure.gap_bytes().get() else { return };
     let gap = u64::try_from(gap.unsigned_abs()).unwrap_or(u64::MAX);
     check.must((failure.thresholds.gap_unseen_bytes..failure.thresholds.gap_noise_bytes).contains(&gap), || {

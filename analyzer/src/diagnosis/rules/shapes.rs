@@ -165,6 +165,13 @@ fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let libraries = || case.trace.metadata.modules.modules.iter();
     let communicates = libraries().any(|module| ["librccl", "libnccl"].iter().any(|name| module.path.contains(name)));
     check.must(communicates, || "a library for communication (NCCL, RCCL) is loaded".to_owned());
+    let ranks = case.variable("WORLD_SIZE").and_then(|text| text.trim().parse::<u64>().ok());
+    let is_single = match ranks {
+        Some(ranks) => Holds::from(ranks == 1),
+        None if case.summary.process.rank > 0 => Holds::No,
+        None => Holds::Unknown("how many ranks there are (WORLD_SIZE): give the traces of all"),
+    };
+    check.unless(is_single, || "there is a single rank only (WORLD_SIZE=1), so nothing is gathered".to_owned());
 }
 
 /// The cache grows token by token.

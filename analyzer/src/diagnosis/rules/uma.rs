@@ -9,6 +9,7 @@ use crate::diagnosis::versions::Version;
 use crate::machine::uma::{default_pages, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, card::Card};
 use crate::passes::device::DeviceSummary;
+use crate::passes::shape::cycles::Cycle;
 use crate::replay::End;
 use crate::words::{gib, grouped, percent, size};
 
@@ -286,6 +287,23 @@ fn peak_bytes(device: &DeviceSummary) -> u64 {
     device.account.peak.requested_bytes
 }
 
+/// What tells whether a program crawls.
+const THROUGHPUT: &str = "the program's throughput before and after: it falls to a third or less";
+
+/// How many times as long steps take that hold more than a device has, beside those that fit; `None` without steps of both
+/// sorts.
+fn slower_beyond(case: &Case<'_>, device: Option<u8>, total_bytes: u64) -> Option<f64> {
+    const FEWEST: usize = 3;
+    let steps = case.run_of(device)?.cycles.steps();
+    let median = |beyond: bool| {
+        let of_sort = steps.iter().filter(|cycle| (cycle.peak.bytes > total_bytes) == beyond);
+        let mut durations: Vec<u64> = of_sort.map(Cycle::duration).collect();
+        durations.sort_unstable();
+        (durations.len() >= FEWEST).then(|| durations[durations.len() / 2].max(1))
+    };
+    Some(median(true)? as f64 / median(false)? as f64)
+}
+
 /// No failure, but memory spills to system memory.
 fn sysmem_fallback(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let spills = case.versions.rocm.is_some_and(|rocm| rocm >= SPILLING_ROCM);
@@ -299,5 +317,9 @@ fn sysmem_fallback(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     check.must(total.is(|total| live > total), || {
         format!("{} lived on a device of {}, and nothing failed", gib(live), gib(total.get().unwrap_or(0)))
     });
-    check.must(Holds::Unknown("the program's throughput before and after: it falls to a third or less"), String::new);
+    let slower = slower_beyond(case, device.index, total.get().unwrap_or(u64::MAX));
+    check.must(
+        slower.map_or(Holds::Unknown(THROUGHPUT), |factor| (factor >= case.thresholds.slower_factor).into()),
+        || format!("steps that held more than that took {:.1} times as long as those before", slower.unwrap_or(0.0)),
+    );
 }

@@ -9,6 +9,7 @@ mod moments;
 pub mod pickle;
 mod read;
 mod sums;
+mod tensors;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ pub use join::{Join, Piece, join};
 pub use moments::{Moment, moments};
 pub use read::{SnapshotError, read};
 pub use sums::{DeviceSums, sums};
+pub use tensors::{Origin, Tensors, tensors};
 
 use std::sync::Arc;
 

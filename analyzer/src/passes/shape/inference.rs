@@ -163,5 +163,4 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
     });
     check.must(true, || format!("{now} of them lived at once when another one failed"));
     check.at_most(Confidence::Probable);
-    check.would_settle("whether this is one rank of several: give the traces of all ranks");
 }

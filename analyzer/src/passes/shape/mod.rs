@@ -10,6 +10,7 @@ pub mod inference;
 pub(crate) mod programs;
 pub mod repetition;
 pub mod run;
+pub mod tensors;
 #[cfg(test)]
 mod tests;
 pub mod training;

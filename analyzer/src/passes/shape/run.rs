@@ -94,7 +94,7 @@ pub fn leak(run: &DeviceRun, check: &mut Check) {
             )
         });
     }
-    check.unless(is_flat(run), || "it rises at first and is flat then".to_owned());
+    check.unless(is_flat(&run.cycles, &run.thresholds), || "it rises at first and is flat then".to_owned());
     if run.are_segments {
         check.at_most(Confidence::Probable);
         check.would_settle(SEGMENTS);
@@ -102,11 +102,11 @@ pub fn leak(run: &DeviceRun, check: &mut Check) {
 }
 
 /// Whether the floors of the second half hardly differ.
-fn is_flat(run: &DeviceRun) -> bool {
-    let steps = run.cycles.steps();
+pub(super) fn is_flat(cycles: &Cycles, thresholds: &Thresholds) -> bool {
+    let steps = cycles.steps();
     let floors = || steps[steps.len() / 2..].iter().map(|cycle| cycle.to.bytes);
     let (least, most) = (floors().min().unwrap_or(0), floors().max().unwrap_or(0));
-    most > 0 && (most - least) as f64 <= run.thresholds.flat_share * most as f64
+    most > 0 && (most - least) as f64 <= thresholds.flat_share * most as f64
 }
 
 /// Memory rises for some cycles and is flat then: no leak.
@@ -121,7 +121,7 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
     check.must(last > first && last - first >= run.thresholds.plateau_rise_bytes, || {
         format!("what stays rose from {} to {}", size(first), size(last))
     });
-    check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_flat(run), || {
+    check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_flat(&run.cycles, &run.thresholds), || {
         format!("it is flat since cycle {} of {}", rises_for + 1, steps.len())
     });
 }

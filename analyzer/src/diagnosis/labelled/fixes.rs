@@ -1,0 +1,105 @@
+//! What the report prints as a fix follows what runs: versions, drivers, options that are set.
+
+use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
+
+use super::machines::{AmdMachine, CARD, HALF, STRIX_HALO};
+use super::scenes::{at_failure, full, set, torch, with_log};
+use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
+
+/// The commands of a diagnosis, each with the condition that is told.
+fn commands(trace: &TraceBuilder, id: &str) -> Vec<(String, String)> {
+    let summary = summary(trace);
+    let found = summary.diagnoses.iter().find(|finding| finding.id == id);
+    let found = found.unwrap_or_else(|| panic!("{id}: {:?}", summary.diagnoses));
+    let fixes = found.fix.iter().filter(|fix| !fix.command.is_empty());
+    fixes.map(|fix| (fix.command.clone(), fix.only_if.clone())).collect()
+}
+
+/// PyTorch's cache is in pieces: 3.97 GiB in tensors, 9.27 unused (ROCm/TheRock#2844).
+fn fragmented(torch_version: &str, hip: i32) -> TraceBuilder {
+    let total = gib(15.92);
+    let mut trace = torch(TraceBuilder::default().device(0, "card", total).runtime_version(hip));
+    let file = "/usr/lib/python3/torch/version.py".to_owned();
+    trace.machine.push((file, format!("__version__ = '{torch_version}'\n")));
+    (0..26).for_each(|segment| _ = trace.alloc(0x10_0000_0000 + segment * GIB, 500 * MIB));
+    let seq = trace.refuse(gib(8.54));
+    full(&mut trace, seq, total, 13 * GIB, 0);
+    let log = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 8.54 GiB. GPU 0 has a total capacity of 15.92 GiB of \
+        which 0 bytes is free. Of the allocated memory 3.97 GiB is allocated by PyTorch, and 9.27 GiB is reserved by PyTorch but \
+        unallocated.";
+    with_log(trace, log).trace
+}
+
+fn allocator_commands(trace: &TraceBuilder) -> Vec<String> {
+    let all = commands(trace, "caching-fragmentation").into_iter().map(|(command, _)| command);
+    all.filter(|command| command.contains("ALLOC_CONF")).collect()
+}
+
+#[test]
+fn options_of_the_allocator_are_spelled_by_version_and_only_where_they_work() {
+    let (old, new) = (fragmented("2.11.0+rocm7.0", 70_051_831), fragmented("2.13.0+rocm7.0", 70_051_831));
+    assert_eq!(allocator_commands(&old), ["PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:N"]);
+    assert_eq!(allocator_commands(&new), ["PYTORCH_ALLOC_CONF=expandable_segments:True"]);
+    // Another allocator does the work: native options are not looked at.
+    let with = |mut trace: TraceBuilder, name: &str, value: &str| {
+        set(&mut trace, name, value);
+        allocator_commands(&trace)
+    };
+    assert_eq!(with(old, "PYTORCH_HIP_ALLOC_CONF", "backend:hipMallocAsync"), [""; 0]);
+    // What is set already is no advice.
+    assert_eq!(with(new.clone(), "PYTORCH_ALLOC_CONF", "expandable_segments:True"), [""; 0]);
+    assert_eq!(with(new, "PYTORCH_ALLOC_CONF", "expandable_segments:False").len(), 1);
+}
+
+/// An APU whose kernel gives half of the RAM; 60 GiB live, and 4 more are refused.
+fn limited(machine: Vec<(String, String)>) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "AMD Radeon Graphics", HALF);
+    trace.machine = machine;
+    (0..60).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(4 * GIB);
+    at_failure(&mut trace, seq, [(RuntimeFree, 2 * GIB), (RuntimeTotal, HALF)]);
+    trace
+}
+
+/// 30,690,696 pages keep 8 GiB of this RAM (user document 002, corrected).
+#[test]
+fn kernel_parameters_have_the_drivers_prefix_and_the_machines_pages() {
+    let in_tree = commands(&limited(STRIX_HALO.files()), "uma-ttm-limit");
+    let first = ("ttm.pages_limit=30690696".to_owned(), String::new());
+    assert_eq!(in_tree[0], first);
+    assert!(in_tree.iter().any(|(command, only)| {
+        command == "grubby --update-kernel=ALL --args=\"ttm.pages_limit=30690696 ttm.page_pool_size=30690696\""
+            && only == "distributions that have grubby"
+    }));
+    let files = STRIX_HALO.files().into_iter();
+    let dkms = files.map(|(path, text)| (path.replace("/module/ttm/", "/module/amdttm/"), text)).collect();
+    assert_eq!(commands(&limited(dkms), "uma-ttm-limit")[0].0, "amdttm.pages_limit=30690696");
+}
+
+/// Another device is no advice on a machine with one.
+#[test]
+fn another_device_is_advised_where_there_is_one() {
+    let trace = |second: bool| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.machine = AmdMachine { ..CARD }.files();
+        if second {
+            let node = "/sys/class/kfd/kfd/topology/nodes/2";
+            trace.machine.push((format!("{node}/gpu_id"), "51313\n".to_owned()));
+            let properties = "simd_count 80\nlocation_id 1024\ndomain 0\ngfx_target_version 110000\n";
+            trace.machine.push((format!("{node}/properties"), properties.to_owned()));
+        }
+        trace.alloc(0x10_0000_0000, GIB);
+        let seq = trace.refuse(8 * GIB);
+        use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, VramTotal, VramUsed};
+        let read = [
+            (RuntimeFree, 2 * GIB),
+            (VramTotal, 24 * GIB),
+            (VramUsed, 22 * GIB),
+            (KfdProcessVram, GIB),
+            (KfdOthersVram, 20 * GIB),
+        ];
+        at_failure(&mut trace, seq, read);
+        commands(&trace, "other-process-on-gpu").iter().any(|(command, _)| command.starts_with("ROCR_VISIBLE_DEVICES"))
+    };
+    assert_eq!((trace(false), trace(true)), (false, true));
+}

@@ -1,0 +1,98 @@
+//! How a fix is spelled on what runs, and whether it would do anything there.
+//!
+//! Options of PyTorch's allocator do nothing where its cache is off, or where another allocator does the work (PyTorch's
+//! docs/source/notes/hip.rst). Parameters of the kernel's memory manager begin with `amdttm.` in AMD's out-of-tree driver.
+
+use super::case::Case;
+use crate::machine::uma::recommended_pages;
+use crate::options::VARIABLES;
+use crate::options::parse::AllocConf;
+
+/// What the catalogue says where the driver decides how a parameter begins.
+const IN_TREE: [&str; 3] = [
+    "Linux with the in-tree amdgpu driver (the prefix amdttm. belongs only to AMD's out-of-tree DKMS driver)",
+    "Linux with the in-tree amdgpu driver",
+    ", in-tree amdgpu driver",
+];
+/// A parameter of the kernel's memory manager for GPUs, and the number that is to be filled in.
+const TTM: &str = "ttm.p";
+const PAGES: &str = "<pages>";
+
+/// Whether a command is known to change nothing here.
+pub fn is_moot(command: &str, case: &Case<'_>) -> bool {
+    options_are_moot(command, case) || is_the_only_device(command, case)
+}
+
+/// The allocator options that a command sets; `None` for another command.
+fn allocator_options(command: &str) -> Option<AllocConf> {
+    let (variable, text) = command.split_once('=')?;
+    VARIABLES.contains(&variable).then(|| AllocConf::parse(text))
+}
+
+fn options_are_moot(command: &str, case: &Case<'_>) -> bool {
+    let Some(wanted) = allocator_options(command) else { return false };
+    if case.is_caching_off() {
+        return true;
+    }
+    let Some(set) = case.allocator_options().filter(|options| options.chosen.is_certain) else { return false };
+    let has = |key: &str, value: &str| set.conf.get(key) == Some(value);
+    let is_set = !wanted.settings.is_empty() && wanted.settings.iter().all(|option| has(&option.key, &option.value));
+    is_set || (set.conf.is_async() && wanted.get("backend").is_none())
+}
+
+/// Whether another device is asked for, and the machine has one GPU of AMD's.
+fn is_the_only_device(command: &str, case: &Case<'_>) -> bool {
+    let gpus = case.machine.nodes.iter().filter(|node| node.is_gpu()).count();
+    command.starts_with("ROCR_VISIBLE_DEVICES=") && gpus == 1
+}
+
+/// A command as this machine's driver understands it, with the number of pages where it follows from the machine's memory.
+pub fn spelled(command: &str, case: &Case<'_>) -> String {
+    if !command.contains(TTM) {
+        return command.to_owned();
+    }
+    let mut command = command.to_owned();
+    if case.machine.ttm.is_some_and(|ttm| ttm.out_of_tree) {
+        command = command.replace(TTM, &format!("amd{TTM}"));
+    }
+    let integrated = case.machine.cards.iter().any(|card| case.machine.is_integrated(card) == Some(true));
+    match case.ram_bytes().get().filter(|_| integrated) {
+        Some(ram) => command.replace(PAGES, &recommended_pages(ram).to_string()),
+        None => command,
+    }
+}
+
+/// A condition without what is known of this machine's driver.
+pub fn open_condition(condition: &str, case: &Case<'_>) -> String {
+    match case.machine.ttm {
+        Some(_) => IN_TREE.iter().fold(condition.to_owned(), |text, known| text.replace(known, "")),
+        None => condition.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The catalogue's own words, so that none of them is missed.
+    #[test]
+    fn conditions_on_the_driver_are_known() {
+        let fixes = || crate::catalogue::entries().flat_map(|entry| &entry.fixes);
+        let of_driver: Vec<_> = fixes().filter(|fix| fix.when.contains("in-tree")).collect();
+        assert!(of_driver.len() > 3);
+        for fix in of_driver {
+            assert!(IN_TREE.iter().any(|known| fix.when.contains(known)), "{}", fix.when);
+            assert!(fix.command.contains(TTM), "{}", fix.command);
+        }
+        assert!(fixes().filter(|fix| fix.command.contains(PAGES)).all(|fix| fix.command.contains(TTM)));
+    }
+
+    #[test]
+    fn commands_that_set_allocator_options_are_known() {
+        let fixes = crate::catalogue::entries().flat_map(|entry| &entry.fixes);
+        for fix in fixes.filter(|fix| fix.command.contains("ALLOC_CONF=")) {
+            let conf = allocator_options(&fix.command).unwrap_or_else(|| panic!("{}", fix.command));
+            assert_eq!((conf.settings.len(), conf.malformed.len()), (1, 0), "{}", fix.command);
+        }
+    }
+}
