@@ -547,3 +547,16 @@ pub(crate) fn profile(builder: &TraceBuilder) -> crate::passes::profile::Profile
     profile.run.path = "trace.bin".into();
     profile
 }
+
+/// What a trace that was built brings to a job.
+#[cfg(test)]
+pub(crate) fn member(builder: &TraceBuilder) -> crate::passes::job::Member {
+    let mut trace = open(builder);
+    let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
+    replay.timeline = Some(crate::replay::timeline::Timeline::default());
+    crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let mut summary = crate::passes::summary::sum_up(&trace, &replay, &crate::evidence::Evidence::default());
+    summary.trace.path = format!("{}-{}.bin", builder.process.hostname, builder.process.pid);
+    crate::passes::job::Member::new(&trace, &replay, summary)
+}

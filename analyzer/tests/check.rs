@@ -95,6 +95,59 @@ fn each_format_has_what_was_exceeded() {
 }
 
 #[test]
+fn limits_that_no_trace_can_judge_fail_only_where_the_policy_says_so() {
+    let place = Place::new();
+    place.trace("run.bin", 2 * GIB, "train");
+    let budget = "[[budget]]\ngrowth_per_mark = \"1M\"\n";
+    let (status, out, _) = place.check(budget, &["run.bin"]);
+    assert_eq!(status, 0);
+    assert!(out.starts_with("VERDICT  1 budget is NOT JUDGED.") && out.contains("unjudged = \"fail\""), "{out}");
+    let (status, out, _) = place.check(&format!("unjudged = \"fail\"\n{budget}"), &["run.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.starts_with("VERDICT  1 budget is NOT JUDGED, which fails the check."), "{out}");
+    let (status, out, _) =
+        place.check("unjudged = \"fail\"\n[[budget]]\nprocess = \"serve*\"\npeak = 1\n", &["run.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("no trace is of such a process"), "{out}");
+}
+
+#[test]
+fn all_traces_together_have_a_budget_of_their_own() {
+    let place = Place::new();
+    place.trace("one.bin", 2 * GIB, "train");
+    place.trace("two.bin", 2 * GIB, "train");
+    let policy = "[[budget]]\njob = true\npeak = \"3G\"\nallocations = 2\n[[budget]]\npeak = \"2G\"\n";
+    let (status, out, _) = place.check(policy, &["one.bin", "two.bin"]);
+    assert_eq!(status, 1);
+    let expected = "EXCEEDED peak of GPU 0 (2 processes together) is 4.00 GiB, 1.00 GiB (33.3 %) too much";
+    assert!(out.contains(expected) && out.contains("all traces together (2 processes)"), "{out}");
+    let (status, out, _) = place.check(policy, &["one.bin", "two.bin", "--format", "json"]);
+    assert_eq!(status, 1);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let value = |pointer: &str| json.pointer(pointer).cloned();
+    assert_eq!(value("/job/processes"), Some(2.into()));
+    assert_eq!(value("/job/findings/0/value"), Some((4 * GIB).into()));
+    assert_eq!(value("/runs/1/findings/0/outcome"), Some("kept".into()));
+    let grown = "[[budget]]\njob = true\npeak = { max_growth = \"5%\" }\n";
+    let (status, out, _) = place.check(grown, &["one.bin", "two.bin", "--baseline", "one.bin"]);
+    assert_eq!(status, 1, "{out}");
+    assert!(out.contains("the base run has 2.00 GiB"), "{out}");
+}
+
+#[test]
+fn a_python_program_is_called_by_its_script() {
+    let place = Place::new();
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.process.executable = "/usr/bin/python3.11".into();
+    trace.process.command_line = ["python3.11", "-u", "/home/me/train.py"].map(String::from).to_vec();
+    trace.alloc(0x1000, 2 * GIB);
+    trace.write(&place.path("run.bin")).unwrap();
+    let (status, out, _) = place.check("[[budget]]\nprocess = \"train.py\"\npeak = \"1G\"\n", &["run.bin"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("python3.11 train.py (run.bin)"), "{out}");
+}
+
+#[test]
 fn annotations_are_written_where_they_are_read() {
     let place = Place::new();
     place.trace("run.bin", 2 * GIB, "train");
@@ -217,7 +270,7 @@ fn a_damaged_trace_keeps_no_budget() {
     let policy = "[[budget]]\npeak = \"1G\"\nallocations = { min = 100 }\n";
     let (status, out, err) = place.check(policy, &["cut.bin"]);
     assert_eq!(status, 3, "{out}{err}");
-    assert!(out.starts_with("VERDICT  1 budget is kept, 1 not judged."), "{out}");
+    assert!(out.starts_with("VERDICT  1 budget is kept, 1 NOT JUDGED."), "{out}");
     let joined = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(joined.contains("note: The trace is damaged: its numbers are of what could be read."), "{out}");
     assert!(joined.contains("part of the trace is missing, and with it there may have been more"), "{out}");
@@ -244,7 +297,7 @@ fn of_several_runs_each_note_says_whose_it_is_and_none_counts_twice() {
     other.write(&place.path("two.bin")).unwrap();
     let (_, out, err) = place.check("[[budget]]\npeak = \"2G\"\n", &["one.bin", "two.bin", "./one.bin"]);
     assert!(err.contains("one.bin: given twice, used once"), "{err}");
-    assert!(out.starts_with("VERDICT  1 budget is kept, 1 not judged."), "{out}");
+    assert!(out.starts_with("VERDICT  1 budget is kept, 1 NOT JUDGED."), "{out}");
     assert!(out.contains("note: unknown program (two.bin): The trace lost 3 events"), "{out}");
     let text = text(&place.run(&["diff", "one.bin", "two.bin"]).stdout);
     assert!(text.contains("The programs have different names: train and unknown."), "{text}");

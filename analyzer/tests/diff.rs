@@ -42,6 +42,27 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
+fn conditions_that_nobody_can_judge_are_told_in_each_format() {
+    let place = Place::new();
+    place.trace("run.bin", GIB);
+    for (condition, says) in
+        [("growth_per_mark > 1M", "at least 6 are needed"), ("peak[process=serve] > 1", "NEW is of")]
+    {
+        let of = |format| place.diff(&["run.bin", "run.bin", "--fail-on", condition, "--format", format]);
+        for format in ["text", "markdown", "json"] {
+            let output = of(format);
+            assert_eq!(output.status.code(), Some(0));
+            let out = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(out.contains(says) && out.to_lowercase().replace('_', " ").contains("not judged"), "{out}");
+            assert!(stderr(&output).contains("--fail-on was not judged"), "{}", stderr(&output));
+        }
+    }
+    let output = place.diff(&["run.bin", "run.bin", "--fail-on", "peak[job] > 1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("gpuoom-analyze check"), "{}", stderr(&output));
+}
+
+#[test]
 fn each_format_says_the_same() {
     let place = Place::new();
     place.trace("base.bin", GIB);

@@ -20,6 +20,8 @@ pub struct GauntletRun {
 pub struct Row {
     /// Name of the call site.
     pub name: String,
+    /// The native function that the named line of Python called; empty where the name is no line of Python.
+    pub operator: String,
     /// What `GPUOOM_INJECT` held.
     pub rule: String,
     /// Bytes that the first call from there asked for.
@@ -56,6 +58,7 @@ impl GauntletRun {
         };
         let row = |trial: &Value| Row {
             name: text(&trial["name"]),
+            operator: text(&trial["operator"]),
             rule: text(&trial["rule"]),
             requested_bytes: trial["requested_bytes"].as_u64().unwrap_or_default(),
             fate: text(&trial["fate"]),

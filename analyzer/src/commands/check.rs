@@ -8,14 +8,15 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
 use super::output::Output;
-use super::profiles::{read_profile, thresholds};
+use super::profiles::{read_member, read_profile, thresholds};
 use super::report::without_repeats;
 use super::symbols::SymbolArgs;
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, VIOLATION};
 use crate::diagnosis::thresholds::Thresholds;
+use crate::passes::job::Member;
 use crate::passes::profile::Profile;
-use crate::policy::{Checked, MAX_POLICY_BYTES, Policy, check, is_about, parse_policy};
+use crate::policy::{Checked, Jobs, MAX_POLICY_BYTES, Policy, Together, check, is_about, parse_policy};
 use crate::report::check::{write_github, write_json, write_junit, write_markdown, write_text};
 use crate::report::page::Page;
 use crate::symbols::SymbolPlaces;
@@ -83,8 +84,38 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, OpenError> {
     Ok(inputs)
 }
 
-fn profiles(paths: &[PathBuf], symbols: &SymbolPlaces, thresholds: &Thresholds) -> Result<Vec<Profile>, OpenError> {
-    inputs(paths)?.into_iter().map(|input| Ok(read_profile(input.open()?, symbols, thresholds))).collect()
+/// Traces that were read.
+#[derive(Default)]
+struct ReadAll {
+    profiles: Vec<Profile>,
+    /// In the same order; only where a budget is about all of them together.
+    members: Vec<Member>,
+}
+
+fn read_all(
+    paths: &[PathBuf],
+    symbols: &SymbolPlaces,
+    thresholds: &Thresholds,
+    is_job: bool,
+) -> Result<ReadAll, OpenError> {
+    let mut all = ReadAll::default();
+    for input in inputs(paths)? {
+        let trace = input.open()?;
+        if is_job {
+            let (profile, member) = read_member(trace, symbols, thresholds);
+            all.profiles.push(profile);
+            all.members.push(member);
+        } else {
+            all.profiles.push(read_profile(trace, symbols, thresholds));
+        }
+    }
+    Ok(all)
+}
+
+impl ReadAll {
+    fn together(&self) -> Together<'_> {
+        Together { profiles: &self.profiles, members: &self.members }
+    }
 }
 
 /// Where the base runs are: on the command line, else where the policy says, beside the policy.
@@ -114,6 +145,8 @@ fn pair<'a>(
     for new in news {
         let base = base_of(new, bases, news.len() == 1);
         let needs = policy.budgets.iter().find(|budget| budget.rule.needs_base() && is_about(&budget.rule, &new.run));
+        // All processes together have all base runs together.
+        let needs = needs.filter(|budget| !budget.rule.scope.job || bases.is_empty());
         if let (Some(budget), None) = (needs, base) {
             let line = budget.line;
             if bases.is_empty() {
@@ -136,13 +169,15 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let policy = read_policy(&args.policy)?;
     let thresholds = thresholds(args.threshold.iter())?;
     let (symbols, _) = args.symbols.places();
-    let news = profiles(&args.traces, &symbols, &thresholds)?;
-    let bases = profiles(&baselines(args, &policy), &symbols, &thresholds)?;
-    let pairs = pair(&policy, &news, &bases)?;
-    let checked = check(&args.policy.display().to_string(), &policy.budgets, &pairs);
+    let is_job = policy.budgets.iter().any(|budget| budget.rule.scope.job);
+    let news = read_all(&args.traces, &symbols, &thresholds, is_job)?;
+    let bases = read_all(&baselines(args, &policy), &symbols, &thresholds, is_job)?;
+    let pairs = pair(&policy, &news.profiles, &bases.profiles)?;
+    let jobs = Jobs { new: news.together(), base: bases.together() };
+    let checked = check(&args.policy.display().to_string(), &policy, &pairs, jobs);
     write(args, &checked)?;
     // A gate must not open because of what could not be read.
-    let damaged = news.iter().chain(&bases).any(|profile| profile.run.damages > 0);
+    let damaged = news.profiles.iter().chain(&bases.profiles).any(|profile| profile.run.damages > 0);
     Ok(match checked.is_kept() {
         false => VIOLATION,
         true if damaged => UNREADABLE,

@@ -13,10 +13,11 @@ use super::{UNREADABLE, VIOLATION};
 use crate::compare::{Threshold, compare};
 use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
-use crate::policy::{Judged, Rule, Sides, Verdict, is_about, judge, parse_expression};
+use crate::policy::{Rule, Sides, Verdict, is_about, judge, parse_expression};
 use crate::report::check::sentence;
-use crate::report::diff::{write_json, write_markdown, write_text};
+use crate::report::diff::{Conditions, write_json, write_markdown, write_text};
 use crate::report::page::Page;
+use crate::words::clean;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -40,7 +41,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     sites: usize,
     /// Exit with status 1 where this holds, such as "peak > base + 5%" or "dropped > 0"; may be given several times
-    #[arg(long, value_name = "EXPR", value_parser = parse_expression)]
+    #[arg(long, value_name = "EXPR", value_parser = parse_condition)]
     fail_on: Vec<Rule>,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -80,6 +81,18 @@ fn parse_threshold(text: &str) -> Result<Limit, String> {
     share.map(|percent| Limit::Share(percent / 100.0)).ok_or_else(|| format!("'{text}' is no share: write 2% or 0.5%"))
 }
 
+/// A statement about one process against another.
+fn parse_condition(text: &str) -> Result<Rule, String> {
+    let rule = parse_expression(text)?;
+    match rule.scope.job {
+        true => {
+            Err("job is for several traces, and diff compares two: a policy can have it (gpuoom-analyze check)"
+                .to_owned())
+        }
+        false => Ok(rule),
+    }
+}
+
 /// What was asked for, over the default.
 fn threshold(limits: &[Limit]) -> Threshold {
     let mut threshold = Threshold::default();
@@ -106,17 +119,26 @@ fn read_both(args: &DiffArgs, thresholds: &Thresholds) -> Result<(Profile, Profi
     Ok((base.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?, new?))
 }
 
-/// The conditions that hold. What the traces do not tell is said.
-fn failed(conditions: &[Rule], sides: &Sides<'_>) -> Vec<Judged> {
-    let mut failed = Vec::new();
-    for judged in conditions.iter().filter(|rule| is_about(rule, &sides.new.run)).flat_map(|rule| judge(rule, sides)) {
-        match judged.verdict {
-            Verdict::True => failed.push(judged),
-            Verdict::False => {}
-            Verdict::NotJudged => complain(&format!("--fail-on was not judged: {}", sentence(&judged))),
+/// What came of the conditions. What the traces do not tell is said on stderr, too.
+fn conditions(rules: &[Rule], sides: &Sides<'_>) -> Conditions {
+    let mut conditions = Conditions::default();
+    for rule in rules {
+        if !is_about(rule, &sides.new.run) {
+            let run = &sides.new.run;
+            let (program, rank) = (clean(&run.executable), run.rank);
+            conditions.not_judged.push(format!("{}: NEW is of {program}, rank {rank}", clean(&rule.to_string())));
+            continue;
+        }
+        for judged in judge(rule, sides) {
+            match judged.verdict {
+                Verdict::True => conditions.failed.push(judged),
+                Verdict::False => {}
+                Verdict::NotJudged => conditions.not_judged.push(sentence(&judged)),
+            }
         }
     }
-    failed
+    conditions.not_judged.iter().for_each(|sentence| complain(&format!("--fail-on was not judged: {sentence}")));
+    conditions
 }
 
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
@@ -126,19 +148,19 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     });
     let (base, new) = read_both(args, &thresholds(named)?)?;
     let difference = compare(&base, &new, threshold(&args.threshold));
-    let failed = failed(&args.fail_on, &Sides { difference: &difference, new: &new, base: Some(&base) });
+    let conditions = conditions(&args.fail_on, &Sides { difference: &difference, new: &new, base: Some(&base) });
     let output = Output::open(args.output.as_deref())?;
     let mut page = Page::new(output.look());
     output.write(|out| match args.format {
-        Format::Json => write_json(out, &difference, &failed),
-        Format::Markdown => out.write_all(write_markdown(&difference, &failed, args.sites).as_bytes()),
+        Format::Json => write_json(out, &difference, &conditions),
+        Format::Markdown => out.write_all(write_markdown(&difference, &conditions, args.sites).as_bytes()),
         Format::Text => {
-            write_text(&mut page, &difference, &failed, args.sites);
+            write_text(&mut page, &difference, &conditions, args.sites);
             out.write_all(page.into_text().as_bytes())
         }
     })?;
     let damaged = base.run.damages > 0 || new.run.damages > 0;
-    Ok(match failed.is_empty() {
+    Ok(match conditions.failed.is_empty() {
         false => VIOLATION,
         // A gate must not open because of what could not be read.
         true if damaged && !args.fail_on.is_empty() => UNREADABLE,

@@ -5,21 +5,45 @@ use gpuoom_trace::reader::TraceFile;
 
 use super::output::complain;
 use crate::diagnosis::thresholds::Thresholds;
+use crate::evidence::Evidence;
 use crate::intake::read_through;
+use crate::passes::job::Member;
 use crate::passes::profile::{Profile, THRESHOLDS, profile};
+use crate::passes::summary::sum_up;
 use crate::replay::Replay;
+use crate::replay::timeline::Timeline;
 use crate::symbols::SymbolPlaces;
 
 /// Replays a trace to its end. What could not be read of it is said.
-pub(super) fn read_profile(mut trace: TraceFile, symbols: &SymbolPlaces, thresholds: &Thresholds) -> Profile {
+pub(super) fn read_profile(trace: TraceFile, symbols: &SymbolPlaces, thresholds: &Thresholds) -> Profile {
+    read(trace, symbols, thresholds, None, |_, _| ()).0
+}
+
+/// The same, and what the trace brings to a job.
+pub(super) fn read_member(trace: TraceFile, symbols: &SymbolPlaces, thresholds: &Thresholds) -> (Profile, Member) {
+    let evidence = Evidence { thresholds: thresholds.clone(), ..Evidence::default() };
+    read(trace, symbols, thresholds, Some(Timeline::default()), |trace, replay| {
+        Member::new(trace, replay, sum_up(trace, replay, &evidence))
+    })
+}
+
+fn read<T>(
+    mut trace: TraceFile,
+    symbols: &SymbolPlaces,
+    thresholds: &Thresholds,
+    timeline: Option<Timeline>,
+    and: impl FnOnce(&TraceFile, &Replay) -> T,
+) -> (Profile, T) {
     let mut replay = Replay::new(&trace, thresholds.replay_options());
+    replay.timeline = timeline;
     replay.accounts.keep_tallies();
     read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
     for damage in trace.damages() {
         complain(&format!("{}: offset {}: {}", trace.path().display(), damage.offset, damage.reason));
     }
-    profile(&trace, &replay, symbols, thresholds)
+    let more = and(&trace, &replay);
+    (profile(&trace, &replay, symbols, thresholds), more)
 }
 
 /// The defaults, changed as options say; only what a profile depends on can be set.

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::intake::read_through;
 use crate::replay::{Options, Replay};
-use crate::symbols::{Stacks, SymbolPlaces};
+use crate::symbols::key::{CallSite, label};
+use crate::symbols::plumbing::{is_interpreter, is_plumbing};
+use crate::symbols::{Frame, FrameKind, Stacks, SymbolPlaces};
 
 /// Places that are remembered of one trace: as many as a trace can number.
 const MAX_PLACES: usize = 1 << 17;
@@ -19,8 +21,16 @@ const MAX_PLACES: usize = 1 << 17;
 /// A place that allocates, and its first call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Place {
-    /// For people: the function that asked, and where it is.
+    /// For people: the function that asked, and where it is. Of a program in Python its own line.
     pub name: String,
+    /// What that line of Python called, which is how several calls from one line are told apart; null where the program's own
+    /// code is native.
+    pub operator: Option<String>,
+    /// The functions on the way to the call, as `diff` and `check` name call sites; empty where nothing tells.
+    pub key: String,
+    /// The program's functions in the language of `name`, from the one that is named on outwards, written like the key.
+    #[serde(skip)]
+    pub callers: String,
     /// File of the program or library, without its directory.
     pub file: String,
     /// Return address, counted from the file's first loaded byte.
@@ -126,22 +136,60 @@ impl Plan {
             if self.known.insert((file.clone(), offset, nth)) {
                 let api = replay.apis.get(*api).name.clone();
                 let requested_bytes = *requested_bytes;
-                let name = name(stacks, *site, &file, offset);
-                self.places.push(Place { name, file, offset, nth, api, requested_bytes, calls: count });
+                let names = Names::of(stacks, *site, &file, offset);
+                let Names { name, operator, key, callers } = names;
+                let calls = count;
+                self.places.push(Place {
+                    name,
+                    operator,
+                    key,
+                    callers,
+                    file,
+                    offset,
+                    nth,
+                    api,
+                    requested_bytes,
+                    calls,
+                });
             }
         }
     }
 }
 
-/// The function that asked and its line; where no symbols tell, the file and the offset.
-fn name(stacks: &Stacks<'_>, site: u32, file: &str, offset: u64) -> String {
-    let Some(known) = stacks.call_site(site).filter(|known| known.who.short().is_some()) else {
-        return format!("{file}+{offset:#x}");
-    };
-    match known.who.line {
-        Some(line) => format!("{} line {line}", known.label),
-        None => format!("{} at {file}+{offset:#x}", known.label),
+/// What a place is called.
+struct Names {
+    name: String,
+    operator: Option<String>,
+    key: String,
+    callers: String,
+}
+
+impl Names {
+    /// The function that asked and its line, and what it called if it is Python's; where no symbols tell, the file and the
+    /// offset.
+    fn of(stacks: &Stacks<'_>, site: u32, file: &str, offset: u64) -> Self {
+        let key = stacks.key(site);
+        let Some(known) = stacks.call_site(site).filter(|known| known.who.short().is_some()) else {
+            return Names { name: format!("{file}+{offset:#x}"), operator: None, callers: key.clone(), key };
+        };
+        let name = match known.who.line {
+            Some(line) => format!("{} line {line}", known.label),
+            None => format!("{} at {file}+{offset:#x}", known.label),
+        };
+        if known.who.kind == FrameKind::Native {
+            return Names { name, operator: None, callers: key.clone(), key };
+        }
+        let (python, native): (Vec<Frame>, Vec<Frame>) =
+            stacks.of(site).frames.into_iter().partition(|frame| frame.kind == FrameKind::Python);
+        Names { name, operator: operator(&native), key, callers: CallSite::of(&python).key }
     }
+}
+
+/// The native function that Python called: the first one outside of allocators and dispatchers, else the one that made the call.
+fn operator(native: &[Frame]) -> Option<String> {
+    let native = || native.iter().filter(|frame| frame.function.is_some());
+    let before_python = native().take_while(|frame| !is_interpreter(frame)).find(|frame| !is_plumbing(frame));
+    before_python.or_else(|| native().find(|frame| !is_interpreter(frame))).map(label)
 }
 
 #[cfg(test)]
@@ -152,6 +200,9 @@ mod tests {
     fn the_rule_names_file_offset_and_call() {
         let place = |nth| Place {
             name: String::new(),
+            operator: None,
+            key: String::new(),
+            callers: String::new(),
             file: "libc10.so".into(),
             offset: 0x4f2,
             nth,
@@ -161,5 +212,23 @@ mod tests {
         };
         assert_eq!(place(1).rule(), "oom@libc10.so+0x4f2#1");
         assert_eq!(place(3).rule(), "oom@libc10.so+0x4f2#3");
+    }
+
+    #[test]
+    fn a_line_of_python_called_the_first_function_outside_of_allocators() {
+        let native = |module: &str, function: &str| Frame {
+            module: Some(module.into()),
+            function: Some(function.into()),
+            ..Frame::native(1)
+        };
+        let frames = [
+            native("libc10_hip.so", "c10::hip::HIPCachingAllocator::Native::raw_alloc(unsigned long)"),
+            native("libtorch_hip.so", "at::native::cudnn_convolution(at::Tensor const&)"),
+            native("python3.12", "_PyEval_EvalFrameDefault"),
+            native("launcher", "main"),
+        ];
+        assert_eq!(operator(&frames).as_deref(), Some("at::native::cudnn_convolution (libtorch_hip.so)"));
+        let direct = [native("libamdhip64.so.6", "hipMalloc"), native("python3.12", "_PyEval_EvalFrameDefault")];
+        assert_eq!(operator(&direct).as_deref(), Some("hipMalloc (libamdhip64.so.6)"), "nothing else stands between");
     }
 }

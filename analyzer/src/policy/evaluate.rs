@@ -38,7 +38,7 @@ pub enum Verdict {
 /// Who is behind a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Culprit {
-    /// Call site.
+    /// Call site; of a job, the process.
     pub key: String,
     /// Its part of the number.
     #[serde(serialize_with = "whole")]
@@ -94,19 +94,23 @@ pub struct Judged {
 }
 
 /// What a rule is applied to.
-struct Subject<'a> {
-    words: String,
-    value: Result<f64, String>,
-    base: Result<f64, String>,
-    sites: Vec<&'a SiteDifference>,
+pub(super) struct Subject<'a> {
+    pub(super) words: String,
+    pub(super) value: Result<f64, String>,
+    pub(super) base: Result<f64, String>,
+    pub(super) sites: Vec<&'a SiteDifference>,
 }
 
 /// Applies a rule: to each device where it does not say which, to each call site where it says so.
 pub fn judge(rule: &Rule, sides: &Sides<'_>) -> Vec<Judged> {
-    subjects(rule, sides).into_iter().map(|subject| judge_one(rule, subject)).collect()
+    let judge = |subject: Subject| {
+        let culprits = culprits(rule, &subject.sites);
+        judge_one(rule, subject, culprits)
+    };
+    subjects(rule, sides).into_iter().map(judge).collect()
 }
 
-fn judge_one(rule: &Rule, subject: Subject<'_>) -> Judged {
+pub(super) fn judge_one(rule: &Rule, subject: Subject<'_>, culprits: Vec<Culprit>) -> Judged {
     let base = rule.needs_base().then(|| subject.base.clone());
     let limit = match (rule.limit, &base) {
         (Limit::Fixed(limit), _) => Ok(limit.number()),
@@ -132,7 +136,7 @@ fn judge_one(rule: &Rule, subject: Subject<'_>) -> Judged {
         base: base.and_then(Result::ok),
         unit: rule.metric.unit(),
         comparison: rule.comparison.sign(),
-        culprits: culprits(rule, &subject.sites),
+        culprits,
     }
 }
 
@@ -212,11 +216,11 @@ fn of_figures<'a>(rule: &Rule, sides: &Sides<'a>, place: Option<Place>) -> Vec<S
     vec![subject(sites, format!("{at}{kind}{glob}"))]
 }
 
-fn no_base() -> String {
+pub(super) fn no_base() -> String {
     "there is no base run".to_owned()
 }
 
-fn number((of, less): (Figure, Option<Figure>), figures: &Figures) -> f64 {
+pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) -> f64 {
     figures[of].saturating_sub(less.map_or(0, |less| figures[less])) as f64
 }
 

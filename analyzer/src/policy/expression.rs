@@ -9,7 +9,7 @@ use crate::words;
 /// Longest statement.
 const MAX_BYTES: usize = 8192;
 /// Words in square brackets.
-pub(super) const SCOPES: [&str; 8] = ["device", "host", "kind", "site", "each_site", "process", "rank", "mark"];
+pub(super) const SCOPES: [&str; 9] = ["device", "host", "kind", "site", "each_site", "process", "rank", "mark", "job"];
 
 /// Reads a statement.
 ///
@@ -68,11 +68,8 @@ pub(super) fn set(scope: &mut Scope, key: &str, value: Option<&str>) -> Result<(
             let device = needed()?.parse().ok().filter(|device| *device != u8::MAX);
             scope.device = Some(device.ok_or("device is the number of a device: 0, 1, ...")?);
         }
-        "host" => match value {
-            None | Some("true") => scope.host = true,
-            Some("false") => scope.host = false,
-            Some(_) => return Err("host stands by itself, or with true or false".to_owned()),
-        },
+        "host" => scope.host = switch(key, value)?,
+        "job" => scope.job = switch(key, value)?,
         "kind" => scope.kind = Some(kind(needed()?)?),
         "site" => scope.site = Some(Glob::new(needed()?)?),
         "each_site" => scope.each_site = Some(Glob::new(needed()?)?),
@@ -82,6 +79,15 @@ pub(super) fn set(scope: &mut Scope, key: &str, value: Option<&str>) -> Result<(
         _ => return Err(unknown("scope", key, SCOPES.into_iter())),
     }
     Ok(())
+}
+
+/// A word that stands by itself, or with `true` or `false`.
+fn switch(key: &str, value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(format!("{key} stands by itself, or with true or false")),
+    }
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
@@ -111,6 +117,11 @@ pub(super) fn check(rule: &Rule) -> Result<(), String> {
     let sentence = match metric {
         _ if scope.site.is_some() && scope.each_site.is_some() => "site and each_site can't stand together".to_owned(),
         _ if scope.host && scope.device.is_some() => "host and device can't stand together".to_owned(),
+        _ if scope.job && (scope.is_of_sites() || scope.host) => {
+            "a job is of whole processes: device, process and rank can narrow it".to_owned()
+        }
+        Metric::Pinned if scope.job => format!("{name} is known of each process only: leave out job"),
+        _ if growth && scope.job => format!("{name} is known of each process only: leave out job"),
         Metric::EventsLost if scope.device.is_some() || scope.host || scope.is_of_sites() => {
             format!("{name} is a number of the whole process: only process and rank can narrow it")
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,7 +17,7 @@ pub const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Most rules in a policy.
 const MAX_RULES: usize = 10_000;
 /// Keys of the whole file.
-const TOP: [&str; 2] = ["baseline", "budget"];
+const TOP: [&str; 3] = ["baseline", "unjudged", "budget"];
 /// Keys of a limit that is a table.
 const LIMITS: [&str; 3] = ["max", "min", "max_growth"];
 
@@ -31,9 +32,22 @@ pub struct Budget {
     pub line: usize,
 }
 
+/// What becomes of a limit that no trace can judge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unjudged {
+    /// It is said, and the check does not fail.
+    #[default]
+    Warn,
+    /// The check fails.
+    Fail,
+}
+
 /// All of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
+    /// What becomes of a limit that no trace can judge.
+    pub unjudged: Unjudged,
     /// Trace of the base run, as it is written: relative to the file.
     pub baseline: Option<String>,
     /// What a run must keep, in the order of the file.
@@ -69,6 +83,7 @@ pub fn parse(text: &str) -> Result<Policy, PolicyError> {
     for (key, value) in document.get_ref().iter() {
         match &key.get_ref()[..] {
             "baseline" => policy.baseline = Some(reader.text(value)?.to_owned()),
+            "unjudged" => policy.unjudged = reader.unjudged(value)?,
             "budget" => reader.budgets(value, &mut policy.budgets)?,
             other => return Err(reader.error(key.span().start, unknown("key", other, TOP.into_iter()))),
         }
@@ -104,6 +119,17 @@ impl Reader {
         match value.get_ref() {
             DeValue::String(text) => Ok(text),
             other => Err(self.error(value.span().start, format!("a text in quotes is expected, not {}", sort(other)))),
+        }
+    }
+
+    fn unjudged(&self, value: &Spanned<DeValue<'_>>) -> Result<Unjudged, PolicyError> {
+        match self.text(value)? {
+            "warn" => Ok(Unjudged::Warn),
+            "fail" => Ok(Unjudged::Fail),
+            other => {
+                let reason = unknown("way to treat what can't be judged", other, ["warn", "fail"].into_iter());
+                Err(self.error(value.span().start, reason))
+            }
         }
     }
 
@@ -276,6 +302,15 @@ peak = "1.5G"
     }
 
     #[test]
+    fn what_cant_be_judged_warns_unless_it_is_to_fail() {
+        let of = |text: &str| parse(&format!("{text}\n[[budget]]\njob = true\npeak = 1")).unwrap();
+        assert_eq!(of("").unjudged, Unjudged::Warn);
+        assert_eq!(of("unjudged = \"warn\"").unjudged, Unjudged::Warn);
+        assert_eq!(of("unjudged = \"fail\"").unjudged, Unjudged::Fail);
+        assert_eq!(of("").budgets[0].rule.to_string(), "peak[job] <= 1");
+    }
+
+    #[test]
     fn what_is_wrong_has_its_line_and_a_next_step() {
         for (text, says) in [
             ("", "line 1: the policy limits nothing"),
@@ -308,6 +343,15 @@ peak = "1.5G"
             ("[[budget]]\npeak = 1\npeak = 2", "line 3: no TOML: duplicate key"),
             ("[[budget\npeak = 1", "line 1: no TOML"),
             ("baseline = 3", "line 1: a text in quotes is expected, not a number"),
+            (
+                "unjudged = \"fial\"\n[[budget]]\npeak = 1",
+                "line 1: unknown way to treat what can't be judged 'fial': do you mean 'fail'?",
+            ),
+            ("unjudged = true\n[[budget]]\npeak = 1", "line 1: a text in quotes is expected, not true or false"),
+            ("[[budget]]\njob = 3\npeak = 1", "line 2: job stands by itself, or with true or false"),
+            ("[[budget]]\njob = true\nsite = \"*\"\npeak = 1", "line 4: a job is of whole processes"),
+            ("[[budget]]\njob = true\npinned = 1", "line 3: pinned is known of each process only"),
+            ("[[budget]]\njob = true\ngrowth_per_mark = 1", "line 3: growth_per_mark is known of each process only"),
         ] {
             let error = error(text);
             assert!(error.contains(says), "{text:?}: {error}");

@@ -6,6 +6,7 @@ mod evaluate;
 mod expression;
 mod file;
 mod glob;
+mod job;
 mod metric;
 mod quantity;
 #[cfg(test)]
@@ -13,11 +14,12 @@ mod tests;
 
 use gpuoom_trace::record::Kind;
 
-pub use check::{Checked, CheckedRun, Finding, Outcome, Unused, check, is_about};
+pub use check::{Checked, CheckedJob, CheckedRun, Finding, Outcome, Unused, Whose, check, is_about};
 pub use evaluate::{Culprit, Judged, Sides, Verdict, judge};
 pub use expression::parse as parse_expression;
-pub use file::{Budget, MAX_POLICY_BYTES, Policy, PolicyError, parse as parse_policy};
+pub use file::{Budget, MAX_POLICY_BYTES, Policy, PolicyError, Unjudged, parse as parse_policy};
 pub use glob::Glob;
+pub use job::{Jobs, Together};
 pub use metric::{Metric, Per, Unit};
 pub use quantity::Quantity;
 
@@ -89,12 +91,14 @@ pub struct Scope {
     pub site: Option<Glob>,
     /// Call sites whose keys fit, each by itself.
     pub each_site: Option<Glob>,
-    /// Processes whose executable fits.
+    /// Processes whose executable or script fits.
     pub process: Option<Glob>,
     /// The process with this rank.
     pub rank: Option<u32>,
     /// Labels that fit.
     pub mark: Option<Glob>,
+    /// All processes together, where several traces are given.
+    pub job: bool,
 }
 
 impl Scope {
@@ -147,6 +151,7 @@ impl std::fmt::Display for Scope {
             glob("process", &self.process),
             self.rank.map(|rank| format!("rank={rank}")),
             glob("mark", &self.mark),
+            self.job.then(|| "job".to_owned()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if parts.is_empty() { Ok(()) } else { write!(f, "[{}]", parts.join(",")) }

@@ -1,4 +1,4 @@
-//! How many bytes each device held when: step functions of bounded size, so that several traces can be added up.
+//! How much each device held when: step functions of bounded size, so that several traces can be added up.
 
 use rustc_hash::FxHashMap;
 
@@ -7,15 +7,31 @@ use super::accounts::Accounts;
 /// Points that are kept of one device. More changes than that are summed up in buckets of equal length.
 pub const MAX_POINTS: usize = 4096;
 
+/// What a device held at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// The granules that they are padded to.
+    pub granules: u64,
+}
+
+impl Level {
+    /// The larger of each.
+    fn max(self, other: Level) -> Level {
+        Level { bytes: self.bytes.max(other.bytes), granules: self.granules.max(other.granules) }
+    }
+}
+
 /// What a device held in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// Ticks when the bucket begins.
     pub at: u64,
-    /// Most bytes that were held in it.
-    pub most: u64,
-    /// Bytes that were held at its end, and until the next point.
-    pub last: u64,
+    /// Most that was held in it.
+    pub most: Level,
+    /// What was held at its end, and until the next point.
+    pub last: Level,
 }
 
 /// The bytes of one device over time.
@@ -33,19 +49,19 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// From `at` on so many bytes are held. Moments never go back.
-    pub fn note(&mut self, at: u64, bytes: u64) {
+    /// From `at` on so much is held. Moments never go back.
+    pub fn note(&mut self, at: u64, level: Level) {
         let at = self.begin_of(at);
-        let held = self.points.last().map_or(0, |point| point.last);
-        if held == bytes {
+        let held = self.points.last().map_or(Level::default(), |point| point.last);
+        if held == level {
             return;
         }
         match self.points.last_mut() {
-            Some(point) if point.at == at => (point.most, point.last) = (point.most.max(bytes), bytes),
+            Some(point) if point.at == at => (point.most, point.last) = (point.most.max(level), level),
             _ => {
                 // A long bucket begins with what was held before it.
-                let most = if self.is_exact() { bytes } else { bytes.max(held) };
-                self.points.push(Point { at, most, last: bytes });
+                let most = if self.is_exact() { level } else { level.max(held) };
+                self.points.push(Point { at, most, last: level });
             }
         }
         while self.points.len() > MAX_POINTS {
@@ -84,7 +100,7 @@ impl Steps {
                         (bucket.most, bucket.last) = (bucket.most.max(point.most), point.last);
                     }
                     before => {
-                        let held = before.map_or(0, |bucket| bucket.last);
+                        let held = before.map_or(Level::default(), |bucket| bucket.last);
                         merged.push(Point { at, most: point.most.max(held), last: point.last });
                     }
                 }
@@ -107,8 +123,11 @@ impl Timeline {
     pub fn follow(&mut self, at: u64, accounts: &mut Accounts) {
         self.now = self.now.max(at);
         while let Some(device) = accounts.next_touched() {
-            let held = accounts.device(device).map_or(0, |account| account.held.requested_bytes);
-            self.devices.entry(device).or_default().note(self.now, u64::try_from(held).unwrap_or(u64::MAX));
+            let level = accounts.device(device).map_or(Level::default(), |account| Level {
+                bytes: u64::try_from(account.held.requested_bytes).unwrap_or(u64::MAX),
+                granules: account.held.granules,
+            });
+            self.devices.entry(device).or_default().note(self.now, level);
         }
     }
 
@@ -124,13 +143,22 @@ impl Timeline {
 mod tests {
     use super::*;
 
+    /// So many bytes, and granules that rise and fall with them.
+    fn level(bytes: u64) -> Level {
+        Level { bytes, granules: bytes / 3 }
+    }
+
     #[test]
     fn few_changes_are_exact() {
         let mut steps = Steps::default();
         for (at, bytes) in [(10, 5), (20, 5), (20, 9), (20, 2), (30, 0)] {
-            steps.note(at, bytes);
+            steps.note(at, level(bytes));
         }
-        let expected = [(10, 5, 5), (20, 9, 2), (30, 0, 0)].map(|(at, most, last)| Point { at, most, last });
+        let expected = [(10, 5, 5), (20, 9, 2), (30, 0, 0)].map(|(at, most, last)| Point {
+            at,
+            most: level(most),
+            last: level(last),
+        });
         assert_eq!(steps.points(), expected);
         assert!(steps.is_exact());
     }
@@ -144,7 +172,7 @@ mod tests {
         for index in 0..100_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             changes.push((index * 3 + 7, random >> 40));
-            steps.note(index * 3 + 7, random >> 40);
+            steps.note(index * 3 + 7, level(random >> 40));
         }
         assert!(steps.points().len() <= MAX_POINTS && !steps.is_exact());
         for pair in steps.points().windows(2) {
@@ -154,8 +182,8 @@ mod tests {
             let end = point.at + steps.width();
             let mut inside = changes.iter().filter(|(at, _)| (point.at..end).contains(at)).map(|(_, bytes)| *bytes);
             let before = changes.iter().take_while(|(at, _)| *at < point.at).last().map_or(0, |(_, bytes)| *bytes);
-            assert_eq!(Some(point.most), inside.clone().max().map(|most| most.max(before)));
-            assert_eq!(Some(point.last), inside.next_back());
+            assert_eq!(Some(point.most), inside.clone().max().map(|most| level(most.max(before))));
+            assert_eq!(Some(point.last), inside.next_back().map(level));
         }
     }
 
@@ -163,10 +191,10 @@ mod tests {
     fn moments_at_the_end_of_time_are_no_trouble() {
         let mut steps = Steps::default();
         for index in 0..3 * MAX_POINTS as u64 {
-            steps.note((u64::MAX - 9000).saturating_add(index * 2), index + 1);
+            steps.note((u64::MAX - 9000).saturating_add(index * 2), level(index + 1));
         }
         assert!(steps.points().len() <= MAX_POINTS);
-        let most = steps.points().iter().map(|point| point.most).max();
+        let most = steps.points().iter().map(|point| point.most.bytes).max();
         assert_eq!(most, Some(3 * MAX_POINTS as u64));
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::gauntlet::{Counts, Ending, Fate, Gauntlet, Trial};
+use crate::report::apart::way;
+use crate::report::markdown::page::{Markdown, code, plain};
 use crate::report::page::{Look, Page, Paint};
 use crate::words::{clean, count, size};
 
@@ -23,14 +25,32 @@ pub fn json(out: &mut dyn Write, gauntlet: &Gauntlet) -> io::Result<()> {
     writeln!(out)
 }
 
-fn cells(number: usize, trial: &Trial) -> [String; 6] {
+/// The call site; where several rows have the same name, also what tells it from them: the callers of the function, and the
+/// native function that the line of Python called.
+fn call_site(trial: &Trial, all: &[Trial]) -> String {
+    let name = clean(&trial.place.name);
+    let same: Vec<&Trial> =
+        all.iter().filter(|other| other.rule != trial.rule && other.place.name == trial.place.name).collect();
+    let operator = trial.place.operator.as_ref();
+    let differs = same.iter().any(|other| other.place.operator.as_ref() != operator);
+    let operator = operator.filter(|_| differs).map(|operator| format!(" > {}", clean(operator))).unwrap_or_default();
+    let callers = way(&trial.place.callers, same.iter().map(|other| &other.place.callers[..]));
+    format!("{name}{callers}{operator}")
+}
+
+/// The table's rows, in the order of the runs.
+fn rows(gauntlet: &Gauntlet) -> Vec<[String; 6]> {
+    (1..).zip(&gauntlet.trials).map(|(number, trial)| cells(number, trial, &gauntlet.trials)).collect()
+}
+
+fn cells(number: usize, trial: &Trial, all: &[Trial]) -> [String; 6] {
     let outcome = match trial.because {
         Some(because) => format!("{} ({because})", trial.fate.name()),
         None => trial.fate.name().to_owned(),
     };
     [
         number.to_string(),
-        clean(&trial.place.name),
+        call_site(trial, all),
         format!("{} {}", clean(&trial.place.api), size(trial.place.requested_bytes)),
         trial.place.calls.to_string(),
         outcome,
@@ -66,18 +86,19 @@ fn sum(gauntlet: &Gauntlet) -> String {
     text
 }
 
-/// What to do about it.
-fn advice(gauntlet: &Gauntlet) -> Vec<String> {
+/// What to do about it: sentences, some with a command behind them.
+fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
     let mut lines = Vec::new();
     if gauntlet.undisturbed != Ending::Exited(0) {
-        lines.push(format!("Without any failure the program ends with {}.", gauntlet.undisturbed.name()));
+        lines.push((format!("Without any failure the program ends with {}.", gauntlet.undisturbed.name()), None));
     }
     if let Some(first) = gauntlet.trials.iter().find(|trial| trial.fate == Fate::Dropped) {
-        lines.push(
-            "DROPPED: the program went on with GPU work as if it had got the memory. Check the status of these calls."
-                .into(),
-        );
-        lines.push(format!("See one happen: GPUOOM_INJECT={} gpuoom-analyze record -- COMMAND", clean(&first.rule)));
+        let meaning =
+            "DROPPED: the program went on with GPU work as if it had got the memory. Check the status of these calls.";
+        lines.push((meaning.to_owned(), None));
+        let rule = clean(&first.rule);
+        let command = format!("GPUOOM_INJECT={rule} gpuoom-analyze record -- COMMAND");
+        lines.push(("See one happen:".to_owned(), Some(command)));
     }
     lines
 }
@@ -85,7 +106,7 @@ fn advice(gauntlet: &Gauntlet) -> Vec<String> {
 /// As text for people.
 pub fn text(gauntlet: &Gauntlet, look: Look) -> String {
     let mut page = Page::new(look);
-    let rows: Vec<[String; 6]> = (1..).zip(&gauntlet.trials).map(|(number, trial)| cells(number, trial)).collect();
+    let rows = rows(gauntlet);
     let paint = if gauntlet.counts.dropped > 0 { Paint::Dropped } else { Paint::Bold };
     page.headed("GAUNTLET", paint, &sum(gauntlet));
     page.gap();
@@ -106,24 +127,23 @@ pub fn text(gauntlet: &Gauntlet, look: Look) -> String {
         page.verbatim(&line(&row.each_ref().map(String::as_str)));
     }
     page.gap();
-    advice(gauntlet).iter().for_each(|text| page.line(text));
+    for (text, command) in advice(gauntlet) {
+        page.line(&command.map_or(text.clone(), |command| format!("{text} {command}")));
+    }
     page.into_text()
 }
 
 /// As a table in Markdown.
 pub fn markdown(gauntlet: &Gauntlet) -> String {
-    let row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let mut page = format!("**{}**\n\n", sum(gauntlet));
-    if !gauntlet.trials.is_empty() {
-        page.push_str(&row(&COLUMNS.map(str::to_owned)));
-        page.push_str(&row(&COLUMNS.map(|_| "---".to_owned())));
+    let mut page = Markdown::default();
+    page.paragraph(&format!("**{}**", plain(&sum(gauntlet))));
+    let cells = |row: [String; 6]| row.iter().map(|cell| plain(cell)).collect();
+    page.table(&COLUMNS, &rows(gauntlet).into_iter().map(cells).collect::<Vec<_>>());
+    for (text, command) in advice(gauntlet) {
+        let command = command.map(|command| format!(" {}", code(&command))).unwrap_or_default();
+        page.paragraph(&format!("{}{command}", plain(&text)));
     }
-    (1..).zip(&gauntlet.trials).for_each(|(number, trial)| page.push_str(&row(&cells(number, trial))));
-    advice(gauntlet).iter().for_each(|text| page.push_str(&format!("\n{text}\n")));
-    page
+    page.into_text()
 }
 
 #[cfg(test)]
@@ -132,23 +152,38 @@ mod tests {
     use crate::gauntlet::Place;
 
     fn gauntlet() -> Gauntlet {
-        let trial = |offset, nth, fate, because, ending| {
+        let trial = |name: &str, operator: Option<&str>, callers: &str, offset, nth| {
             let place = Place {
-                name: "step (train.py) line 12".into(),
-                file: "train".into(),
+                name: name.into(),
+                operator: operator.map(str::to_owned),
+                key: callers.into(),
+                callers: callers.into(),
+                file: "libc10.so".into(),
                 offset,
                 nth,
                 api: "hipMalloc".into(),
                 requested_bytes: offset << 20,
                 calls: 3,
             };
-            Trial { rule: place.rule(), place, fate, because, other_failures: 0, ending }
+            let rule = place.rule();
+            move |fate, because, ending| Trial { rule, place, fate, because, other_failures: 0, ending }
         };
+        let step = "step (train.py) line 12";
+        let (linear, norm) = ("at::native::linear (libtorch_hip.so)", "at::native::layer_norm<a|b> (libtorch_hip.so)");
+        let of_step = "train.py!step < train.py!main";
         let trials = vec![
-            trial(0x40, 1, Fate::Recovered, Some("retry_succeeded"), Ending::Exited(0)),
-            trial(0x40, 7, Fate::Dropped, Some("gpu_work_continued"), Ending::Signaled(11)),
-            trial(0x99, 1, Fate::Unresolved, Some("trace_ended"), Ending::Hung),
-            trial(0xaa, 1, Fate::NotReached, None, Ending::Exited(0)),
+            trial(step, Some(linear), of_step, 0x40, 1)(Fate::Recovered, Some("retry_succeeded"), Ending::Exited(0)),
+            trial(step, Some(norm), of_step, 0x40, 7)(Fate::Dropped, Some("gpu_work_continued"), Ending::Signaled(11)),
+            trial("allocate (app) line 3", None, "app!allocate < app!load", 0x99, 1)(
+                Fate::Unresolved,
+                Some("trace_ended"),
+                Ending::Hung,
+            ),
+            trial("allocate (app) line 3", None, "app!allocate < app!grow", 0xaa, 1)(
+                Fate::NotReached,
+                None,
+                Ending::Exited(0),
+            ),
         ];
         Gauntlet::new(vec!["train".into()], Ending::Exited(0), 9, trials)
     }
@@ -171,8 +206,10 @@ mod tests {
         assert_eq!(value["schema"], SCHEMA);
         assert_eq!((&value["counts"]["dropped"], &value["counts"]["hung"]), (&1.into(), &1.into()));
         assert_eq!(value["trials"][1]["fate"], "dropped");
-        assert_eq!(value["trials"][1]["rule"], "oom@train+0x40#7");
+        assert_eq!(value["trials"][1]["rule"], "oom@libc10.so+0x40#7");
         assert_eq!(value["trials"][1]["ending"]["signal"], 11);
         assert_eq!(value["trials"][1]["offset"], 0x40);
+        assert_eq!(value["trials"][1]["operator"], "at::native::layer_norm<a|b> (libtorch_hip.so)");
+        assert_eq!(value["trials"][1]["key"], "train.py!step < train.py!main");
     }
 }

@@ -1,5 +1,6 @@
 //! From values to bytes: one file per format.
 
+mod apart;
 pub mod bundle;
 pub mod check;
 pub mod diff;

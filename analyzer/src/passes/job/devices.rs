@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceBytes, Member};
 use crate::passes::device::DeviceSummary;
+use crate::replay::timeline::Level;
 
 /// How it is known that several processes mean the same device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -26,6 +27,8 @@ pub struct Share {
     pub process: usize,
     /// Bytes asked for and held.
     pub requested_bytes: u64,
+    /// The same, each block padded to the granule of its trace.
+    pub padded_bytes: u64,
 }
 
 /// The moment when the processes together held most of a device.
@@ -35,6 +38,8 @@ pub struct JobPeak {
     pub at_ns: u64,
     /// Sum of what the processes held at that one moment. It is not the sum of their own peaks.
     pub requested_bytes: u64,
+    /// The same, each block padded to the granule of its trace.
+    pub padded_bytes: u64,
     /// Whether that is the sum at one moment; else several changes fell together and it is the most it can have been.
     pub exact: bool,
     /// Length of the intervals within which changes fell together, 0 where none did.
@@ -194,21 +199,23 @@ fn contributions<'a>(users: &[User], members: &'a [Member], began_ns: &[u64]) ->
 
 impl Contribution<'_> {
     /// The steps on the job's timeline. With a process its memory ends.
-    fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+    fn steps(&self) -> impl Iterator<Item = (u64, Level)> {
         let alive = self.bytes.steps.iter().take_while(|(at, _)| *at <= self.lived_ns);
-        let end = (self.began_ns.saturating_add(self.lived_ns).saturating_add(1), 0);
-        alive.map(|(at, bytes)| (self.began_ns.saturating_add(*at), *bytes)).chain([end])
+        let end = (self.began_ns.saturating_add(self.lived_ns).saturating_add(1), Level::default());
+        alive.map(|(at, level)| (self.began_ns.saturating_add(*at), *level)).chain([end])
     }
 
-    fn held_at(&self, at_ns: u64) -> u64 {
-        self.steps().take_while(|(at, _)| *at <= at_ns).last().map_or(0, |(_, bytes)| bytes)
+    fn held_at(&self, at_ns: u64) -> Share {
+        let level = self.steps().take_while(|(at, _)| *at <= at_ns).last().map_or(Level::default(), |(_, level)| level);
+        let padded_bytes = level.granules.saturating_mul(self.bytes.granularity_bytes);
+        Share { process: self.process, requested_bytes: level.bytes, padded_bytes }
     }
 }
 
 fn peak(contributions: &[Contribution]) -> JobPeak {
     let mut steps: Vec<(u64, usize, u64)> = Vec::new();
     for (index, contribution) in contributions.iter().enumerate() {
-        steps.extend(contribution.steps().map(|(at, bytes)| (at, index, bytes)));
+        steps.extend(contribution.steps().map(|(at, level)| (at, index, level.bytes)));
     }
     // Stable: the steps of one process at one moment stay in their order, and the last of them counts.
     steps.sort_by_key(|(at, index, _)| (*at, *index));
@@ -223,14 +230,14 @@ fn peak(contributions: &[Contribution]) -> JobPeak {
             (most, at_ns) = (sum, group[0].0);
         }
     }
-    let of_process = |one: &Contribution| Share { process: one.process, requested_bytes: one.held_at(at_ns) };
-    let mut processes: Vec<Share> = contributions.iter().map(of_process).collect();
+    let mut processes: Vec<Share> = contributions.iter().map(|one| one.held_at(at_ns)).collect();
     processes.retain(|share| share.requested_bytes > 0);
     processes.sort_by_key(|share| (std::cmp::Reverse(share.requested_bytes), share.process));
     let resolution_ns = contributions.iter().map(|one| one.bytes.resolution_ns).max().unwrap_or(0);
     JobPeak {
         at_ns,
         requested_bytes: u64::try_from(most).unwrap_or(u64::MAX),
+        padded_bytes: processes.iter().fold(0, |sum: u64, share| sum.saturating_add(share.padded_bytes)),
         // Of one process alone, the most of an interval is its peak.
         exact: resolution_ns == 0 || contributions.len() == 1,
         resolution_ns,

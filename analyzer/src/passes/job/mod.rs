@@ -21,7 +21,7 @@ use crate::passes::summary::Summary;
 use crate::passes::time::rfc3339;
 use crate::passes::verdict::{Outcomes, count_outcomes};
 use crate::replay::Replay;
-use crate::replay::timeline::Steps;
+use crate::replay::timeline::{Level, Steps};
 
 pub use clock::{AlignedBy, HostClock};
 pub use devices::{JobDevice, JobPeak, JoinedBy, Share};
@@ -39,12 +39,13 @@ pub struct Member {
     bytes: Vec<DeviceBytes>,
 }
 
-/// Bytes that a process held of one device, over time.
+/// What a process held of one device, over time.
 #[derive(Clone, Debug)]
 struct DeviceBytes {
     device: u8,
-    /// From this moment on, in nanoseconds since the trace began, so many bytes.
-    steps: Vec<(u64, u64)>,
+    /// From this moment on, in nanoseconds since the trace began, so much.
+    steps: Vec<(u64, Level)>,
+    granularity_bytes: u64,
     /// How far apart moments can be that are shown as one; 0 where each change is there by itself.
     resolution_ns: u64,
 }
@@ -75,7 +76,7 @@ fn bytes_of(replay: &Replay, device: u8, steps: &Steps) -> DeviceBytes {
         }
     }
     let resolution_ns = if steps.is_exact() { 0 } else { replay.clock.duration_ns(steps.width()).max(1) };
-    DeviceBytes { device, steps: flat, resolution_ns }
+    DeviceBytes { device, steps: flat, granularity_bytes: replay.granularity_bytes, resolution_ns }
 }
 
 /// One process of a job.
@@ -196,6 +197,12 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
         unreadable,
     };
     (job, members.into_iter().map(|member| member.summary).collect())
+}
+
+/// The physical devices that traces used, with what they held of each together, and which of them a trace (by its place in
+/// the list) means by an index.
+pub fn devices_of(members: &[Member]) -> (Vec<JobDevice>, impl Fn(usize, Option<u8>) -> Option<usize> + use<>) {
+    devices::describe(members, &clock::align(members).began_ns)
 }
 
 fn describe_process(

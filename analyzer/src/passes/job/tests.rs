@@ -1,7 +1,6 @@
 use super::*;
-use crate::replay::Options;
-use crate::replay::timeline::{MAX_POINTS, Timeline};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::replay::timeline::MAX_POINTS;
+use crate::testing::{GIB, MIB, TraceBuilder, member};
 
 const START_NS: u64 = 1_795_183_391_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -16,17 +15,6 @@ fn process(host: &str, pid: u32, rank: u32, began_ns: u64) -> TraceBuilder {
     trace.header.clock_first.ticks = 0;
     (trace.process.pid, trace.process.rank, trace.process.hostname) = (pid, rank, host.into());
     trace
-}
-
-fn member(trace: &TraceBuilder) -> Member {
-    let mut file = crate::testing::open(trace);
-    let mut replay = Replay::new(&file, Options::default());
-    replay.timeline = Some(Timeline::default());
-    crate::intake::read_through(&mut file, |_| {}, |batch| replay.batch(batch));
-    replay.finish();
-    let mut summary = crate::passes::summary::sum_up(&file, &replay, &Default::default());
-    summary.trace.path = format!("{}-{}.bin", trace.process.hostname, trace.process.pid);
-    Member::new(&file, &replay, summary)
 }
 
 fn job(traces: &[&TraceBuilder]) -> Job {
@@ -61,9 +49,16 @@ fn the_peak_of_a_device_is_of_one_moment() {
     assert_eq!((device.joined_by, device.index, device.users.len()), (JoinedBy::PciBusId, Some(0), 2));
     // The call began 1 ms after `now_ns`, took 1 µs, and the trace half a second after the job.
     let at_ns = SECOND / 2 + 2 * SECOND + 1_001_000;
-    let shares = [(0, 6 * GIB), (1, 2 * GIB)].map(|(process, requested_bytes)| Share { process, requested_bytes });
-    let expected =
-        JobPeak { at_ns, requested_bytes: 8 * GIB, exact: true, resolution_ns: 0, processes: shares.to_vec() };
+    // The sizes are whole granules.
+    let of = |(process, bytes)| Share { process, requested_bytes: bytes, padded_bytes: bytes };
+    let expected = JobPeak {
+        at_ns,
+        requested_bytes: 8 * GIB,
+        padded_bytes: 8 * GIB,
+        exact: true,
+        resolution_ns: 0,
+        processes: [(0, 6 * GIB), (1, 2 * GIB)].map(of).to_vec(),
+    };
     assert_eq!(device.peak, expected);
     assert_eq!(job.clocks[0].aligned_by, AlignedBy::MonotonicClock);
 }

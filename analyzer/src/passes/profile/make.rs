@@ -7,6 +7,7 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::figures::{Figure, Figures};
+use super::script::script;
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::diagnosis::thresholds::{Change, Thresholds};
@@ -66,6 +67,7 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
         path: trace.path().display().to_string(),
         format_version: format!("{}.{}", header.major, header.minor),
         executable: file_name(&trace.metadata.process.executable).to_owned(),
+        script: script(&trace.metadata.process.executable, &trace.metadata.process.command_line),
         rank: trace.metadata.process.rank,
         pid: header.pid,
         duration_ns: replay.clock.at_ns(replay.last_at),

@@ -2,6 +2,7 @@
 
 pub mod figures;
 mod make;
+mod script;
 mod sites;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,8 @@ pub struct Run {
     pub format_version: String,
     /// File name of the executable.
     pub executable: String,
+    /// What an interpreter runs: file name of the script, or name of the module; null of other programs.
+    pub script: Option<String>,
     /// Rank of a distributed job, 0 where there is none.
     pub rank: u32,
     /// Process id.

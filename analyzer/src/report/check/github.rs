@@ -4,37 +4,73 @@
 
 use std::io::{self, Write};
 
-use super::words::{by_whom, culprit, run, sentence};
-use crate::policy::{Checked, Outcome};
+use super::words::{by_whom, culprit, sentence, unused, whose};
+use crate::policy::{Checked, Finding, Outcome, Whose};
 use crate::words;
 
-/// GitHub shows ten errors of a step; the rest would be lost without a word.
-const MOST_ERRORS: usize = 10;
+/// GitHub shows ten errors and ten warnings of a step; the rest would be lost without a word.
+const MOST: usize = 10;
 
-/// An error for each budget that is exceeded, a notice for what was not judged.
+/// One annotation of the policy's line.
+struct Annotation {
+    line: usize,
+    title: String,
+    message: String,
+}
+
+/// An error for each budget that is exceeded; for what was not judged a warning, or an error where the policy demands that.
 pub fn write_github(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
-    let exceeded: Vec<_> = checked.findings(Outcome::Exceeded).collect();
-    let listed = if exceeded.len() > MOST_ERRORS { MOST_ERRORS - 1 } else { exceeded.len() };
-    for (of, finding) in &exceeded[..listed] {
-        let title = finding.name.clone().unwrap_or_else(|| format!("GPU memory: {}", finding.judged.rule));
-        let culprits = finding.judged.culprits.iter().map(|who| format!("\n  {}", culprit(&finding.judged, who)));
-        let culprits: String = culprits.collect();
-        let by = if culprits.is_empty() { String::new() } else { format!("\n{}:", by_whom(&finding.judged)) };
-        let message = format!("{}; {}{by}{culprits}", sentence(&finding.judged), run(&of.run));
-        error(out, &checked.policy, finding.line, &words::clean(&title), &message)?;
+    let exceeded: Vec<Annotation> =
+        checked.findings(Outcome::Exceeded).map(|(of, found)| exceeded(of, found)).collect();
+    let open = checked.findings(Outcome::NotJudged).map(|(of, finding)| Annotation {
+        line: finding.line,
+        title: title(finding.name.as_ref(), "not judged"),
+        message: format!("{}; {}", sentence(&finding.judged), whose(of)),
+    });
+    let unused = checked.unused.iter().map(|budget| Annotation {
+        line: budget.line,
+        title: title(budget.name.as_ref(), "not judged"),
+        message: unused(budget),
+    });
+    let open: Vec<Annotation> = open.chain(unused).collect();
+    let level = if checked.fails_unjudged() { "error" } else { "warning" };
+    annotate(out, checked, "error", &exceeded, ("more budget is exceeded", "more budgets are exceeded"))?;
+    annotate(out, checked, level, &open, ("more limit was not judged", "more limits were not judged"))
+}
+
+fn title(name: Option<&String>, otherwise: &str) -> String {
+    name.map_or_else(|| format!("GPU memory: {otherwise}"), |name| words::clean(name))
+}
+
+fn exceeded(of: Whose<'_>, finding: &Finding) -> Annotation {
+    let culprits = finding.judged.culprits.iter().map(|who| format!("\n  {}", culprit(&finding.judged, who)));
+    let culprits: String = culprits.collect();
+    let by = if culprits.is_empty() { String::new() } else { format!("\n{}:", by_whom(&finding.judged)) };
+    let message = format!("{}; {}{by}{culprits}", sentence(&finding.judged), whose(of));
+    Annotation { line: finding.line, title: title(finding.name.as_ref(), &finding.judged.rule), message }
+}
+
+/// As many as are shown; the last one counts the rest.
+fn annotate(
+    out: &mut dyn Write,
+    checked: &Checked,
+    level: &str,
+    all: &[Annotation],
+    (one, many): (&str, &str),
+) -> io::Result<()> {
+    let listed = if all.len() > MOST { MOST - 1 } else { all.len() };
+    for Annotation { line, title, message } in &all[..listed] {
+        write_one(out, level, &checked.policy, *line, title, message)?;
     }
-    if listed < exceeded.len() {
-        let more = words::count((exceeded.len() - listed) as u64, "more budget is", "more budgets are");
-        error(out, &checked.policy, 1, "GPU memory", &format!("{more} exceeded: the log has all of them"))?;
-    }
-    for (_, finding) in checked.findings(Outcome::NotJudged).take(MOST_ERRORS) {
-        writeln!(out, "::notice title=GPU memory::not judged: {}", data(&sentence(&finding.judged)))?;
+    if listed < all.len() {
+        let more = words::count((all.len() - listed) as u64, one, many);
+        write_one(out, level, &checked.policy, 1, "GPU memory", &format!("{more}: the log has all of them"))?;
     }
     Ok(())
 }
 
-fn error(out: &mut dyn Write, file: &str, line: usize, title: &str, message: &str) -> io::Result<()> {
-    writeln!(out, "::error file={},line={line},title={}::{}", property(file), property(title), data(message))
+fn write_one(out: &mut dyn Write, level: &str, file: &str, line: usize, title: &str, message: &str) -> io::Result<()> {
+    writeln!(out, "::{level} file={},line={line},title={}::{}", property(file), property(title), data(message))
 }
 
 /// A message: what would end the line or begin an escape.

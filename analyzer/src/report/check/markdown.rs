@@ -1,57 +1,62 @@
 //! `check --format markdown`: a summary of a job, or a comment in a pull request.
 
-use std::fmt::Write;
-
-use super::words::{by_whom, culprit, origin, run, sentence, verdict};
-use crate::policy::{Checked, CheckedRun, Finding, Outcome};
-use crate::report::diff::markdown::{code, escape};
+use super::words::{about_unjudged, by_whom, culprit, origin, run, sentence, unused, verdict, whose};
+use crate::policy::{Checked, Finding, Outcome, Whose};
+use crate::report::markdown::page::{Markdown, plain};
 
 /// What was found as Markdown.
 pub fn write_markdown(checked: &Checked) -> String {
-    let state = if checked.is_kept() { "budgets kept" } else { "budgets exceeded" };
-    let mut out = format!("### GPU memory: {state}\n\n{}\n", escape(&verdict(checked)));
+    let mut page = Markdown::default();
+    let state = match (checked.is_kept(), checked.fails_unjudged(), checked.not_judged()) {
+        (true, _, 0) => "budgets kept",
+        (true, ..) => "budgets kept as far as they were judged",
+        (false, true, _) if checked.findings(Outcome::Exceeded).next().is_none() => "budgets not judged",
+        (false, ..) => "budgets exceeded",
+    };
+    page.heading(3, &format!("GPU memory: {state}"));
+    page.paragraph(&plain(&verdict(checked)));
     for (of, note) in checked.runs.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
         let whose = if checked.runs.len() > 1 { format!("{}: ", run(&of.run)) } else { String::new() };
-        let _ = write!(out, "\n> **Note:** {}\n", escape(&format!("{whose}{note}")));
+        page.note(&plain(&format!("{whose}{note}")));
     }
     for (of, finding) in checked.findings(Outcome::Exceeded) {
-        exceeded(&mut out, checked, of, finding);
+        exceeded(&mut page, checked, of, finding);
     }
-    let rest = [(Outcome::NotJudged, "not judged"), (Outcome::Kept, "kept")];
-    for (outcome, heading) in rest {
-        let findings: Vec<_> = checked.findings(outcome).collect();
-        if findings.is_empty() {
-            continue;
-        }
-        let _ = write!(out, "\n<details><summary>{} {heading}</summary>\n\n", findings.len());
-        for (of, finding) in findings {
-            let _ = writeln!(out, "- {} <sub>{}</sub>", escape(&sentence(&finding.judged)), escape(&run(&of.run)));
-        }
-        out.push_str("\n</details>\n");
+    // What nobody can tell is not folded away: it looks like a budget, and is none.
+    let mut open = lines(checked, Outcome::NotJudged);
+    open.extend(checked.unused.iter().map(|budget| {
+        let place = origin(checked, budget.name.as_ref(), budget.line);
+        format!("{} <sub>{}</sub>", plain(&unused(budget)), plain(&place))
+    }));
+    if !open.is_empty() {
+        page.paragraph(&format!("**Not judged**: {}", plain(about_unjudged(checked))));
+        page.list(false, &open);
     }
-    for unused in &checked.unused {
-        let _ = write!(
-            out,
-            "\n> **Note:** `{}` (line {}): no trace is of such a process.\n",
-            code(&unused.rule),
-            unused.line
-        );
+    let kept = lines(checked, Outcome::Kept);
+    if !kept.is_empty() {
+        page.details(&format!("{} kept", kept.len()), |page| page.list(false, &kept));
     }
-    out
+    page.into_text()
 }
 
-fn exceeded(out: &mut String, checked: &Checked, of: &CheckedRun, finding: &Finding) {
-    let _ = write!(
-        out,
-        "\n**{}**  \n<sub>{}; {}</sub>\n",
-        escape(&sentence(&finding.judged)),
-        escape(&origin(checked, finding)),
-        escape(&run(&of.run))
-    );
+fn lines(checked: &Checked, outcome: Outcome) -> Vec<String> {
+    let line = |(of, finding): (Whose<'_>, &Finding)| {
+        format!("{} <sub>{}</sub>", plain(&sentence(&finding.judged)), plain(&whose(of)))
+    };
+    checked.findings(outcome).map(line).collect()
+}
+
+fn exceeded(page: &mut Markdown, checked: &Checked, of: Whose<'_>, finding: &Finding) {
+    page.paragraph(&format!(
+        "**{}**  \n<sub>{}; {}</sub>",
+        plain(&sentence(&finding.judged)),
+        plain(&origin(checked, finding.name.as_ref(), finding.line)),
+        plain(&whose(of))
+    ));
     if !finding.judged.culprits.is_empty() {
-        let _ = write!(out, "\n{}:\n\n", by_whom(&finding.judged));
+        page.paragraph(&format!("{}:", by_whom(&finding.judged)));
     }
-    for who in &finding.judged.culprits {
-        let _ = writeln!(out, "- {}", escape(&culprit(&finding.judged, who)));
-    }
+    let culprits: Vec<String> =
+        finding.judged.culprits.iter().map(|who| plain(&culprit(&finding.judged, who))).collect();
+    page.list(false, &culprits);
 }

@@ -4,7 +4,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::{write_github, write_json, write_junit, write_markdown, write_text};
 use crate::passes::profile::Profile;
-use crate::policy::{Checked, check, parse_policy};
+use crate::policy::{Checked, Jobs, check, parse_policy};
 use crate::report::page::{Look, Page};
 use crate::testing::{GIB, MIB, TraceBuilder, profile};
 
@@ -38,7 +38,7 @@ fn run(scale: u64) -> Profile {
 
 fn checked(scale: u64) -> Checked {
     let (base, new) = (run(1), run(scale));
-    check("gpuoom.toml", &parse_policy(POLICY).unwrap().budgets, &[(&new, Some(&base))])
+    check("gpuoom.toml", &parse_policy(POLICY).unwrap(), &[(&new, Some(&base))], Jobs::default())
 }
 
 #[test]
@@ -83,11 +83,58 @@ fn exceeded_as_annotations() {
     insta::assert_snapshot!(String::from_utf8(out).unwrap());
 }
 
+/// A budget that nobody can judge, one of a device that nobody used, one of a call site that is not there.
+fn not_judged(unjudged: &str) -> Checked {
+    let policy = format!(
+        "unjudged = \"{unjudged}\"\n[[budget]]\nname = \"steady\"\ngrowth_per_mark = \"1M\"\n\
+         [[budget]]\ndevice = 3\npeak = \"1G\"\n[[budget]]\neach_site = \"*attention*\"\npeak = \"1G\"\n"
+    );
+    let new = run(1);
+    check("gpuoom.toml", &parse_policy(&policy).unwrap(), &[(&new, None)], Jobs::default())
+}
+
+fn all_forms(checked: &Checked) -> String {
+    let mut page = Page::new(Look::new(100, false));
+    write_text(&mut page, checked);
+    let mut out = page.into_text().into_bytes();
+    out.extend(b"\n--- markdown\n");
+    out.extend(write_markdown(checked).as_bytes());
+    out.extend(b"\n--- annotations\n");
+    write_github(&mut out, checked).unwrap();
+    out.extend(b"\n--- JUnit\n");
+    write_junit(&mut out, checked).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// A budget that wants something to be there is broken where it is not.
+#[test]
+fn what_must_be_there_is_missed() {
+    let policy = "[[budget]]\ndevice = 3\npeak = { min = \"1G\", max = \"2G\" }\n";
+    let new = run(1);
+    let checked = check("gpuoom.toml", &parse_policy(policy).unwrap(), &[(&new, None)], Jobs::default());
+    assert!(!checked.is_kept() && checked.not_judged() == 1, "{checked:#?}");
+    assert_eq!(checked.runs[0].findings.len(), 1, "the other limit is about nothing");
+}
+
+#[test]
+fn what_is_not_judged_is_loud() {
+    let checked = not_judged("warn");
+    assert!(checked.is_kept() && checked.not_judged() == 3, "{checked:#?}");
+    insta::assert_snapshot!(all_forms(&checked));
+}
+
+#[test]
+fn what_is_not_judged_fails_where_the_policy_demands_it() {
+    let checked = not_judged("fail");
+    assert!(!checked.is_kept());
+    insta::assert_snapshot!(all_forms(&checked));
+}
+
 #[test]
 fn many_annotations_say_that_there_are_more() {
     let budgets = "[[budget]]\npeak = 1\n".repeat(25);
     let new = run(1);
-    let checked = check("gpuoom.toml", &parse_policy(&budgets).unwrap().budgets, &[(&new, None)]);
+    let checked = check("gpuoom.toml", &parse_policy(&budgets).unwrap(), &[(&new, None)], Jobs::default());
     let mut out = Vec::new();
     write_github(&mut out, &checked).unwrap();
     let out = String::from_utf8(out).unwrap();

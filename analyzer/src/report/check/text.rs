@@ -1,11 +1,10 @@
 //! `check --format text`.
 
-use super::words::{by_whom, culprit, origin, run, sentence, verdict};
-use crate::policy::{Checked, CheckedRun, Finding, Outcome};
+use super::words::{about_unjudged, by_whom, culprit, origin, run, sentence, unused, verdict, whose};
+use crate::policy::{Checked, Finding, Outcome, Whose};
 use crate::report::page::{Page, Paint};
-use crate::words;
 
-/// Writes what was found: what is exceeded first.
+/// Writes what was found: what is exceeded first, then what nobody can tell.
 pub fn write_text(page: &mut Page, checked: &Checked) {
     page.headed("VERDICT", Paint::Bold, &verdict(checked));
     let several = checked.runs.len() > 1;
@@ -17,24 +16,27 @@ pub fn write_text(page: &mut Page, checked: &Checked) {
         page.gap();
         exceeded(page, checked, of, finding);
     }
-    for (outcome, heading, paint) in
-        [(Outcome::NotJudged, "NOT JUDGED", Paint::Bold), (Outcome::Kept, "KEPT", Paint::Bold)]
-    {
-        list(page, checked, outcome, heading, paint);
-    }
-    if !checked.unused.is_empty() {
+    if checked.not_judged() > 0 {
         page.gap();
+        page.headed("NOT JUDGED", Paint::Dropped, about_unjudged(checked));
+        list(page, checked, Outcome::NotJudged);
+        for budget in &checked.unused {
+            let place = origin(checked, budget.name.as_ref(), budget.line);
+            page.indented("  ", "    ", &format!("{}; {place}", unused(budget)));
+        }
     }
-    for unused in &checked.unused {
-        let rule = words::clean(&unused.rule);
-        page.indented("  note: ", "        ", &format!("{rule} (line {}): no trace is of such a process", unused.line));
+    if checked.findings(Outcome::Kept).next().is_some() {
+        page.gap();
+        page.headed("KEPT", Paint::Bold, "");
+        list(page, checked, Outcome::Kept);
     }
 }
 
-fn exceeded(page: &mut Page, checked: &Checked, of: &CheckedRun, finding: &Finding) {
+fn exceeded(page: &mut Page, checked: &Checked, of: Whose<'_>, finding: &Finding) {
     page.painted("", "EXCEEDED", Paint::Dropped, &sentence(&finding.judged));
     let indent = "  ";
-    page.indented(indent, indent, &format!("{}; {}", origin(checked, finding), run(&of.run)));
+    let place = origin(checked, finding.name.as_ref(), finding.line);
+    page.indented(indent, indent, &format!("{place}; {}", whose(of)));
     if !finding.judged.culprits.is_empty() {
         page.indented(indent, indent, &format!("{}:", by_whom(&finding.judged)));
     }
@@ -43,16 +45,10 @@ fn exceeded(page: &mut Page, checked: &Checked, of: &CheckedRun, finding: &Findi
     }
 }
 
-fn list(page: &mut Page, checked: &Checked, outcome: Outcome, heading: &str, paint: Paint) {
-    let mut findings = checked.findings(outcome).peekable();
-    if findings.peek().is_none() {
-        return;
-    }
-    page.gap();
-    page.headed(heading, paint, "");
+fn list(page: &mut Page, checked: &Checked, outcome: Outcome) {
     let several = checked.runs.len() > 1;
-    for (of, finding) in findings {
-        let whose = if several { format!("; {}", run(&of.run)) } else { String::new() };
+    for (of, finding) in checked.findings(outcome) {
+        let whose = if several { format!("; {}", whose(of)) } else { String::new() };
         page.indented("  ", "    ", &format!("{}{whose}", sentence(&finding.judged)));
     }
 }

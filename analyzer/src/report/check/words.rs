@@ -1,7 +1,7 @@
 //! The sentences about budgets.
 
 use crate::passes::profile::Run;
-use crate::policy::{Checked, Culprit, Finding, Judged, Outcome, Unit, Verdict};
+use crate::policy::{Checked, Culprit, Judged, Outcome, Unit, Unjudged, Unused, Verdict, Whose};
 use crate::words;
 
 /// A number in its unit.
@@ -66,24 +66,53 @@ pub(super) fn culprit(judged: &Judged, culprit: &Culprit) -> String {
 
 /// What culprits are, for a heading.
 pub(super) fn by_whom(judged: &Judged) -> &'static str {
-    match (judged.unit, judged.base) {
-        (Unit::Rate, _) => "most live at the end",
-        (_, Some(_)) => "grew most",
+    let has_base = judged.culprits.iter().any(|culprit| culprit.base.is_some());
+    match judged.unit {
+        Unit::Rate => "most live at the end",
+        _ if has_base => "grew most",
         _ => "most of it",
     }
+}
+
+/// Whom a finding is about.
+pub(super) fn whose(whose: Whose<'_>) -> String {
+    match whose {
+        Whose::Run(of) => run(of),
+        Whose::Job(processes) => {
+            format!("all traces together ({})", words::count(processes as u64, "process", "processes"))
+        }
+    }
+}
+
+/// What an author of a policy is to know of limits that were not judged; empty where there are none.
+pub(super) fn about_unjudged(checked: &Checked) -> &'static str {
+    match (checked.not_judged(), checked.unjudged) {
+        (0, _) => "",
+        (_, Unjudged::Fail) => "nothing was compared with these limits, which fails the check (unjudged = \"fail\")",
+        (_, Unjudged::Warn) => {
+            "nothing was compared with these limits, and the check does not fail for it; with unjudged = \"fail\" at the top of the \
+             policy it does"
+        }
+    }
+}
+
+/// A budget that was applied to nothing, in one sentence.
+pub(super) fn unused(unused: &Unused) -> String {
+    format!("{}: {}", words::clean(&unused.rule), words::clean(&unused.because))
 }
 
 /// A run: program, rank, trace.
 pub(super) fn run(run: &Run) -> String {
     let rank = if run.rank > 0 { format!(", rank {}", run.rank) } else { String::new() };
+    let script = run.script.as_ref().map_or(String::new(), |script| format!(" {}", words::clean(script)));
     let program = if run.executable.is_empty() { "unknown program" } else { &run.executable };
-    format!("{}{rank} ({})", words::clean(program), words::clean(&run.path))
+    format!("{}{script}{rank} ({})", words::clean(program), words::clean(&run.path))
 }
 
 /// Where a budget stands: `the card of our users (policy.toml, line 4)`.
-pub(super) fn origin(checked: &Checked, finding: &Finding) -> String {
-    let place = format!("{}, line {}", words::clean(&checked.policy), finding.line);
-    match &finding.name {
+pub(super) fn origin(checked: &Checked, name: Option<&String>, line: usize) -> String {
+    let place = format!("{}, line {line}", words::clean(&checked.policy));
+    match name {
         Some(name) => format!("{} ({place})", words::clean(name)),
         None => place,
     }
@@ -92,13 +121,23 @@ pub(super) fn origin(checked: &Checked, finding: &Finding) -> String {
 /// All in one sentence.
 pub(super) fn verdict(checked: &Checked) -> String {
     let count = |outcome| checked.findings(outcome).count() as u64;
-    let (kept, exceeded, open) = (count(Outcome::Kept), count(Outcome::Exceeded), count(Outcome::NotJudged));
-    let open = if open > 0 { format!(", {} not judged", words::grouped(open)) } else { String::new() };
-    match exceeded {
-        0 => format!("{} kept{open}.", words::count(kept, "budget is", "budgets are")),
-        _ => {
-            let exceeded = words::count(exceeded, "budget is", "budgets are");
-            format!("{exceeded} exceeded, {} kept{open}.", words::grouped(kept))
-        }
+    let (kept, exceeded, open) = (count(Outcome::Kept), count(Outcome::Exceeded), checked.not_judged() as u64);
+    let mut parts = Vec::new();
+    if exceeded > 0 {
+        parts.push(format!("{} exceeded", words::count(exceeded, "budget is", "budgets are")));
     }
+    if kept > 0 || exceeded == 0 && open == 0 {
+        parts.push(match exceeded {
+            0 => format!("{} kept", words::count(kept, "budget is", "budgets are")),
+            _ => format!("{} kept", words::grouped(kept)),
+        });
+    }
+    if open > 0 {
+        let fails = if checked.fails_unjudged() { ", which fails the check" } else { "" };
+        parts.push(match parts.is_empty() {
+            true => format!("{} NOT JUDGED{fails}", words::count(open, "budget is", "budgets are")),
+            false => format!("{} NOT JUDGED{fails}", words::grouped(open)),
+        });
+    }
+    format!("{}.", parts.join(", "))
 }

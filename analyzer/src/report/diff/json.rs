@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::Conditions;
 use crate::compare::Difference;
-use crate::policy::Judged;
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.diff/1";
@@ -15,12 +15,12 @@ struct Document<'a> {
     schema: &'static str,
     #[serde(flatten)]
     difference: &'a Difference,
-    /// Conditions of `--fail-on` that hold.
-    failed: &'a [Judged],
+    #[serde(flatten)]
+    conditions: &'a Conditions,
 }
 
 /// One object.
-pub fn write_json(out: &mut dyn Write, difference: &Difference, failed: &[Judged]) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &Document { schema: SCHEMA, difference, failed })?;
+pub fn write_json(out: &mut dyn Write, difference: &Difference, conditions: &Conditions) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &Document { schema: SCHEMA, difference, conditions })?;
     writeln!(out)
 }

@@ -1,42 +1,38 @@
 //! `diff --format markdown`: a comment in a pull request, with details folded.
 
-use std::fmt::Write;
-
+use super::Conditions;
 use super::words::{
     amount, folded, is_notable, matched_by, notable, of_place, place_heading, presence, run, share, signed, site,
     unchanged_places, verdict, whereabouts,
 };
-use crate::compare::{Difference, Pair, PlaceDifference};
-use crate::passes::profile::Figure;
-use crate::policy::Judged;
+use crate::compare::{Difference, KindDifference, Pair, PlaceDifference, SiteDifference};
+use crate::passes::profile::{Figure, Run};
 use crate::report::check::condition;
+use crate::report::markdown::page::{Markdown, code, plain};
 use crate::words;
 
 /// A difference as Markdown, with the conditions that hold; of the call sites the first `most`.
-pub fn write_markdown(difference: &Difference, failed: &[Judged], most: usize) -> String {
-    let mut out = format!("### GPU memory: {}\n\n{}\n", headline(difference), escape(&verdict(difference)));
-    for judged in failed {
-        let _ = write!(out, "\n**Failed:** {}\n", escape(&condition(judged)));
+pub fn write_markdown(difference: &Difference, conditions: &Conditions, most: usize) -> String {
+    let mut page = Markdown::default();
+    page.heading(3, &format!("GPU memory: {}", headline(difference)));
+    page.paragraph(&plain(&verdict(difference)));
+    for judged in &conditions.failed {
+        page.paragraph(&format!("**Failed:** {}", plain(&condition(judged))));
     }
-    for note in &difference.notes {
-        let _ = write!(out, "\n> **Note:** {}\n", escape(note));
+    for sentence in &conditions.not_judged {
+        page.paragraph(&format!("**Not judged:** {}", plain(sentence)));
     }
+    difference.notes.iter().for_each(|note| page.note(&plain(note)));
     if difference.is_notable {
-        places(&mut out, difference);
+        places(&mut page, difference);
         if let Some(unchanged) = unchanged_places(difference) {
-            let _ = write!(out, "\n{}\n", escape(&unchanged));
+            page.paragraph(&plain(&unchanged));
         }
-        sites(&mut out, difference, most);
+        sites(&mut page, difference, most);
     }
-    let _ = write!(
-        out,
-        "\n<sub>BASE: `{}` ({}) · NEW: `{}` ({})</sub>\n",
-        code(&difference.base.path),
-        escape(&run(&difference.base)),
-        code(&difference.new.path),
-        escape(&run(&difference.new))
-    );
-    out
+    let of = |name: &str, of: &Run| format!("{name}: {} ({})", code(&of.path), plain(&run(of)));
+    page.paragraph(&format!("<sub>{} · {}</sub>", of("BASE", &difference.base), of("NEW", &difference.new)));
+    page.into_text()
 }
 
 /// The change of the peaks in a few words.
@@ -54,79 +50,45 @@ fn headline(difference: &Difference) -> String {
     if changes.is_empty() { "same peak".to_owned() } else { changes.join(", ") }
 }
 
-fn places(out: &mut String, difference: &Difference) {
+fn places(page: &mut Markdown, difference: &Difference) {
     for place in difference.places.iter().filter(|place| is_notable(place)) {
-        let _ = write!(out, "\n**{}**\n\n", escape(&place_heading(place)));
-        out.push_str("| | base | new | change | |\n|---|---:|---:|---:|---:|\n");
-        for figure in of_place(place) {
-            row(out, figure.words(), figure, &place.pair);
-        }
+        page.paragraph(&format!("**{}**", plain(&place_heading(place))));
+        let mut rows: Vec<Vec<String>> =
+            of_place(place).into_iter().map(|figure| row(figure.words(), figure, &place.pair)).collect();
         if place.kinds.len() > 1 {
-            for kind in place.kinds.iter().filter(|kind| difference.threshold.is_passed(Figure::Peak, &kind.pair)) {
-                row(out, &format!("of the peak: {}", kind.kind.name()), Figure::Peak, &kind.pair);
-            }
+            let changed = place.kinds.iter().filter(|kind| difference.threshold.is_passed(Figure::Peak, &kind.pair));
+            let of_kind = |kind: &KindDifference| format!("of the peak: {}", kind.kind.name());
+            rows.extend(changed.map(|kind| row(&of_kind(kind), Figure::Peak, &kind.pair)));
         }
+        page.table(&["", ">base", ">new", ">change", ">"], &rows);
     }
 }
 
-fn row(out: &mut String, name: &str, figure: Figure, pair: &Pair) {
+fn row(name: &str, figure: Figure, pair: &Pair) -> Vec<String> {
     let [was, is] = [pair.base[figure], pair.new[figure]].map(|number| amount(figure, number));
-    let _ =
-        writeln!(out, "| {name} | {was} | {is} | {} | {} |", signed(figure, pair.change(figure)), share(pair, figure));
+    vec![name.to_owned(), was, is, signed(figure, pair.change(figure)), share(pair, figure)]
 }
 
-fn sites(out: &mut String, difference: &Difference, most: usize) {
+fn sites(page: &mut Markdown, difference: &Difference, most: usize) {
     let notable = notable(difference);
     let changed = words::count(notable.len() as u64, "call site", "call sites");
-    let _ = write!(out, "\n<details><summary>{changed} changed</summary>\n\n");
-    if !notable.is_empty() {
-        out.push_str("| change | call site | where | details |\n|---:|---|---|---|\n");
-    }
-    for listed in notable.iter().take(most) {
-        let said = site(difference, listed);
-        let state = presence(listed.presence);
-        let state = if state.is_empty() { String::new() } else { format!("**{state}** ") };
-        let place = whereabouts(listed);
-        let _ = writeln!(
-            out,
-            "| {} | {state}`{}` | {} | {} |",
-            said.change,
-            code(&listed.key),
-            escape(&place),
-            escape(&said.details)
-        );
-    }
-    if notable.len() > most {
-        let _ = write!(out, "\n{} more.\n", words::grouped((notable.len() - most) as u64));
-    }
-    let folded = folded(difference);
-    if !folded.is_empty() {
-        let _ = write!(out, "\n{}\n", escape(&folded));
-    }
-    let _ = write!(out, "\nCall sites are matched {}.\n\n</details>\n", matched_by(difference));
-}
-
-/// Text from a file as plain text in Markdown, also inside a table: nothing of it is markup, a link or a mention.
-pub(in crate::report) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in words::clean(text).chars() {
-        match c {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            '@' => escaped.push_str("&#64;"),
-            '#' => escaped.push_str("&#35;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '!' => {
-                escaped.push('\\');
-                escaped.push(c);
-            }
-            _ => escaped.push(c),
+    page.details(&format!("{changed} changed"), |page| {
+        let rows: Vec<Vec<String>> = notable.iter().take(most).map(|listed| one_site(difference, listed)).collect();
+        page.table(&[">change", "call site", "where", "details"], &rows);
+        if notable.len() > most {
+            page.paragraph(&format!("{} more.", words::grouped((notable.len() - most) as u64)));
         }
-    }
-    escaped
+        let folded = folded(difference);
+        if !folded.is_empty() {
+            page.paragraph(&plain(&folded));
+        }
+        page.paragraph(&format!("Call sites are matched {}.", matched_by(difference)));
+    });
 }
 
-/// Text inside backticks, also in a table: a backtick would end it, and a bar the cell.
-pub(in crate::report) fn code(text: &str) -> String {
-    words::clean(text).replace('`', "'").replace('|', "\\|")
+fn one_site(difference: &Difference, of: &SiteDifference) -> Vec<String> {
+    let said = site(difference, of);
+    let state = presence(of.presence);
+    let state = if state.is_empty() { String::new() } else { format!("**{state}** ") };
+    vec![said.change, format!("{state}{}", code(&of.key)), plain(&whereabouts(of)), plain(&said.details)]
 }

@@ -1,12 +1,12 @@
 //! `diff --format text`.
 
+use super::Conditions;
 use super::words::{
     amount, folded, is_notable, matched_by, notable, of_place, place_heading, presence, run, share, signed, site,
     unchanged_places, verdict, whereabouts,
 };
 use crate::compare::{Difference, PlaceDifference, SiteDifference};
 use crate::passes::profile::{Figure, Run};
-use crate::policy::Judged;
 use crate::report::check::condition;
 use crate::report::page::{Page, Paint};
 use crate::words;
@@ -19,13 +19,16 @@ const SHARE: usize = 10;
 const CHANGE: usize = 13;
 
 /// Writes a difference, with the conditions that hold; of the call sites the first `most`.
-pub fn write_text(page: &mut Page, difference: &Difference, failed: &[Judged], most: usize) {
+pub fn write_text(page: &mut Page, difference: &Difference, conditions: &Conditions, most: usize) {
     head(page, "BASE", &difference.base);
     head(page, "NEW", &difference.new);
     page.gap();
     page.headed("VERDICT", Paint::Bold, &verdict(difference));
-    for judged in failed {
+    for judged in &conditions.failed {
         page.painted("", "FAILED", Paint::Dropped, &format!("  {}", condition(judged)));
+    }
+    for sentence in &conditions.not_judged {
+        page.painted("", "NOT JUDGED", Paint::Dropped, &format!("  {sentence}"));
     }
     for note in &difference.notes {
         page.indented("  note: ", "        ", note);

@@ -67,11 +67,21 @@ impl Markdown {
         self.block(&format!("{FENCE}text\n{}\n{FENCE}", text.join("\n").trim_end()));
     }
 
+    /// A remark of mark-up beside the rest.
+    pub fn note(&mut self, text: &str) {
+        self.block(&format!("> **Note:** {text}"));
+    }
+
+    /// What is folded away until somebody opens it.
+    pub fn details(&mut self, title: &str, inside: impl FnOnce(&mut Markdown)) {
+        self.block(&format!("<details><summary>{}</summary>", plain(title)));
+        inside(self);
+        self.block("</details>");
+    }
+
     /// Text as it stands, folded away.
     pub fn folded(&mut self, title: &str, text: &str) {
-        self.block(&format!("<details><summary>{}</summary>", plain(title)));
-        self.fenced(text);
-        self.block("</details>");
+        self.details(title, |page| page.fenced(text));
     }
 }
 

@@ -4,6 +4,7 @@ use super::stack::source;
 use crate::passes::callers::{Amount, CallerRow, Callers, LeftOut};
 use crate::passes::ledger::DeviceLedger;
 use crate::passes::summary::Summary;
+use crate::report::apart::way;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
 use crate::symbols::plumbing::only_passes_on;
@@ -63,7 +64,7 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
 pub(in crate::report) fn lines(callers: &Callers) -> (Vec<(String, Amount)>, bool) {
     let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
     let amount = |row: &CallerRow| Amount { bytes: row.bytes, blocks: row.blocks };
-    let mut lines: Vec<_> = shown.iter().map(|row| (describe(row, &way(row, shown)), amount(row))).collect();
+    let mut lines: Vec<_> = shown.iter().map(|row| (describe(row, &way_of(row, shown)), amount(row))).collect();
     let LeftOut { callers: others, bytes, blocks } = callers.left_out;
     let others = others + rest.len() as u64;
     if others > 0 {
@@ -91,14 +92,9 @@ fn describe(caller: &CallerRow, way: &str) -> String {
     }
 }
 
-/// The callers of a row's function, as many as tell it from the other rows with its label; empty where it is the only one.
-fn way(row: &CallerRow, rows: &[CallerRow]) -> String {
-    let parts: Vec<&str> = row.key.split(" < ").collect();
-    let same = rows.iter().filter(|other| other.label == row.label && other.key != row.key);
-    let agree = |other: &CallerRow| other.key.split(" < ").zip(&parts).take_while(|(one, two)| one == *two).count();
-    let Some(depth) = same.map(agree).max() else { return String::new() };
-    let name = |part: &&str| format!(" < {}", clean(part.split_once('!').map_or(part, |(_, function)| function)));
-    parts.iter().take(depth + 1).skip(1).map(name).collect()
+/// What tells a row from the others with its label.
+fn way_of(row: &CallerRow, rows: &[CallerRow]) -> String {
+    way(&row.key, rows.iter().filter(|other| other.label == row.label).map(|other| &other.key[..]))
 }
 
 fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
@@ -164,7 +160,7 @@ mod tests {
             row("allocate (app)", "app!allocate < app!grow < app!main"),
             row("main (app)", "app!main"),
         ];
-        let told: Vec<String> = rows.iter().map(|one| describe(one, &way(one, &rows))).collect();
+        let told: Vec<String> = rows.iter().map(|one| describe(one, &way_of(one, &rows))).collect();
         let expected =
             ["allocate < load (app)", "allocate < grow < step (app)", "allocate < grow < main (app)", "main (app)"];
         assert_eq!(told, expected);
