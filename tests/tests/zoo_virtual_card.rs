@@ -76,6 +76,23 @@ fn hsa() {
     }
 }
 
+/// Memory counts on the device of the pool that gives it, and a reset empties one device.
+#[test]
+fn each_device_has_a_card_of_its_own() {
+    let two = [("SIM_DEVICES", "2")];
+    assert_all_injected(&walk("card_walk_hip.c", Library::Hip, &two, "30"));
+    for (library, seed) in [(Library::Cuda, "31"), (Library::CudaOverDriver, "32")] {
+        assert_all_injected(&walk("card_walk_cuda.c", library, &two, seed));
+    }
+    assert_all_injected(&walk("card_walk_driver.c", Library::CudaDriver, &two, "33"));
+}
+
+/// The runtime's primary context, references to it, one of the program's own, and resets in each.
+#[test]
+fn memory_goes_with_its_context() {
+    walk("card_contexts.c", Library::CudaAndDriver, &[], "1");
+}
+
 #[test]
 fn threads_never_hold_more_than_the_card_and_a_child_has_its_own() {
     let client = Client::new(program_with("card_threads.c", Library::Hip)).env("GPUOOM_PROBE", "off");
@@ -100,7 +117,8 @@ fn whatif_and_the_virtual_card_agree() {
         let client = || client().env("GPUOOM_GRANULARITY", "2M");
         let (enough, smaller) = (client().run_recorded(), client().env("GPUOOM_CAPACITY", capacity).run_recorded());
         let enough_trace = enough.only_trace();
-        let predicted = enough_trace.whatif(&["--capacity", capacity, "--granularity", "2M"]);
+        // The virtual card has no room for the runtime; and a reading in the middle of so fast a walk is of another moment.
+        let predicted = enough_trace.whatif(&["--capacity", capacity, "--granularity", "2M", "--overhead", "0"]);
         let smaller = smaller.only_trace().events();
         let refused = smaller.iter().find(|event| event.is_injected()).expect("the walk meets the end of the card");
         let calls_before = |events: &[gpuoom_tests::Event], at: u64| {
@@ -109,13 +127,18 @@ fn whatif_and_the_virtual_card_agree() {
                 .filter(|event| event.event() == "alloc" && event.is_programs_own() && event.at_ns() < at)
                 .count()
         };
-        let change = "/devices/0/cards/1/first_change";
+        // Beside it may stand the recorded card, and each card again with the granule that the addresses show.
+        let is_meant = |card: &usize| {
+            let of = |field: &str| predicted.number(&format!("/devices/0/cards/{card}/{field}"));
+            of("capacity_bytes") < 16 << 30 && of("granularity/bytes") == 2 << 20
+        };
+        let card = (0..predicted.count("/devices/0/cards")).find(is_meant).expect("the card that was asked for");
+        let change = format!("/devices/0/cards/{card}/first_change");
         let at_ns = predicted.number(&format!("{change}/at_ns"));
-        assert_eq!(
-            (predicted.text(&format!("{change}/api")), predicted.number(&format!("{change}/requested_bytes"))),
-            (refused.api(), refused.requested_bytes()),
-            "{capacity}"
-        );
+        assert_eq!(predicted.text(&format!("{change}/api")), refused.api(), "{capacity}");
+        // Of a pitched block that was refused nobody knows the pitch: the width that was asked for counts.
+        let wider = predicted.number(&format!("{change}/requested_bytes")).checked_sub(refused.requested_bytes());
+        assert!(wider.is_some_and(|bytes| bytes < 64 << 10), "{capacity}: {wider:?}");
         assert_eq!(calls_before(&enough_trace.events(), at_ns), calls_before(&smaller, refused.at_ns()), "{capacity}");
     }
 }

@@ -8,7 +8,7 @@ use super::output::{Output, complain};
 use super::profiles::{read_profile, thresholds};
 use super::symbols::SymbolArgs;
 use super::traces::{self, OpenError};
-use super::units::parse_size;
+use super::units::parse_size_or_nothing;
 use super::{UNREADABLE, VIOLATION};
 use crate::compare::{Threshold, compare};
 use crate::diagnosis::thresholds::Thresholds;
@@ -70,13 +70,13 @@ enum Limit {
 }
 
 fn parse_threshold(text: &str) -> Result<Limit, String> {
-    if text.trim() == "0" {
-        return Ok(Limit::Nothing);
-    }
     if text.contains('=') {
         return Ok(Limit::Named(text.to_owned()));
     }
-    let Some(number) = text.trim().strip_suffix('%') else { return parse_size(text).map(Limit::Bytes) };
+    let Some(number) = text.trim().strip_suffix('%') else {
+        let bytes = parse_size_or_nothing(text)?;
+        return Ok(if bytes == 0 { Limit::Nothing } else { Limit::Bytes(bytes) });
+    };
     let share = number.trim().parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
     share.map(|percent| Limit::Share(percent / 100.0)).ok_or_else(|| format!("'{text}' is no share: write 2% or 0.5%"))
 }
@@ -176,6 +176,7 @@ mod tests {
     fn thresholds() {
         for (text, limit) in [
             ("0", Limit::Nothing),
+            ("0M", Limit::Nothing),
             ("4M", Limit::Bytes(4 << 20)),
             ("5%", Limit::Share(0.05)),
             ("0.5 %", Limit::Share(0.005)),

@@ -2,8 +2,16 @@
 
 use crate::replay::Until;
 
-/// A size in bytes: `256M`, `16G`, `4096`, also `256MiB`. Units count by 1024.
+/// A size in bytes: `256M`, `16G`, `4096`, also `256MiB`. Units count by 1024. Not nothing.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    match parse_size_or_nothing(text)? {
+        0 => Err(format!("'{text}': a size of nothing makes no sense here")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The same, where `0` means something.
+pub(super) fn parse_size_or_nothing(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is no size: write bytes, or a number with K, M, G or T, such as 256M");
     let upper = text.trim().to_ascii_uppercase();
     let digits = upper.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -16,8 +24,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err(bad()),
     };
     let number: u64 = digits.parse().map_err(|_| bad())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is more than 16 EiB"))?;
-    if bytes == 0 { Err(format!("'{text}': a size of nothing makes no sense here")) } else { Ok(bytes) }
+    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is more than 16 EiB"))
 }
 
 /// A time in nanoseconds: `1.5s`, `250ms`, `10us`, `500ns`.
@@ -81,6 +88,7 @@ mod tests {
         for text in ["", "M", "-1", "1.5G", "12X", "0", "99999999999T", "1é"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+        assert_eq!((parse_size_or_nothing("0"), parse_size_or_nothing("0M")), (Ok(0), Ok(0)));
     }
 
     #[test]

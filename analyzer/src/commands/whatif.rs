@@ -9,7 +9,7 @@ use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
 use super::traces;
-use super::units::parse_size;
+use super::units::{parse_size, parse_size_or_nothing};
 use crate::evidence::{Evidence, Source, load};
 use crate::report::page::Page;
 use crate::report::whatif::{write_json, write_text};
@@ -61,7 +61,7 @@ enum Format {
 }
 
 fn parse_overhead(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(0) } else { parse_size(text) }
+    if text == "none" { Ok(0) } else { parse_size_or_nothing(text) }
 }
 
 fn parse_policy(text: &str) -> Result<Policy, String> {

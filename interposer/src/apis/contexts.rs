@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 use super::around::{Call, creation, release, selection};
 use super::describe::{Out, Pointer, block, device_number, given};
 use crate::record::{Described, Frame};
-use crate::thread;
+use crate::{faults, thread};
 
 /// Contexts that are remembered: programs have one per device, rarely a few more.
 const CONTEXTS: usize = 64;
@@ -136,8 +136,9 @@ pub(super) fn context(call: Call, describe: impl Fn(bool) -> Described, real: im
     if status == 0 {
         let what = describe(true);
         remember(what.address, what.device.unwrap_or(NO_DEVICE));
-        if what.requested != 0 {
-            push(what.address, what.device.unwrap_or(NO_DEVICE));
+        match what.requested {
+            0 => faults::retained(what.device.unwrap_or(NO_DEVICE), what.address),
+            _ => push(what.address, what.device.unwrap_or(NO_DEVICE)),
         }
     }
     status

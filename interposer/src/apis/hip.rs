@@ -317,5 +317,7 @@ functions! {
         hipGetDeviceProperties;
         hipGetDevicePropertiesR0000;
         hipGetDevicePropertiesR0600;
+        hipDeviceGetAttribute;
+        hipDeviceGetLimit;
     }
 }

@@ -8,7 +8,7 @@ use crate::link::Library;
 use crate::{apis, link, thread};
 
 /// Functions by how they are answered; the answer's number is its place here plus one.
-const ANSWERS: [(&[&str], *const ()); 11] = [
+const ANSWERS: [(&[&str], *const ()); 13] = [
     (&["hipMemGetInfo", "cudaMemGetInfo", "cuMemGetInfo_v2"], free_and_total as *const ()),
     (&["cuMemGetInfo"], free_and_total_32 as *const ()),
     (&["hipDeviceTotalMem", "cuDeviceTotalMem_v2"], total as *const ()),
@@ -18,6 +18,8 @@ const ANSWERS: [(&[&str], *const ()); 11] = [
         &["hipGetDevicePropertiesR0600", "cudaGetDeviceProperties", "cudaGetDeviceProperties_v2"],
         properties::<TOTAL_BEHIND_IDS> as *const (),
     ),
+    (&["hipDeviceGetAttribute"], attribute as *const ()),
+    (&["hipDeviceGetLimit"], limit as *const ()),
     (&["hsa_amd_memory_pool_get_info"], pool_info as *const ()),
     (&["hsa_region_get_info"], region_info as *const ()),
     (&["hsa_agent_get_info"], agent_info as *const ()),
@@ -157,6 +159,40 @@ unsafe extern "C-unwind" fn properties<const TOTAL: usize>(structure: *mut u8, d
             if total.read_unaligned() as u64 <= MOST_TOTAL_BYTES {
                 at_most(total, capacity);
             }
+        }
+        status
+    }
+}
+
+/// `hipDeviceAttributeTotalGlobalMem` (hip_runtime_api.h, HIP 5 to 7); AMD's runtime answers it up to the largest int, or not at
+/// all before ROCm 6.
+const TOTAL_AS_ATTRIBUTE: i32 = 84;
+/// `hipLimitMallocHeapSize`: up to ROCm 5 AMD's runtime answers the card's whole memory (ROCm/clr `hip_device_runtime.cpp`).
+const HEAP_LIMIT: i32 = 2;
+
+/// `hipDeviceGetAttribute` (int *value, attribute, int device).
+unsafe extern "C-unwind" fn attribute(value: *mut i32, which: i32, device: i32) -> i32 {
+    // SAFETY: as above.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(*mut i32, i32, i32) -> i32 = std::mem::transmute(real());
+        let status = real(value, which, device);
+        let is_total = status == 0 && which == TOTAL_AS_ATTRIBUTE && !value.is_null();
+        if let Some(capacity) = card::capacity_bytes().filter(|_| is_total) {
+            let most = i32::try_from(capacity).unwrap_or(i32::MAX);
+            value.write_unaligned(value.read_unaligned().min(most));
+        }
+        status
+    }
+}
+
+/// `hipDeviceGetLimit` (size_t *value, limit).
+unsafe extern "C-unwind" fn limit(value: *mut usize, which: i32) -> i32 {
+    // SAFETY: as above.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(*mut usize, i32) -> i32 = std::mem::transmute(real());
+        let status = real(value, which);
+        if let Some(capacity) = card::capacity_bytes().filter(|_| status == 0 && which == HEAP_LIMIT) {
+            at_most(value, capacity);
         }
         status
     }

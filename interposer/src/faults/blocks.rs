@@ -31,6 +31,8 @@ pub(super) enum Sort {
     Physical,
     /// Start addresses of mappings of physical memory.
     Mapping,
+    /// Pools of stream-ordered memory.
+    Pool,
 }
 
 impl Sort {
@@ -182,6 +184,44 @@ impl Blocks {
         }
     }
 
+    /// Takes out the physical memory of a device, with its mappings and handles.
+    pub(super) fn remove_physical(self, device: u8, mut gone: impl FnMut(Block)) {
+        let is_of_device = |place: &Place| place.about.load(Ordering::Relaxed) as u8 == device;
+        let of_sort = |sort: Sort, key: u64| key > mark::NAMELESS && key >> 61 == sort as u64;
+        for (index, place) in self.0.iter().enumerate() {
+            let key = place.key.load(Ordering::Acquire);
+            let memory = place.link.load(Ordering::Relaxed) as usize % self.0.len();
+            if of_sort(Sort::Mapping, key) && is_of_device(&self.0[memory]) {
+                self.take(index, key);
+            }
+        }
+        for (index, place) in self.0.iter().enumerate() {
+            let key = place.key.load(Ordering::Acquire);
+            if (of_sort(Sort::Physical, key) || key == mark::NAMELESS) && is_of_device(place) {
+                self.take(index, key).map(block).into_iter().for_each(&mut gone);
+            }
+        }
+    }
+
+    /// A pool gives memory of this device.
+    pub(super) fn add_pool(self, handle: u64, device: u8) {
+        self.remove_pool(handle);
+        // Where the table is full, its memory counts on the thread's device.
+        self.enter(Sort::Pool.key(handle), 0, 0, u64::from(device));
+    }
+
+    /// A pool is gone; what it gave is not.
+    pub(super) fn remove_pool(self, handle: u64) {
+        let key = Sort::Pool.key(handle);
+        let _ = self.find(key).and_then(|index| self.take(index, key));
+    }
+
+    /// The device of a pool's memory, where the pool is known.
+    pub(super) fn device_of_pool(self, handle: u64) -> Option<u8> {
+        let index = self.find(Sort::Pool.key(handle))?;
+        Some(self.0[index].about.load(Ordering::Relaxed) as u8)
+    }
+
     /// Physical memory exists from now on, with one reference.
     pub(super) fn add_physical(self, handle: u64, bytes: u64, device: u8) -> bool {
         self.enter(Sort::Physical.key(handle), bytes, 0, u64::from(device) | REFERENCE).is_some()
@@ -298,6 +338,36 @@ mod tests {
         assert_eq!(blocks.release(5), None);
         assert_eq!(blocks.release(5), Some(on(2, 50)));
         assert_eq!(blocks.release(5), None);
+    }
+
+    #[test]
+    fn a_reset_takes_the_physical_memory_of_a_device_along() {
+        let blocks = empty(32);
+        for (device, handle) in [(0, 5), (1, 6), (1, 7)] {
+            blocks.add_physical(handle, 10 * handle, device);
+            blocks.map(handle << 12, 0x1000, handle);
+        }
+        assert_eq!(blocks.release(7), None, "mapped, without a handle");
+        let mut gone = Vec::new();
+        blocks.remove_physical(1, |block| gone.push(block.bytes));
+        gone.sort_unstable();
+        assert_eq!((gone, blocks.release(6)), (vec![60, 70], None));
+        blocks.unmap(6 << 12, 0x2000, |_| panic!("these are gone"));
+        assert_eq!(blocks.release(5), None, "of the other device, and mapped");
+        let mut left = 0;
+        blocks.unmap(5 << 12, 0x1000, |block| left += block.bytes);
+        assert_eq!(left, 50);
+    }
+
+    #[test]
+    fn a_pool_has_a_device_until_it_is_destroyed() {
+        let blocks = empty(16);
+        blocks.add_pool(0x9000, 1);
+        blocks.add_pool(0x9000, 2);
+        blocks.add(0x9000, on(0, 1));
+        assert_eq!((blocks.device_of_pool(0x9000), blocks.device_of_pool(0x8000)), (Some(2), None));
+        blocks.remove_pool(0x9000);
+        assert_eq!((blocks.device_of_pool(0x9000), blocks.remove(0x9000)), (None, Some(on(0, 1))));
     }
 
     #[test]

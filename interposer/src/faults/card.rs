@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
 
 use super::blocks::{self, Block, Blocks};
+use super::contexts::{self, End};
 use crate::record::Described;
 use crate::{apis, config, log, state};
 
@@ -53,7 +54,7 @@ fn padded(bytes: u64) -> u64 {
 /// Takes room for a request. `Err`: it does not fit. `Ok(None)`: the card has nothing to do with it.
 pub(super) fn reserve(event: Event, kind: Kind, what: &Described, thread_device: u8) -> Result<Option<Room>, ()> {
     let kind = what.kind.unwrap_or(kind);
-    let device = what.device.unwrap_or(thread_device);
+    let device = what.device.or_else(|| device_of_pool(kind, what)).unwrap_or(thread_device);
     let Some(capacity) = capacity_bytes().filter(|_| is_limited(event, kind) && device != NO_DEVICE) else {
         return Ok(None);
     };
@@ -63,6 +64,12 @@ pub(super) fn reserve(event: Event, kind: Kind, what: &Described, thread_device:
     // of one that does.
     let taken = USED[usize::from(device)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
     taken.map(|_| Some(Room { device, bytes })).map_err(|_| ())
+}
+
+/// The device of the pool that a request names.
+fn device_of_pool(kind: Kind, what: &Described) -> Option<u8> {
+    let names_one = kind == Kind::Pool && what.number_count > 0;
+    blocks::table().filter(|_| names_one)?.device_of_pool(what.numbers[0])
 }
 
 fn give(device: u8, bytes: u64) {
@@ -111,6 +118,9 @@ fn leaves(block: &Block) {
 pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, device: u8, real: &dyn Fn() -> i32) -> i32 {
     let Some(table) = blocks::table() else { return real() };
     match (event, kind) {
+        (Event::Free, Kind::Pool) if apis::row(api).name.contains("MemPoolDestroy") => {
+            after(real, || table.remove_pool(what.address))
+        }
         // Out of the table before the call: another thread may get the address as soon as it is free.
         (Event::Free, Kind::Device | Kind::Pool | Kind::Array | Kind::Managed) => {
             let block = table.remove(what.address);
@@ -126,7 +136,10 @@ pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, devi
         (Event::Unmap, Kind::Physical) => {
             after(real, || table.unmap(what.address, what.requested, |block| leaves(&block)))
         }
-        (Event::Device, _) => after(real, || ends(table, apis::row(api).name, what, device)),
+        (Event::Device, _) => {
+            let end = contexts::end_of(apis::row(api).name, what, device);
+            after(real, || ends(table, end))
+        }
         _ => real(),
     }
 }
@@ -139,17 +152,25 @@ fn after(real: &dyn Fn() -> i32, then: impl FnOnce()) -> i32 {
     status
 }
 
-/// A context or a device's state is gone, with the memory in it. Pools and physical memory belong to no context; HIP's
-/// reset takes the pools along.
-fn ends(table: Blocks, name: &str, what: &Described, thread_device: u8) {
-    let device = what.device.unwrap_or(thread_device);
-    let is_hip = name.starts_with("hip");
-    let is_gone = |block: &Block| match name {
-        "cuCtxDestroy" | "cuCtxDestroy_v2" => block.context == what.address && !block.is_pooled,
-        "hsa_shut_down" | "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxRelease_v2" => false,
-        _ => block.device == device && (is_hip || !block.is_pooled),
-    };
-    table.remove_all(is_gone, |block| leaves(&block));
+/// What ends takes its memory along.
+fn ends(table: Blocks, end: End) {
+    match end {
+        End::Nothing => {}
+        End::Device(device) => {
+            table.remove_all(|block| block.device == device, |block| leaves(&block));
+            table.remove_physical(device, |block| leaves(&block));
+        }
+        End::Reference { device, .. } if contexts::is_alive(device) => {}
+        End::Context { context } | End::Reference { context, .. } => table
+            .remove_all(|block| context != 0 && block.context == context && !block.is_pooled, |block| leaves(&block)),
+        End::Primary { device, context } => table.remove_all(
+            |block| {
+                let is_of_it = block.context == 0 || block.context == context;
+                block.device == device && is_of_it && !block.is_pooled
+            },
+            |block| leaves(&block),
+        ),
+    }
 }
 
 /// A call that names something has succeeded.
@@ -158,6 +179,10 @@ pub(super) fn named(event: Event, kind: Kind, what: &Described) {
     match (event, kind) {
         (Event::Map, Kind::Physical) => table.map(what.address, what.requested, what.numbers[0]),
         (Event::Import, Kind::Physical) => table.retain(what.address),
+        // The node of a graph has a size, and is no pool.
+        (Event::Reserve, Kind::Pool) if what.requested == 0 && what.address != 0 => {
+            table.add_pool(what.address, what.device.unwrap_or(NO_DEVICE));
+        }
         _ => {}
     }
 }

@@ -8,6 +8,7 @@
 mod answers;
 mod blocks;
 mod card;
+mod contexts;
 mod last_error;
 pub(crate) mod rules;
 
@@ -143,10 +144,19 @@ fn clears_pointer(row: &Row, event: Event, kind: Kind) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn release(frame: &Frame, event: Event, kind: Kind, what: &Described, real: &dyn Fn() -> i32) -> i32 {
-    if card::capacity_bytes().is_none() || !frame.is_programs_own() {
+    // What ends a context or a device counts whoever asked for it: a runtime may do it for the program.
+    let counts = frame.is_programs_own() || event == Event::Device;
+    if card::capacity_bytes().is_none() || !counts {
         return real();
     }
     card::release(event, what.kind.unwrap_or(kind), frame.api(), what, frame.thread_device(), real)
+}
+
+/// The primary context of a device was asked for.
+pub(crate) fn retained(device: u8, context: u64) {
+    if is_on() {
+        contexts::retained(device, context);
+    }
 }
 
 /// A call that names something has returned, while calls may be refused.

@@ -3,8 +3,10 @@
 #include "cuda_min.h"
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device);
+int cuDeviceGetCount(int *count);
+int cuDevicePrimaryCtxReset_v2(int device);
 
-enum { PLAIN, PITCHED, ARRAY, POOLED, PHYSICAL, PINNED, SORTS };
+enum { PLAIN, PITCHED, ARRAY, POOLED, PHYSICAL, PINNED, FROM_POOL, SORTS };
 const int walk_sorts = SORTS;
 
 static void *context;
@@ -13,6 +15,16 @@ static void begin(void) {
     if (context) return;
     MUST(cuInit(0));
     MUST(cuCtxCreate_v2(&context, 0, 0));
+}
+
+// A pool whose memory lies on the device with the highest number, while the thread works on the first.
+static void *pool(void) {
+    static void *pool;
+    int count;
+    MUST(cuDeviceGetCount(&count));
+    PoolProperties properties = {.type = PINNED_MEMORY, .location = {ON_DEVICE, count - 1}};
+    if (!pool) MUST(cuMemPoolCreate(&pool, &properties));
+    return pool;
 }
 
 static size_t granule(void) {
@@ -53,6 +65,7 @@ int walk_take(struct walk_block *block) {
         case ARRAY: return cuArrayCreate_v2(&block->pointer, &shape);
         case POOLED: return cuMemAllocAsync(&block->pointer, block->size, NULL);
         case PHYSICAL: return take_physical(block);
+        case FROM_POOL: return cuMemAllocFromPoolAsync(&block->pointer, block->size, pool(), NULL);
         default: return cuMemAllocHost_v2(&block->pointer, 4096);
     }
 }
@@ -62,6 +75,7 @@ int walk_give(struct walk_block *block) {
     switch (block->sort) {
         case ARRAY: return cuArrayDestroy(block->pointer);
         case POOLED:
+        case FROM_POOL:
             status = cuMemFreeAsync(block->pointer, NULL);
             MUST(cuStreamSynchronize(NULL));
             return status;
@@ -80,16 +94,55 @@ void walk_show(unsigned random) {
     printf(" free %zu of %zu, %zu", free, total, whole);
 }
 
+static void take(size_t size_mib) {
+    void *block;
+    MUST(cuMemAlloc_v2(&block, size_mib * MiB));
+}
+
+// The primary context of the first device, with so much in it; then another one is current again.
+static void fill_primary(size_t size_mib) {
+    void *primary, *pooled;
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(cuCtxSetCurrent(primary));
+    take(size_mib);
+    MUST(cuMemAllocAsync(&pooled, 5 * MiB, NULL));
+    MUST(cuCtxSetCurrent(context));
+    walk_show(0);
+}
+
+// It goes with the last reference, or when it is reset; pools stay.
+static void primary_ends(void) {
+    begin();
+    MUST(cuCtxSetCurrent(context));
+    fill_primary(60);
+    fill_primary(70);
+    MUST(cuDevicePrimaryCtxRelease_v2(0));
+    walk_show(0);
+    MUST(cuDevicePrimaryCtxRelease_v2(0));
+    walk_show(0);
+    printf(" once more %d", cuDevicePrimaryCtxRelease_v2(0));
+    walk_show(0);
+    fill_primary(80);
+    MUST(cuDevicePrimaryCtxReset_v2(0));
+    walk_show(0);
+    fill_primary(90);
+    MUST(cuDevicePrimaryCtxRelease_v2(0));
+    walk_show(0);
+    MUST(cuDevicePrimaryCtxRelease_v2(0));
+    walk_show(0);
+}
+
 // What is in a context goes with it.
 void walk_end(void) {
-    void *block, *other;
-    MUST(cuMemAlloc_v2(&block, 100 * MiB));
+    void *other;
+    take(100);
     MUST(cuCtxCreate_v2(&other, 0, 0));
-    MUST(cuMemAlloc_v2(&block, 50 * MiB));
+    take(50);
     walk_show(0);
     MUST(cuCtxDestroy_v2(other));
     walk_show(0);
     MUST(cuCtxDestroy_v2(context));
     context = NULL;
     walk_show(0);
+    primary_ends();
 }

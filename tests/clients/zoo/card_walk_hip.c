@@ -6,8 +6,12 @@ hipError_t hipDeviceTotalMem(size_t *bytes, int device);
 hipError_t hipGetDevicePropertiesR0600(void *properties, int device);
 hipError_t hipGetDeviceProperties(void *properties, int device);
 hipError_t hipExtGetLastError(void);
+hipError_t hipDeviceGetAttribute(int *value, int attribute, int device);
+hipError_t hipDeviceGetLimit(size_t *value, int limit);
+hipError_t hipDevicePrimaryCtxReset(int device);
 
-enum { PLAIN, PITCHED, VOLUME, ARRAY, POOLED, PHYSICAL, PINNED, SORTS };
+enum { PLAIN, PITCHED, VOLUME, ARRAY, POOLED, PHYSICAL, PINNED, FROM_POOL, ON_LAST, PHYSICAL_ON_LAST, SORTS };
+enum { TOTAL_AS_ATTRIBUTE = 84, HEAP_LIMIT = 2 };
 const int walk_sorts = SORTS;
 
 static size_t granule(void) {
@@ -17,9 +21,24 @@ static size_t granule(void) {
     return size;
 }
 
+// The device with the highest number; with one device it is the only one.
+static int last(void) {
+    int count;
+    MUST(hipGetDeviceCount(&count));
+    return count - 1;
+}
+
+// A pool whose memory lies on the last device, while the thread works on the first.
+static void *pool(void) {
+    static void *pool;
+    hipMemPoolProps properties = {.allocType = 1, .location = {1, last()}};
+    if (!pool) MUST(hipMemPoolCreate(&pool, &properties));
+    return pool;
+}
+
 // Mapped, and its handle given back at once: then it lives until it is unmapped.
-static int take_physical(struct walk_block *block) {
-    hipMemAllocationProp properties = {.type = 1, .location = {1, 0}};
+static int take_physical(struct walk_block *block, int device) {
+    hipMemAllocationProp properties = {.type = 1, .location = {1, device}};
     block->size = (block->size + granule() - 1) / granule() * granule();
     int status = hipMemCreate(&block->handle, block->size, &properties, 0);
     if (status) return status;
@@ -53,7 +72,15 @@ int walk_take(struct walk_block *block) {
             return status;
         case ARRAY: return hipMallocArray(&block->pointer, &bytes, block->size / 64 + 1, 64, 0);
         case POOLED: return hipMallocAsync(&block->pointer, block->size, NULL);
-        case PHYSICAL: return take_physical(block);
+        case PHYSICAL: return take_physical(block, 0);
+        case PHYSICAL_ON_LAST: return take_physical(block, last());
+        case FROM_POOL: return hipMallocFromPoolAsync(&block->pointer, block->size, pool(), NULL);
+        case ON_LAST:
+            MUST(hipSetDevice(last()));
+            status = hipMalloc(&block->pointer, block->size);
+            // What failed is the last error until the next call, on some versions also beyond it.
+            hipSetDevice(0);
+            return status;
         default: return hipHostMalloc(&block->pointer, 4096, 0);
     }
 }
@@ -63,17 +90,20 @@ int walk_give(struct walk_block *block) {
     switch (block->sort) {
         case ARRAY: return hipFreeArray(block->pointer);
         case POOLED:
+        case FROM_POOL:
             status = hipFreeAsync(block->pointer, NULL);
             MUST(hipStreamSynchronize(NULL));
             return status;
-        case PHYSICAL: return give_physical(block);
+        case PHYSICAL:
+        case PHYSICAL_ON_LAST: return give_physical(block);
         case PINNED: return hipHostFree(block->pointer);
         default: return hipFree(block->pointer);
     }
 }
 
 void walk_show(unsigned random) {
-    size_t free, total, whole, before_6, since_6;
+    size_t free, total, whole, before_6, since_6, heap;
+    int attribute;
     unsigned char properties[4096] = {0};
     // The order of what is asked changes with the walk: up to ROCm 6 each call is the last one.
     if (random & 1) printf(" peek %d", hipPeekAtLastError());
@@ -84,16 +114,33 @@ void walk_show(unsigned random) {
     MUST(hipMemGetInfo(&free, &total));
     printf(" peek %d", hipPeekAtLastError());
     MUST(hipDeviceTotalMem(&whole, 0));
+    MUST(hipDeviceGetAttribute(&attribute, TOTAL_AS_ATTRIBUTE, 0));
+    MUST(hipDeviceGetLimit(&heap, HEAP_LIMIT));
     MUST(hipGetDevicePropertiesR0600(properties, 0));
     memcpy(&since_6, properties + 288, sizeof since_6);
     MUST(hipGetDeviceProperties(properties, 0));
     memcpy(&before_6, properties + 256, sizeof before_6);
-    printf(" free %zu of %zu, %zu, %zu, %zu", free, total, whole, before_6, since_6);
+    printf(" free %zu of %zu, %zu, %zu, %zu, %d, %zu", free, total, whole, before_6, since_6, attribute, heap);
+    if (last() == 0) return;
+    MUST(hipSetDevice(last()));
+    MUST(hipMemGetInfo(&free, &total));
+    MUST(hipSetDevice(0));
+    printf(", last %zu of %zu", free, total);
 }
 
+// A reset takes all of its device and nothing of the other; that of the primary context takes nothing.
 void walk_end(void) {
-    void *block;
-    MUST(hipMalloc(&block, 100 * MiB));
+    struct walk_block blocks[] = {{.sort = PLAIN, .size = 100 * MiB},     {.sort = FROM_POOL, .size = 60 * MiB},
+                                  {.sort = PHYSICAL, .size = 40 * MiB},   {.sort = PHYSICAL_ON_LAST, .size = 42 * MiB},
+                                  {.sort = ON_LAST, .size = 30 * MiB}};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) MUST(walk_take(&blocks[i]));
+    walk_show(2);
+    MUST(hipDevicePrimaryCtxReset(0));
+    walk_show(2);
     MUST(hipDeviceReset());
+    walk_show(2);
+    MUST(hipSetDevice(last()));
+    MUST(hipDeviceReset());
+    MUST(hipSetDevice(0));
     walk_show(2);
 }

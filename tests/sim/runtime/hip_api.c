@@ -135,6 +135,7 @@ EXPORTED(hipGetDevicePropertiesR0600, properties, (void *q, int d), (q, TOTAL_SI
 EXPORTED(hipDeviceGet, DeviceGet, (int *d, int ordinal), (d, ordinal))
 EXPORTED(hipDeviceGetName, DeviceGetName, (char *t, int n, int d), (t, n, d))
 EXPORTED(hipDeviceTotalMem, DeviceTotalMem, (size_t *n, int d), (n, d))
+EXPORTED(hipDeviceGetLimit, DeviceGetLimit, (size_t *n, int limit), (n, limit))
 
 // As the real library does, hipGetProcAddress answers the library's own functions, and not what a preloaded library has
 // under their names: hence the hidden aliases.

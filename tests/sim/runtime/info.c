@@ -49,10 +49,25 @@ int sim_properties(void *properties, size_t total_offset, int device) {
 }
 
 int sim_DeviceGetAttribute(int *value, int attribute, int device) {
-    (void)attribute;
     if (!value) return SIM_INVALID_VALUE;
     if (!valid(device)) return SIM_INVALID_DEVICE;
     *value = 0;
+#ifndef SIM_CUDA
+    // HIP's totalGlobalMem; CUDA has no such attribute.
+    enum { TOTAL_GLOBAL_MEM = 84 };
+    size_t total = sim_device_total();
+    if (attribute == TOTAL_GLOBAL_MEM) *value = total > INT32_MAX ? INT32_MAX : (int)total;
+#else
+    (void)attribute;
+#endif
+    return SIM_SUCCESS;
+}
+
+// As up to ROCm 5: the device's heap may have the whole card.
+int sim_DeviceGetLimit(size_t *value, int limit) {
+    enum { HEAP = 2 };
+    if (!value) return SIM_INVALID_VALUE;
+    *value = limit == HEAP ? sim_device_total() : 1024;
     return SIM_SUCCESS;
 }
 

@@ -205,6 +205,7 @@ int sim_properties(void *properties, size_t total_offset, int device);
 int sim_DeviceGetAttribute(int *value, int attribute, int device);
 int sim_DeviceGetName(char *name, int length, int device);
 int sim_DeviceTotalMem(size_t *bytes, int device);
+int sim_DeviceGetLimit(size_t *value, int limit);
 int sim_DeviceGetPCIBusId(char *text, int length, int device);
 
 #endif
