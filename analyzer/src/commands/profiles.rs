@@ -21,7 +21,7 @@ pub(super) fn read_profile(trace: TraceFile, symbols: &SymbolPlaces, thresholds:
 
 /// The same, and what the trace brings to a job.
 pub(super) fn read_member(trace: TraceFile, symbols: &SymbolPlaces, thresholds: &Thresholds) -> (Profile, Member) {
-    let evidence = Evidence { thresholds: thresholds.clone(), ..Evidence::default() };
+    let evidence = Evidence { thresholds: *thresholds, ..Evidence::default() };
     read(trace, symbols, thresholds, Some(Timeline::default()), |trace, replay| {
         Member::new(trace, replay, sum_up(trace, replay, &evidence))
     })
