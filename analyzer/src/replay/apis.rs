@@ -63,7 +63,6 @@ pub enum Ends {
 
 impl Ends {
     fn of(name: &str) -> Self {
-        // Not among them: hipDevicePrimaryCtxReset, which does nothing (ROCm/clr `hip_context.cpp`).
         let names = [
             ("cuCtxDestroy", Ends::Context),
             ("cuDevicePrimaryCtxRelease", Ends::Reference),
