@@ -1,6 +1,6 @@
 //! Stacks in the trace, against what the C library says of the same calls.
 
-use gpuoom_tests::{Client, Finished, Library, MIB, Trace, plugin, program};
+use gpuoom_tests::{Client, Finished, Library, MIB, Trace, plain_program, plugin, program};
 use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, Stack, stack_flag};
 use gpuoom_trace::record::Event;
 
@@ -48,8 +48,12 @@ fn assert_stacks(trace: &Trace, expected: &[(u64, Vec<u64>)]) {
 }
 
 fn run_stacks() -> Finished {
+    run_stacks_by(Client::new(program("stacks.c")))
+}
+
+fn run_stacks_by(client: Client) -> Finished {
     let plugins = ["stacks.c", "stacks_other.c"].map(|source| plugin(source, Library::Hip));
-    let client = plugins.into_iter().fold(Client::new(program("stacks.c")), Client::arg);
+    let client = plugins.into_iter().fold(client, Client::arg);
     let run = client.run_recorded();
     assert_eq!(run.exit_code(), 0, "{}", run.stderr);
     run
@@ -57,7 +61,19 @@ fn run_stacks() -> Finished {
 
 #[test]
 fn stacks_of_every_sort_are_those_of_the_c_library() {
-    let run = run_stacks();
+    assert_stacks_of_every_sort(&run_stacks());
+}
+
+/// As in containers that forbid a process to read memory by the kernel.
+#[test]
+fn stacks_are_the_same_where_the_kernel_refuses_reads() {
+    for refusal in [libc::EPERM, libc::ENOSYS] {
+        let client = Client::new(plain_program("without_reads.c")).arg(refusal.to_string());
+        assert_stacks_of_every_sort(&run_stacks_by(client.arg(program("stacks.c"))));
+    }
+}
+
+fn assert_stacks_of_every_sort(run: &Finished) {
     let truth = truth(&run.stdout);
     let traces = run.traces();
     assert_eq!(traces.len(), 2, "parent and child");

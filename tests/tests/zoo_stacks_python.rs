@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpuoom_tests::{Client, MIB, PythonLine, Trace, sim_dir, zoo_source};
+use gpuoom_tests::{Client, Finished, MIB, PythonLine, Trace, plain_program, sim_dir, zoo_source};
 use gpuoom_trace::payload::{MAX_PYTHON_FRAMES, Stack, stack_flag};
 use gpuoom_trace::record::Event;
 
@@ -59,7 +59,11 @@ fn pythons() -> Vec<PathBuf> {
 }
 
 fn client(python: &Path, kind: &str) -> Client {
-    let client = Client::new(python).arg(zoo_source("py_stacks.py"));
+    with_program(Client::new(python), kind)
+}
+
+fn with_program(client: Client, kind: &str) -> Client {
+    let client = client.arg(zoo_source("py_stacks.py"));
     client.arg(sim_dir().join("libamdhip64.so.6")).arg(kind).env("PYTHONDONTWRITEBYTECODE", "1")
 }
 
@@ -87,17 +91,30 @@ fn assert_all_frames(kind: &str) {
     let pythons = pythons();
     assert!(!pythons.is_empty(), "python3 is needed");
     for python in pythons {
-        let run = client(&python, kind).run_recorded();
-        assert_eq!(run.exit_code(), 0, "{python:?} {}", run.stderr);
-        let truth = truth(&run.stdout);
-        // The child takes 16 and 17 before the parent goes on.
-        let (child, parent): (Vec<_>, Vec<_>) = truth.into_iter().partition(|(size, _)| [16, 17].contains(size));
-        let traces = run.traces();
-        assert_eq!(traces.len(), 2, "{python:?}: parent and child");
-        for trace in traces {
-            let is_child = calls(&trace)[0].mebibytes == 16;
-            assert_frames(&python, kind, &trace, if is_child { &child } else { &parent });
-        }
+        assert_frames_of_run(&python, kind, &client(&python, kind).run_recorded());
+    }
+}
+
+fn assert_frames_of_run(python: &Path, kind: &str, run: &Finished) {
+    assert_eq!(run.exit_code(), 0, "{python:?} {}", run.stderr);
+    let truth = truth(&run.stdout);
+    // The child takes 16 and 17 before the parent goes on.
+    let (child, parent): (Vec<_>, Vec<_>) = truth.into_iter().partition(|(size, _)| [16, 17].contains(size));
+    let traces = run.traces();
+    assert_eq!(traces.len(), 2, "{python:?}: parent and child");
+    for trace in traces {
+        let is_child = calls(&trace)[0].mebibytes == 16;
+        assert_frames(python, kind, &trace, if is_child { &child } else { &parent });
+    }
+}
+
+/// As in containers that forbid a process to read memory by the kernel.
+#[test]
+fn frames_are_the_same_where_the_kernel_refuses_reads() {
+    for kind in ["keeps", "releases"] {
+        let python = Path::new("python3");
+        let client = Client::new(plain_program("without_reads.c")).arg(libc::EPERM.to_string());
+        assert_frames_of_run(python, kind, &with_program(client.arg(python), kind).run_recorded());
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use gpuoom_trace::columns::Batch;
-use gpuoom_trace::metadata::Module;
 use gpuoom_trace::reader::{ReadError, TraceFile};
 use gpuoom_trace::record::{Event, Layer, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -110,11 +109,11 @@ impl Plan {
             },
         );
         let stacks = Stacks::new(&trace, &replay, &SymbolPlaces::here(&[]));
-        self.take(&calls, &replay, &stacks, &trace.metadata.modules.modules);
+        self.take(&calls, &replay, &stacks);
         Ok(())
     }
 
-    fn take(&mut self, calls: &Calls, replay: &Replay, stacks: &Stacks<'_>, modules: &[Module]) {
+    fn take(&mut self, calls: &Calls, replay: &Replay, stacks: &Stacks<'_>) {
         let address = |site: u32| replay.sites.address(site).unwrap_or(0);
         // The first call of each site among the calls from its address.
         let (mut from_address, mut nth) = (FxHashMap::<u64, u64>::default(), FxHashMap::<u32, u64>::default());
@@ -126,7 +125,7 @@ impl Plan {
         for (site, api, requested_bytes) in &calls.first {
             let count = calls.by_site.get(site).copied().unwrap_or(0);
             let address = address(*site);
-            let Some(module) = modules.iter().find(|module| (module.start..module.end).contains(&address)) else {
+            let Some(module) = stacks.module(*site) else {
                 self.calls_without_file += count;
                 continue;
             };

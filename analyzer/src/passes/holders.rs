@@ -76,7 +76,7 @@ fn add<'a>(rows: &mut BTreeMap<Label<'a>, Amount>, label: Label<'a>, more: Amoun
 }
 
 /// Whose memory it is that no call above asked for.
-fn label_of<'a>(libraries: &Libraries<'a>, class: &Class) -> Label<'a> {
+fn label_of<'a>(libraries: &'a Libraries<'_>, class: &Class) -> Label<'a> {
     let library = class.caller.and_then(|(_, site)| libraries.of_site(site));
     let (owner, kind) = match class.cause {
         Cause::SetUp => (SET_UP, class.kind),

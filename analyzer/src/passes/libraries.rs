@@ -1,16 +1,16 @@
 //! Which library made a call: call sites and where the libraries lie.
 
-use gpuoom_trace::metadata::Module;
 use gpuoom_trace::reader::TraceFile;
 
 use crate::replay::Replay;
+use crate::symbols::Modules;
 
 /// Files of the runtimes themselves, by the beginning of their names.
 const RUNTIMES: [&str; 6] = ["libamdhip64", "libhsa-runtime64", "libhsakmt", "libcuda.so", "libcudart", "libdrm"];
 
 /// The loaded libraries of a trace.
 pub struct Libraries<'a> {
-    modules: Vec<&'a Module>,
+    modules: Modules,
     trace: &'a TraceFile,
     replay: &'a Replay,
 }
@@ -18,8 +18,7 @@ pub struct Libraries<'a> {
 impl<'a> Libraries<'a> {
     /// Of a trace and its replay, which knows the call sites.
     pub fn new(trace: &'a TraceFile, replay: &'a Replay) -> Self {
-        let mut modules: Vec<&Module> = trace.metadata.modules.modules.iter().collect();
-        modules.sort_by_key(|module| module.start);
+        let modules = Modules::new(&trace.header, &trace.metadata);
         Libraries { modules, trace, replay }
     }
 
@@ -30,11 +29,10 @@ impl<'a> Libraries<'a> {
     }
 
     /// The file name of the library that a call site lies in; `None` where it is not known.
-    pub fn of_site(&self, site: u32) -> Option<&'a str> {
-        let address = self.replay.sites.address(site)?;
-        let index = self.modules.partition_point(|module| module.start <= address).checked_sub(1)?;
-        let module = self.modules[index];
-        (address < module.end).then(|| module.path.rsplit('/').next().unwrap_or(&module.path))
+    pub fn of_site(&self, site: u32) -> Option<&str> {
+        let (address, place) = self.replay.sites.return_place(site)?;
+        let module = self.modules.at(address, place, self.replay.sites.libraries())?;
+        Some(module.path.rsplit('/').next().unwrap_or(&module.path))
     }
 }
 

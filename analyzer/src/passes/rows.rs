@@ -153,6 +153,7 @@ impl Rows {
         match record.event() {
             Some(Event::Site) => self.sites.introduce(record, payload),
             Some(Event::Code) => self.sites.name_code(record, payload),
+            Some(Event::Library) => self.sites.note_library(record, payload),
             _ => {}
         }
     }

@@ -16,6 +16,7 @@ mod memory;
 mod objects;
 mod observed;
 mod pins;
+pub mod places;
 pub mod readings;
 pub mod reservations;
 mod resets;
@@ -274,6 +275,7 @@ impl Replay {
             Some(Event::Site) => return self.sites.introduce(record, payload),
             Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
             Some(Event::Code) => return self.sites.name_code(record, payload),
+            Some(Event::Library) => return self.sites.note_library(record, payload),
             _ => {}
         }
         self.events += 1;

@@ -4,6 +4,8 @@ use gpuoom_trace::payload::{CodeName, PythonFrame, Stack, stack_flag};
 use gpuoom_trace::record::Record;
 use rustc_hash::FxHashMap;
 
+use super::places::{Place, Places};
+
 /// Call sites that are kept. A recorder has numbers for fewer; a file that has more is not one of ours.
 const MAX_SITES: usize = 1 << 20;
 /// Frames that are kept, of all stacks together.
@@ -24,8 +26,11 @@ pub struct Site {
     python: u8,
     /// Where its frames begin.
     start: u32,
-    /// The first site with the same return address.
+    /// The first site with the same return address in the same library.
     place: u32,
+    /// Where what was said about the places of its frames begins, if anything was.
+    said: u32,
+    has_said: bool,
 }
 
 /// The way to a call.
@@ -35,11 +40,19 @@ pub struct Way<'a> {
     pub flags: u8,
     /// Return addresses, innermost first: at least the call's own.
     pub native: &'a [u64],
+    /// What the trace says about the library of the first native frames; none is said about those behind.
+    said: &'a [Place],
     /// Frames of Python, innermost first, each as code and line.
     python: &'a [u64],
 }
 
 impl<'a> Way<'a> {
+    /// Native frames, innermost first, with what the trace says about the library that each lies in.
+    pub fn native_places(&self) -> impl Iterator<Item = (u64, Place)> + 'a {
+        let said = self.said.iter().copied().chain(std::iter::repeat(Place::NotSaid));
+        self.native.iter().copied().zip(said)
+    }
+
     /// Frames of Python, innermost first.
     pub fn python(&self) -> impl Iterator<Item = PythonFrame> + 'a {
         self.python.iter().map(|word| PythonFrame { code: *word as u32, line: (*word >> 32) as u32 })
@@ -65,8 +78,12 @@ impl<'a> Way<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     by_number: FxHashMap<u32, Site>,
-    /// The first site with each return address.
-    places: FxHashMap<u64, u32>,
+    /// The first site with each return address and library.
+    places: FxHashMap<(u64, Place), u32>,
+    /// Which libraries came to places where others had been.
+    libraries: Places,
+    /// What was said about the frames of those sites that have any such.
+    said: Vec<Place>,
     /// Return addresses and Python frames of all stacks, one after the other.
     frames: Vec<u64>,
     codes: FxHashMap<u32, CodeName>,
@@ -83,12 +100,29 @@ impl Sites {
             self.dropped += 1;
             return;
         }
-        let place = *self.places.entry(record.address).or_insert(record.site);
+        let key = (record.address, self.libraries.of_return(record.address));
+        let place = *self.places.entry(key).or_insert(record.site);
         let mut site = Site { address: record.address, place, ..Site::default() };
-        if let Some(stack) = Stack::read(payload) {
-            self.keep(&mut site, &stack);
+        match Stack::read(payload) {
+            Some(stack) => self.keep(&mut site, &stack),
+            None => self.keep_said(&mut site, &[record.address]),
         }
         self.by_number.insert(record.site, site);
+    }
+
+    /// Takes a `library` record.
+    #[cold]
+    pub fn note_library(&mut self, record: &Record, payload: &[u8]) {
+        self.libraries.note(record, payload);
+    }
+
+    /// Keeps what was said about these frames, if anything was.
+    fn keep_said(&mut self, site: &mut Site, native: &[u64]) {
+        if self.libraries.are_empty() || self.said.len() > MAX_FRAMES {
+            return;
+        }
+        (site.said, site.has_said) = (self.said.len() as u32, true);
+        self.said.extend(native.iter().map(|address| self.libraries.of_return(*address)));
     }
 
     fn keep(&mut self, site: &mut Site, stack: &Stack) {
@@ -100,6 +134,7 @@ impl Sites {
         self.frames.extend(stack.python.iter().map(|frame| u64::from(frame.code) | u64::from(frame.line) << u32::BITS));
         let (native, python) = (stack.native.len() as u8, stack.python.len() as u8);
         *site = Site { flags: stack.flags, native, python, start, ..*site };
+        self.keep_said(site, &stack.native);
     }
 
     /// Takes a `code` record.
@@ -131,7 +166,20 @@ impl Sites {
         let (native, rest) = frames.split_at_checked(usize::from(site.native)).unwrap_or_default();
         let python = rest.get(..usize::from(site.python)).unwrap_or_default();
         let native = if native.is_empty() { std::slice::from_ref(&site.address) } else { native };
-        Some(Way { flags: site.flags, native, python })
+        let said = self.said.get(site.said as usize..).filter(|_| site.has_said).unwrap_or_default();
+        let said = &said[..said.len().min(native.len())];
+        Some(Way { flags: site.flags, native, said, python })
+    }
+
+    /// The return address of a site and what the trace says about the library that it lies in.
+    pub fn return_place(&self, site: u32) -> Option<(u64, Place)> {
+        let way = self.way(site)?;
+        Some((self.address(site)?, way.native_places().next().map_or(Place::NotSaid, |(_, place)| place)))
+    }
+
+    /// The libraries that came to places where others had been.
+    pub fn libraries(&self) -> &Places {
+        &self.libraries
     }
 
     /// The file and function of a Python code object.
@@ -176,6 +224,31 @@ mod tests {
         assert_eq!(way.python().collect::<Vec<_>>(), python);
         assert_eq!(sites.code(3).map(|code| code.function.as_str()), Some("Model.forward"));
         assert_eq!((sites.code(4), sites.way(0), sites.address(0), sites.way(9)), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_site_keeps_what_was_said_before_it() {
+        let mut sites = Sites::default();
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let stack = |out: &mut _| payload::stack(0, &[0x1010, 0x5000], &[], out).to_vec();
+        let library = |build_id: u8, out: &mut _| payload::library(&[build_id], b"/b.so", out).to_vec();
+        let noted = Record { requested: 0x1000, ..record(Event::Library, 0, 0x1000) };
+        sites.introduce(&record(Event::Site, 1, 0x1010), &stack(&mut out));
+        sites.note_library(&noted, &library(7, &mut out));
+        sites.introduce(&record(Event::Site, 2, 0x1010), &stack(&mut out));
+        sites.note_library(&noted, &[]);
+        sites.introduce(&record(Event::Site, 3, 0x1010), &[]);
+        let said = |site: u32| sites.way(site).unwrap().native_places().map(|(_, place)| place).collect::<Vec<_>>();
+        assert_eq!(said(1), [Place::NotSaid, Place::NotSaid]);
+        assert_eq!((said(2)[1], said(3)), (Place::NotSaid, vec![Place::NoLibrary]));
+        let Place::Library(number) = said(2)[0] else { panic!() };
+        assert_eq!(sites.libraries().get(number).map(|module| module.build_id.as_str()), Some("07"));
+        assert_eq!(
+            (sites.place(1), sites.place(2), sites.place(3)),
+            (1, 2, 3),
+            "equal addresses in different libraries"
+        );
+        assert_eq!(sites.return_place(3), Some((0x1010, Place::NoLibrary)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod functions;
 mod image;
 mod index;
 pub mod key;
+mod modules;
 pub mod plumbing;
 mod short;
 mod stacks;
@@ -22,6 +23,7 @@ mod tests;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gpuoom_trace::metadata::Module;
 use rustc_hash::FxHashMap;
@@ -30,6 +32,7 @@ use serde::Serialize;
 pub use frame::{Frame, FrameKind};
 pub use image::Missing;
 pub use key::CallSite;
+pub use modules::Modules;
 pub use short::short;
 pub use stacks::{Names, Stack, Stacks};
 
@@ -64,79 +67,83 @@ pub struct MissingSymbols {
 
 /// Names for the addresses of one trace. Nothing is opened before an address in it is asked for.
 pub struct Symbols {
-    /// By address; those that overlap are as the trace says.
-    modules: Vec<Loaded>,
     places: SymbolPlaces,
     /// What is below the directories, where a library is not found by its name.
     index: OnceCell<index::Index>,
+    /// Libraries that were asked about, by where they stand in memory.
+    loaded: RefCell<FxHashMap<*const Module, Rc<Loaded>>>,
     /// What was looked up before.
-    known: RefCell<FxHashMap<u64, Rc<[Frame]>>>,
+    known: RefCell<KnownFrames>,
 }
 
+/// Frames by return address and library.
+type KnownFrames = FxHashMap<(u64, *const Module), Rc<[Frame]>>;
+
 struct Loaded {
-    module: Module,
-    image: OnceCell<Image>,
+    module: Arc<Module>,
+    image: Image,
     /// Whether a function was asked for that has no name.
     lacks_names: Cell<bool>,
 }
 
 impl Symbols {
-    /// For the libraries of a trace.
-    pub fn new(modules: &[Module], places: &SymbolPlaces) -> Self {
-        let loaded =
-            |module: &Module| Loaded { module: module.clone(), image: OnceCell::new(), lacks_names: Cell::new(false) };
-        let mut modules: Vec<Loaded> = modules.iter().map(loaded).collect();
-        modules.sort_by_key(|loaded| loaded.module.start);
-        Symbols { modules, places: places.clone(), index: OnceCell::new(), known: RefCell::default() }
+    /// Names by files that lie in these places.
+    pub fn new(places: &SymbolPlaces) -> Self {
+        let (loaded, known) = Default::default();
+        Symbols { places: places.clone(), index: OnceCell::new(), loaded, known }
     }
 
-    /// The library that an address lies in.
-    pub fn module_at(&self, address: u64) -> Option<&Module> {
-        self.loaded_at(address).map(|loaded| &loaded.module)
-    }
-
-    fn loaded_at(&self, address: u64) -> Option<&Loaded> {
-        let index = self.modules.partition_point(|loaded| loaded.module.start <= address).checked_sub(1)?;
-        self.modules.get(index).filter(|loaded| address < loaded.module.end)
-    }
-
-    /// The frames behind a return address: functions that were inlined first, then the one that has the code. There is
-    /// always at least one.
-    pub fn frames(&self, return_address: u64) -> Rc<[Frame]> {
-        if let Some(frames) = self.known.borrow().get(&return_address) {
+    /// The frames behind a return address in a library: functions that were inlined first, then the one that has the code.
+    /// There is always at least one.
+    pub fn frames(&self, return_address: u64, module: Option<&Arc<Module>>) -> Rc<[Frame]> {
+        let key = (return_address, module.map_or(std::ptr::null(), Arc::as_ptr));
+        if let Some(frames) = self.known.borrow().get(&key) {
             return Rc::clone(frames);
         }
-        let frames: Rc<[Frame]> = self.look_up(return_address).into();
-        self.known.borrow_mut().insert(return_address, Rc::clone(&frames));
+        let frames: Rc<[Frame]> = match module {
+            Some(module) => self.look_up(return_address, module),
+            None => vec![Frame::native(return_address)],
+        }
+        .into();
+        self.known.borrow_mut().insert(key, Rc::clone(&frames));
         frames
     }
 
-    fn look_up(&self, return_address: u64) -> Vec<Frame> {
-        // A call may be the last instruction of a function: what it returns to belongs to the next one.
-        let called_from = return_address.saturating_sub(1);
-        let Some(loaded) = self.loaded_at(called_from) else { return vec![Frame::native(return_address)] };
-        let index = || self.index.get_or_init(|| index::Index::of(&self.places.directories));
-        let image = loaded.image.get_or_init(|| find::image_of(&loaded.module, &self.places, index));
+    fn look_up(&self, return_address: u64, module: &Arc<Module>) -> Vec<Frame> {
+        let loaded = self.loaded(module);
         let here = Frame {
-            module: Some(file_name(&loaded.module.path).to_owned()),
-            offset: Some(return_address - loaded.module.start),
+            module: Some(file_name(&module.path).to_owned()),
+            offset: Some(return_address.saturating_sub(module.start)),
             ..Frame::native(return_address)
         };
-        let frames = image.frames(called_from - loaded.module.start, here);
+        // A call may be the last instruction of a function: what it returns to belongs to the next one.
+        let called_from = return_address.saturating_sub(1);
+        let frames = loaded.image.frames(called_from.saturating_sub(module.start), here);
         if frames.last().is_none_or(|frame| frame.function.is_none()) {
             loaded.lacks_names.set(true);
         }
         frames
     }
 
+    /// The library with what its files tell. It is kept, so that no other comes to its place in memory.
+    fn loaded(&self, module: &Arc<Module>) -> Rc<Loaded> {
+        let mut loaded = self.loaded.borrow_mut();
+        let fresh = || {
+            let index = || self.index.get_or_init(|| index::Index::of(&self.places.directories));
+            let image = find::image_of(module, &self.places, index);
+            Rc::new(Loaded { module: Arc::clone(module), image, lacks_names: Cell::new(false) })
+        };
+        Rc::clone(loaded.entry(Arc::as_ptr(module)).or_insert_with(fresh))
+    }
+
     /// The libraries that were asked about and could not be named as well as others, with the reason.
     pub fn missing(&self) -> Vec<MissingSymbols> {
-        let mut missing: Vec<MissingSymbols> = self
-            .modules
-            .iter()
+        let loaded = self.loaded.borrow();
+        let mut missing: Vec<MissingSymbols> = loaded
+            .values()
             .filter_map(|loaded| {
                 let module = &loaded.module;
-                let missing = loaded.image.get()?.missing()?;
+                let missing = loaded.image.missing()?;
                 // That a library was stripped is no loss where all that was asked for is exported.
                 if *missing == Missing::Stripped && !loaded.lacks_names.get() {
                     return None;
@@ -146,7 +153,10 @@ impl Symbols {
                 Some(MissingSymbols { module: module.path.clone(), build_id, reason })
             })
             .collect();
-        missing.sort_by(|one, other| one.module.cmp(&other.module));
+        let key = |missing: &MissingSymbols| (missing.module.clone(), missing.build_id.clone());
+        missing.sort_by_key(key);
+        // The same library may have been at several places.
+        missing.dedup();
         missing
     }
 }

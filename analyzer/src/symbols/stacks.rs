@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use gpuoom_trace::metadata::Module;
 use gpuoom_trace::reader::TraceFile;
 use rustc_hash::FxHashMap;
 
 use super::key::CallSite;
-use super::{Frame, MissingSymbols, SymbolPlaces, Symbols};
+use super::{Frame, MissingSymbols, Modules, SymbolPlaces, Symbols};
 use crate::replay::Replay;
+use crate::replay::places::Place;
 use crate::replay::sites::Sites;
 
 /// Call sites whose names are remembered; more are named anew each time.
@@ -32,6 +34,7 @@ pub struct Stack {
 
 /// Names for call sites that are still being read.
 pub struct Names {
+    modules: Modules,
     symbols: Symbols,
     known: RefCell<FxHashMap<u32, Rc<CallSite>>>,
     stacks: RefCell<FxHashMap<u32, Rc<Stack>>>,
@@ -40,15 +43,18 @@ pub struct Names {
 impl Names {
     /// For a trace.
     pub fn new(trace: &TraceFile, places: &SymbolPlaces) -> Self {
-        let symbols = Symbols::new(&trace.metadata.modules.modules, places);
-        Names { symbols, known: RefCell::default(), stacks: RefCell::default() }
+        let modules = Modules::new(&trace.header, &trace.metadata);
+        Names { modules, symbols: Symbols::new(places), known: RefCell::default(), stacks: RefCell::default() }
     }
 
     /// The frames that led to a site's call; empty where the site is not known.
     pub fn stack(&self, sites: &Sites, site: u32) -> Stack {
         let Some(way) = sites.way(site) else { return Stack::default() };
-        let mut frames: Vec<Frame> =
-            way.native.iter().flat_map(|address| self.symbols.frames(*address).to_vec()).collect();
+        let named = |(address, place): (u64, Place)| {
+            let module = self.modules.at(address.saturating_sub(1), place, sites.libraries());
+            self.symbols.frames(address, module).to_vec()
+        };
+        let mut frames: Vec<Frame> = way.native_places().flat_map(named).collect();
         frames.extend(way.python().map(|frame| match sites.code(frame.code) {
             Some(code) => Frame::python(&code.file, &code.function, frame.line),
             None => Frame::python("", "", frame.line),
@@ -91,6 +97,12 @@ impl Names {
         Some(fresh)
     }
 
+    /// The library that a site's call returns to.
+    pub fn module<'a>(&'a self, sites: &'a Sites, site: u32) -> Option<&'a Module> {
+        let (address, place) = sites.return_place(site)?;
+        self.modules.at(address.saturating_sub(1), place, sites.libraries()).map(|module| &**module)
+    }
+
     /// The libraries that were asked about and lack names.
     pub fn missing(&self) -> Vec<MissingSymbols> {
         self.symbols.missing()
@@ -127,6 +139,11 @@ impl<'a> Stacks<'a> {
     /// A name of a site that other runs and builds of the program have, too; empty where it is not known.
     pub fn key(&self, site: u32) -> String {
         self.call_site(site).map(|known| known.key.clone()).unwrap_or_default()
+    }
+
+    /// The library that a site's call returns to.
+    pub fn module(&self, site: u32) -> Option<&Module> {
+        self.names.module(self.sites, site)
     }
 
     /// A site for people: the first function outside of allocators, and its library or file.

@@ -1,12 +1,31 @@
 //! Names from small programs that are compiled here.
 
+use gpuoom_trace::header::Header;
 use gpuoom_trace::metadata::Module;
+use gpuoom_trace::reader::Metadata;
 
 use super::compiled::{Library, run, text};
 use super::*;
+use crate::replay::places::{Place, Places};
 
-fn symbols(module: Module, places: SymbolPlaces) -> Symbols {
-    Symbols::new(&[module], &places)
+/// Names of one library.
+struct Named {
+    symbols: Symbols,
+    module: Arc<Module>,
+}
+
+impl Named {
+    fn frames(&self, address: u64) -> Rc<[Frame]> {
+        self.symbols.frames(address, Some(&self.module))
+    }
+
+    fn missing(&self) -> Vec<MissingSymbols> {
+        self.symbols.missing()
+    }
+}
+
+fn symbols(module: Module, places: SymbolPlaces) -> Named {
+    Named { symbols: Symbols::new(&places), module: Arc::new(module) }
 }
 
 fn here() -> SymbolPlaces {
@@ -55,10 +74,20 @@ fn without_debug_information_the_table_of_symbols_names_functions() {
 #[test]
 fn an_address_without_a_library_stays_an_address() {
     let library = Library::compile("", &[]);
-    let symbols = symbols(library.module(), here());
-    for address in [0, 0x1000, 0x7f00_0010_0001, u64::MAX] {
-        assert_eq!(*symbols.frames(address), [Frame::native(address)]);
+    let (symbols, start) = (Symbols::new(&here()), library.module().start);
+    let listed = modules::Modules::new(
+        &Header::new(1 << 10, 1, 1),
+        &Metadata {
+            modules: gpuoom_trace::metadata::Modules { modules: vec![library.module()] },
+            ..Metadata::default()
+        },
+    );
+    let at = |address| listed.at(address, Place::NotSaid, &Places::default()).map(|module| module.start);
+    for address in [0, 0x1000, start - 1, 0x7f00_0010_0001, u64::MAX] {
+        assert_eq!(at(address), None);
+        assert_eq!(*symbols.frames(address, None), [Frame::native(address)]);
     }
+    assert_eq!((at(start), at(0x7f00_000f_ffff)), (Some(start), Some(start)));
     assert_eq!(symbols.missing(), [], "nothing was opened");
 }
 
@@ -67,13 +96,13 @@ fn another_build_is_refused_with_a_sentence() {
     let library = Library::compile("", &["-g"]);
     let address = library.return_address_in("middle");
     let module = Module { build_id: "00".repeat(20), ..library.module() };
-    let symbols = symbols(module, here());
-    let frames = symbols.frames(address);
+    let other = symbols(module, here());
+    let frames = other.frames(address);
     assert_eq!(words(&frames), ["?"]);
-    let missing = symbols.missing();
+    let missing = other.missing();
     assert!(missing[0].reason.contains(&format!("is another build ({}): not used", library.build_id)), "{missing:?}");
 
-    let unknown = Symbols::new(&[Module { build_id: String::new(), ..library.module() }], &here());
+    let unknown = symbols(Module { build_id: String::new(), ..library.module() }, here());
     assert_eq!(words(&unknown.frames(address)), ["?"]);
     assert!(unknown.missing()[0].reason.contains("it has no build id"), "{:?}", unknown.missing());
 }

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::{apis, guard, log, thread};
 
 pub(crate) use objects::{
-    LoadCount, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count, loaded_objects,
-    loaded_objects_with_build_ids, object_of,
+    LoadCount, MAX_BUILD_ID_BYTES, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count,
+    loaded_objects, loaded_objects_with_build_ids, object_of, read_build_id,
 };
 
 /// A family of libraries that export the same functions.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::fork_gate::outside_forks;
 use super::ranges::Ranges;
+use crate::program_memory;
 
 /// A loaded object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,21 +199,64 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, walk: *mut
     }
 }
 
-/// Finds the GNU build id among ELF notes.
-fn build_id(mut notes: &[u8]) -> String {
+/// Longest build id that is read, in bytes.
+pub(crate) const MAX_BUILD_ID_BYTES: usize = 64;
+
+/// Reads the build id of the object whose ELF header lies at `start`, and which may go away meanwhile; returns its length in
+/// bytes, 0 where there is none. Uses no heap.
+pub(crate) fn read_build_id(start: u64, out: &mut [u8; MAX_BUILD_ID_BYTES]) -> usize {
+    const HEADER_BYTES: usize = std::mem::size_of::<libc::Elf64_Phdr>();
+    const MAX_HEADERS: u64 = 32;
+    const MAX_NOTE_BYTES: usize = 256;
+    let mut elf = [0u8; std::mem::size_of::<libc::Elf64_Ehdr>()];
+    if !program_memory::read(start, &mut elf) || elf[..4] != *b"\x7fELF" {
+        return 0;
+    }
+    let half = |at: usize| u64::from(u16::from_le_bytes([elf[at], elf[at + 1]]));
+    let word = |bytes: &[u8], at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    // `e_phoff` and `e_phnum`; `p_vaddr` and `p_memsz`. A library's first segment has its file's first bytes.
+    let (headers, count) = (word(&elf, 32), half(56).min(MAX_HEADERS));
+    let header = |index: u64| {
+        let mut header = [0u8; HEADER_BYTES];
+        let at = start.wrapping_add(headers).wrapping_add(index * HEADER_BYTES as u64);
+        program_memory::read(at, &mut header).then_some(header)
+    };
+    let of_type = |wanted: u32| (0..count).filter_map(header).filter(move |header| header[..4] == wanted.to_le_bytes());
+    let first = of_type(libc::PT_LOAD).map(|header| word(&header, 16) & !0xFFF).min().unwrap_or(0);
+    for header in of_type(libc::PT_NOTE) {
+        let mut notes = [0u8; MAX_NOTE_BYTES];
+        let notes = &mut notes[..(word(&header, 40) as usize).min(MAX_NOTE_BYTES)];
+        if !program_memory::read(start.wrapping_sub(first).wrapping_add(word(&header, 16)), notes) {
+            continue;
+        }
+        if let Some(found) = find_build_id(notes) {
+            let length = found.len().min(out.len());
+            out[..length].copy_from_slice(&found[..length]);
+            return length;
+        }
+    }
+    0
+}
+
+/// The GNU build id among ELF notes in hexadecimal, empty where there is none.
+fn build_id(notes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('?');
+    let found = find_build_id(notes).unwrap_or_default();
+    found.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
     while let (Some(name), Some(length), Some(kind)) = (word(notes, 0), word(notes, 4), word(notes, 8)) {
         let at = 12usize.saturating_add(name.next_multiple_of(4));
-        let Some(value) = notes.get(at..at.saturating_add(length)) else { break };
+        let value = notes.get(at..at.saturating_add(length))?;
         if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
-            let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('?');
-            return value.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
+            return Some(value);
         }
-        let Some(rest) = notes.get(at.saturating_add(length.next_multiple_of(4))..) else { break };
-        notes = rest;
+        notes = notes.get(at.saturating_add(length.next_multiple_of(4))..)?;
     }
-    String::new()
+    None
 }
 
 /// Code of the vendor runtimes.

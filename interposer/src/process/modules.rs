@@ -1,5 +1,7 @@
 //! The loaded libraries.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use gpuoom_trace::metadata::{Module, Modules};
@@ -44,15 +46,28 @@ struct List {
     at: LoadCount,
     objects: usize,
     modules: Modules,
+    /// What was looked at before, by first address: the loader's path, and the module.
+    described: HashMap<usize, (String, Module)>,
+    /// Process whose file has what is `written`.
+    pid: u32,
+    /// Hashes of the modules that the file has in any list.
+    written: HashSet<u64>,
 }
 
 impl List {
-    /// The last list, if all that it names is still loaded; an empty one otherwise. Whoever takes it has it alone.
+    /// The last list, without its modules if one of them is not loaded any more. Whoever takes it has it alone.
     fn take(at: LoadCount) -> Box<List> {
         let last = LISTED.swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: made by `give_back` from a box, and taken out by the swap.
-        let last = (!last.is_null()).then(|| unsafe { Box::from_raw(last) });
-        last.filter(|list| list.at.unloads == at.unloads).unwrap_or_default()
+        let mut list = if last.is_null() { Box::default() } else { unsafe { Box::from_raw(last) } };
+        if list.at.unloads != at.unloads {
+            (list.objects, list.modules) = (0, Modules::default());
+        }
+        let pid = std::process::id();
+        if list.pid != pid {
+            (list.pid, list.written) = (pid, HashSet::new());
+        }
+        list
     }
 
     fn give_back(self: Box<List>) {
@@ -71,21 +86,65 @@ impl List {
             self.objects += 1;
             // The kernel's own page has a name without a path; the program itself has none, and comes first.
             if self.objects == 1 || object.path.contains('/') {
-                self.modules.modules.push(describe(object));
+                let module = self.describe(object);
+                self.modules.modules.push(module);
             }
         }
     }
+
+    fn describe(&mut self, object: link::Object) -> Module {
+        let is_same = |(path, module): &&(String, Module)| {
+            *path == object.path && module.end == object.end as u64 && module.build_id == object.build_id
+        };
+        if let Some((_, module)) = self.described.get(&object.start).filter(is_same) {
+            return module.clone();
+        }
+        let (start, path) = (object.start, object.path.clone());
+        let module = describe(object);
+        self.described.insert(start, (path, module.clone()));
+        module
+    }
+
+    fn has_unwritten(&self) -> bool {
+        self.modules.modules.iter().any(|module| !self.written.contains(&hash(module)))
+    }
+
+    fn show(&mut self, show: impl FnOnce(&Modules) -> bool) -> bool {
+        let shown = show(&self.modules);
+        if shown {
+            self.written.extend(self.modules.modules.iter().map(hash));
+        }
+        shown
+    }
 }
 
-/// Lists all of them, with the program itself first, because a call site may lie in any, and shows the list.
-pub(crate) fn list<T>(show: impl FnOnce(&Modules) -> T) -> T {
+fn hash(module: &Module) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    module.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Lists all of them, with the program itself first, because a call site may lie in any, and shows the list. `show` says
+/// whether the file has it now.
+pub(crate) fn list(show: impl FnOnce(&Modules) -> bool) -> bool {
     let at = link::load_count();
     LISTED_AT.store(at.loads, Ordering::Relaxed);
     let mut list = List::take(at);
     list.extend(at);
-    let shown = show(&list.modules);
+    let shown = list.show(show);
     list.give_back();
     shown
+}
+
+/// Shows the list if it has a library that the file does not have.
+pub(crate) fn list_unlisted(show: impl FnOnce(&Modules) -> bool) {
+    let at = link::load_count();
+    let mut list = List::take(at);
+    list.extend(at);
+    if list.has_unwritten() {
+        list.show(show);
+    }
+    list.give_back();
 }
 
 fn describe(object: link::Object) -> Module {
@@ -155,7 +214,22 @@ mod tests {
         let mut list = Box::<List>::default();
         list.extend(at);
         list.give_back();
-        assert_eq!(List::take(LoadCount { unloads: at.unloads + 1, ..at }).objects, 0);
-        assert_eq!(List::take(at).objects, 0, "whoever takes it has it alone");
+        let mut again = List::take(LoadCount { unloads: at.unloads + 1, ..at });
+        assert_eq!((again.objects, again.modules.modules.len()), (0, 0));
+        assert_eq!(List::take(at).described.len(), 0, "whoever takes it has it alone");
+        // What is at its place unchanged is not looked at again.
+        let paths: Vec<_> = again.described.values_mut().map(|(_, module)| module.path = "known".into()).collect();
+        again.extend(at);
+        assert!(paths.len() > 2 && again.modules.modules.iter().all(|module| module.path == "known"));
+    }
+
+    #[test]
+    fn the_file_is_told_what_it_does_not_have() {
+        let mut list = List::default();
+        list.extend(link::load_count());
+        assert!(list.has_unwritten() && !list.show(|_| false) && list.has_unwritten());
+        assert!(list.show(|_| true) && !list.has_unwritten());
+        list.modules.modules[0].build_id = "another".into();
+        assert!(list.has_unwritten());
     }
 }

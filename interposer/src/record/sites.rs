@@ -9,6 +9,7 @@ use gpuoom_trace::payload::{self, PythonFrame};
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record};
 
 use super::Recorder;
+use crate::stack;
 
 /// Sites of a process that have numbers: those that come later are recorded without. A power of two.
 const SITES: usize = 1 << 17;
@@ -48,9 +49,9 @@ fn place(caller: u64, start: usize) -> (u32, bool) {
 /// The number of the site that a call returns to; says in the file what it means if it is new.
 #[inline(always)]
 pub(crate) fn of(recorder: &Recorder, caller: usize, thread: u32) -> u32 {
-    let (site, is_new) = number(caller as u64);
+    let (site, is_new) = number(stack::address_key(caller as u64));
     if is_new {
-        introduce(recorder, site, caller as u64, thread, &[]);
+        introduce(recorder, site, thread, &[caller as u64], &[]);
     }
     site
 }
@@ -89,17 +90,21 @@ pub(crate) fn of_stack(
         return of(recorder, caller as usize, thread);
     }
     if is_new {
-        introduce(recorder, site, caller, thread, payload::stack(stack.flags, stack.native, stack.python, out));
+        let payload = payload::stack(stack.flags, stack.native, stack.python, out);
+        introduce(recorder, site, thread, stack.native, payload);
     }
     site
 }
 
 #[cold]
 #[inline(never)]
-fn introduce(recorder: &Recorder, site: u32, address: u64, thread: u32, stack: &[u8]) {
+fn introduce(recorder: &Recorder, site: u32, thread: u32, native: &[u64], payload: &[u8]) {
+    let address = native.first().copied().unwrap_or(0);
+    stack::say_replaced(recorder, thread, native);
     let at = recorder.clock.now();
     let record = Record { at, thread, site, address, ..Record::new(Event::Site, Kind::None) };
-    let published = if stack.is_empty() { recorder.publish(&record) } else { recorder.publish_long(&record, stack) };
+    let published =
+        if payload.is_empty() { recorder.publish(&record) } else { recorder.publish_long(&record, payload) };
     if published.is_none() {
         // Lost: let the next call from there try again.
         TABLE[site as usize - 1].store(0, Ordering::Relaxed);

@@ -96,6 +96,11 @@ impl Recorder {
         true
     }
 
+    /// Writes the list of libraries if it has one that no list in this file has: before that may be unloaded.
+    pub(crate) fn note_unlisted_modules(&self) {
+        process::modules::list_unlisted(|modules| self.append_metadata(|maker| maker.metadata(kind::MODULES, modules)));
+    }
+
     fn append_modules(&self) -> bool {
         process::modules::list(|modules| self.append_metadata(|maker| maker.metadata(kind::MODULES, modules)))
     }

@@ -9,6 +9,7 @@ mod memo;
 mod memory;
 mod objects;
 mod python;
+mod replaced;
 mod rule;
 mod rules;
 mod unload;
@@ -23,24 +24,27 @@ use crate::{config, guard};
 
 use memory::Reader;
 use python::Frames;
+pub(crate) use replaced::{say as say_replaced, word as address_key};
 pub(crate) use walk::Entry;
 use walk::Walk;
 use work::Work;
 
 /// Prepares what can't be looked up inside a hook. Called before the program runs.
 pub(crate) fn prepare() {
+    objects::prepare();
     if is_wanted() {
-        objects::prepare();
         memory::prepare();
-        // A failed look-up leaves a message that the program could take for its own.
-        // SAFETY: reads and clears the thread's message.
-        unsafe { libc::dlerror() };
     }
+    // A failed look-up leaves a message that the program could take for its own.
+    // SAFETY: reads and clears the thread's message.
+    unsafe { libc::dlerror() };
 }
 
 /// A new file begins, maybe in a forked child.
 pub(crate) fn begin() {
     work::free_all();
+    unload::begin();
+    replaced::forget();
     if config::get().stacks.python {
         python::forget_parent();
         python::look();
@@ -49,7 +53,8 @@ pub(crate) fn begin() {
 
 /// Objects were loaded: called on the recorder's thread.
 pub(crate) fn objects_changed() {
-    if is_wanted() && objects::is_listed() {
+    unload::look();
+    if objects::is_listed() {
         objects::list_again();
     }
     if config::get().stacks.python {
@@ -76,7 +81,7 @@ fn mix(key: u64, word: u64) -> u64 {
 }
 
 fn key_of(walk: &Walk) -> u64 {
-    let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, *address));
+    let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, replaced::word(*address)));
     key & !SIGNAL_BIT | u64::from(walk.has_signal) | STACK_BIT
 }
 
@@ -173,7 +178,7 @@ impl Call<'_> {
 }
 
 fn whole_key(native: u64, with_native: bool, entry: &Entry, frames: &Frames) -> u64 {
-    let native = if with_native { native } else { entry.pc };
+    let native = if with_native { native } else { replaced::word(entry.pc) };
     if frames.flags == 0 { native } else { key_with(native, frames) }
 }
 

@@ -69,7 +69,7 @@ fn further(key: u64, address: u64, room: &mut cfi::Room) -> Known {
 #[inline(never)]
 fn look_up(key: u64, address: u64, room: &mut cfi::Room) -> Known {
     guard::cold(Known::NoObject, || {
-        let Some(header) = objects::header_of(address) else { return Known::NoObject };
+        let Some(objects::Object { header, .. }) = objects::at(address) else { return Known::NoObject };
         let rule = if header == 0 { Rule::Unknown } else { cfi::rule(header, address, room) };
         remember(key, rule);
         Known::Rule(rule)

@@ -4,10 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::objects;
-use crate::{guard, link};
+use crate::{guard, link, state};
 
 /// Objects unloaded so far, as the loader counts.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
+/// Objects that had been loaded when the list of objects was last made, as the loader counts.
+static LISTED_AT: AtomicU64 = AtomicU64::new(0);
 
 /// How many were unloaded so far.
 #[inline(always)]
@@ -16,12 +18,35 @@ pub(super) fn count() -> u64 {
     UNLOADS.load(Ordering::Relaxed)
 }
 
-/// After a call that may have unloaded something. Such a call takes the loader's lock itself, so this may, too.
+/// A new file begins.
+pub(super) fn begin() {
+    let at = link::load_count();
+    UNLOADS.store(at.unloads, Ordering::Relaxed);
+    LISTED_AT.store(at.loads, Ordering::Relaxed);
+    objects::begin();
+}
+
+/// Before a call that may unload something: what goes must stand in the file, and in the list of objects, while it is there.
+/// Such a call takes the loader's lock itself, so this may, too.
+pub(super) fn prepare() {
+    guard::cold((), || {
+        let Some(recorder) = state::running() else { return };
+        let loads = link::load_count().loads;
+        if LISTED_AT.swap(loads, Ordering::Relaxed) != loads {
+            objects::list_again();
+            recorder.note_unlisted_modules();
+        }
+    });
+}
+
+/// After such a call.
 pub(super) fn look() {
     guard::cold((), || {
         let unloads = link::load_count().unloads;
-        if UNLOADS.swap(unloads, Ordering::Relaxed) != unloads && objects::is_listed() {
+        if count() != unloads {
+            // First what is gone: whoever sees the number must know it.
             objects::list_again();
+            UNLOADS.store(unloads, Ordering::Release);
         }
     });
 }
@@ -33,6 +58,7 @@ mod hooks {
 
     redhook::hook! {
         unsafe fn dlclose(handle: *mut c_void) -> c_int => close_library {
+            super::prepare();
             // SAFETY: the C library's own function, with the program's own argument.
             let result = unsafe { redhook::real!(dlclose)(handle) };
             super::look();

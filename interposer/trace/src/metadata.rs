@@ -50,7 +50,7 @@ pub struct ApiTable {
 }
 
 /// A loaded library of interest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
     /// Path as the loader knows it, symbolic links resolved.
     pub path: String,

@@ -2,10 +2,12 @@
 //!
 //! Every payload begins with its length in bytes (u16), because slots come in units of 56 bytes.
 
+mod library;
 mod stack;
 
 use crate::record::MAX_PAYLOAD_BYTES;
 
+pub use library::{LibraryName, library};
 pub use stack::{CodeName, MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, PythonFrame, Stack, code_name, stack, stack_flag};
 
 /// Longest text that a record can carry, in bytes.

@@ -182,6 +182,9 @@ numbered! {
         Export = 20 "export",
         /// Not a call: the number in `site` stands for a Python code object from here on.
         Code = 21 "code",
+        /// Not a call: the `requested` bytes from `address` on belong to the library in the payload from here on, where another
+        /// lay before; without a payload: to none.
+        Library = 22 "library",
     }
 }
 
@@ -274,7 +277,7 @@ impl Record {
 
     /// Whether the record says what later ones mean, and is not about a call.
     pub fn is_note(&self) -> bool {
-        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code))
+        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code | Event::Library))
     }
 
     /// Ordinal of the enclosing call within the thread: `None` for an outermost call or one too far back to tell.

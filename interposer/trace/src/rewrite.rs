@@ -89,9 +89,12 @@ struct Chunks<'a> {
 
 impl Chunks<'_> {
     fn metadata(&mut self, metadata: &Metadata) -> io::Result<()> {
-        let Metadata { process, apis, modules, devices, bypasses, machine } = metadata;
+        let Metadata { process, apis, modules, module_lists, devices, bypasses, machine } = metadata;
         append(self.out, &mut self.end, self.maker.metadata(kind::PROCESS, process))?;
         append(self.out, &mut self.end, self.maker.metadata(kind::APIS, apis))?;
+        for list in module_lists {
+            append(self.out, &mut self.end, self.maker.metadata(kind::MODULES, list))?;
+        }
         if *modules != Modules::default() {
             append(self.out, &mut self.end, self.maker.metadata(kind::MODULES, modules))?;
         }
@@ -185,13 +188,28 @@ mod tests {
         }
     }
 
-    /// A file with a chunk of metadata, records in a chunk, and more in the ring: one of them pending.
+    fn libraries(name: &str) -> Modules {
+        let module = |path: &str| crate::metadata::Module {
+            path: path.into(),
+            build_id: String::new(),
+            start: 0x1000,
+            end: 0x2000,
+            vendor: false,
+        };
+        Modules { modules: vec![module(name)] }
+    }
+
+    /// A file with chunks of metadata, records in a chunk, and more in the ring: one of them pending.
     fn trace() -> tempfile::NamedTempFile {
         let memory = Memory::new(RING_SLOTS as usize);
         let mut header = Header::new(RING_SLOTS, 1 << 28, 7);
         let mut maker = ChunkMaker::default();
         let process = crate::metadata::ProcessFacts { hostname: "atlas".into(), ..Default::default() };
         let mut chunks = maker.metadata(kind::PROCESS, &process).to_vec();
+        // A library takes the place of another, which comes back.
+        for name in ["a.so", "b.so", "a.so"] {
+            chunks.extend_from_slice(maker.metadata(kind::MODULES, &libraries(name)));
+        }
         for number in 0..40 {
             memory.ring().publish(&record(number)).unwrap();
         }
@@ -243,6 +261,9 @@ mod tests {
         let (mut before, mut after) =
             (TraceFile::open(original.path()).unwrap(), TraceFile::open(copied.path()).unwrap());
         assert_eq!(after.metadata.process.hostname, "ATLAS");
+        assert_eq!(after.metadata.modules, libraries("a.so"));
+        assert_eq!(after.metadata.module_lists, [libraries("a.so"), libraries("b.so")]);
+        assert_eq!(before.metadata.module_lists, after.metadata.module_lists);
         let (old, new) = (read(&mut before), read(&mut after));
         assert_eq!(old.records, new.records);
         assert_eq!(payload::text(&new.payloads), "X".repeat(100));

@@ -94,7 +94,8 @@ impl Redactor {
                 _ => self.names.learn_text(value),
             }
         }
-        metadata.modules.modules.iter().for_each(|module| self.names.learn_text(&module.path));
+        let lists = metadata.module_lists.iter().chain([&metadata.modules]);
+        lists.flat_map(|list| &list.modules).for_each(|module| self.names.learn_text(&module.path));
         metadata.machine.files.iter().for_each(|(path, text)| {
             self.names.learn_text(path);
             self.names.learn_text(text);

@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
-use gpuoom_trace::metadata::{MachineFacts, Module, ProcessFacts};
+use gpuoom_trace::metadata::{MachineFacts, Module, Modules, ProcessFacts};
+use gpuoom_trace::payload::{self, LibraryName};
 use gpuoom_trace::reader::Metadata;
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record};
 use gpuoom_trace::rewrite::Rewording;
 use proptest::prelude::*;
 
@@ -221,6 +223,9 @@ fn metadata(user: &str, host: &str, project: &str, value: &str) -> Metadata {
     let module = |path: String| Module { path, build_id: "ab".into(), start: 1, end: 2, vendor: false };
     let mut metadata = Metadata { process, ..Metadata::default() };
     metadata.modules.modules = vec![module(format!("{home}/lib{project}.so.1")), module("/usr/lib/libc.so.6".into())];
+    // A plugin that was unloaded stands in an earlier list only.
+    let gone = vec![module(format!("{home}/plugins/lib{project}-old.so"))];
+    metadata.module_lists = vec![metadata.modules.clone(), Modules { modules: gone }];
     metadata.machine = MachineFacts {
         files: vec![
             ("/proc/self/cgroup".into(), format!("0::/user.slice/{user}.slice/{project}.scope\n")),
@@ -234,6 +239,23 @@ fn metadata(user: &str, host: &str, project: &str, value: &str) -> Metadata {
 
 fn texts(metadata: &Metadata) -> String {
     format!("{metadata:?}")
+}
+
+#[test]
+fn a_library_that_came_to_the_place_of_another_has_the_name_that_its_list_has() {
+    let mut metadata = metadata("alice", "atlas", "acme", "grumpy");
+    let path = metadata.module_lists[1].modules[0].path.clone();
+    let mut redactor = Redactor::default();
+    redactor.learn_trace(&metadata);
+    redactor.metadata(&mut metadata);
+    let listed = &metadata.module_lists[1].modules[0].path;
+    let mut room = [0; MAX_PAYLOAD_BYTES];
+    let mut bytes = payload::library(&[0xab], path.as_bytes(), &mut room).to_vec();
+    redactor.payload(&Record::new(Event::Library, Kind::None), &mut bytes);
+    let name = LibraryName::read(&bytes).unwrap();
+    assert_eq!((name.build_id.as_str(), &name.path), ("ab", listed));
+    assert!(!name.path.contains("alice") && !name.path.contains("acme") && name.path != path, "{name:?}");
+    assert_eq!(metadata.module_lists[0], metadata.modules);
 }
 
 #[test]

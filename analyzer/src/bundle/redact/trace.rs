@@ -4,6 +4,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::reader::Metadata;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record};
 use gpuoom_trace::rewrite::Rewording;
+use rustc_hash::FxHashMap;
 
 use super::Redactor;
 use super::arguments::is_amounts;
@@ -30,9 +31,7 @@ impl Rewording for Redactor {
         for note in &mut process.notes {
             *note = self.note(note);
         }
-        for module in &mut metadata.modules.modules {
-            module.path = self.path(LIBRARIES, &module.path);
-        }
+        self.libraries(metadata);
         for bypass in &mut metadata.bypasses.bypasses {
             bypass.caller = self.path(LIBRARIES, &bypass.caller);
             bypass.target = self.path(LIBRARIES, &bypass.target);
@@ -55,6 +54,13 @@ impl Rewording for Redactor {
                 let code = self.code(&code);
                 put(bytes, &code);
             }
+            Some(Event::Library) => {
+                let library = payload::text(bytes);
+                if let Some((build_id, path)) = library.split_once('\0') {
+                    let path = self.path(LIBRARIES, path);
+                    put(bytes, &format!("{build_id}\0{path}"));
+                }
+            }
             Some(_) => {}
             // Of a newer recorder: nobody here knows what is in it.
             None if !bytes.is_empty() => {
@@ -67,6 +73,21 @@ impl Rewording for Redactor {
 }
 
 impl Redactor {
+    /// The libraries of all lists. What the last list has counts once.
+    fn libraries(&mut self, metadata: &mut Metadata) {
+        let mut known: FxHashMap<String, String> = FxHashMap::default();
+        for module in &mut metadata.modules.modules {
+            let path = self.path(LIBRARIES, &module.path);
+            known.insert(std::mem::replace(&mut module.path, path.clone()), path);
+        }
+        for module in metadata.module_lists.iter_mut().flat_map(|list| &mut list.modules) {
+            module.path = match known.get(&module.path) {
+                Some(path) => path.clone(),
+                None => self.path(LIBRARIES, &module.path),
+            };
+        }
+    }
+
     /// A setting that the recorder could not understand: `NAME=VALUE: expected ...`.
     fn note(&mut self, note: &str) -> String {
         const PLACE: &str = "notes of the recorder";

@@ -4,6 +4,7 @@
 //! never a `SIGBUS`, and no length in the file makes it allocate more than a chunk can hold.
 
 mod error;
+mod modules;
 mod ring;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -21,6 +22,8 @@ use crate::metadata::{self, ApiTable, Bypasses, DeviceFacts, MachineFacts, Modul
 use crate::record::{Granule, SLOT_BYTES};
 
 pub use error::ReadError;
+
+use modules::ModuleLists;
 
 /// Largest ring that a reader accepts: 1 GiB.
 const MAX_RING_SLOTS: u64 = 1 << 24;
@@ -66,6 +69,9 @@ pub struct Metadata {
     pub apis: ApiTable,
     /// Loaded libraries, as last seen.
     pub modules: Modules,
+    /// All lists of loaded libraries in their order, each without what an earlier one has, where something that was listed is
+    /// not in the last list; else empty.
+    pub module_lists: Vec<Modules>,
     /// Devices that the program used.
     pub devices: Vec<DeviceFacts>,
     /// Libraries that call past the recorder.
@@ -218,6 +224,7 @@ impl TraceFile {
     }
 
     fn read_metadata(&mut self) {
+        let mut lists = ModuleLists::default();
         for (offset, chunk) in std::mem::take(&mut self.chunks) {
             if chunk.kind == kind::EVENTS {
                 self.chunks.push((offset, chunk));
@@ -230,8 +237,11 @@ impl TraceFile {
             let payload = self.stored(offset, &chunk).and_then(|stored| chunk.payload(&stored));
             if payload.is_none_or(|payload| !self.take_metadata(chunk.kind, &payload)) {
                 self.damaged(offset, "a metadata chunk is damaged");
+            } else if chunk.kind == kind::MODULES {
+                lists.take(&self.metadata.modules);
             }
         }
+        self.metadata.module_lists = lists.finish(&self.metadata.modules);
     }
 
     fn take_metadata(&mut self, chunk_kind: u16, payload: &[u8]) -> bool {
