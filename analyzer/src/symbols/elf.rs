@@ -57,6 +57,8 @@ pub(super) struct Elf {
     pub(super) build_id: String,
     /// Address of the page that the first segment begins in.
     pub(super) first_address: u64,
+    /// Whether it has a table of symbols, besides that of the dynamic linker.
+    pub(super) has_symbols: bool,
     /// File name of a file with its debug information.
     pub(super) debug_link: Option<String>,
     /// File that its debug information refers to.
@@ -85,6 +87,7 @@ impl Elf {
             path: path.to_owned(),
             build_id: hex(parsed.build_id().ok().flatten().unwrap_or_default()),
             first_address,
+            has_symbols: !parsed.elf_symbol_table().is_empty(),
             debug_link: link.map(|(name, _)| text(name)),
             supplement: supplement.map(|(path, id)| Supplement { path: text(path), build_id: hex(id) }),
             parts: parts(&parsed),

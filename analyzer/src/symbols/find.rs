@@ -21,19 +21,16 @@ pub(super) fn image_of<'a>(module: &Module, places: &SymbolPlaces, index: impl F
     }
     let mut search = Search { build_id: &module.build_id, refused: None };
     let is_given = !places.directories.is_empty();
-    let indexed = || if is_given { index().files(&module.build_id) } else { &[] };
-    let mut own = own_places(module, places).into_iter().find_map(|path| search.accept(&path));
-    if own.is_none() {
-        own = indexed().iter().find_map(|path| search.accept(path));
-    }
-    let has_debug = own.as_ref().is_some_and(Elf::has_debug_information);
-    let debug = match has_debug {
+    let indexed = || (if is_given { index().files(&module.build_id) } else { &[] }).iter().cloned();
+    let mut own_places = own_places(module, places).into_iter();
+    let named = own_places.by_ref().find_map(|path| search.accept(&path));
+    let own = named.or_else(|| indexed().find_map(|path| search.accept(&path)));
+    let debug = match own.as_ref().is_some_and(Elf::has_debug_information) {
         true => None,
+        // What is installed is often stripped, and what was built lies elsewhere.
         false => {
-            let named = debug_places(module, own.as_ref(), places);
-            let named = named.into_iter().find_map(|path| search.accept(&path));
-            let with_debug = |path: &PathBuf| search.accept(path).filter(Elf::has_debug_information);
-            named.or_else(|| indexed().iter().find_map(with_debug))
+            let named = own_places.chain(debug_places(module, own.as_ref(), places));
+            search.best(named.chain(std::iter::once_with(indexed).flatten()))
         }
     };
     let Some(best) = debug.as_ref().or(own.as_ref()) else {
@@ -77,6 +74,19 @@ impl Search<'_> {
         self.refused.get_or_insert(refused);
         None
     }
+
+    /// The first one with debug information, else the first one with a table of symbols.
+    fn best(&mut self, paths: impl Iterator<Item = PathBuf>) -> Option<Elf> {
+        let mut named = None;
+        for path in paths {
+            match self.accept(&path) {
+                Some(elf) if elf.has_debug_information() => return Some(elf),
+                Some(elf) if elf.has_symbols && named.is_none() => named = Some(elf),
+                _ => {}
+            }
+        }
+        named
+    }
 }
 
 fn unusable(path: &Path, error: &ElfError) -> Missing {
@@ -86,9 +96,6 @@ fn unusable(path: &Path, error: &ElfError) -> Missing {
 /// Where the library itself may be.
 fn own_places(module: &Module, places: &SymbolPlaces) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    if places.this_machine {
-        paths.extend(absolute(&module.path).map(Path::to_owned));
-    }
     for given in &places.directories {
         if !given.is_dir() {
             paths.push(given.clone());
@@ -97,6 +104,9 @@ fn own_places(module: &Module, places: &SymbolPlaces) -> Vec<PathBuf> {
         paths.extend(below(given, &module.path));
         paths.push(given.join(file_name(&module.path)));
         paths.extend(by_build_id(given, &module.build_id, ""));
+    }
+    if places.this_machine {
+        paths.extend(absolute(&module.path).map(Path::to_owned));
     }
     paths
 }
@@ -107,18 +117,20 @@ fn debug_places(module: &Module, own: Option<&Elf>, places: &SymbolPlaces) -> Ve
     let link = own.and_then(|elf| elf.debug_link.as_deref()).filter(|name| !name.contains('/') && !name.is_empty());
     let with_suffix = format!("{}.debug", file_name(&module.path));
     for given in places.directories.iter().filter(|given| given.is_dir()) {
-        paths.extend(by_build_id(given, &module.build_id, ".debug"));
+        // The directory may be the root of another machine's files.
+        let root = below(given, DEBUG_ROOT);
+        let roots = [Some(given.as_path()), root.as_deref()].into_iter().flatten();
+        paths.extend(roots.filter_map(|root| by_build_id(root, &module.build_id, ".debug")));
         paths.extend(link.map(|name| given.join(name)));
         paths.push(given.join(&with_suffix));
         paths.extend(below(given, &format!("{}.debug", module.path)));
     }
-    if !places.this_machine {
-        return paths;
-    }
-    paths.extend(by_build_id(Path::new(DEBUG_ROOT), &module.build_id, ".debug"));
-    if let Some((name, directory)) = link.zip(own.and_then(|elf| elf.path.parent())) {
-        paths.extend([directory.join(name), directory.join(".debug").join(name)]);
-        paths.extend(below(Path::new(DEBUG_ROOT), &directory.join(name).to_string_lossy()));
+    // Wherever the library itself was found.
+    let beside = link.zip(own.and_then(|elf| elf.path.parent()));
+    paths.extend(beside.into_iter().flat_map(|(name, dir)| [dir.join(name), dir.join(".debug").join(name)]));
+    if places.this_machine {
+        paths.extend(by_build_id(Path::new(DEBUG_ROOT), &module.build_id, ".debug"));
+        paths.extend(beside.and_then(|(name, dir)| below(Path::new(DEBUG_ROOT), &dir.join(name).to_string_lossy())));
     }
     paths
 }

@@ -1,5 +1,7 @@
 //! Names from small programs that are compiled here.
 
+use std::path::Path;
+
 use gpuoom_trace::header::Header;
 use gpuoom_trace::metadata::Module;
 use gpuoom_trace::reader::Metadata;
@@ -169,6 +171,52 @@ fn debug_files_beside_a_stripped_library_are_found() {
             let symbols = symbols(Module { path: path.into(), ..library.module() }, places.clone());
             assert_eq!(words(&symbols.frames(address)), ["inner:3 inlined", "middle:6"], "{compressed} {path}");
         }
+    }
+}
+
+#[test]
+fn what_the_user_names_helps_a_stripped_library_that_is_there() {
+    let library = Library::compile("", &["-g"]);
+    let address = library.return_address_in("middle");
+    let build = tempfile::tempdir().unwrap();
+    let whole = build.path().join("liblayers.so.1.2");
+    std::fs::copy(&library.path, &whole).unwrap();
+    library.strip(&["--strip-all"]);
+    let frames = |given: &Path| words(&symbols(library.module(), SymbolPlaces::here(&[given.into()])).frames(address));
+    assert_eq!(frames(build.path()), ["inner:3 inlined", "middle:6"], "the directory of the build");
+    assert_eq!(frames(&whole), ["inner:3 inlined", "middle:6"], "the file of the build");
+    // Without debug information the table of symbols is better than nothing.
+    run("strip", &["--strip-debug", text(&whole)]);
+    assert_eq!(frames(build.path()), ["middle"]);
+    assert_eq!(frames(tempfile::tempdir().unwrap().path()), ["?"]);
+}
+
+#[test]
+fn debug_files_are_found_below_the_root_of_another_machine() {
+    let library = Library::compile("", &["-g"]);
+    let address = library.return_address_in("middle");
+    let root = tempfile::tempdir().unwrap();
+    let debug = library.directory.path().join("layers.debug");
+    run("objcopy", &["--only-keep-debug", text(&library.path), text(&debug)]);
+    library.strip(&["--strip-all"]);
+    run("objcopy", &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&library.path)]);
+    let module = Module { path: "/gone/lib/liblayers.so.1.2".into(), ..library.module() };
+    let (first, rest) = library.build_id.split_at(2);
+    let installed = root.path().join("gone/lib/liblayers.so.1.2");
+    std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
+    std::fs::copy(&library.path, &installed).unwrap();
+    for place in [
+        format!("usr/lib/debug/.build-id/{first}/{rest}.debug"),
+        "gone/lib/layers.debug".into(),
+        "gone/lib/.debug/layers.debug".into(),
+    ] {
+        let file = root.path().join(&place);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::copy(&debug, &file).unwrap();
+        let places = SymbolPlaces { directories: vec![root.path().into()], this_machine: false };
+        let found = symbols(module.clone(), places);
+        assert_eq!(words(&found.frames(address)), ["inner:3 inlined", "middle:6"], "{place}");
+        std::fs::remove_file(&file).unwrap();
     }
 }
 
