@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuoom_tests::{Client, Finished, MIB, Report, program, zoo_source};
+use gpuoom_tests::{Client, Finished, Library, MIB, Report, plugin, program, zoo_source};
 use serde_json::Value;
 
 /// The line of the client's source with this remark.
@@ -75,6 +75,22 @@ fn a_report_names_functions_and_lines() {
     assert!(events.contains("from load_weights (who_allocates)"), "{events}");
     let frame = format!("who_allocates.c:{}", line_of("run_model"));
     assert!(events.lines().any(|line| line.trim_start().starts_with("run_model") && line.contains(&frame)), "{events}");
+}
+
+/// As with a C library before 2.35, which has no function for the object around an address.
+#[test]
+fn stacks_are_the_same_with_an_older_c_library() {
+    let stack = |client: Client| {
+        let run = client.run_both();
+        let report = run.only_trace().report();
+        assert_eq!(at(&report, "/ooms/0/stack_is_cut"), false);
+        let stack = at(&report, "/ooms/0/stack").as_array().expect("a stack").clone();
+        stack.iter().map(|frame| (frame["function"].clone(), frame["offset"].clone())).collect::<Vec<_>>()
+    };
+    let client = || Client::new(program("who_allocates.c"));
+    let found = stack(client().preload(plugin("no_find_object.c", Library::None)));
+    assert!(found.len() > 3, "{found:?}");
+    assert_eq!(found, stack(client()));
 }
 
 #[test]
