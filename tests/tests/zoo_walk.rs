@@ -168,3 +168,12 @@ fn hsa_with_pins_shutdowns_and_virtual_memory() {
     }
     more().for_each(|seed| walk("walk_hsa.c", Library::Hsa, seed, 1 + seed % 7, 50 + seed % 300, 1 + seed % 3));
 }
+
+#[test]
+fn the_cuda_driver_with_contexts_that_come_and_go() {
+    for (seed, threads, parts) in [(41, 1, 1), (42, 1, 2), (43, 4, 1), (44, 4, 3)] {
+        walk("walk_driver.c", Library::CudaDriver, seed, threads, 400, parts);
+    }
+    more()
+        .for_each(|seed| walk("walk_driver.c", Library::CudaDriver, seed, 1 + seed % 5, 50 + seed % 500, 1 + seed % 3));
+}

@@ -168,8 +168,9 @@ impl Replay {
         if record.has(flag::CORRECTION) {
             return self.context_stays(record);
         }
-        // A reference that is given back must be had again if the call fails.
-        let reference = if ends == Ends::Reference { record.device } else { NO_DEVICE };
+        // A reference that is given back must be had again if the call fails; one that was not there must not.
+        let gives_back = ends == Ends::Reference && self.contexts.primary(record.device).references > 0;
+        let reference = if gives_back { record.device } else { NO_DEVICE };
         let gone = self.end_of(record, ends).map(|end| self.take_of_context(record, &end)).unwrap_or_default();
         for block in &gone {
             self.let_go(block, record);
@@ -373,6 +374,16 @@ mod tests {
         failed.end("cuDevicePrimaryCtxRelease_v2", 0);
         failed.0.last_call_failed(201);
         assert_eq!(failed.live().len(), 6);
+        program.end("cuDevicePrimaryCtxRelease_v2", 0);
+        assert_eq!(program.live(), [0x1002, 0x2000, 0x2001, 0x2002]);
+    }
+
+    #[test]
+    fn a_release_without_a_reference_leaves_none_behind() {
+        let mut program = two_contexts();
+        program.end("cuDevicePrimaryCtxRelease_v2", 0);
+        program.0.last_call_failed(201);
+        program.retain(0xA0, 0);
         program.end("cuDevicePrimaryCtxRelease_v2", 0);
         assert_eq!(program.live(), [0x1002, 0x2000, 0x2001, 0x2002]);
     }

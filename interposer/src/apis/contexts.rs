@@ -1,7 +1,7 @@
 //! Which device a CUDA driver context belongs to, which ones a thread has put aside, and which one its allocations are in.
 //! HIP's contexts are devices in other words (ROCm/clr `hip_context.cpp`): of these only the device is followed.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
@@ -19,6 +19,9 @@ static DEVICES: [AtomicU8; CONTEXTS] = [const { AtomicU8::new(NO_DEVICE) }; CONT
 /// HIP's contexts by device, which is as many as there can be: each is the device's own object and stays for good.
 static HIP: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
 
+/// Where the next context is put: a place that was given up is used late, because threads may still have it on their stacks.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether the process ever had a context: without one, none is ever spoken of.
 static ANY: AtomicBool = AtomicBool::new(false);
 
@@ -26,12 +29,12 @@ static ANY: AtomicBool = AtomicBool::new(false);
 pub(super) fn remember(context: u64, device: u8) {
     // Relaxed: who has the context current has it from a call that came after this.
     ANY.store(true, Ordering::Relaxed);
-    for (handle, known) in HANDLES.iter().zip(&DEVICES) {
-        let claimed = handle.compare_exchange(0, context, Ordering::AcqRel, Ordering::Acquire);
-        if claimed.is_ok() || claimed == Err(context) {
-            known.store(device, Ordering::Release);
-            return;
-        }
+    let first = NEXT.fetch_add(1, Ordering::Relaxed);
+    let claims =
+        |place: &usize| HANDLES[*place].compare_exchange(0, context, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    let place = index_of(context).or_else(|| (0..CONTEXTS).map(|step| (first + step) % CONTEXTS).find(claims));
+    if let Some(place) = place {
+        DEVICES[place].store(device, Ordering::Release);
     }
 }
 
@@ -47,6 +50,15 @@ pub(super) fn device_of(context: u64) -> Option<u8> {
 /// What a thread remembers of its current context.
 fn place_of(context: u64) -> u8 {
     index_of(context).map_or(0, |index| index as u8 + 1)
+}
+
+/// A context is there still.
+fn put_back(context: u64, device: u8, place: u8) {
+    let before = usize::from(place).checked_sub(1).and_then(|index| HANDLES.get(index));
+    let claim = |handle: &AtomicU64| handle.compare_exchange(0, context, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if !before.is_some_and(claim) {
+        remember(context, device);
+    }
 }
 
 /// A context is gone: nothing may be asked of it any more.
@@ -88,6 +100,18 @@ fn pop() {
     state.context_changed = true;
     state.devices_below >>= 8;
     state.contexts_below >>= 8;
+}
+
+/// A context that is gone may lie below the current one, too. It stays there, as in the driver, but is not to be taken for
+/// another one that has its place later.
+fn forget_below(place: u8) {
+    // SAFETY: as above.
+    let state = unsafe { &mut *thread::current() };
+    for shift in (0..u64::BITS).step_by(8) {
+        if place != 0 && (state.contexts_below >> shift) as u8 == place {
+            state.contexts_below &= !(0xFF << shift);
+        }
+    }
 }
 
 fn is_current(context: u64) -> bool {
@@ -177,20 +201,25 @@ pub(super) fn context_pushed(call: Call, describe: impl Fn(bool) -> Described, r
 #[inline(always)]
 pub(super) fn context_destroyed(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let context = describe(false).address;
-    let was_current = call.frame.is_some() && is_current(context);
-    let device = device_of(context);
+    let call_is_ours = call.frame.is_some();
+    let was_current = call_is_ours && is_current(context);
+    let (device, place) = (device_of(context), place_of(context));
     forget(context);
     let status = release(call, describe, real);
     match device {
-        Some(device) if status != 0 => {
-            remember(context, device);
-            if was_current {
-                // SAFETY: this thread's own state.
-                unsafe { (*thread::current()).context = place_of(context) };
-            }
-        }
+        // The place that threads have on their stacks, if nobody took it meanwhile.
+        Some(device) if status != 0 => put_back(context, device, place),
         _ if status == 0 && was_current => pop(),
         _ => {}
+    }
+    if call_is_ours && status == 0 {
+        forget_below(place);
+        // SAFETY: this thread's own state.
+        unsafe {
+            if place != 0 && (*thread::current()).context == place {
+                (*thread::current()).context = 0;
+            }
+        }
     }
     status
 }
@@ -259,6 +288,28 @@ mod tests {
         assert_eq!(of_hip_context(0x55).device, None);
         HIP[2].store(0x55, Ordering::Relaxed);
         assert_eq!((of_hip_context(0x55).device, of_hip_context(0).device), (Some(2), None));
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_is_not_taken_for_another_context() {
+        let places = [0x201, 0x202, 0x203].map(|context| {
+            remember(context, 1);
+            remember(context, 1);
+            place_of(context)
+        });
+        assert!(places.iter().all(|place| *place != 0) && places[0] != places[1] && places[1] != places[2]);
+        push(0x202, 1);
+        push(0x203, 2);
+        forget(0x202);
+        remember(0x204, 7);
+        assert_ne!(place_of(0x204), places[1], "places come again late");
+        forget_below(places[1]);
+        put_back(0x202, 1, places[1]);
+        assert_eq!(place_of(0x202), places[1], "as after a destruction that failed");
+        pop();
+        assert!(!is_current(0x202) && !is_current(0x203));
+        pop();
+        [0x201, 0x202, 0x203, 0x204].into_iter().for_each(forget);
     }
 
     #[test]

@@ -16,7 +16,8 @@ struct context {
 static struct context contexts[MAX_CONTEXTS];  // the first SIM_MAX_DEVICES are the devices' primary ones
 static unsigned long long last_id;             // guarded by the lock
 static bool initialized, forked;
-HIDDEN_THREAD_LOCAL struct { struct context *contexts[MAX_DEPTH]; int depth; } stack;
+// With the number of each context: a place that is used again is another context.
+HIDDEN_THREAD_LOCAL struct { struct context *contexts[MAX_DEPTH]; unsigned long long ids[MAX_DEPTH]; int depth; } stack;
 
 static void forget_in_child(void) {
     initialized = false;
@@ -40,7 +41,7 @@ int drv_gate(enum need need) {
     if (need == NEEDS_NOTHING) return SIM_SUCCESS;
     if (!initialized) return SIM_NOT_INITIALIZED;
     struct context *context = current();
-    if (context && context->alive) {
+    if (context && context->alive && context->id == stack.ids[stack.depth - 1]) {
         sim_thread()->device = context->device;
         sim_thread()->owner = context;
     } else if (need == NEEDS_CONTEXT) {
@@ -126,6 +127,7 @@ int drv_PrimaryGetState(int device, unsigned *flags, int *active) {
 int drv_CtxPush(void *handle) {
     struct context *context = checked(handle);
     if (!context || stack.depth == MAX_DEPTH) return SIM_INVALID_CONTEXT;
+    stack.ids[stack.depth] = context->id;
     stack.contexts[stack.depth++] = context;
     return SIM_SUCCESS;
 }
@@ -168,10 +170,11 @@ int drv_CtxDestroy(void *handle) {
     struct context *context = checked(handle);
     if (!context || context < contexts + SIM_MAX_DEVICES) return SIM_INVALID_CONTEXT;
     sigset_t saved;
+    bool is_current = current() == context && context->id == stack.ids[stack.depth - 1];
     sim_lock(&saved);
     end(context);
     sim_unlock(&saved);
-    if (current() == context) stack.depth--;
+    if (is_current) stack.depth--;
     return SIM_SUCCESS;
 }
 
