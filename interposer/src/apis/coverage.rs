@@ -159,6 +159,7 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         &[
             "hipInit",
             "cuInit",
+            "hsa_init",
             "cudaInitDevice",
             "__hipRegisterFatBinary",
             "__cudaRegisterFatBinary",
