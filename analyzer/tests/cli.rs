@@ -218,6 +218,8 @@ fn the_catalogue_is_listed_and_explained() {
     assert_eq!(entry["fixes"][0]["command"], "sysctl -w vm.max_map_count=1048576");
     assert_eq!(entry["file"][1]["where"], "ROCm/rocm-systems");
     assert!(place.stdout(&["explain", "map-count-exhaustion"]).contains("sysctl -w vm.max_map_count=1048576"));
+    let page = place.stdout(&["explain", "true-capacity"]);
+    assert!(page.contains("SOURCES  a user document is a user's own write-up"), "{page}");
 }
 
 #[test]
@@ -464,6 +466,19 @@ fn record_names_the_trace_and_notes_how_the_process_ended() {
     let header: Header =
         bytemuck::pod_read_unaligned(&std::fs::read(place.path("run.bin")).unwrap()[..size_of::<Header>()]);
     assert_eq!((header.end_kind, header.end_code), (end::SIGNALED, 9), "{said}");
+}
+
+#[test]
+fn large_counts_are_grouped_alike() {
+    let place = Place::new();
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    for _ in 0..12_000 {
+        trace.alloc(0x1000, MIB);
+        trace.free(0x1000);
+    }
+    place.trace("t.bin", &trace);
+    let page = place.stdout(&["t.bin"]);
+    assert!(page.contains("12 000 allocations, 12 000 freed; nothing left"), "{page}");
 }
 
 #[test]

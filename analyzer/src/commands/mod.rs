@@ -70,10 +70,12 @@ enum Command {
     /// Check runs against a policy, for continuous integration; status 1 if a budget is exceeded
     Check(check::CheckArgs),
     /// Run a command with the recorder loaded; its exit status is passed through
+    #[command(override_usage = "gpuoom-analyze record [OPTIONS] -- <COMMAND>...")]
     Record(record::RecordArgs),
     /// What a bug report needs, in one archive, redacted: report, traces, machine, and what the right tracker asks for
     Bundle(bundle::BundleArgs),
     /// Run a program once per allocation call site with that call failing; status 1 if it drops a failure
+    #[command(override_usage = "gpuoom-analyze gauntlet [OPTIONS] -- <COMMAND>...")]
     Gauntlet(gauntlet::GauntletArgs),
     /// Check this machine before a run: limits, who holds GPU memory, options; status 1 if something is wrong
     Doctor(doctor::DoctorArgs),

@@ -31,6 +31,7 @@ pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<Strin
     if !new.run.thresholds_set.is_empty() {
         notes.push(format!("Thresholds set by hand (--threshold): {}.", new.run.thresholds_set.join(", ")));
     }
+    notes.extend(versions(&base.run, &new.run));
     notes.extend(both.iter().flat_map(|(name, run)| of_one(name, run)));
     if !base.sites.is_empty() && !new.sites.is_empty() {
         notes.extend(call_sites(&base.run, &new.run));
@@ -38,6 +39,16 @@ pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<Strin
     notes.extend(symbols(agreed));
     notes.extend(devices(base, new));
     notes
+}
+
+/// What changed below the program: a difference may come from there.
+fn versions(base: &Run, new: &Run) -> Option<String> {
+    let both = base.software.iter().filter_map(|(name, was)| Some((name, was, new.software.get(name)?)));
+    let changed: Vec<String> = both
+        .filter(|(_, was, is)| was != is)
+        .map(|(name, was, is)| format!("{name} is {} in BASE and {} in NEW", words::clean(was), words::clean(is)))
+        .collect();
+    (!changed.is_empty()).then(|| format!("Other versions below the program: {}.", changed.join("; ")))
 }
 
 /// What one of the traces can't tell.

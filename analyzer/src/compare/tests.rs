@@ -101,6 +101,20 @@ fn what_makes_two_runs_hard_to_compare_is_said() {
     assert_eq!(notes, ["GPU 0 is another card: card in BASE, another in NEW."]);
 }
 
+/// A regression may come from below: what changed there stands beside the numbers.
+#[test]
+fn other_versions_below_the_program_are_said() {
+    let with = |version: i32| {
+        let mut trace = program(&[]).runtime_version(version);
+        trace.alloc(0x1000, MIB);
+        profile(&trace)
+    };
+    let notes = |base, new| compare(&with(base), &with(new), Threshold::default()).notes;
+    let changed = notes(60_443_483, 70_254_321);
+    assert_eq!(changed, ["Other versions below the program: HIP is 6.4.43483 in BASE and 7.2.54321 in NEW."]);
+    assert!(notes(60_443_483, 60_443_483).is_empty());
+}
+
 #[test]
 fn a_device_that_only_one_run_uses_is_new_or_gone() {
     let (base, mut moved) = (of(&[(1, GIB, true)]), program(&[]));

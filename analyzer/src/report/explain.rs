@@ -52,7 +52,15 @@ pub fn write_entry(page: &mut Page, entry: &Entry) {
     where_to_report(page, entry);
     let thresholds: Vec<String> = thresholds::used_by(&entry.id).map(of_threshold).collect();
     list(page, "THRESHOLDS", "each is an option: report --threshold NAME=VALUE", &thresholds);
-    list(page, "SOURCES", "", &entry.sources);
+    list(page, "SOURCES", sources_are(entry), &entry.sources);
+}
+
+/// What the names of sources stand for, where that is not plain.
+fn sources_are(entry: &Entry) -> &'static str {
+    match entry.sources.iter().any(|source| source.starts_with("user document")) {
+        true => "a user document is a user's own write-up that the catalogue began with; it is not published",
+        false => "",
+    }
 }
 
 fn of_threshold(known: &Threshold) -> String {

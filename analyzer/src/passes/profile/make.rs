@@ -11,6 +11,8 @@ use super::script::script;
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::diagnosis::thresholds::{Change, Thresholds};
+use crate::diagnosis::versions::torch_version;
+use crate::machine::Machine;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
 use crate::replay::Replay;
@@ -19,6 +21,7 @@ use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::{Oom, RefusedBy};
 use crate::symbols::SymbolPlaces;
+use crate::words;
 
 /// The format's version since which CUDA contexts are followed (FORMAT.md).
 const CONTEXTS_SINCE: (u16, u16) = (1, 2);
@@ -78,9 +81,26 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
         ooms_not_listed: replay.failures.count.saturating_sub(listed.len() as u64),
         injected: listed.iter().filter(|oom| oom.refused_by == RefusedBy::Injected).count() as u64,
         follows_contexts: (header.major, header.minor) >= CONTEXTS_SINCE || !has_cuda,
+        software: software(trace),
         sites_known_by: KnownBy::default(),
         thresholds_set: Vec::new(),
     }
+}
+
+/// What may behave otherwise in another version: runtimes, frameworks, drivers, the kernel.
+fn software(trace: &TraceFile) -> BTreeMap<&'static str, String> {
+    let machine = Machine::of_trace(trace);
+    let runtimes = trace.metadata.devices.iter().filter(|facts| facts.runtime_version > 0).map(|facts| {
+        let name = Some(facts.runtime.as_str());
+        (words::runtime(name), words::runtime_version(name, facts.runtime_version))
+    });
+    let others = [
+        ("PyTorch", torch_version(&trace.metadata.machine.files).map(str::to_owned)),
+        ("NVIDIA's driver", machine.nvidia_driver),
+        ("amdgpu", machine.amdgpu_version),
+        ("the kernel", machine.kernel),
+    ];
+    runtimes.chain(others.into_iter().filter_map(|(name, version)| Some((name, version?)))).collect()
 }
 
 fn place_of(oom: &Oom) -> Place {

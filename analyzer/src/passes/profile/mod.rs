@@ -7,6 +7,8 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 use serde::{Serialize, Serializer};
 
@@ -83,6 +85,8 @@ pub struct Run {
     pub injected: u64,
     /// Whether the recorder followed CUDA contexts, whose end gives memory back (since format 1.2), if there were any.
     pub follows_contexts: bool,
+    /// Versions of what lies below the program, as far as the trace has them: name, version.
+    pub software: BTreeMap<&'static str, String>,
     /// What the trace knows its call sites by.
     pub sites_known_by: KnownBy,
     /// Thresholds that the user set, in words.

@@ -3,7 +3,7 @@
 use crate::passes::account::AccountSummary;
 use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
-use crate::words::{count, gpu, moment, percent, size, span};
+use crate::words::{count, gpu, grouped, moment, percent, size, span};
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let used = |account: &AccountSummary| account.allocations + account.failures + account.empty_allocations > 0;
@@ -45,10 +45,10 @@ fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total
         count(peak.live_allocations, "block", "blocks")
     );
     page.indented(&format!("  {name}  "), &indent, &first);
-    let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{frees} freed")];
-    parts.extend((*failures > 0).then(|| format!("{failures} failed")));
-    parts.extend((*reset > 0).then(|| format!("{reset} ended by a device reset")));
-    parts.extend((*replaced > 0).then(|| format!("{replaced} whose free was not seen")));
+    let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{} freed", grouped(*frees))];
+    parts.extend((*failures > 0).then(|| format!("{} failed", grouped(*failures))));
+    parts.extend((*reset > 0).then(|| format!("{} ended by a device reset", grouped(*reset))));
+    parts.extend((*replaced > 0).then(|| format!("{} whose free was not seen", grouped(*replaced))));
     let left = match end.live_allocations {
         0 => "nothing left at the end".to_owned(),
         blocks => format!("{} in {} left at the end", size(end.requested_bytes), count(blocks, "block", "blocks")),

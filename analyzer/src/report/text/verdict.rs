@@ -56,7 +56,7 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
         );
     }
     match why {
-        Why::Injected => injected(oom),
+        Why::Injected => injected(oom, device_of(summary, oom).map(|device| device.granularity_bytes)),
         Why::Host => {
             format!("The system refused {asked} of pinned host memory. This is memory of the machine, not of a GPU.")
         }
@@ -102,17 +102,22 @@ pub(super) fn out_of_memory(summary: &Summary, oom: &OomReport, why: Why) -> Str
 }
 
 /// A refusal on request: it says nothing about the real card.
-fn injected(oom: &OomReport) -> String {
+fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
     let (api, asked) = (&oom.api, size(oom.requested_bytes));
     let by = format!("{api} of {asked} was {}", refused_on_request(oom));
     let real = oom.free_reported_bytes.filter(|_| oom.kind != "host-pinned" && oom.kind != "registered");
     let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
     match oom.injected.as_ref().map(|injected| injected.reason) {
-        Some("capacity") => format!(
-            "{by}: the virtual card has no room for it beside what the program holds ({} in {}, before rounding).{real}",
-            size(oom.held_bytes),
-            count(oom.held_blocks, "block", "blocks")
-        ),
+        Some("capacity") => {
+            let rounded = granularity_bytes.map_or("before rounding".to_owned(), |bytes| {
+                format!("each of which counts as whole granules of {}: GPUOOM_GRANULARITY", size(bytes))
+            });
+            format!(
+                "{by}: the virtual card has no room for it beside what the program holds ({} in {}, {rounded}).{real}",
+                size(oom.held_bytes),
+                count(oom.held_blocks, "block", "blocks")
+            )
+        }
         _ => format!("{by}. No card was asked.{real}"),
     }
 }
