@@ -153,6 +153,14 @@ impl Config {
         if config.trace.is_relative() {
             config.trace = literal(&std::env::current_dir().unwrap_or_default()).join(&config.trace);
         }
+        // A small virtual card and large granules: easily meant otherwise, because each block counts as whole granules.
+        if let Some(capacity) = config.capacity_bytes.filter(|capacity| *capacity < config.granularity_bytes) {
+            complaints.push(format!(
+                "GPUOOM_CAPACITY is {capacity} bytes, less than one granule of {} bytes: nothing fits on this virtual card. Set \
+                 GPUOOM_GRANULARITY=2M for the granules of cards of today",
+                config.granularity_bytes
+            ));
+        }
         config.complaints = complaints;
         config
     }
@@ -305,6 +313,15 @@ mod tests {
         let defaults = Config::default();
         assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
         assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));
+    }
+
+    #[test]
+    fn a_virtual_card_smaller_than_a_granule_is_said() {
+        let complaints = |values: &[(&'static str, &'static str)]| read(values).complaints;
+        let small = complaints(&[("GPUOOM_CAPACITY", "100M")]);
+        assert!(small.len() == 1 && small[0].contains("nothing fits"), "{small:?}");
+        assert!(complaints(&[("GPUOOM_CAPACITY", "100M"), ("GPUOOM_GRANULARITY", "2M")]).is_empty());
+        assert!(complaints(&[("GPUOOM_CAPACITY", "256M")]).is_empty());
     }
 
     #[test]

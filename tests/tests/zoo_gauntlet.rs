@@ -1,6 +1,6 @@
 //! `gpuoom-analyze gauntlet`: each allocation call site fails once, and the table says what became of it.
 
-use gpuoom_tests::{Client, program};
+use gpuoom_tests::{Client, analyzer, program};
 
 /// Sizes in MiB, what became of the failure, and how the program ended.
 fn table(source: &str, options: &[&str]) -> (Vec<(u64, String, String, String)>, i32) {
@@ -54,6 +54,44 @@ fn a_program_without_allocations_has_an_empty_table() {
     let run = Client::new("/bin/true").run_gauntlet(&[]);
     assert_eq!((run.rows().len(), run.run.exit_code()), (0, 0));
     assert!(run.run.stderr.contains("nothing to try"), "{}", run.run.stderr);
+}
+
+#[test]
+fn what_would_try_nothing_is_an_error() {
+    let gauntlet = |options: &[&str]| {
+        let run = Client::new(program("gauntlet_many.c")).try_gauntlet(options);
+        (run.exit_code(), run.stderr.clone())
+    };
+    let (status, said) = gauntlet(&["--timeout", "5s", "--only", "nobody"]);
+    assert!(
+        status == 2 && said.contains("no call site fits --only nobody; there are ") && said.contains("retried"),
+        "{said}"
+    );
+    for options in [["--limit", "0"], ["--timeout", "0s"]] {
+        assert_eq!(gauntlet(&options).0, 2, "{options:?}");
+    }
+}
+
+/// The runs are in groups of their own, which no key reaches: whoever stops the gauntlet stops them.
+#[test]
+fn a_gauntlet_that_is_stopped_leaves_nothing_running() {
+    let place = tempfile::tempdir().expect("a directory");
+    let pid = place.path().join("pid");
+    let mut command = std::process::Command::new(analyzer());
+    command.args(["gauntlet", "--keep"]).arg(place.path().join("runs")).args(["--", "sh", "-c"]);
+    let mut gauntlet = command.arg("echo $$ > \"$PID\"; exec sleep 1000").env("PID", &pid).spawn().expect("it starts");
+    let child: i32 = loop {
+        match std::fs::read_to_string(&pid).ok().and_then(|text| text.strip_suffix('\n')?.parse().ok()) {
+            Some(child) => break child,
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    // SAFETY: signals to processes that this test has started; number 0 only asks.
+    unsafe {
+        assert_eq!(libc::kill(gauntlet.id() as i32, libc::SIGTERM), 0);
+        assert_eq!(gauntlet.wait().expect("it ends").code(), Some(128 + libc::SIGTERM));
+        assert_eq!(libc::kill(child, 0), -1, "the program is gone");
+    }
 }
 
 /// The rules that the table names work by hand, too: each call from there, or one of them.

@@ -1,5 +1,6 @@
 //! `gauntlet`: runs a program once per allocation call site, with that call failing.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -14,16 +15,20 @@ use clap::{Args, ValueEnum};
 use super::output::{Output, complain};
 use super::record::{library, preload};
 use super::recorded::{find_traces, note_end};
+use super::stop::{self, Stopped};
 use super::units::parse_time;
 use crate::gauntlet::trial::Told;
 use crate::gauntlet::{Ending, Fate, Gauntlet, Place, Plan, Trial};
 use crate::report::gauntlet;
+use crate::words::clean;
 
 /// Exit status where an error was dropped.
 const DROPPED: u8 = 1;
 /// Runs are given so many times what the first one took, and at least [`LEAST_TIME`].
 const PATIENCE: u32 = 10;
 const LEAST_TIME: Duration = Duration::from_secs(30);
+/// Names that are told where none is the one that was asked for.
+const MOST_NAMES: usize = 10;
 /// How often a running program is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -36,13 +41,13 @@ pub(super) struct GauntletArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Try at most so many call sites, in the order in which the program comes to them
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_limit)]
     limit: usize,
     /// Try only call sites whose name contains this (may be given several times)
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Kill a run after this time (60s, 500ms) [default: ten times what the first run takes, at least 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_patience)]
     timeout: Option<u64>,
     /// Keep traces and output of all runs in this directory
     #[arg(long, value_name = "DIR")]
@@ -62,6 +67,18 @@ enum Format {
     Markdown,
 }
 
+fn parse_limit(text: &str) -> Result<usize, String> {
+    let limit = text.parse().ok().filter(|limit| *limit > 0);
+    limit.ok_or_else(|| format!("'{text}' is no number of call sites: write 1 or more"))
+}
+
+fn parse_patience(text: &str) -> Result<u64, String> {
+    match parse_time(text)? {
+        0 => Err(format!("'{text}': no program ends in no time")),
+        time => Ok(time),
+    }
+}
+
 /// How runs are made.
 struct Runner<'a> {
     command: &'a [OsString],
@@ -77,6 +94,18 @@ struct Run {
 }
 
 pub(super) fn run(args: &GauntletArgs) -> anyhow::Result<u8> {
+    stop::catch_signals();
+    let done = run_all(args);
+    match done.as_ref().err().and_then(|error| error.downcast_ref::<Stopped>()) {
+        Some(stopped) => {
+            complain(&format!("{stopped}: the run under way was ended, and there is no table"));
+            Ok(stopped.status())
+        }
+        None => done,
+    }
+}
+
+fn run_all(args: &GauntletArgs) -> anyhow::Result<u8> {
     let library = library()?;
     let temporary = args.keep.is_none().then(tempfile_dir).transpose()?;
     let root = match (&args.keep, &temporary) {
@@ -97,23 +126,40 @@ pub(super) fn run(args: &GauntletArgs) -> anyhow::Result<u8> {
             complain(&error.to_string());
         }
     }
-    if plan.places.is_empty() {
-        complain("the program allocated no GPU memory: there is nothing to try");
+    match undisturbed.ending {
+        _ if !plan.places.is_empty() => {}
+        Ending::Hung => {
+            complain("the program allocated no GPU memory before --timeout ended it: there is nothing to try")
+        }
+        _ => complain("the program allocated no GPU memory: there is nothing to try"),
     }
     if plan.calls_without_file > 0 {
         complain(&format!("{} allocation calls come from no file and are left out", plan.calls_without_file));
     }
     let limit = first_limit.unwrap_or((undisturbed.took * PATIENCE).max(LEAST_TIME));
     let mut trials = Vec::new();
-    let wanted = |place: &&Place| {
-        args.only.is_empty() || args.only.iter().any(|text| place.name.contains(text) || place.rule().contains(text))
-    };
-    for (number, place) in (1..).zip(plan.places.iter().filter(wanted).take(args.limit)) {
+    let wanted = wanted(&args.only, &plan.places)?;
+    for (number, place) in (1..).zip(wanted.into_iter().take(args.limit)) {
         progress(number, place);
         trials.push(runner.try_place(number, place, limit)?);
     }
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     write(args, &Gauntlet::new(words, undisturbed.ending, plan.places.len(), trials))
+}
+
+/// The places that `--only` chooses. A name that fits none would make an empty table, in which nothing is dropped.
+fn wanted<'a>(only: &[String], places: &'a [Place]) -> anyhow::Result<Vec<&'a Place>> {
+    let fits = |place: &&Place| {
+        let operator = place.operator.as_deref().unwrap_or_default();
+        only.iter().any(|text| place.name.contains(text) || operator.contains(text) || place.rule().contains(text))
+    };
+    let wanted: Vec<&Place> = places.iter().filter(|place| only.is_empty() || fits(place)).collect();
+    if wanted.is_empty() && !places.is_empty() {
+        let names: BTreeSet<&str> = places.iter().map(|place| &place.name[..]).collect();
+        let names: Vec<&str> = names.into_iter().take(MOST_NAMES).collect();
+        bail!("no call site fits --only {}; there are {}", only.join(" --only "), clean(&names.join(", ")));
+    }
+    Ok(wanted)
 }
 
 fn progress(number: usize, place: &Place) {
@@ -167,6 +213,8 @@ impl Runner<'_> {
         command.env("LD_PRELOAD", &self.preload).env("GPUOOM_TRACE", &pattern);
         // Neither changes what becomes of a failure, and both take time.
         command.env("GPUOOM_PROBE", "off").env("GPUOOM_SAMPLE", "off").env_remove("GPUOOM_INJECT");
+        // Whoever calls this wants it to record.
+        command.env_remove("GPUOOM_DISABLE");
         if let Some(rule) = rule {
             command.env("GPUOOM_INJECT", rule);
         }
@@ -202,12 +250,13 @@ fn wait(child: &mut Child, limit: Option<Duration>) -> anyhow::Result<Option<Exi
         if let Some(status) = child.try_wait().context("the command can't be waited for")? {
             return Ok(Some(status));
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let stopped = stop::asked();
+        if stopped.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             // SAFETY: a signal to the process group that the child was given above; the child is not reaped yet, so the
             // number is still its own.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait().context("the command can't be waited for")?;
-            return Ok(None);
+            return stopped.map_or(Ok(None), |stopped| Err(stopped.into()));
         }
         std::thread::sleep(LOOK);
     }

@@ -15,6 +15,7 @@ mod progress;
 mod record;
 mod recorded;
 mod report;
+mod stop;
 mod symbols;
 mod thresholds;
 mod traces;

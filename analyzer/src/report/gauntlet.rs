@@ -89,7 +89,10 @@ fn sum(gauntlet: &Gauntlet) -> String {
 /// What to do about it: sentences, some with a command behind them.
 fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
     let mut lines = Vec::new();
-    if gauntlet.undisturbed != Ending::Exited(0) {
+    if gauntlet.undisturbed == Ending::Hung {
+        let text = "Without any failure the program did not end in time and was killed: --timeout gives it longer.";
+        lines.push((text.to_owned(), None));
+    } else if gauntlet.undisturbed != Ending::Exited(0) {
         lines.push((format!("Without any failure the program ends with {}.", gauntlet.undisturbed.name()), None));
     }
     if let Some(first) = gauntlet.trials.iter().find(|trial| trial.fate == Fate::Dropped) {
@@ -109,7 +112,9 @@ pub fn text(gauntlet: &Gauntlet, look: Look) -> String {
     let rows = rows(gauntlet);
     let paint = if gauntlet.counts.dropped > 0 { Paint::Dropped } else { Paint::Bold };
     page.headed("GAUNTLET", paint, &sum(gauntlet));
-    page.gap();
+    if !rows.is_empty() {
+        page.gap();
+    }
     let widths: Vec<usize> = (0..COLUMNS.len())
         .map(|column| {
             let cell = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
