@@ -125,6 +125,17 @@ fn build(source: &str, library: Library, output: &str, flags: &[&str]) -> PathBu
     output
 }
 
+/// Copies a program to a place of its own. By another process: while this one had the copy open for writing, another
+/// test's thread could fork, and the copy could not be run (`ETXTBSY`) until that child has left the descriptor behind.
+///
+/// # Panics
+///
+/// Where it can't be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status().expect("cp");
+    assert!(status.success(), "cp {} {}: {status}", from.display(), to.display());
+}
+
 /// Held until dropped: the lock goes with the descriptor.
 fn lock(path: &Path) -> File {
     let file = File::create(path).expect("a lock file");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use gpuoom_tests::{Client, Trace, analyzer, program};
+use gpuoom_tests::{Client, Trace, analyzer, copy_program, program};
 use gpuoom_trace::chunk::{CHUNK_HEADER_BYTES, ChunkHeader};
 use gpuoom_trace::header::{HEADER_BYTES, Header};
 
@@ -45,7 +45,7 @@ fn a_killed_run_returns_from_a_bundle_without_its_secrets() {
     let project = place.path().join("home/zorro/quixotic");
     fs::create_dir_all(&project).expect("a project");
     let own = project.join("quixotic-trainer");
-    fs::copy(program("marks.c"), &own).expect("a program of its own");
+    copy_program(&program("marks.c"), &own);
     let client = Client::new(own).args(["--name", "grumpycat", "-c", "8192"]);
     let recorded = client.env("LLAMA_ARG_ALIAS", "dulcinea").env("PYTORCH_ALLOC_CONF", "backend:native").run_recorded();
     let trace = recorded.only_trace();

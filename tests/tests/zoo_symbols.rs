@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuoom_tests::{Client, Finished, Library, MIB, Report, plugin, program, zoo_source};
+use gpuoom_tests::{Client, Finished, Library, MIB, Report, copy_program, plugin, program, zoo_source};
 use serde_json::Value;
 
 /// The line of the client's source with this remark.
@@ -18,7 +18,7 @@ fn line_of(function: &str) -> u64 {
 /// Runs a copy of the client that can be moved away.
 fn run(directory: &Path) -> (Finished, PathBuf) {
     let copy = directory.join("who_allocates");
-    fs::copy(program("who_allocates.c"), &copy).expect("a copy of the client");
+    copy_program(&program("who_allocates.c"), &copy);
     let run = Client::new(&copy).run_both();
     (run, copy)
 }
@@ -107,7 +107,7 @@ fn a_program_that_was_moved_is_found_where_the_user_says() {
     assert_named(&trace.report_with(&[OsStr::new("--symbols"), symbols.as_os_str()]));
 
     // Another program at the old place is not believed.
-    fs::copy(program("linked.c"), &copy).expect("another program");
+    copy_program(&program("linked.c"), &copy);
     let text = trace.report_text();
     assert!(text.contains("is another build"), "{text}");
     assert!(!text.contains("load_weights"), "{text}");
