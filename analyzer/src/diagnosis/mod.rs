@@ -34,7 +34,7 @@ const MOST_FAILURES: usize = 256;
 /// The umbrella for "free was reported".
 const PHANTOM_FREE: &str = "phantom-free";
 /// What the umbrella for "free was reported" resolves to.
-const RESOLVES_PHANTOM_FREE: [&str; 14] = [
+const RESOLVES_PHANTOM_FREE: [&str; 15] = [
     "process-fraction-cap",
     "single-alloc-cap",
     "map-count-exhaustion",
@@ -43,6 +43,7 @@ const RESOLVES_PHANTOM_FREE: [&str; 14] = [
     "kfd-system-memory-limit",
     "device-cgroup-limit",
     "uma-ttm-limit",
+    "bar-visible-limit",
     "ipc-export-pin",
     "async-free-pending",
     "mallocasync-oom",
@@ -152,9 +153,13 @@ fn is_same_reason(one: &str, other: &str) -> bool {
     one.split_whitespace().filter(bare).eq(other.split_whitespace().filter(bare))
 }
 
-/// Takes a finding in; what was found of the same device before covers one more failure, and the surer one's words stay.
+/// Takes a finding in; what was found of the same device before covers one more failure, and the surer one's words stay. What
+/// is so on a device explains no failure by itself: that stays apart.
 fn join(found: &mut Vec<Finding>, finding: Finding) {
-    let same = found.iter_mut().find(|known| known.id == finding.id && known.device == finding.device);
+    let same = found.iter_mut().find(|known| {
+        let both_of_failures = known.ooms.is_empty() == finding.ooms.is_empty();
+        known.id == finding.id && known.device == finding.device && both_of_failures
+    });
     let Some(known) = same else {
         found.push(finding);
         return;

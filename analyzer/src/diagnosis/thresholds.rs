@@ -255,6 +255,8 @@ thresholds! {
     large_free_bytes: u64 = LARGE_FREE_BYTES, Bytes, "catalogue", ["oom-model-load", "kv-cache-prealloc"];
     /// Share of the peak by which memory may fall in a load.
     load_fall_share: f64 = 0.02, Share, "ours", ["oom-model-load"];
+    /// Share by which more may come than the optimizer's state takes.
+    optimizer_share: f64 = 0.25, Share, "catalogue", ["oom-optimizer-step"];
     /// Steps from which on a failure is none of the optimizer's first step.
     later_steps: u64 = 3, Count, "catalogue", ["oom-optimizer-step", "legacy-pool-growth"];
     /// Steps that a training has had before an evaluation.

@@ -5,6 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 use super::scenes::{full, set, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::diagnosis::check::Confidence::{Possible, Proven};
+use crate::evidence::{Given, runtime_message};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -49,6 +50,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the call that never returned asks for memory and maps none",
         scene: || hung("hipMalloc"),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "expandable segments are at work, and the runtime reports an illegal address",
+        scene: || faulted("expandable_segments:True"),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::Not,
+        also: &[],
+        story: "an illegal address without expandable segments",
+        scene: || faulted("max_split_size_mb:256"),
     },
     Labelled {
         id: "caching-disabled",
@@ -121,4 +136,12 @@ fn no_caching(has_torch: bool) -> Scene {
     }
     set(&mut trace, "PYTORCH_NO_HIP_MEMORY_CACHING", "1");
     Scene { trace }
+}
+
+fn faulted(options: &str) -> Scene {
+    let mut scene = expandable(options, true);
+    let log = "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7f0000000000. Reason: Unknown.\n";
+    let content = runtime_message::find_all(log);
+    scene.trace.evidence.runtime_logs = vec![Given { path: "log.txt".into(), content }];
+    scene
 }

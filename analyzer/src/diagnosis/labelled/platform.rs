@@ -109,6 +109,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || half(CARD),
     },
     Labelled {
+        id: "vram-half-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the runtime offers 24 GiB of a board of 48: the total itself is what is too small",
+        scene: || half(AmdMachine { vram: 48 * GIB, ..RDNA4 }),
+    },
+    Labelled {
         id: "missing-libdrm-link",
         says: Says::Found(Proven),
         also: &[],

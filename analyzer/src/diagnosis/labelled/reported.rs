@@ -1,8 +1,10 @@
 //! C. Readings that disagree.
 
 use gpuoom_trace::metadata::Quantity::{
-    GraphicsVram, GttUsed, KfdOthersVram, KfdProcessVram, RuntimeFree, VisibleVramTotal, VramTotal, VramUsed,
+    GraphicsVram, GttUsed, KfdOthersVram, KfdProcessVram, RuntimeFree, VisibleVramTotal, VisibleVramUsed, VramTotal,
+    VramUsed,
 };
+use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, STRIX_HALO, amd_gpu, at_failure, sampled, set};
 use super::{Labelled, Says, Scene};
@@ -74,6 +76,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["other-process-on-gpu"],
         story: "two readings 2 GiB apart are more than accounting",
         scene: || mismatch(2 * GIB),
+    },
+    Labelled {
+        id: "bar-visible-limit",
+        says: Says::First(Probable),
+        also: &["phantom-free"],
+        story: "hipExtMallocWithFlags asks for 128 MiB through a window of 256, of which 64 are left",
+        scene: || through_window("hipExtMallocWithFlags", 256 * MIB, 192 * MIB),
+    },
+    Labelled {
+        id: "bar-visible-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same call through a window as large as the card",
+        scene: || through_window("hipExtMallocWithFlags", 24 * GIB, 192 * MIB),
     },
     Labelled {
         id: "bar-visible-limit",
@@ -174,4 +190,21 @@ fn an_override_of_another_family_is_called_serious() {
     };
     assert_eq!(text(STRIX_HALO), "HSA_OVERRIDE_GFX_VERSION_0=11.0.0 is in the environment");
     assert!(text(100_300).contains("serious: the machine has a gfx1030"), "{}", text(100_300));
+}
+
+/// 128 MiB are refused with 20 GiB free on a card with such a window.
+fn through_window(api: &str, visible: u64, used: u64) -> Scene {
+    let mut trace = held(GIB);
+    sampled(&mut trace, [(VramTotal, 24 * GIB), (VisibleVramTotal, visible), (VisibleVramUsed, used)]);
+    let record = trace.record(Event::Alloc, Kind::Device, api);
+    let seq = trace.push(Record { status: 2, requested: 128 * MIB, ..record }, &[]);
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 4 * GIB),
+        (KfdProcessVram, GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
 }

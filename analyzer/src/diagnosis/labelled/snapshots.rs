@@ -72,6 +72,27 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || scene(&Shown { used: 960 * MIB, from: "_flash_attention_forward", ..HALF_USED }, None),
     },
     Labelled {
+        id: "cache-greed",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "another library is refused what half of PyTorch's segments hold unused",
+        scene: || by_another(&Shown { history: false, ..HALF_USED }),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the same library, and tensors fill the segments",
+        scene: || by_another(&Shown { history: false, used: 960 * MIB, ..HALF_USED }),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::Not,
+        also: &[],
+        story: "another library is refused: no unused block would have helped it",
+        scene: || by_another(&Shown { history: false, ..HALF_USED }),
+    },
+    Labelled {
         id: "graph-private-pool",
         says: Says::First(Proven),
         also: &[],
@@ -112,10 +133,21 @@ const FULL: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate
 
 /// A card of 15.92 GiB that is full of PyTorch's segments, a request that is refused, and a snapshot.
 fn scene(shown: &Shown, log: Option<&str>) -> Scene {
+    asked_from(0, shown, log)
+}
+
+/// The same, and the request that is refused comes from a library that has nothing to do with PyTorch.
+fn by_another(shown: &Shown) -> Scene {
+    asked_from(3, shown, None)
+}
+
+fn asked_from(site: u32, shown: &Shown, log: Option<&str>) -> Scene {
     let total = gib(15.92);
     let mut trace = torch(TraceBuilder::default().device(0, "card", total));
+    trace = trace.library("/opt/engine/lib/libengine.so.1", 0x5000_0000, 3);
     let addresses: Vec<u64> = (0..16).map(|segment| 0x10_0000_0000 + segment * 1024 * MIB).collect();
     addresses.iter().for_each(|address| _ = trace.alloc(*address, SEGMENT));
+    trace.site = site;
     let seq = trace.refuse(shown.request);
     full(
         &mut trace,

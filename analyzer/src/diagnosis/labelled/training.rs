@@ -114,6 +114,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-optimizer-step",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the same, and by the model's facts that is Adam's state",
+        scene: || of_model(optimizer(1, 2), "parameters=140M"),
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Not,
+        also: &[],
+        story: "the same sizes, and the model has too few parameters for so much state",
+        scene: || of_model(optimizer(1, 2), "parameters=20M"),
+    },
+    Labelled {
+        id: "oom-optimizer-step",
         says: Says::Not,
         also: &[],
         story: "four steps came before it",
@@ -249,4 +263,9 @@ fn first_eval(asked: u64) -> Scene {
     program.mark("eval");
     program.keep(250 * MIB);
     ends(program, asked)
+}
+
+fn of_model(mut scene: Scene, facts: &str) -> Scene {
+    scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
+    scene
 }

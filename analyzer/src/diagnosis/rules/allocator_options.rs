@@ -2,11 +2,12 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds, Known};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::share;
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::{Platform, Program, Version};
+use crate::evidence::runtime_message::RuntimeSays;
 use crate::options::NO_CACHING;
 use crate::words::{percent, size};
 use gpuoom_trace::record::Kind;
@@ -116,7 +117,11 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
     let hung = case.summary.calls_under_way.iter().find(|call| MAPS.contains(&call.api.as_str()));
     let mapped = case.replay.tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0);
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    let Some(hung) = hung.filter(|_| is_rocm && mapped) else { return };
+    let asks = case.allocator_options().is_some_and(|options| options.conf.is_on("expandable_segments"));
+    if !check.applies(is_rocm && mapped) {
+        return;
+    }
+    let Some(hung) = hung else { return faulted(case, asks, check) };
     let last = case.replay.clock.at_ns(case.replay.last_at);
     check.must(true, || format!("{} of thread {} never returned", hung.api, hung.thread));
     check.decides(
@@ -124,8 +129,18 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
         || "nothing was recorded after it".to_owned(),
         || "other threads went on for long after it".to_owned(),
     );
-    let asks = case.allocator_options().is_some_and(|options| options.conf.is_on("expandable_segments"));
     check.note(asks, || "expandable segments are asked for".to_owned());
+}
+
+/// An illegal address was reported in a process whose memory is mapped. That it came right behind a mapping no log tells.
+fn faulted(case: &Case<'_>, asks: bool, check: &mut Check) {
+    if !check.applies(asks && case.runtime_said(&[RuntimeSays::IllegalAddress]) == Holds::Yes) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.must_by(Basis::Given, true, || "the runtime reported an illegal address".to_owned());
+    check.must(true, || "expandable segments are asked for, and physical memory is mapped".to_owned());
+    check.would_settle("the same run without expandable segments");
 }
 
 /// PyTorch's caching allocator is turned off.

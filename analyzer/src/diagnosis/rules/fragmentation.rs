@@ -8,6 +8,7 @@ use crate::diagnosis::thresholds::{Unit, share};
 use crate::diagnosis::torch_sums::{Told, TorchSums, place};
 use crate::diagnosis::versions::Program;
 use crate::passes::device::DeviceSummary;
+use crate::passes::libraries::{Libraries, is_runtime};
 use crate::passes::shape::run::plateau;
 use crate::replay::tracks::retries::Ending;
 use crate::words::{count, percent, size};
@@ -31,6 +32,39 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         "expandable segments are active: physical memory is mapped where it is needed".to_owned()
     });
     check.unless(case.is_caching_off(), || "caching is disabled".to_owned());
+    let other = asked_by_another(case, failure);
+    check.unless(other.is_some(), || match other {
+        Some(library) => format!("{library} asked for it, which gets nothing out of PyTorch's cache"),
+        None => "another library than PyTorch asked for it".to_owned(),
+    });
+}
+
+/// The library that asked, where it is known and none of PyTorch's.
+fn asked_by_another(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
+    const OWN: [&str; 3] = ["libtorch", "libc10", "_C"];
+    let libraries = Libraries::new(case.trace, case.replay);
+    let library = libraries.of_site(failure.oom.site)?;
+    let is_own = is_runtime(library) || OWN.iter().any(|name| library.starts_with(name));
+    (case.versions.has(Program::Torch) && !is_own).then(|| library.to_owned())
+}
+
+/// Another library was refused what PyTorch's cache holds and uses for no tensor: then the cache is the cause.
+fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
+    let missing = failure.shortfall_bytes().filter(|_| failure.is_real_of_device());
+    let asked = missing.zip(asked_by_another(case, failure));
+    let Some(((missing, library), sums)) = asked.zip(case.torch_sums(failure)) else { return false };
+    if sums.unused.least() < missing {
+        return false;
+    }
+    check.plays(Role::Cause);
+    check.at_most(Confidence::Probable);
+    check.must(true, || format!("{library} was refused, and {} were missing", size(missing)));
+    check.must_by(Basis::Given, true, || {
+        format!("{}: its cache held {} that no tensor used", sums.told.by(), size(sums.unused.bytes))
+    });
+    check.would_settle("a run with torch.cuda.empty_cache() before that library is called");
+    check.gives_back(0, sums.unused.least(), Basis::Given);
+    true
 }
 
 /// With the numbers of PyTorch's message or snapshot.
@@ -123,6 +157,9 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 
 /// The allocator's cache, not the model, filled the card: it was released, and the same request succeeded.
 fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if kept_from_another(case, failure, check) {
+        return;
+    }
     let Some(retry) = case.retry(failure) else { return };
     if !check.applies(failure.is_of_device() && retry.freed_bytes > 0 && retry.ending != Ending::NotTried) {
         return;

@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Quantity;
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::diagnosis::versions::Platform;
@@ -17,6 +17,7 @@ pub(super) const RULES: &[Rule] = &[
     failure("sysfs-free-overreported", Role::Cause, sysfs_free_overreported),
     failure("reading-mismatch-benign", Role::Refutation, reading_mismatch_benign),
     device("bar-visible-limit", Role::Condition, bar_visible_limit),
+    failure("bar-visible-limit", Role::Cause, window_is_full),
     run("gfx-override-active", Role::Condition, gfx_override_active),
 ];
 
@@ -190,6 +191,40 @@ fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     let (Some(total), Some(visible)) = (total, visible) else { return };
     check.must(visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes), || {
         format!("the processor sees {} of {} of video memory", size(visible), size(total))
+    });
+}
+
+/// The call that failed may have asked for memory that the processor reaches, and the window has too little left.
+fn window_is_full(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    const MAY_ASK: &str = "hipExtMallocWithFlags";
+    let Some(device) = failure.device.filter(|_| is_amd_card(case, failure)) else { return };
+    let read = |quantity| case.device_series(quantity, device.index?).map(|series| series.last.1);
+    let card = case.card(device);
+    let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));
+    let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
+    let Some((total, visible)) = total.zip(visible) else { return };
+    let is_small = visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes);
+    if !check.applies(is_small && failure.report.api == MAY_ASK) {
+        return;
+    }
+    let used = Known::new(read(Quantity::VisibleVramUsed), "what is in use of the window (mem_info_vis_vram_used)");
+    let left = used.map(|used| visible.saturating_sub(used));
+    let both = failure.request_bytes().zip(left);
+    check.decides(
+        both.is(|(request, left)| request > left),
+        || {
+            let (request, left) = both.get().unwrap_or((0, 0));
+            format!("{} was asked for, and {} of the window of {} were left", size(request), size(left), size(visible))
+        },
+        || format!("{} of the window were left, which is enough", size(left.get().unwrap_or(0))),
+    );
+    check.must(
+        Holds::Unknown("the flags of the call: fine-grained memory is what the processor must reach"),
+        String::new,
+    );
+    let enough = failure.request_bytes().zip(failure.runtime_free_bytes());
+    check.must(enough.is(|(request, free)| request <= free), || {
+        format!("the card as a whole had {} free", size(failure.runtime_free_bytes().get().unwrap_or(0)))
     });
 }
 

@@ -3,7 +3,7 @@
 use super::llama::Start;
 use super::{Rule, failure, model};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds, Known};
+use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::thresholds::share;
 use crate::diagnosis::versions::Program;
@@ -142,6 +142,18 @@ fn oom_first_backward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
 /// The optimizer's state does not fit.
 fn oom_optimizer_step(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::Optimizer, case, failure, check);
+    let parameters = case.evidence.model.as_ref().and_then(|model| model.parameters);
+    let Some((parameters, facts)) = parameters.zip(facts(case, failure)).filter(|_| !check.is_over()) else { return };
+    // Adam keeps two numbers of four bytes for each parameter.
+    let state = parameters.saturating_mul(8);
+    let came = facts.held_bytes.saturating_sub(facts.cycles.open_from.bytes);
+    let most = state.saturating_add((state as f64 * case.thresholds.optimizer_share) as u64);
+    check.unless(came > most, || {
+        format!("{} had come, and Adam's state of this model takes {} by its facts", size(came), size(state))
+    });
+    check.note_by(Basis::Given, came <= most, || {
+        format!("Adam's state of this model takes {}, of which {} had come", size(state), size(came))
+    });
 }
 
 /// One long batch in a run that was stable.
