@@ -180,10 +180,15 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     });
     let total = Known::new(device.total_bytes, "the size of the device");
     let board = case.card(device).and_then(|card| card.vram_total_bytes).zip(total.get());
-    check.unless(board.is_some_and(|(board, total)| total < board && !case.thresholds.is_near(board, total)), || {
-        let (board, total) = board.unwrap_or((0, 0));
-        format!("the total itself is less than the board has (it is {} of {})", gib(total), gib(board))
-    });
+    if let Some((board, total)) = board {
+        let is_less = total < board && !case.thresholds.is_near(board, total);
+        check.unless(is_less, || match is_less {
+            true => {
+                format!("the runtime offers {} of a board of {}: the total itself is too small", gib(total), gib(board))
+            }
+            false => "the total itself is less than the board has".to_owned(),
+        });
+    }
     let peak = device.account.peak.requested_bytes;
     check.must(total.is(|total| case.thresholds.is_near(peak, total / 2)), || {
         format!("the program's own memory stopped at {} of {}", gib(peak), gib(total.get().unwrap_or(0)))
