@@ -20,6 +20,8 @@ pub(crate) fn scenes() -> Vec<Scene> {
 
 fn caches() -> Vec<Scene> {
     let torch = |id, says, story, script: &str| {
+        // PyTorch's own library asks: what another one is refused is no matter of its cache.
+        let script = format!("through {{lib}}/libtorch_hip.so; {script}");
         scene(id, says, story, script).torch("2.10.0+rocm7.0", "7.0.51831").set("SIM_HIP_VERSION", 70_051_831)
     };
     // PyTorch frees what it can, and asks once more.

@@ -39,13 +39,16 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     });
 }
 
-/// The library that asked, where it is known and none of PyTorch's.
+/// The library that asked, where it is known and none of PyTorch's. Where PyTorch has no library of its own (linked into the
+/// program), nobody can tell.
 fn asked_by_another(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
-    const OWN: [&str; 3] = ["libtorch", "libc10", "_C"];
+    const OWN: [&str; 4] = ["libtorch", "libc10", "libcaffe2", "_C"];
+    let is_own = |library: &str| OWN.iter().any(|name| library.starts_with(name));
     let libraries = Libraries::new(case.trace, case.replay);
     let library = libraries.of_site(failure.oom.site)?;
-    let is_own = is_runtime(library) || OWN.iter().any(|name| library.starts_with(name));
-    (case.versions.has(Program::Torch) && !is_own).then(|| library.to_owned())
+    let modules = &case.trace.metadata.modules.modules;
+    let has_own = modules.iter().any(|module| is_own(module.path.rsplit('/').next().unwrap_or_default()));
+    (has_own && !is_own(library) && !is_runtime(library)).then(|| library.to_owned())
 }
 
 /// Another library was refused what PyTorch's cache holds and uses for no tensor: then the cache is the cause.
