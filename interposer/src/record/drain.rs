@@ -19,6 +19,8 @@ const HELP_QUARTERS: u64 = 2;
 const CHOKE_QUARTERS: u64 = 3;
 /// How often a blocked drainer looks again before it passes over a number that is claimed and not committed.
 const PATIENCE: u32 = 200;
+/// The same at the end, when no ring fills meanwhile: on a busy machine the claimant may only be waiting for a processor.
+const LAST_PATIENCE: u32 = 2000;
 
 struct Memory {
     maker: ChunkMaker,
@@ -139,9 +141,13 @@ impl Recorder {
 
     /// Moves up to `rounds` stretches from the ring into the file. Returns whether the ring was left empty.
     pub(crate) fn drain(&self, rounds: usize, patience_micros: i64) -> bool {
+        self.drain_with(rounds, patience_micros, PATIENCE)
+    }
+
+    fn drain_with(&self, rounds: usize, patience_micros: i64, most_looks: u32) -> bool {
         let Some(mut locked) = self.drainer.lock(patience_micros) else { return false };
         for _ in 0..rounds {
-            match self.round(locked.memory()) {
+            match self.round(locked.memory(), most_looks) {
                 Round::Empty => return true,
                 Round::Moved => {}
                 Round::Blocked => guard::sleep_micros(20),
@@ -151,8 +157,8 @@ impl Recorder {
         self.ring.fill_level() == 0
     }
 
-    fn round(&self, memory: &mut Memory) -> Round {
-        let skip = memory.blocked_looks >= PATIENCE;
+    fn round(&self, memory: &mut Memory, most_looks: u32) -> Round {
+        let skip = memory.blocked_looks >= most_looks;
         let taken = self.ring.take(&mut memory.slots, skip);
         if taken.until == taken.from {
             return match taken.blocked {
@@ -222,7 +228,7 @@ impl Recorder {
 
     /// Moves everything into chunks and closes the file; the mapping stays, so later events are kept in the ring.
     pub(crate) fn close(&self) {
-        let emptied = self.drain(10_000, 200_000);
+        let emptied = self.drain_with(10_000, 200_000, LAST_PATIENCE);
         self.mark_clock();
         self.live.closed().store(1, Ordering::Release);
         if emptied && self.ring.fill_level() == 0 {
