@@ -1,5 +1,8 @@
 //! Traces for tests and benchmarks, made with the writer side of the trace crate.
 
+#[cfg(test)]
+pub(crate) mod removals;
+
 use std::path::Path;
 
 use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};

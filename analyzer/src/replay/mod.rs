@@ -10,6 +10,7 @@ pub mod census;
 pub mod comparison;
 pub mod contexts;
 pub mod failures;
+pub mod held;
 pub mod live;
 pub mod lower;
 mod memory;
