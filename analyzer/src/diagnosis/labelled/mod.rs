@@ -19,6 +19,7 @@ mod machines;
 mod phantom_free;
 mod platform;
 mod pools;
+mod numbers;
 mod removals;
 mod reported;
 mod scenes;
