@@ -6,7 +6,8 @@ use crate::diagnosis::case::Case;
 use crate::options::effect::{Effect, judge};
 use crate::passes::device::LargeBlock;
 use crate::passes::summary::Summary;
-use crate::passes::verdict::{Verdict, Why, count_outcomes, device_of};
+use crate::passes::outcomes::count_outcomes;
+use crate::passes::verdict::{Verdict, Why, device_of};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

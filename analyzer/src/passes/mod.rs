@@ -18,6 +18,7 @@ pub mod libraries;
 pub mod map;
 pub mod model;
 pub mod oom;
+pub mod outcomes;
 pub mod profile;
 pub mod rows;
 pub mod shape;
