@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::diagnosis::case::Case;
 use crate::options::effect::{Effect, judge};
 use crate::passes::device::LargeBlock;
-use crate::passes::summary::Summary;
 use crate::passes::outcomes::count_outcomes;
+use crate::passes::summary::Summary;
 use crate::passes::verdict::{Verdict, Why, device_of};
 
 /// One thing to do.

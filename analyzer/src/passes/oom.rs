@@ -148,6 +148,8 @@ pub struct OomReport {
     pub largest_allocatable_bytes: Option<u64>,
     /// Why that was not measured.
     pub not_probed_because: Option<&'static str>,
+    /// How long the recorder held the thread up after the call, for its readings: the program had no part in that.
+    pub held_up_ns: u64,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
     /// In how many blocks.
@@ -165,6 +167,13 @@ pub struct OomReport {
     pub stack_is_inferred: bool,
     /// Whether Python frames are missing at the outer end.
     pub python_is_cut: bool,
+}
+
+impl OomReport {
+    /// How much later something was, without the time that the recorder took.
+    pub fn later_ns(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.at_ns).saturating_sub(self.held_up_ns)
+    }
 }
 
 fn outcome_name<S: serde::Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
@@ -261,6 +270,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             .map(|(total, used)| total.saturating_sub(used)),
         largest_allocatable_bytes: read.largest_allocatable_bytes,
         not_probed_because: not_probed(read),
+        held_up_ns: oom.held_up_ns,
         held_bytes: saturate(oom.held.requested_bytes),
         held_blocks: oom.held.blocks,
         model: oom.model.map(|free| Model {

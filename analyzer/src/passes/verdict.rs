@@ -1,6 +1,5 @@
 //! The one sentence: which failure decides, and what the numbers say about it.
 
-
 use crate::passes::device::DeviceSummary;
 use crate::passes::oom::{OomReport, deciding};
 use crate::passes::summary::Summary;

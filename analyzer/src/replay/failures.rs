@@ -126,6 +126,8 @@ pub struct Oom {
     pub because: Because,
     /// The events that show it.
     pub evidence: Vec<Evidence>,
+    /// How long the recorder's readings then held the thread up, in nanoseconds.
+    pub held_up_ns: u64,
     /// What was read at that moment.
     pub read: DeviceReadings,
     /// What was read of the process and its host.
@@ -242,9 +244,10 @@ impl Failures {
 
     /// The recorder's readings of a failure were done at this moment, for which the thread was held up.
     pub fn read_at(&mut self, seq: u64, at_ns: u64) {
-        let Some(oom) = self.by_seq.get(&seq).and_then(|index| self.listed.get(*index)) else { return };
+        let Some(oom) = self.by_seq.get(&seq).and_then(|index| self.listed.get_mut(*index)) else { return };
         let Some(watch) = self.watches.get_mut(&oom.thread) else { return };
         let held_up_ns = at_ns.saturating_sub(watch.failed_at_ns);
+        oom.held_up_ns = oom.held_up_ns.saturating_add(held_up_ns);
         watch.open.iter_mut().for_each(|story| story.watched.held_up(held_up_ns));
         // A second reading would count the same time twice.
         watch.failed_at_ns = watch.failed_at_ns.max(at_ns);
@@ -285,7 +288,9 @@ impl Failures {
     /// Nothing more is known: what is still open is judged by what was seen.
     pub fn close(&mut self) {
         for (_, watch) in std::mem::take(&mut self.watches) {
-            for (story, index) in watch.open.iter().flat_map(|story| story.members.iter().map(move |index| (story, *index))) {
+            for (story, index) in
+                watch.open.iter().flat_map(|story| story.members.iter().map(move |index| (story, *index)))
+            {
                 (self.listed[index].outcome, self.listed[index].because) = story.watched.undecided();
             }
         }

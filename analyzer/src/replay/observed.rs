@@ -80,6 +80,7 @@ impl Replay {
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,
             evidence: Vec::new(),
+            held_up_ns: 0,
             read: DeviceReadings::default(),
             process: ProcessReadings::default(),
             held,

@@ -47,7 +47,8 @@ mod tests {
 
     #[test]
     fn a_size_is_no_pointer() {
-        let rows = (0..apis::COUNT as u16).map(apis::row).filter(|row| row.event == Event::GpuWork && row.pointers != 0);
+        let rows =
+            (0..apis::COUNT as u16).map(apis::row).filter(|row| row.event == Event::GpuWork && row.pointers != 0);
         for row in rows {
             let clash = sizes(row).iter().find(|position| row.pointers & (1 << **position) != 0);
             assert_eq!(clash, None, "{}", row.name);

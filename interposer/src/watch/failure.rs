@@ -161,12 +161,12 @@ fn join(state: &mut ThreadState) {
     state.open_failures = kept as u8;
 }
 
-/// The flag of an allocation that writes to the variable of a failed one.
+/// The flag of an allocation that writes to the variable of the last failed one.
 pub(super) fn same_variable(out: u64) -> u8 {
     // SAFETY: this thread's own state.
     let state = unsafe { &*me() };
-    let open = &state.failures[..usize::from(state.open_failures)];
-    let is_same = out != 0 && open.iter().any(|failure| failure.variable == out);
+    let last = state.failures[..usize::from(state.open_failures)].last();
+    let is_same = out != 0 && last.is_some_and(|failure| failure.variable == out);
     if is_same { flag::SAME_VARIABLE } else { 0 }
 }
 
@@ -414,10 +414,14 @@ mod tests {
             Account { failures, dropped, propagated, recovered, unresolved: 0, api: 0, device, requested }
         };
         let cleared = Account { unresolved: 1, ..account(1, 0, 0, 0) }.to_string();
-        assert!(cleared.contains("1 out-of-memory return, whose error was read before GPU work went on (GPU"), "{cleared}");
+        assert!(
+            cleared.contains("1 out-of-memory return, whose error was read before GPU work went on (GPU"),
+            "{cleared}"
+        );
         let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
         assert!(mixed.contains("0 recovered, 1 propagated, 1 unresolved, 1 undecided"), "{mixed}");
-        let account = |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
+        let account =
+            |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(account(1, 1, 0, 0), "1 out-of-memory return, DROPPED by the program (GPU 0, hipMalloc 512 MiB)");
         assert!(account(3, 1, 1, 1).starts_with("3 out-of-memory returns, 1 of them DROPPED by the program"));
         assert!(account(2, 0, 2, 0).contains("propagated by the program"));

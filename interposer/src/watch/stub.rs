@@ -5,8 +5,8 @@ use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 
-use super::failure::{self, FailedPointer};
 use super::empty;
+use super::failure::{self, FailedPointer};
 use crate::apis::{self, Row};
 use crate::record::{Described, Frame};
 use crate::{faults, guard, link, program_memory, thread};

@@ -10,8 +10,8 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use request::{Refused, Relation, relation};
 pub use request::{Limits, Request, UNKNOWN_BYTES};
+use request::{Refused, Relation, relation};
 
 /// The four ends of a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,6 +158,8 @@ pub struct Watched {
     wanted_device: u8,
     wanted_kind: u8,
     shown: Shown,
+    /// Another request was refused since, so that "the same variable" is not about this one.
+    is_past: bool,
 }
 
 impl Watched {
@@ -171,6 +173,7 @@ impl Watched {
             wanted_device: request.device,
             wanted_kind: request.kind,
             shown: Shown::Nothing,
+            is_past: false,
         }
     }
 
@@ -223,6 +226,7 @@ impl Watched {
             wanted_bytes: self.wanted_bytes,
             wanted_sort: (self.wanted_device, self.wanted_kind),
             last: &self.last,
+            is_past: self.is_past,
             was_thrown: self.shown == Shown::Thrown,
         };
         relation(&refused, by, limits)
@@ -246,6 +250,7 @@ impl Watched {
             Relation::Near => self.is_worth(by.requested_bytes, limits),
             Relation::Unrelated => false,
         };
+        self.is_past = !is_attempt;
         if is_attempt {
             (self.last, self.near_bytes) = (by, 0);
         }

@@ -65,7 +65,7 @@ fn work_after(oom: &OomReport) -> String {
     let work = oom.evidence.iter().find(|evidence| evidence.event == "gpu_work");
     work.map_or_else(String::new, |work| {
         let api = work.api.as_deref().map(clean).unwrap_or_default();
-        format!(" {} later ({api})", span(work.at_ns.saturating_sub(oom.at_ns)))
+        format!(" {} later ({api})", span(oom.later_ns(work.at_ns)))
     })
 }
 

@@ -263,10 +263,11 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     match again {
         Some(Ending::Succeeded) => {
             let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
-            check
-                .must(true, || {
-                    format!("the same request succeeded within {within}, and no thread freed anything on the device in between")
-                });
+            check.must(true, || {
+                format!(
+                    "the same request succeeded within {within}, and no thread freed anything on the device in between"
+                )
+            });
         }
         _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
     }

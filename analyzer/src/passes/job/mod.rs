@@ -17,9 +17,9 @@ use serde::Serialize;
 use crate::diagnosis::across::{self, Run};
 use crate::diagnosis::finding::Finding;
 use crate::passes::account::PeakSummary;
+use crate::passes::outcomes::{Outcomes, count_outcomes};
 use crate::passes::summary::Summary;
 use crate::passes::time::rfc3339;
-use crate::passes::outcomes::{Outcomes, count_outcomes};
 use crate::replay::Replay;
 use crate::replay::timeline::{Level, Steps};
 

@@ -212,7 +212,10 @@ impl Tracks {
         }
         if self.around.is_waiting() {
             let api = block.api;
-            self.asked(thread, Next { api, at, requested_bytes: bytes, device, succeeded: true, freed_bytes: 0, waits: 0 });
+            self.asked(
+                thread,
+                Next { api, at, requested_bytes: bytes, device, succeeded: true, freed_bytes: 0, waits: 0 },
+            );
         }
     }
 

@@ -101,7 +101,7 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
 }
 
 fn describe(oom: &OomReport, evidence: &Evidence) -> String {
-    let later = match evidence.at_ns.saturating_sub(oom.at_ns) {
+    let later = match oom.later_ns(evidence.at_ns) {
         _ if evidence.seq.is_none() => "in the end".to_owned(),
         ns => format!("{} later", span(ns)),
     };

@@ -3,8 +3,8 @@
 use gpuoom_trace::outcome::{Because, Outcome};
 
 use crate::passes::oom::OomReport;
-use crate::passes::summary::Summary;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
+use crate::passes::summary::Summary;
 use crate::passes::verdict::{Verdict, Why, device_of};
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
@@ -153,17 +153,22 @@ pub(super) fn reaction(ooms: &[OomReport]) -> String {
 fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
     let total = outcomes.total();
     match (outcomes.failed_pointer_used, total) {
-        (1.., 1) => "The failed call's pointer was passed to a GPU call: the program's results can't be trusted.".to_owned(),
+        (1.., 1) => {
+            "The failed call's pointer was passed to a GPU call: the program's results can't be trusted.".to_owned()
+        }
         (used @ 1.., _) => format!(
             "After {used} of {total} failures the failed call's pointer was passed to a GPU call: the program's results can't \
              be trusted."
         ),
         (0, 1) => {
             let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
-            let later = work.map_or(String::new(), |work| format!(" {} later", span(work.at_ns.saturating_sub(first.at_ns))));
+            let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
             format!("GPU work went on{later} without any sign that the program noticed.")
         }
-        _ => format!("After {} of {total} failures GPU work went on without any sign that the program noticed.", outcomes.dropped),
+        _ => format!(
+            "After {} of {total} failures GPU work went on without any sign that the program noticed.",
+            outcomes.dropped
+        ),
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Request {
     pub device: u8,
     /// Kind of memory, by number.
     pub kind: u8,
-    /// It writes to the variable that a failed call was to write to. False also where nobody looked.
+    /// It writes to the variable that the thread's last failed call was to write to. False also where nobody looked.
     pub same_variable: bool,
 }
 
@@ -64,6 +64,8 @@ pub(super) struct Refused<'a> {
     pub(super) wanted_sort: (u8, u8),
     /// The last attempt.
     pub(super) last: &'a Request,
+    /// Another request was refused since the last attempt.
+    pub(super) is_past: bool,
     /// An exception was thrown since: where the program goes on, the calls that come soon may be anything.
     pub(super) was_thrown: bool,
 }
@@ -86,7 +88,7 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
     let same_path = last.path != 0 && last.path == by.path;
     let same_size =
         [refused.wanted_bytes, last.requested_bytes].into_iter().any(|bytes| is_same_size(bytes, by.requested_bytes));
-    let is_tied = same_path || soon && (by.same_variable || same_size);
+    let is_tied = same_path || soon && (by.same_variable && !refused.is_past || same_size);
     let is_near = soon && !refused.was_thrown;
     let [place_unknown, path_unknown] = [last.place == 0 || by.place == 0, last.path == 0 || by.path == 0];
     let same_place = last.place == by.place && !place_unknown;

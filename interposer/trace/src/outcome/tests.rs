@@ -97,7 +97,10 @@ fn a_retry_is_the_same_again() {
         ("more from another place", elsewhere(2048 * MIB)),
         ("more from another place, later", late(elsewhere(2048 * MIB))),
         ("the same size from another place, much later", late(ELSEWHERE)),
-        ("more from a wrapper that all calls come from, much later", late(Request { requested_bytes: 2048 * MIB, ..other_path })),
+        (
+            "more from a wrapper that all calls come from, much later",
+            late(Request { requested_bytes: 2048 * MIB, ..other_path }),
+        ),
         ("nothing", elsewhere(0)),
     ] {
         expect(story, &[got(request), WORK], Dropped, GpuWorkContinued);
@@ -186,6 +189,15 @@ fn attempts_are_compared_with_the_one_before() {
 }
 
 #[test]
+fn the_same_variable_is_that_of_the_last_failure() {
+    let same_variable = |bytes| Request { same_variable: true, ..elsewhere(bytes) };
+    let steps = [Step::Refused(elsewhere(64 * 1024 * MIB)), got(same_variable(4096)), WORK];
+    expect("it belongs to the other request", &steps, Dropped, GpuWorkContinued);
+    let steps = [Step::Refused(elsewhere(512 * MIB)), got(same_variable(4096)), WORK];
+    expect("it belongs to an attempt of this one", &steps, Recovered, FellBack);
+}
+
+#[test]
 fn time_that_the_recorder_took_is_not_the_programs() {
     let mut watched = Watched::new(FAILED, OOM);
     watched.held_up(4900 * MS);
@@ -231,8 +243,8 @@ impl Story {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let request = (0u64..3000, 0u32..12, 0u32..3, 0u8..2, any::<bool>()).prop_map(|(at_ms, halves, path, device, same_variable)| {
-        Request {
+    let request = (0u64..3000, 0u32..12, 0u32..3, 0u8..2, any::<bool>()).prop_map(
+        |(at_ms, halves, path, device, same_variable)| Request {
             at_ns: at_ms * MS,
             requested_bytes: (1024 * MIB) >> halves,
             place: u64::from(path) * 16,
@@ -240,8 +252,8 @@ fn any_step() -> impl Strategy<Value = Step> {
             device,
             kind: Kind::Device as u8,
             same_variable,
-        }
-    });
+        },
+    );
     prop_oneof![
         4 => request.clone().prop_map(Step::Refused),
         2 => request.prop_map(Step::Allocated),
