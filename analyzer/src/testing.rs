@@ -373,6 +373,14 @@ impl TraceBuilder {
         self.push(Record { status, kind_flags: flags, ..record }, &[])
     }
 
+    /// GPU work that was given what a failed call left in its variable.
+    pub fn used_pointer(&mut self, api: &str, pointer: u64) -> u64 {
+        let record = self.record(Event::GpuWork, Kind::None, api);
+        let record = Record { kind_flags: flag::FAILED_POINTER, address: pointer, ..record };
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        self.push(record, payload::numbers(&[pointer], &mut out))
+    }
+
     /// Readings because of a failure.
     pub fn read_at_failure(&mut self, seq: u64, readings: &[(u16, u64)]) -> u64 {
         let readings: Vec<Reading> = readings

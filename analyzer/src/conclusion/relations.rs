@@ -65,7 +65,9 @@ fn describe_rest(finding: &mut Finding, left: &[&str], ruled_out: &[&str]) {
     // An umbrella only says that something is not explained: what nobody read may explain it.
     finding.confidence = finding.confidence.min(Confidence::Probable);
     if finding.missing.is_empty() {
-        finding.missing.push(format!("what refused it: none of the reasons that `explain {}` lists was seen", finding.id));
+        finding
+            .missing
+            .push(format!("what refused it: none of the reasons that `explain {}` lists was seen", finding.id));
     }
     // Only what nothing explains is worth somebody else's time.
     if !left.is_empty() {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-
 use super::block::{Block, Side};
 use super::held::{Caller, Held};
 use super::lower::book::LowerBlock;

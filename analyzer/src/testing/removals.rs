@@ -33,14 +33,8 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    const ALL: [Given; 6] = [
-        Given::TorchLogs,
-        Given::RuntimeLogs,
-        Given::TorchSnapshots,
-        Given::Smi,
-        Given::KernelLogs,
-        Given::Model,
-    ];
+    const ALL: [Given; 6] =
+        [Given::TorchLogs, Given::RuntimeLogs, Given::TorchSnapshots, Given::Smi, Given::KernelLogs, Given::Model];
 }
 
 /// Events whose loss a recorder would count. The others carry what it knows about itself: sites, modules, marks of the process.

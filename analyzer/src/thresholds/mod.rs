@@ -7,6 +7,7 @@ pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by
 
 use setting::Given;
 
+use gpuoom_trace::outcome;
 use serde::Serialize;
 
 use crate::replay::Options;
@@ -151,6 +152,8 @@ thresholds! {
     stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
     /// Time after a failure in which frees, another try or a smaller request belong to it.
     retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
+    /// Share of a refused request that memory from elsewhere must reach to have taken its place.
+    fall_back_share: f64 = 1.0 / outcome::Limits::DEFAULT.least_part as f64, Share, "ours: a program that falls back asks for a half or a quarter; a buffer for something else is a trifle beside it", ["dropped-oom-return"];
     /// Time before a failure in which stream-ordered frees may still be pending.
     pending_ns: u64 = PENDING_NS, Time, "catalogue", ["async-free-pending"];
     /// Time after a failing call in which PyTorch's allocator notes its error.
@@ -318,8 +321,12 @@ impl Thresholds {
 
     /// How a trace is replayed by these numbers.
     pub fn replay_options(&self) -> Options {
-        let limits =
-            Limits { retry_ns: self.retry_ns, pending_ns: self.pending_ns, large_free_bytes: self.large_free_bytes };
+        let limits = Limits {
+            retry_ns: self.retry_ns,
+            pending_ns: self.pending_ns,
+            large_free_bytes: self.large_free_bytes,
+            fall_back_part: (1.0 / self.fall_back_share).round() as u64,
+        };
         Options { granularity_bytes: self.model_granule(), limits, ..Options::default() }
     }
 

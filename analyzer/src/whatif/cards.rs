@@ -1,6 +1,6 @@
 //! What other cards and granules would have made of the calls of one device.
 
-use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::outcome::Because;
 use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
@@ -190,7 +190,7 @@ impl Refused {
             number,
             at_ns,
             requested_bytes: oom.requested_bytes,
-            asked_again: oom.outcome == Outcome::Recovered,
+            asked_again: oom.because == Because::RetrySucceeded,
             unclear: unclear(oom),
         }
     }

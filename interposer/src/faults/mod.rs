@@ -126,7 +126,8 @@ fn refuse(frame: &Frame, event: Event, kind: Kind, mut what: Described, reason: 
     }
     what.address = number << 8 | u64::from(reason as u8);
     let record = frame.record(event, kind, status, &what, true);
-    let record = Record { kind_flags: record.kind_flags | flag::INJECTED, ..record };
+    let variable = if watch::is_awake() { watch::flags_of(out) } else { 0 };
+    let record = Record { kind_flags: record.kind_flags | flag::INJECTED | variable, ..record };
     let seq = frame.publish(&record, &what);
     watch::failed(frame, &record, seq, out);
     frame.leave();

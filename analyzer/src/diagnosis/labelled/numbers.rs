@@ -65,7 +65,9 @@ fn over_the_run(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
         };
         let ledger = |moment: &str| {
             let here = summary.facts.ledger.iter().filter(|ledger| ledger.device == Some(index));
-            here.filter(|ledger| ledger.moment == moment).map(|ledger| ("ledger", own_bytes(ledger))).collect::<Vec<_>>()
+            here.filter(|ledger| ledger.moment == moment)
+                .map(|ledger| ("ledger", own_bytes(ledger)))
+                .collect::<Vec<_>>()
         };
         let map = maps.iter().find(|map| map.device == Some(index)).map(|map| ("map", map.requested_bytes));
         let whatif = whatif.devices.iter().find(|answer| answer.index == Some(index));
@@ -88,7 +90,9 @@ fn everybody_says_the_same_number() {
         let said: Vec<Said> = at_failures(&trace, &summary).into_iter().chain(over_the_run(&trace, &summary)).collect();
         compared += said.len();
         let differing = said.iter().filter(|said| said.differs());
-        wrong.extend(differing.map(|said| format!("{} ({}): {}: {:?}", labelled.id, labelled.story, said.what, said.by)));
+        wrong.extend(
+            differing.map(|said| format!("{} ({}): {}: {:?}", labelled.id, labelled.story, said.what, said.by)),
+        );
     }
     println!("{compared} quantities, {} differ", wrong.len());
     assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));

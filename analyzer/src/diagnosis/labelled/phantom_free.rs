@@ -1,14 +1,14 @@
 //! C. Free memory reported, allocation refused.
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::evidence::Given;
 use crate::evidence::smi::{CardProcess, SmiReport};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -122,6 +122,22 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["mallocasync-oom", "true-capacity", "known-bad-version"],
         story: "8 GiB freed on a stream; the same request succeeds right after, without a free in between",
         scene: || freed_on_stream(true, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Probable),
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same, and another thread frees 4 GiB in between, which explains it as well",
+        scene: || {
+            let mut scene = freed_on_stream(false, false);
+            let trace = &mut scene.trace;
+            for block in 0..4 {
+                let record = trace.record_on(THREAD + 1, Event::Free, Kind::Device, "hipFree");
+                trace.push(Record { address: 0x10_0000_0000 + block * 2 * GIB, duration: 0, ..record }, &[]);
+            }
+            trace.alloc(0xA0_0000_0000, 4 * GIB);
+            scene
+        },
     },
     Labelled {
         id: "async-free-pending",

@@ -99,10 +99,15 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let plain = next.filter(|next| is_plain(case, next.api) && next.requested_bytes >= request);
     let free = failure.runtime_free_bytes();
     let was_free = free.is(|free| case.thresholds.is_enough(free, request));
-    let succeeded = plain.is_some_and(|next| next.succeeded);
+    // Where any thread freed or waited in between, the card had more room then than at the failure.
+    let succeeded = plain.is_some_and(|next| next.succeeded && next.freed_bytes == 0 && next.waits == 0);
     check.must(Holds::from(succeeded).or(was_free), || match succeeded {
         true => {
-            format!("a {} of the same size succeeded right after {} had failed", api(case, plain), failure.report.api)
+            format!(
+                "a {} of the same size succeeded right after {} had failed, and no thread had freed anything on the device",
+                api(case, plain),
+                failure.report.api
+            )
         }
         false => format!("{} was refused with {} free", size(request), size(free.get().unwrap_or(0))),
     });
@@ -117,6 +122,8 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let grows = sizes_grow(case, failure);
         check.must(grows, || "the sizes that were asked for grow".to_owned());
     }
+    let freed = plain.filter(|next| next.succeeded).map_or(0, |next| next.freed_bytes);
+    check.note(freed > 0, || format!("{} were freed before a plain allocation succeeded", size(freed)));
     check.unless(plain.is_some_and(|next| !next.succeeded), || {
         "a plain allocation of the same size failed, too".to_owned()
     });

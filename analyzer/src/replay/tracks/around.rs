@@ -46,6 +46,10 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
+    /// Bytes that any thread freed on the failure's device in between.
+    pub freed_bytes: u64,
+    /// Waits in between, of any thread, as far as they were recorded.
+    pub waits: u64,
 }
 
 /// One failure.
@@ -86,6 +90,17 @@ pub struct Around {
     pub read_after: Option<Read>,
     /// The thread's next request.
     pub next: Option<Next>,
+    /// Bytes that had been freed on the device before it, and waits, both of all threads.
+    pub(in crate::replay) before: Released,
+}
+
+/// What was given back and waited for since the trace began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::replay) struct Released {
+    /// Bytes.
+    pub(in crate::replay) freed_bytes: u64,
+    /// Waits.
+    pub(in crate::replay) waits: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -166,16 +181,21 @@ impl AllAround {
         !self.asking.is_empty()
     }
 
-    /// A thread asked for memory.
+    /// A thread asked for memory; `released` says what had been given back by then on a device.
     #[cold]
-    pub(super) fn asked(&mut self, thread: u32, next: Next) {
+    pub(super) fn asked(&mut self, thread: u32, next: Next, released: impl Fn(u8) -> Released) {
         let listed = &mut self.listed;
         self.asking.retain(|(of, failure)| {
             if *of != thread {
                 return true;
             }
             if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
-                around.next = Some(next);
+                let now = released(around.device);
+                around.next = Some(Next {
+                    freed_bytes: now.freed_bytes.saturating_sub(around.before.freed_bytes),
+                    waits: now.waits.saturating_sub(around.before.waits),
+                    ..next
+                });
             }
             false
         });

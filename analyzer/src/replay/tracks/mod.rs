@@ -18,6 +18,7 @@ mod tests;
 pub mod unknown;
 
 use gpuoom_trace::clock::Clock;
+use gpuoom_trace::outcome;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
@@ -25,7 +26,7 @@ use super::apis::Does;
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
-use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS, Released};
 use calls::{Call, Calls, What};
 use captures::Captures;
 use exports::Exports;
@@ -54,11 +55,25 @@ pub struct Limits {
     pub pending_ns: u64,
     /// A free of more than this is a large one, in bytes.
     pub large_free_bytes: u64,
+    /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
+    pub fall_back_part: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+        Limits {
+            retry_ns: retries::WITHIN_NS,
+            pending_ns: PENDING_NS,
+            large_free_bytes: LARGE_FREE_BYTES,
+            fall_back_part: outcome::Limits::DEFAULT.least_part,
+        }
+    }
+}
+
+impl Limits {
+    /// The numbers by which a later request belongs to a failure.
+    pub fn outcomes(&self) -> outcome::Limits {
+        outcome::Limits { soon_ns: self.retry_ns, least_part: self.fall_back_part }
     }
 }
 
@@ -92,6 +107,8 @@ pub struct DeviceTrack {
     pub reads: Reads,
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
+    /// What was freed since the trace began, in bytes.
+    freed_bytes: u64,
 }
 
 /// Everything that is followed.
@@ -119,6 +136,8 @@ pub struct Tracks {
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    /// Waits since the trace began, as far as they were recorded.
+    waits: u64,
 }
 
 impl Tracks {
@@ -140,7 +159,20 @@ impl Tracks {
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            waits: 0,
         }
+    }
+
+    /// What was given back on a device so far, and waited for.
+    fn released(&self, device: u8) -> Released {
+        Released { freed_bytes: self.device(device).map_or(0, |track| track.freed_bytes), waits: self.waits }
+    }
+
+    /// A thread asked for memory.
+    fn asked(&mut self, thread: u32, next: Next) {
+        let mut around = std::mem::take(&mut self.around);
+        around.asked(thread, next, |device| self.released(device));
+        self.around = around;
     }
 
     /// The track of a device.
@@ -179,8 +211,11 @@ impl Tracks {
             self.retries.given(thread, device, bytes, at);
         }
         if self.around.is_waiting() {
-            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true };
-            self.around.asked(thread, next);
+            let api = block.api;
+            self.asked(
+                thread,
+                Next { api, at, requested_bytes: bytes, device, succeeded: true, freed_bytes: 0, waits: 0 },
+            );
         }
     }
 
@@ -209,6 +244,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
+        track.freed_bytes = track.freed_bytes.saturating_add(bytes);
         if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -264,7 +300,16 @@ impl Tracks {
             Does::EndsCapture => self.captures.end(record.thread),
             Does::SetsPool => self.pools.set(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            _ => self.async_frees.synchronised(record.device),
+            _ => self.waited(record),
+        }
+    }
+
+    /// The program waited for a device.
+    fn waited(&mut self, record: &Record) {
+        self.async_frees.synchronised(record.device);
+        self.waits += 1;
+        if self.retries.is_watching(record.at) {
+            self.retries.waited(record.device, record.at);
         }
     }
 
@@ -327,8 +372,9 @@ impl Tracks {
         self.calls.keep();
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
-            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false };
-            self.around.asked(record.thread, next);
+            let api = record.api;
+            let next = Next { api, at, requested_bytes: bytes, device, succeeded: false, freed_bytes: 0, waits: 0 };
+            self.asked(record.thread, next);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
@@ -339,7 +385,9 @@ impl Tracks {
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();
+        let before = self.released(device);
         self.around.push(Around {
+            before,
             pending,
             read_before,
             captured,
@@ -376,6 +424,11 @@ impl Tracks {
     /// Ticks of the program's first call for memory.
     pub fn first_at(&self) -> u64 {
         self.calls.first().first().map_or(0, |call| call.at)
+    }
+
+    /// The recorder's readings of a failure were done.
+    pub(super) fn failure_read(&mut self, failure: usize, at: u64) {
+        self.retries.read_at(failure, at);
     }
 
     /// A device was read.
