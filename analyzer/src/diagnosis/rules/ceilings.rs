@@ -147,12 +147,8 @@ fn mps_limit(text: &str, device: u8) -> Option<u64> {
         (index.trim().parse() == Ok(device)).then(|| size.trim().to_owned())
     };
     let size = text.split(',').find_map(of_device)?;
-    let unit = match size.chars().last()?.to_ascii_uppercase() {
-        'G' => 1 << 30,
-        'M' => 1 << 20,
-        _ => return None,
-    };
-    size[..size.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
+    // The documentation has a unit behind each number; what a number alone means is not said.
+    size.ends_with(['G', 'M', 'g', 'm']).then(|| gpuoom_units::size(&size).ok())?
 }
 
 /// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
