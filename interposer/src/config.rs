@@ -358,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn every_size_means_what_it_means_elsewhere() {
+        for (text, bytes) in units::examples() {
+            let config = read(&[
+                ("GPUOOM_GRANULARITY", text),
+                ("GPUOOM_CAPACITY", "1T"),
+                ("GPUOOM_INJECT", &format!("oom>{text}")),
+            ]);
+            assert_eq!((config.granularity_bytes, config.inject), (Some(bytes), vec![Rule::Above(bytes)]), "{text}");
+            assert_eq!(read(&[("GPUOOM_CAPACITY", text)]).capacity_bytes, Some(bytes), "{text}");
+            assert_eq!(config.complaints, Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_relative_path_is_made_absolute() {
         assert!(read(&[("GPUOOM_TRACE", "t.bin")]).trace.is_absolute());
         assert_eq!(literal(Path::new("/data/50%p/x")), Path::new("/data/50%%p/x"));

@@ -51,6 +51,9 @@ pub(super) fn parse_at(text: &str) -> Result<At, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::model::ModelFacts;
+    use crate::policy::{Quantity, Unit};
+    use crate::thresholds::Thresholds;
 
     #[test]
     fn sizes() {
@@ -63,6 +66,53 @@ mod tests {
             assert!(parse_size(text).is_err(), "{text}");
         }
         assert_eq!((parse_size_or_nothing("0"), parse_size_or_nothing("0M")), (Ok(0), Ok(0)));
+    }
+
+    /// One list, every entrance: nobody may read a text as something else.
+    #[test]
+    fn every_entrance_reads_sizes_alike() {
+        for (text, bytes) in gpuoom_units::examples() {
+            let threshold = |name: &str| {
+                let mut thresholds = Thresholds::default();
+                thresholds.set(&format!("{name}={text}")).map(|()| thresholds)
+            };
+            let mut facts = ModelFacts::default();
+            facts.add(&format!("weights={text}")).unwrap();
+            let entrances = [
+                parse_size(text),
+                parse_size_or_nothing(text),
+                Quantity::parse(text, Unit::Bytes).map(|quantity| quantity.number() as u64),
+                Quantity::parse_growth(text, Unit::Bytes).map(|quantity| quantity.number() as u64),
+                threshold("model-granule").map(|set| set.model_granule_bytes).map_err(|wrong| wrong.to_string()),
+                facts.weights_bytes.ok_or_else(String::new),
+            ];
+            entrances.into_iter().for_each(|read| assert_eq!(read, Ok(bytes), "{text}"));
+        }
+        for text in ["3X", "1.5", "-1", "1.2.3G"] {
+            let said = format!("invalid size '{text}': expected bytes, or K, M, G, T (such as 1.5G)");
+            let mut facts = ModelFacts::default();
+            let wrong = [
+                parse_size(text).unwrap_err(),
+                Quantity::parse(text, Unit::Bytes).unwrap_err(),
+                Thresholds::default().set(&format!("model-granule={text}")).unwrap_err().to_string(),
+                facts.add(&format!("weights={text}")).unwrap_err().to_string(),
+            ];
+            assert!(wrong.iter().all(|wrong| wrong.ends_with(&said)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn every_entrance_reads_times_alike() {
+        for (text, ns) in
+            [("1.5s", 1_500_000_000), ("250 ms", 250_000_000), ("10µs", 10_000), ("2min", 120_000_000_000)]
+        {
+            let mut thresholds = Thresholds::default();
+            thresholds.set(&format!("hang={text}")).unwrap();
+            assert_eq!((parse_time(text), thresholds.hang_ns), (Ok(ns), ns), "{text}");
+        }
+        let said = "invalid time '5G': expected a number with ns, us, ms, s, min or h (such as 1.5s)";
+        let threshold = Thresholds::default().set("hang=5G").unwrap_err().to_string();
+        assert_eq!((parse_time("5G"), threshold), (Err(said.to_owned()), format!("hang=5G: {said}")));
     }
 
     #[test]

@@ -82,7 +82,8 @@ fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
     match oom.injected.as_ref().map(|injected| injected.reason) {
         Some("capacity") => {
             // Before traces said it, the virtual card rounded to what the record is padded to.
-            let granularity = oom.injected.as_ref().and_then(|injected| injected.granularity_bytes).or(granularity_bytes);
+            let granularity =
+                oom.injected.as_ref().and_then(|injected| injected.granularity_bytes).or(granularity_bytes);
             let rounded = granularity.map_or("before rounding".to_owned(), |bytes| {
                 format!("each counted in whole granules of {}", size(bytes))
             });

@@ -53,6 +53,25 @@ impl Unit {
         }
     }
 
+    /// A value as a sentence has it: as short as it is exact.
+    fn words(self, value: f64) -> String {
+        let rounded = |value: f64| (value * 1e4).round() / 1e4;
+        match self {
+            Unit::Share => format!("{} %", rounded(value * 100.0)),
+            Unit::Bytes => {
+                let units = [(1e0, "bytes"), (1024.0, "KiB"), (1_048_576.0, "MiB"), (1_073_741_824.0, "GiB")];
+                let (bytes, unit) = units.into_iter().rev().find(|(bytes, _)| value >= *bytes).unwrap_or(units[0]);
+                format!("{} {unit}", rounded(value / bytes))
+            }
+            Unit::Time => {
+                let units = [(1e0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
+                let (ns, unit) = units.into_iter().rev().find(|(ns, _)| value >= *ns).unwrap_or(units[0]);
+                format!("{} {unit}", rounded(value / ns))
+            }
+            Unit::Count | Unit::Number | Unit::Percent => self.shown(value),
+        }
+    }
+
     fn range(self) -> std::ops::RangeInclusive<f64> {
         match self {
             Unit::Share => 0.0..=1.0,
@@ -126,6 +145,11 @@ impl Threshold {
     pub fn name(&self) -> String {
         let bare = ["_bytes", "_ns"].iter().find_map(|unit| self.field.strip_suffix(unit));
         bare.unwrap_or(self.field).replace('_', "-")
+    }
+
+    /// Its value among others, as a sentence has it.
+    pub fn words_of(&self, thresholds: &Thresholds) -> String {
+        self.unit.words((self.get)(thresholds))
     }
 
     /// What it is.
@@ -203,6 +227,11 @@ pub enum WrongThreshold {
 /// All thresholds, in the order of the chapters.
 pub fn all() -> &'static [Threshold] {
     TABLE
+}
+
+/// The one with this name, as the code and the catalogue's texts write it.
+pub fn named(field: &str) -> Option<&'static Threshold> {
+    TABLE.iter().find(|known| known.field == field)
 }
 
 /// Those that a diagnosis uses.

@@ -146,5 +146,12 @@ impl Display for Exact {
     }
 }
 
+/// Texts and the bytes that they mean, by which the tests of every entrance show that it reads as the others do.
+#[doc(hidden)]
+pub fn examples() -> impl Iterator<Item = (&'static str, u64)> {
+    let rows = include_str!("../sizes.tsv").lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|line| line.split_once('\t')).filter_map(|(text, bytes)| Some((text, bytes.parse().ok()?)))
+}
+
 #[cfg(test)]
 mod tests;

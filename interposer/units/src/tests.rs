@@ -37,6 +37,12 @@ fn sizes() {
 }
 
 #[test]
+fn examples_are_read() {
+    assert_eq!(examples().count(), include_str!("../sizes.tsv").lines().count() - 1, "each row is one");
+    examples().for_each(|(text, bytes)| assert_eq!(size(text), Ok(bytes), "{text}"));
+}
+
+#[test]
 fn times() {
     for (text, ns) in [
         ("1.5s", 1_500_000_000),

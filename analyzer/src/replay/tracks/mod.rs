@@ -46,7 +46,7 @@ const FREE_LOOKS: u64 = 1 << 20;
 const HOST: usize = 256;
 
 /// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// How long after a failure frees and another try belong to it, in nanoseconds.
     pub retry_ns: u64,
@@ -54,11 +54,24 @@ pub struct Limits {
     pub pending_ns: u64,
     /// A free of more than this is a large one, in bytes.
     pub large_free_bytes: u64,
+    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
+    pub much_released_bytes: u64,
+    /// By how many bytes a request that is tried again may differ.
+    pub same_request_bytes: u64,
+    /// By which share of the larger one it may differ.
+    pub same_request_share: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+        Limits {
+            retry_ns: retries::WITHIN_NS,
+            pending_ns: PENDING_NS,
+            large_free_bytes: LARGE_FREE_BYTES,
+            much_released_bytes: reads::MUCH_RELEASED_BYTES,
+            same_request_bytes: retries::SAME_REQUEST_BYTES,
+            same_request_share: retries::SAME_REQUEST_SHARE,
+        }
     }
 }
 
@@ -119,6 +132,7 @@ pub struct Tracks {
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    much_released_bytes: u64,
 }
 
 impl Tracks {
@@ -128,7 +142,7 @@ impl Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns), &limits),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -140,6 +154,7 @@ impl Tracks {
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            much_released_bytes: limits.much_released_bytes,
         }
     }
 
@@ -383,7 +398,8 @@ impl Tracks {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
-        self.track(Side::Device, device).reads.take(read);
+        let much_released_bytes = self.much_released_bytes;
+        self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }
 
