@@ -82,8 +82,11 @@ fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
     let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
     match oom.injected.as_ref().map(|injected| injected.reason) {
         Some("capacity") => {
-            let rounded = granularity_bytes.map_or("before rounding".to_owned(), |bytes| {
-                format!("each of which counts as whole granules of {}: GPUOOM_GRANULARITY", size(bytes))
+            // Before traces said it, the virtual card rounded to what the record is padded to.
+            let granularity =
+                oom.injected.as_ref().and_then(|injected| injected.granularity_bytes).or(granularity_bytes);
+            let rounded = granularity.map_or("before rounding".to_owned(), |bytes| {
+                format!("each counted in whole granules of {}", size(bytes))
             });
             format!(
                 "{by}: the virtual card has no room for it beside what the program holds ({} in {}, {rounded}).{real}",

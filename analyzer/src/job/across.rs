@@ -12,10 +12,6 @@ use crate::diagnosis::Judged;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::thresholds::MIB;
 
-/// Runs of one card that show a floor which rises.
-const FEWEST_RUNS: usize = 3;
-/// Runs on each side of a comparison.
-const FEWEST_ON_EACH_SIDE: usize = 2;
 const SDMA: &str = "HSA_ENABLE_SDMA";
 
 /// One run of several.
@@ -65,10 +61,11 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
     // Only one after the other: what another run holds at the same time is no floor.
     let apart = floors.windows(2).all(|pair| pair[0].0.ended_at_ns <= pair[1].0.began_at_ns);
     let mut check = Check::default();
-    if !check.applies(floors.len() >= FEWEST_RUNS && apart) {
+    let thresholds = floors.first()?.0.summary.facts.thresholds;
+    if !check.applies(floors.len() as u64 >= thresholds.runs_of_a_card.max(2) && apart) {
         return None;
     }
-    let per_run = floors.first()?.0.summary.facts.thresholds.stranded_per_run_bytes;
+    let per_run = thresholds.stranded_per_run_bytes;
     let rises = |pair: &[(Run<'_>, u64, Option<u64>)]| pair[1].1 >= pair[0].1.saturating_add(per_run);
     let (first, last) = (floors.first()?.1, floors.last()?.1);
     check.must(floors.windows(2).all(rises), || {
@@ -112,8 +109,8 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
             without.len()
         )
     });
-    let repeated = with.len().min(without.len()) >= FEWEST_ON_EACH_SIDE;
-    check.must(if repeated { Holds::Yes } else { Holds::Unknown("at least two runs on each side") }, || {
+    let repeated = with.len().min(without.len()) as u64 >= off.summary.facts.thresholds.runs_on_each_side;
+    check.must(if repeated { Holds::Yes } else { Holds::Unknown("more runs on each side") }, || {
         "both sides were repeated".to_owned()
     });
     let pinned =

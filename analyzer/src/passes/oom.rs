@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Layer, injected};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
-use crate::replay::failures::{self, Oom, RefusedBy};
+use crate::replay::failures::{self, Injected, Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
@@ -78,10 +78,13 @@ pub struct Injection {
     pub call: u64,
     /// The setting that asked for it, as it stood in the environment: `GPUOOM_CAPACITY=8G`.
     pub setting: Option<String>,
+    /// To how many bytes the virtual card rounded each block, where it refused and the trace says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granularity_bytes: Option<u64>,
 }
 
 impl Injection {
-    fn new(process: &ProcessFacts, (reason, call): (u8, u64)) -> Self {
+    fn new(process: &ProcessFacts, Injected { reason, call, granularity_bytes }: Injected) -> Self {
         let (reason, variable) = match reason {
             injected::CAPACITY => ("capacity", "GPUOOM_CAPACITY"),
             injected::CALL => ("call", "GPUOOM_INJECT"),
@@ -91,7 +94,8 @@ impl Injection {
             _ => ("unknown", ""),
         };
         let setting = process.environment.iter().find(|(name, _)| name == variable);
-        Injection { reason, call, setting: setting.map(|(name, value)| format!("{name}={value}")) }
+        let setting = setting.map(|(name, value)| format!("{name}={value}"));
+        Injection { reason, call, setting, granularity_bytes }
     }
 }
 

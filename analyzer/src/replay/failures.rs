@@ -1,7 +1,8 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
 use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
-use gpuoom_trace::record::{Event, Kind, Layer, Record};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
 use rustc_hash::FxHashMap;
 
 use super::arena::FreeSpace;
@@ -85,6 +86,27 @@ impl Evidence {
     }
 }
 
+/// What the record of a refusal on request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// The reason's number.
+    pub reason: u8,
+    /// The number of the call.
+    pub call: u64,
+    /// To how many bytes the virtual card rounded, where it refused and the trace says so.
+    pub granularity_bytes: Option<u64>,
+}
+
+impl Injected {
+    /// Of a record that is one.
+    pub fn of(record: &Record, payload: &[u8]) -> Option<Self> {
+        let (reason, call) = (record.address as u8, record.address >> 8);
+        let granularity = || payload::unpack_numbers(payload).nth(1).filter(|bytes| *bytes > 0);
+        let granularity_bytes = if reason == injected::CAPACITY { granularity() } else { None };
+        record.has(flag::INJECTED).then_some(Injected { reason, call, granularity_bytes })
+    }
+}
+
 /// An allocation that ran out of memory.
 #[derive(Clone, Debug)]
 pub struct Oom {
@@ -116,8 +138,8 @@ pub struct Oom {
     pub status: i32,
     /// Who refused.
     pub refused_by: RefusedBy,
-    /// Of a refusal on request, what the record says of it: the reason's number, and the number of the call.
-    pub injected: Option<(u8, u64)>,
+    /// Of a refusal on request, what the record says of it.
+    pub injected: Option<Injected>,
     /// The lowest call inside it that failed, as far as that was recorded.
     pub inside: Option<Inside>,
     /// What became of it.

@@ -12,7 +12,7 @@ use super::balance::Balance;
 use super::block::Side;
 use super::census::{self, Census};
 use super::comparison::Comparison;
-use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
+use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
@@ -26,12 +26,19 @@ impl Replay {
             return;
         }
         let inside = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
-        self.refused(&Record { requested: 0, ..*record }, record.device, 0, inside);
+        self.refused(&Record { requested: 0, ..*record }, &[], record.device, 0, inside);
     }
 
     /// Takes note of an own allocation that was refused.
     #[cold]
-    pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, inside: Option<Inside>) {
+    pub(super) fn refused(
+        &mut self,
+        record: &Record,
+        payload: &[u8],
+        device: u8,
+        granules: u32,
+        inside: Option<Inside>,
+    ) {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
         let api = self.apis.get(record.api);
@@ -76,7 +83,7 @@ impl Replay {
             granules,
             status: record.status,
             refused_by,
-            injected: record.has(flag::INJECTED).then_some((record.address as u8, record.address >> 8)),
+            injected: Injected::of(record, payload),
             inside,
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,

@@ -3,16 +3,18 @@
 
 mod setting;
 
-pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by};
+pub use setting::{Change, Threshold, Unit, WrongThreshold, all, named, nearest, used_by};
 
 use setting::Given;
 
 use gpuoom_trace::outcome;
 use serde::Serialize;
 
+use crate::machine::uma::HostKeeps;
 use crate::replay::Options;
 use crate::replay::tracks::around::PENDING_NS;
-use crate::replay::tracks::retries::WITHIN_NS;
+use crate::replay::tracks::reads::MUCH_RELEASED_BYTES;
+use crate::replay::tracks::retries::{SAME_REQUEST_BYTES, SAME_REQUEST_SHARE, WITHIN_NS};
 use crate::replay::tracks::{LARGE_FREE_BYTES, Limits};
 use crate::words::percent;
 
@@ -279,7 +281,7 @@ thresholds! {
     /// Share of the load's blocks whose sizes must come again.
     matching_share: f64 = 0.60, Share, "catalogue", ["oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Rank correlation against the load's order from which on the order is the reverse.
-    reversed_share: f64 = 0.30, Share, "catalogue", ["oom-first-backward"];
+    reversed_share: f64 = 0.30, Number, "catalogue", ["oom-first-backward"];
     /// Times a block must be replaced by a larger one for a cache that grows.
     growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
     /// Sizes that a cache which grows has had.
@@ -304,6 +306,40 @@ thresholds! {
     tensors: u64 = 16, Count, "ours: the smallest models have more", ["kv-cache-prealloc", "oom-model-load"];
     /// Blocks from here on are buffers of a model and not odds and ends.
     buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
+    /// Memory that neither PyTorch's allocator holds nor the runtime calls free, from which on it counts, by its message.
+    outside_bytes: u64 = GIB, Bytes, "ours", ["other-process-on-gpu", "hidden-runtime-memory"];
+    /// Total of a card below which it is an APU's carve-out, by PyTorch's message.
+    small_card_bytes: u64 = 2 * GIB, Bytes, "ours", ["uma-carveout-only"];
+    /// Bytes by which a request that is tried again may differ.
+    same_request_bytes: u64 = SAME_REQUEST_BYTES, Bytes, "ours: what PyTorch rounds large requests to", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Share by which a request that is tried again may differ.
+    same_request_share: f64 = SAME_REQUEST_SHARE, Share, "ours", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Physical or exported memory that must be given back between two readings to be set beside them.
+    much_released_bytes: u64 = MUCH_RELEASED_BYTES, Bytes, "ours", ["vmm-release-ineffective", "ipc-export-pin"];
+    /// Open descriptors that a process should be allowed where each handle of virtual memory holds one.
+    good_descriptors: u64 = 65_536, Count, "ROCm/ROCm#6661", ["vmm-fd-exhaustion"];
+    /// Mappings that a process should be allowed.
+    good_mappings: u64 = 262_144, Count, "pytorch/pytorch#175431: 65,530 were not enough", ["map-count-exhaustion"];
+    /// Memory that a process should be allowed to lock.
+    good_locked_bytes: u64 = 8 * MIB, Bytes, "what systemd gives every process", ["pinned-host-exhaustion"];
+    /// Address space that a process should be allowed: runtimes reserve addresses for the memory of all devices.
+    good_address_space_bytes: u64 = 1024 * GIB, Bytes, "ours", ["gpu-va-limit"];
+    /// RAM below which a host that shares it with a GPU may freeze.
+    host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// RAM that a host should keep for itself beside a GPU.
+    host_keeps_bytes: u64 = 8 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// Runs, one after the other, that show a floor which rises.
+    runs_of_a_card: u64 = 3, Count, "catalogue", ["driver-stranded-vram"];
+    /// Runs on each side of a comparison that are enough.
+    runs_on_each_side: u64 = 2, Count, "catalogue", ["sdma-sensitive"];
+    /// Value of amdgpu.vm_size from which on its unit, GiB, was taken for MiB.
+    absurd_vm_size: u64 = 4096, Count, "Linux amdgpu_drv.c: the unit is GiB, so this is 4 TiB", ["uma-param-mismatch"];
+    /// Share of PyTorch's unused memory that a request must be within for that memory to be in too small pieces.
+    request_of_unused_share: f64 = 0.5, Share, "catalogue", ["caching-fragmentation"];
+    /// Share of the waste that must go without one family of sizes.
+    family_waste_share: f64 = 0.5, Share, "catalogue", ["mixed-size-padding"];
+    /// Steps of each sort whose durations are compared.
+    steps_compared: u64 = 3, Count, "ours", ["sysmem-fallback"];
 }
 
 impl Thresholds {
@@ -326,6 +362,9 @@ impl Thresholds {
             pending_ns: self.pending_ns,
             large_free_bytes: self.large_free_bytes,
             fall_back_part: (1.0 / self.fall_back_share).round() as u64,
+            much_released_bytes: self.much_released_bytes,
+            same_request_bytes: self.same_request_bytes,
+            same_request_share: self.same_request_share,
         };
         Options { granularity_bytes: self.model_granule(), limits, ..Options::default() }
     }
@@ -338,6 +377,16 @@ impl Thresholds {
     /// Cycles from which on a line is laid through them: three points at least, or any line would fit.
     pub fn least_cycles(&self) -> usize {
         usize::try_from(self.leak_cycles).unwrap_or(usize::MAX).max(3)
+    }
+
+    /// Whether a value of `amdgpu.vm_size` was meant in another unit.
+    pub fn is_absurd_vm_size(&self, gib: i64) -> bool {
+        u64::try_from(gib).is_ok_and(|gib| gib >= self.absurd_vm_size)
+    }
+
+    /// What a host keeps for itself beside a GPU.
+    pub fn host_keeps(&self) -> HostKeeps {
+        HostKeeps { least_bytes: self.host_keeps_least_bytes, good_bytes: self.host_keeps_bytes }
     }
 
     /// Whether two sizes are the same but for accounting.

@@ -103,7 +103,15 @@ pub(crate) fn allocation(
         Some(reason) => return refuse(frame, event, kind, what, reason, number),
         None => card::reserve(event, kind, &what, frame.thread_device()),
     };
-    let Ok(room) = room else { return refuse(frame, event, kind, what, Reason::Capacity, number) };
+    let room = match room {
+        Ok(room) => room,
+        Err(full) => {
+            // The pool, if one was named, comes first.
+            let pool = if what.number_count > 0 { what.numbers[0] } else { 0 };
+            let what = Described { numbers: [pool, full.granularity_bytes], number_count: 2, ..what };
+            return refuse(frame, event, kind, what, Reason::Capacity, number);
+        }
+    };
     let status = apis::allocate(frame, event, kind, describe, real);
     if let Some(room) = room {
         match status {

@@ -405,6 +405,9 @@ mod tests {
         assert_eq!(Size(1_514_000_000).to_string(), "1.41 GiB");
         assert_eq!(Size(7).to_string(), "7 bytes");
         assert_eq!(Size(0).to_string(), "0 bytes");
+        for bytes in [0, 7, 4096, 512 << 20, 3 << 29] {
+            assert_eq!(gpuoom_units::size(&Size(bytes).to_string()), Ok(bytes), "what is printed is read");
+        }
     }
 
     #[test]

@@ -147,18 +147,14 @@ fn mps_limit(text: &str, device: u8) -> Option<u64> {
         (index.trim().parse() == Ok(device)).then(|| size.trim().to_owned())
     };
     let size = text.split(',').find_map(of_device)?;
-    let unit = match size.chars().last()?.to_ascii_uppercase() {
-        'G' => 1 << 30,
-        'M' => 1 << 20,
-        _ => return None,
-    };
-    size[..size.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
+    // The documentation has a unit behind each number; what a number alone means is not said.
+    size.ends_with(['G', 'M', 'g', 'm']).then(|| gpuoom_units::size(&size).ok())?
 }
 
 /// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
 fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     let by_fraction = |message: &&TorchMessage| {
-        judge(message).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
+        judge(message, &case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
     let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
@@ -168,7 +164,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
         let (tried, allowed) = (shown(message.tried), shown(message.allowed));
         format!("PyTorch's message: {tried} was asked for, and {allowed} are allowed")
     });
-    if !judge(message).findings[0].certain {
+    if !judge(message, &case.thresholds).findings[0].certain {
         check.at_most(Confidence::Probable);
     }
     check.unless(case.failure_of(message).is_some(), || {

@@ -47,7 +47,7 @@ const FREE_LOOKS: u64 = 1 << 20;
 const HOST: usize = 256;
 
 /// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// How long after a failure frees and another try belong to it, in nanoseconds.
     pub retry_ns: u64,
@@ -57,6 +57,12 @@ pub struct Limits {
     pub large_free_bytes: u64,
     /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
     pub fall_back_part: u64,
+    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
+    pub much_released_bytes: u64,
+    /// By how many bytes a request that is tried again may differ.
+    pub same_request_bytes: u64,
+    /// By which share of the larger one it may differ.
+    pub same_request_share: f64,
 }
 
 impl Default for Limits {
@@ -66,6 +72,9 @@ impl Default for Limits {
             pending_ns: PENDING_NS,
             large_free_bytes: LARGE_FREE_BYTES,
             fall_back_part: outcome::Limits::DEFAULT.least_part,
+            much_released_bytes: reads::MUCH_RELEASED_BYTES,
+            same_request_bytes: retries::SAME_REQUEST_BYTES,
+            same_request_share: retries::SAME_REQUEST_SHARE,
         }
     }
 }
@@ -138,6 +147,7 @@ pub struct Tracks {
     large_free_bytes: u64,
     /// Waits since the trace began, as far as they were recorded.
     waits: u64,
+    much_released_bytes: u64,
 }
 
 impl Tracks {
@@ -147,7 +157,7 @@ impl Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns), &limits),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -160,6 +170,7 @@ impl Tracks {
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
             waits: 0,
+            much_released_bytes: limits.much_released_bytes,
         }
     }
 
@@ -436,7 +447,8 @@ impl Tracks {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
-        self.track(Side::Device, device).reads.take(read);
+        let much_released_bytes = self.much_released_bytes;
+        self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }
 

@@ -4,6 +4,7 @@
 use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
+use super::Limits;
 use super::ends::Ends;
 
 /// How long after a failure frees and another try belong to it where nobody says otherwise, in nanoseconds.
@@ -12,8 +13,10 @@ pub const WITHIN_NS: u64 = gpuoom_trace::outcome::Limits::DEFAULT.soon_ns;
 const LISTED: usize = 512;
 /// Threads that are watched at once.
 const MOST_THREADS: usize = 4096;
-/// Sizes this close are the same request, rounded otherwise.
-const ROUNDING_BYTES: u64 = 2 << 20;
+/// Sizes this close are the same request, rounded otherwise, unless set.
+pub const SAME_REQUEST_BYTES: u64 = 2 << 20;
+/// The same as a share of the larger one.
+pub const SAME_REQUEST_SHARE: f64 = 0.10;
 
 /// How it went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +91,16 @@ pub struct Retries {
     succeeded: u64,
     open: FxHashMap<u32, Open>,
     within_ticks: u64,
+    limits: Limits,
     /// Ticks until which anything can belong to a failure.
     until: u64,
 }
 
 impl Retries {
     /// No retries yet; `within_ticks`: how long after a failure another try belongs to it.
-    pub(super) fn new(within_ticks: u64) -> Self {
-        Retries { listed: Ends::new(LISTED), succeeded: 0, open: FxHashMap::default(), within_ticks, until: 0 }
+    pub(super) fn new(within_ticks: u64, limits: &Limits) -> Self {
+        let (listed, open, limits) = (Ends::new(LISTED), FxHashMap::default(), *limits);
+        Retries { listed, succeeded: 0, open, within_ticks, limits, until: 0 }
     }
 
     /// Whether any thread is watched at this moment.
@@ -140,11 +145,11 @@ impl Retries {
     }
 
     fn open_for(&mut self, thread: u32, device: u8, bytes: u64, at: u64) -> Option<&mut Open> {
-        let within = self.within_ticks;
+        let (within, limits) = (self.within_ticks, self.limits);
         let open = self.open.get_mut(&thread)?;
         let retry = &open.retry;
         let in_time = at.saturating_sub(retry.ended_at) <= within;
-        (in_time && retry.device == device && is_same(retry.requested_bytes, bytes)).then_some(open)
+        (in_time && retry.device == device && is_same(&limits, retry.requested_bytes, bytes)).then_some(open)
     }
 
     /// A request was granted.
@@ -232,7 +237,7 @@ impl Retries {
     }
 }
 
-fn is_same(one: u64, other: u64) -> bool {
+fn is_same(limits: &Limits, one: u64, other: u64) -> bool {
     let near = one.abs_diff(other);
-    near < ROUNDING_BYTES && near <= one.max(other) / 10
+    near < limits.same_request_bytes && near as f64 <= one.max(other) as f64 * limits.same_request_share
 }
