@@ -15,6 +15,7 @@ use super::comparison::Comparison;
 use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
+use super::tracks::between::Done;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
 
@@ -108,7 +109,9 @@ impl Replay {
             captured: None,
             pooled: None,
             exported_freed_bytes: None,
+            done: Done::default(),
             read_before: None,
+            read_at: None,
             read_after: None,
             next: None,
         };
@@ -182,7 +185,7 @@ impl Replay {
         self.tracks.read(
             device,
             of_failure,
-            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes },
+            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes, ..Read::default() },
         );
     }
 

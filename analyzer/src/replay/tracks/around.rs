@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use gpuoom_trace::record::NO_DEVICE;
 
+use super::between::Done;
 use super::captures::Captured;
 use super::ends::Ends;
 use super::pools::Pooled;
@@ -46,6 +47,8 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
 }
 
 /// One failure.
@@ -59,6 +62,8 @@ pub struct Around {
     pub device: u8,
     /// Kernel thread id.
     pub thread: u32,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
     /// Number of calls for memory before it, for [`super::calls::Calls::before`].
     pub calls_before: u64,
     /// Bytes that the program held on that device, or on the host where that was asked.
@@ -82,6 +87,8 @@ pub struct Around {
     pub exported_freed_bytes: Option<u64>,
     /// The last reading of the device before the failure.
     pub read_before: Option<Read>,
+    /// The reading that belongs to it: what it says of memory may be of before and of after what other threads did meanwhile.
+    pub read_at: Option<Read>,
     /// The first reading of the device after the failure, beside the one that belongs to it.
     pub read_after: Option<Read>,
     /// The thread's next request.
@@ -187,6 +194,9 @@ impl AllAround {
         self.unread.retain(|failure| {
             let Some(around) = listed.find_mut(*failure, |around| around.failure) else { return false };
             let is_own = of_failure == Some(around.seq);
+            if is_own && around.device == device {
+                around.read_at = Some(read);
+            }
             if is_own || (around.device != device && around.device != NO_DEVICE) {
                 return true;
             }

@@ -2,6 +2,7 @@
 //! labels, and what was the case around failures. Memory is bounded, whatever the trace holds.
 
 pub mod around;
+pub mod between;
 pub mod calls;
 pub mod captures;
 pub mod ends;
@@ -26,6 +27,7 @@ use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
 use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use between::Done;
 use calls::{Call, Calls, What};
 use captures::Captures;
 use exports::Exports;
@@ -92,6 +94,8 @@ pub struct DeviceTrack {
     pub reads: Reads,
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
+    /// What was done on it so far.
+    done: Done,
 }
 
 /// Everything that is followed.
@@ -119,6 +123,8 @@ pub struct Tracks {
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    /// What was done on all devices at once.
+    done: Done,
 }
 
 impl Tracks {
@@ -140,6 +146,7 @@ impl Tracks {
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            done: Done::default(),
         }
     }
 
@@ -158,6 +165,12 @@ impl Tracks {
         (0..=u8::MAX).zip(&self.devices).filter_map(|(device, track)| Some((device, track.as_deref()?)))
     }
 
+    /// What was done on a device so far.
+    pub(super) fn done(&self, device: u8) -> Done {
+        let own = self.device(device).map_or_else(Done::default, |track| track.done);
+        Done { waits: own.waits + self.done.waits, loads: self.done.loads, ..own }
+    }
+
     #[inline]
     fn track(&mut self, side: Side, device: u8) -> &mut DeviceTrack {
         let place = if side == Side::Host { HOST } else { usize::from(device) };
@@ -169,7 +182,9 @@ impl Tracks {
     pub(super) fn given(&mut self, block: &Block, thread: u32, held_bytes: u128) {
         let side = Side::of(block.kind);
         let (at, bytes, device) = (block.at, block.requested_bytes, block.device);
-        self.track(side, device).live.follow(at, saturate(held_bytes), bytes);
+        let track = self.track(side, device);
+        track.live.follow(at, saturate(held_bytes), bytes);
+        track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
         self.calls.push(call(block, thread, at, What::Given));
         self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
@@ -179,7 +194,10 @@ impl Tracks {
             self.retries.given(thread, device, bytes, at);
         }
         if self.around.is_waiting() {
-            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true };
+            // Without what this call itself was given.
+            let mut done = self.done(device);
+            done.given_bytes = done.given_bytes.saturating_sub(bytes);
+            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true, done };
             self.around.asked(thread, next);
         }
     }
@@ -209,6 +227,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
+        track.done.returned_bytes = track.done.returned_bytes.saturating_add(bytes);
         if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -233,7 +252,10 @@ impl Tracks {
 
     fn returned_to_pool(&mut self, block: &Block, at: u64, freed_as: Kind) {
         self.pools.returned(block.pool, block.device, block.requested_bytes);
-        let pool = &mut self.track(Side::Device, block.device).pool;
+        let track = self.track(Side::Device, block.device);
+        let done = &mut track.done;
+        done.returned_to_pools_bytes = done.returned_to_pools_bytes.saturating_add(block.requested_bytes);
+        let pool = &mut track.pool;
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
         if freed_as == Kind::Pool {
@@ -262,9 +284,27 @@ impl Tracks {
             _ if record.status != 0 => {}
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),
-            Does::SetsPool => self.pools.set(record, payload),
+            Does::SetsPool => self.set_pool(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            _ => self.async_frees.synchronised(record.device),
+            _ => self.waited(record.device),
+        }
+    }
+
+    /// A pool's attribute was set, or a pool was trimmed.
+    #[cold]
+    fn set_pool(&mut self, record: &Record, payload: &[u8]) {
+        self.pools.set(record, payload);
+        if record.device != NO_DEVICE && payload::unpack_numbers(payload).count() == 1 {
+            self.track(Side::Device, record.device).done.trims += 1;
+        }
+    }
+
+    /// The program waited for a device, or for all.
+    fn waited(&mut self, device: u8) {
+        self.async_frees.synchronised(device);
+        match device {
+            NO_DEVICE => self.done.waits += 1,
+            device => self.track(Side::Device, device).done.waits += 1,
         }
     }
 
@@ -279,6 +319,7 @@ impl Tracks {
 
     /// Code was loaded or unloaded, or a graph made or ended.
     pub(super) fn module(&mut self, record: &Record, does: Does) {
+        self.done.loads += u64::from(record.status == 0 && matches!(does, Does::LoadsModule | Does::LoadsCode));
         let failed = record.has(flag::CORRECTION);
         match does {
             Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
@@ -327,13 +368,15 @@ impl Tracks {
         self.calls.keep();
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
-            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false };
+            let done = self.done(device);
+            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false, done };
             self.around.asked(record.thread, next);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
+        let done = self.done(device);
         let read_before = self.device(device).and_then(|track| track.reads.last);
         let captured = self.keeps_rare.then(|| self.captures.on(device));
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
@@ -346,6 +389,7 @@ impl Tracks {
             pooled,
             exported_freed_bytes,
             calls_before,
+            done,
             ..around
         });
         let (thread, site, api) = (record.thread, record.site, record.api);
@@ -383,6 +427,7 @@ impl Tracks {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
+        let read = Read { done: self.done(device), ..read };
         self.track(Side::Device, device).reads.take(read);
         self.around.read(device, of_failure, read);
     }

@@ -1,5 +1,6 @@
 //! Readings of a device, each with what the program held then, and what happened between two of them.
 
+use super::between::Done;
 use super::ends::Ends;
 use crate::replay::readings::DeviceReadings;
 
@@ -65,6 +66,8 @@ pub struct Read {
     pub least_held_bytes: u64,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
+    /// What had been done on the device when the reading was recorded.
+    pub done: Done,
 }
 
 impl Read {

@@ -20,15 +20,21 @@ pub(crate) fn scenes() -> Vec<Scene> {
 
 fn split() -> Vec<Scene> {
     let id = "caching-fragmentation";
-    let full = "push 980M 24; alloc x 8746M";
+    let full = "push 1023M 24; alloc x 8746M";
     let adam = "push 96M; push 33M; push 40M; push 21M; push 57M; push 12M; push 71M; push 84M; push 18M; push 29M;";
     vec![
         of_torch(id, "even packed without a gap it would not fit", full)
             .given("--torch-log", message(0, "8.54 GiB", "0 bytes", "16.10 GiB", "7.10 GiB"))
             .also(&["true-capacity"]),
-        of_torch(id, "the message is of an earlier run, whose log was appended to", "push 980M 24; alloc x 1200M")
+        of_torch(id, "the message is of an earlier run, whose log was appended to", "push 1023M 24; alloc x 1200M")
             .given("--torch-log", message(0, "8.54 GiB", "0 bytes", "11.97 GiB", "9.27 GiB"))
             .also(&["true-capacity"]),
+        of_torch(
+            id,
+            "the message is of an earlier run on a full card, and asked for as much",
+            "push 980M 17; alloc x 8746M",
+        )
+        .given("--torch-log", message(0, "8.54 GiB", "0 bytes", "11.97 GiB", "9.27 GiB")),
         of_torch(id, "the message is of another card", full)
             .given("--torch-log", message(3, "8.54 GiB", "0 bytes", "11.97 GiB", "9.27 GiB"))
             .also(&["true-capacity"]),
@@ -103,7 +109,7 @@ fn plateau() -> Vec<Scene> {
         looks_like(
             id,
             "4 MiB of each step stay beside 14 GiB: little, and without an end",
-            "push 14G; loop 60; alloc l 4M; push 300M 4; pop 4; end",
+            "push 14G; loop 40; alloc l 4M; push 300M 4; pop 4; end",
         )
         .also(&["live-leak"]),
         looks_like(
@@ -135,8 +141,15 @@ fn rounding() -> Vec<Scene> {
     )
     .map(|scene| scene.set("SIM_ALIGNMENT", "256M"));
     let falls = both("only the blocks of 512 MiB were seen to take a multiple of 256", watched);
+    let far = both(
+        "blocks of 300 MiB begin at multiples of 256 MiB, and something else refuses the next one",
+        "push 300M 45; alloc x 600M",
+    )
+    .map(|scene| {
+        scene.set("SIM_ALIGNMENT", "256M").set("SIM_PROCESS_LIMIT", "13900M").also(&["phantom-free", "true-capacity"])
+    });
     let few = both("one block at a round address says nothing of any rounding", "push 13500M; alloc x 1200M")
         .map(|scene| scene.set("SIM_ALIGNMENT", "256M"));
     let own = both("the program rounds all it asks for to 256 MiB by itself", "push 256M 30; push 512M 12; alloc x 1G");
-    [aligned, falls, few, own].concat()
+    [aligned, falls, far, few, own].concat()
 }

@@ -2,7 +2,7 @@
 
 use super::HIP_7;
 use crate::looks_like;
-use crate::machine::{APU, Machine};
+use crate::machine::{APU, Machine, ram_bytes};
 use crate::scene::Scene;
 
 pub(crate) fn scenes() -> Vec<Scene> {
@@ -93,7 +93,10 @@ fn conditions() -> Vec<Scene> {
     let (bar, gfx) = ("bar-visible-limit", "gfx-override-active");
     vec![
         idle(bar, "32 MiB are missing, which is the card's own reserve").on(visible("25719472128")),
-        idle(bar, "an APU, whose processor reaches all of the memory").on(Machine::of(APU)).set("SIM_SYSFS_CARD", ""),
+        idle(bar, "an APU, whose processor reaches all of the memory")
+            .on(Machine::of(APU))
+            .set("SIM_CAPACITY", ram_bytes(APU) / 2)
+            .set("SIM_SYSFS_CARD", ""),
         idle(bar, "the file can't be read").on(visible("")),
         elsewhere(idle(bar, "it is another card that has a small window").on(visible("268435456"))),
         idle(gfx, "a program over CUDA, in a shell that has the variable")
