@@ -30,7 +30,7 @@ fn caches() -> Vec<Scene> {
     let ten = "loop 4; loop 10; push 500M+20M; end; end;";
     let two = "loop 19; loop 2; push 500M+20M; end; end;";
     let by_message = |says, story, log: &str| {
-        torch("caching-fragmentation", says, story, "push 1023M 24; alloc x 8746M").given("--torch-log", log)
+        torch("caching-fragmentation", says, story, "push 1022M 24; alloc x 8746M").given("--torch-log", log)
     };
     vec![
         torch(

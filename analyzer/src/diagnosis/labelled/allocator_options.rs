@@ -173,6 +173,10 @@ fn hung_in(mut trace: TraceBuilder, api: &str, seconds: u64) -> Scene {
     set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True");
     trace.create_and_map(0x1000, 0x20_0000_0000, 20 * MIB);
     trace.under_way(api, 20 * MIB);
+    // Another thread ends what it had begun.
+    trace.now_ns += 10_000_000;
+    let record = trace.record_on(88, Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { address: 0x30_0000_0000, requested: 2 * MIB, ..record }, &[]);
     trace.header.closed = 0;
     let (first, later) = (trace.header.clock_first, seconds * 1_000_000_000);
     trace.header.clock_last[0] = ClockPoint { ticks: later, monotonic_ns: later, wall_ns: first.wall_ns + later };

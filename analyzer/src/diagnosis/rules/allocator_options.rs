@@ -133,7 +133,7 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
         return;
     }
     let Some(hung) = hung else { return faulted(case, check) };
-    let last = case.replay.clock.at_ns(case.replay.last_at);
+    let quiet_ns = case.thresholds.mapping_quiet_ns;
     let waited_ns = case.last_sign_of_life_ns().saturating_sub(hung.at_ns);
     let waited = || Unit::Time.shown(waited_ns as f64);
     check.must(true, || {
@@ -146,9 +146,9 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
         || format!("the process ended {} after that call had begun", waited()),
     );
     check.decides(
-        hung.at_ns >= last.saturating_sub(case.thresholds.mapping_quiet_ns),
-        || "nothing was recorded after it".to_owned(),
-        || "other threads went on for long after it".to_owned(),
+        case.last_call_ns().is_none_or(|last_ns| last_ns <= hung.at_ns.saturating_add(quiet_ns)),
+        || "no other thread took memory or gave any back since".to_owned(),
+        || "other threads went on with memory for long after it".to_owned(),
     );
 }
 

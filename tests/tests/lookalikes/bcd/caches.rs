@@ -20,13 +20,13 @@ pub(crate) fn scenes() -> Vec<Scene> {
 
 fn split() -> Vec<Scene> {
     let id = "caching-fragmentation";
-    let full = "push 1023M 24; alloc x 8746M";
+    let full = "push 1022M 24; alloc x 8746M";
     let adam = "push 96M; push 33M; push 40M; push 21M; push 57M; push 12M; push 71M; push 84M; push 18M; push 29M;";
     vec![
         of_torch(id, "even packed without a gap it would not fit", full)
             .given("--torch-log", message(0, "8.54 GiB", "0 bytes", "16.10 GiB", "7.10 GiB"))
             .also(&["true-capacity"]),
-        of_torch(id, "the message is of an earlier run, whose log was appended to", "push 1023M 24; alloc x 1200M")
+        of_torch(id, "the message is of an earlier run, whose log was appended to", "push 1022M 24; alloc x 1200M")
             .given("--torch-log", message(0, "8.54 GiB", "0 bytes", "11.97 GiB", "9.27 GiB"))
             .also(&["true-capacity"]),
         of_torch(
