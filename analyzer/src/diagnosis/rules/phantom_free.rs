@@ -10,7 +10,7 @@ use crate::diagnosis::thresholds::{Unit, share};
 use crate::evidence::smi::CardProcess;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
-use crate::replay::tracks::reads::Read;
+use crate::replay::tracks::reads::{Read, Stretch};
 use crate::replay::tracks::retries::Ending;
 use crate::replay::tracks::unknown::Unknown;
 use crate::words::{clean, percent, size};
@@ -248,7 +248,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         },
     );
     check.note_by(Basis::Estimated, accounted > 0, || {
-        format!("{} more may be rounding, what its pools keep, and what was exported", size(accounted))
+        format!("{} more may be rounding, and what was given back and did not become free", size(accounted))
     });
     let missing = failure.shortfall_bytes();
     if missing.zip(hidden.get()).is_none_or(|(missing, hidden)| hidden < missing) {
@@ -269,13 +269,16 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
 }
 
 /// What the driver may count beyond the blocks that the program asked for without the runtime's doing: rounding of each, what
-/// pools keep of what was given back to them, and what was exported and freed. At most that much.
+/// pools keep of what was given back to them, what was exported and freed, and released handles that did not come back. At most
+/// that much.
 fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
     let kept = case.kept_by_pools_bytes(failure);
     let around = case.around(failure);
     let pending = around.map_or(0, |around| around.pending.bytes);
     let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
-    case.rounding_at_most_bytes(failure).saturating_add(kept.max(pending)).saturating_add(exported)
+    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
+    let stuck = track.map_or(0, |track| track.reads.releases().iter().map(Stretch::stuck_bytes).sum());
+    [kept.max(pending), exported, stuck].into_iter().fold(case.rounding_at_most_bytes(failure), u64::saturating_add)
 }
 
 /// Which of the entry's causes one purpose speaks for, so that only their fixes are told.

@@ -105,6 +105,12 @@ impl Stretch {
         let free = |read: &Read| read.least_free_bytes().map(i128::from);
         Some((expected, free(&self.after)? - free(&self.before)?))
     }
+
+    /// Of the physical memory that was released, what did not become free, in bytes.
+    pub fn stuck_bytes(&self) -> u64 {
+        let missing = self.expected_and_seen().map_or(0, |(expected, seen)| expected - seen.max(0));
+        u64::try_from(missing.max(0)).unwrap_or(u64::MAX).min(self.vmm_released_bytes)
+    }
 }
 
 /// The readings of one device.
