@@ -140,7 +140,7 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// no frees were pending that a wait, or the plain call itself, makes take effect.
 fn came_alone(case: &Case<'_>, failure: &Failure<'_>, done: &Done) -> bool {
     let pending = case.around(failure).map_or(0, |around| around.pending.bytes);
-    done.returned_bytes == 0 && done.trims == 0 && pending == 0
+    done.returned_bytes == 0 && done.trims == 0 && done.waits == 0 && pending == 0
 }
 
 fn is_plain(case: &Case<'_>, api: u16) -> bool {
