@@ -1,7 +1,7 @@
 //! What happened around a failure on any thread, and whether readings are of the card that refused: what ties events to it.
 
 use super::case::{Case, Failure};
-use super::check::Holds;
+use crate::judgement::check::Holds;
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::replay::tracks::around::Next;
 use crate::replay::tracks::between::Done;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::finding::Role;
+use super::role::Role;
 
 /// Whether a predicate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ impl<T: Copy> Known<T> {
     /// The value.
     pub fn get(self) -> Option<T> {
         self.value
+    }
+
+    /// What tells it.
+    pub fn reading(self) -> &'static str {
+        self.reading
     }
 
     /// Whether something holds for it.
@@ -175,6 +180,7 @@ pub struct Check {
     limit: Confidence,
     returns: Vec<Returns>,
     parts: Vec<&'static str>,
+    accounts_for_bytes: Option<u64>,
     modelled: bool,
     role: Option<Role>,
 }
@@ -192,6 +198,8 @@ pub struct Parts {
     pub returns: Vec<Returns>,
     /// Which of the entry's several causes it is, where it has several (see `Only::part`).
     pub causes: Vec<&'static str>,
+    /// How much of what is in use it accounts for, where the rule can tell.
+    pub accounts_for_bytes: Option<u64>,
     /// Whether a number comes from the model of the card.
     pub modelled: bool,
 }
@@ -220,6 +228,7 @@ impl Default for Check {
             limit: Confidence::Proven,
             returns: Vec::new(),
             parts: Vec::new(),
+            accounts_for_bytes: None,
             modelled: false,
             role: None,
         }
@@ -330,6 +339,11 @@ impl Check {
         }
     }
 
+    /// How much of what is in use is there because of it. What is so of a device can explain a failure on it only by that.
+    pub fn accounts_for(&mut self, bytes: u64) {
+        self.accounts_for_bytes = Some(bytes);
+    }
+
     /// Whether something that must hold does not: the rest need not be computed.
     pub fn is_over(&self) -> bool {
         self.failed
@@ -371,6 +385,7 @@ impl Check {
             missing: self.missing,
             returns: self.returns,
             causes: self.parts,
+            accounts_for_bytes: self.accounts_for_bytes,
             modelled: self.modelled,
         }
     }

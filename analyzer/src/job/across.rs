@@ -2,14 +2,15 @@
 //! whether a program fails.
 
 use crate::catalogue;
+use crate::conclusion::Summary;
 use crate::passes::device::DeviceSummary;
-use crate::passes::summary::Summary;
 use crate::words::{count, size};
 
-use super::check::{Check, Confidence, Holds, Judgement};
-use super::finding::{Finding, Role};
-use super::remedies;
-use super::thresholds::MIB;
+use crate::conclusion::finding::Finding;
+use crate::conclusion::remedies;
+use crate::diagnosis::Judged;
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
+use crate::thresholds::MIB;
 
 const SDMA: &str = "HSA_ENABLE_SDMA";
 
@@ -42,9 +43,9 @@ fn stranded(runs: &[Run<'_>]) -> Vec<Finding> {
 
 /// The cards of a run whose place on the bus is known: host and place, and what was read there.
 fn cards(summary: &Summary) -> impl Iterator<Item = ((&str, &str), &DeviceSummary)> {
-    let host = summary.process.hostname.as_str();
+    let host = summary.facts.process.hostname.as_str();
     let placed = |device: &'_ DeviceSummary| device.runtime.as_deref() == Some("hip") && device.pci_bus_id.is_some();
-    let devices = summary.devices.iter().filter(move |device| placed(device));
+    let devices = summary.facts.devices.iter().filter(move |device| placed(device));
     devices.map(move |device| ((host, device.pci_bus_id.as_deref().unwrap_or_default()), device))
 }
 
@@ -60,7 +61,7 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
     // Only one after the other: what another run holds at the same time is no floor.
     let apart = floors.windows(2).all(|pair| pair[0].0.ended_at_ns <= pair[1].0.began_at_ns);
     let mut check = Check::default();
-    let thresholds = &floors.first()?.0.summary.thresholds;
+    let thresholds = &floors.first()?.0.summary.facts.thresholds;
     if !check.applies(floors.len() as u64 >= thresholds.runs_of_a_card.max(2) && apart) {
         return None;
     }
@@ -89,16 +90,17 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
 
 /// A program fails with the DMA engines and does not without them.
 fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
-    let is_off = |run: &&Run<'_>| run.summary.process.environment.get(SDMA).is_some_and(|value| value.trim() == "0");
+    let is_off =
+        |run: &&Run<'_>| run.summary.facts.process.environment.get(SDMA).is_some_and(|value| value.trim() == "0");
     let off = runs.iter().find(is_off)?;
     let same = |run: &&Run<'_>| command(run.summary) == command(off.summary);
     let (without, with): (Vec<&Run<'_>>, Vec<&Run<'_>>) = runs.iter().filter(same).partition(|run| is_off(run));
-    let is_rocm = off.summary.devices.iter().any(|device| device.runtime.as_deref() == Some("hip"));
+    let is_rocm = off.summary.facts.devices.iter().any(|device| device.runtime.as_deref() == Some("hip"));
     let mut check = Check::default();
     if !check.applies(is_rocm && !with.is_empty()) {
         return None;
     }
-    let failed = |runs: &[&Run<'_>]| runs.iter().filter(|run| run.summary.oom_count > 0).count();
+    let failed = |runs: &[&Run<'_>]| runs.iter().filter(|run| run.summary.facts.oom_count > 0).count();
     check.must(failed(&with) == with.len() && failed(&without) == 0, || {
         format!(
             "the same command failed in {} of {} with the DMA engines, and in none of {} with {SDMA}=0",
@@ -107,7 +109,7 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
             without.len()
         )
     });
-    let repeated = with.len().min(without.len()) as u64 >= off.summary.thresholds.runs_on_each_side.max(2);
+    let repeated = with.len().min(without.len()) as u64 >= off.summary.facts.thresholds.runs_on_each_side.max(2);
     check.must(if repeated { Holds::Yes } else { Holds::Unknown("several runs on each side") }, || {
         "both sides were repeated".to_owned()
     });
@@ -117,7 +119,8 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
         check.note(true, || format!("the runs differ in more than {SDMA}: {}", differs.join(", ")));
         check.would_settle("runs in which nothing else differs");
     }
-    let pinned = |runs: &[&Run<'_>]| runs.iter().map(|run| run.summary.host.peak.requested_bytes).max().unwrap_or(0);
+    let pinned =
+        |runs: &[&Run<'_>]| runs.iter().map(|run| run.summary.facts.host.peak.requested_bytes).max().unwrap_or(0);
     check.note(pinned(&with).abs_diff(pinned(&without)) >= MIB, || {
         format!("most pinned host memory: {} with, {} without", size(pinned(&with)), size(pinned(&without)))
     });
@@ -129,7 +132,7 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
 
 /// The command that ran.
 fn command(summary: &Summary) -> (&str, &[String]) {
-    (&summary.process.executable, &summary.process.command_line)
+    (&summary.facts.process.executable, &summary.facts.process.command_line)
 }
 
 /// What else is not equal in runs that are compared, or not known of each: one thing may be changed, or nothing is shown.
@@ -142,9 +145,9 @@ fn differences<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<String> {
             differs.push(what.to_owned());
         }
     };
-    compare("the host", &|one, other| one.process.hostname == other.process.hostname);
+    compare("the host", &|one, other| one.facts.process.hostname == other.facts.process.hostname);
     let of_each = |summary: &Summary, what: fn(&DeviceSummary) -> Option<String>| -> Vec<Option<String>> {
-        summary.devices.iter().map(what).collect()
+        summary.facts.devices.iter().map(what).collect()
     };
     let card =
         |device: &DeviceSummary| Some(format!("{:?} {:?} {:?}", device.pci_bus_id, device.name, device.total_bytes));
@@ -153,7 +156,7 @@ fn differences<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<String> {
     compare("the version of the runtime", &|one, other| of_each(one, version) == of_each(other, version));
     compare("memory in use at the start", &began_alike);
     for name in variables(&runs) {
-        let value = |summary: &Summary| summary.process.environment.get(&name).cloned();
+        let value = |summary: &Summary| summary.facts.process.environment.get(&name).cloned();
         compare(&name, &|one, other| value(one) == value(other));
     }
     differs
@@ -161,9 +164,9 @@ fn differences<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<String> {
 
 /// Whether as much of each card was in use when two runs began, but for noise. Where nobody read it, nobody knows.
 fn began_alike(one: &Summary, other: &Summary) -> bool {
-    let noise = one.thresholds.gap_noise_bytes;
+    let noise = one.facts.thresholds.gap_noise_bytes;
     let began = |summary: &Summary| -> Vec<Option<u64>> {
-        summary.devices.iter().map(|device| device.used_at_start_bytes).collect()
+        summary.facts.devices.iter().map(|device| device.used_at_start_bytes).collect()
     };
     let (one, other) = (began(one), began(other));
     let alike =
@@ -173,7 +176,7 @@ fn began_alike(one: &Summary, other: &Summary) -> bool {
 
 /// The recorded variables of all runs, without the one that is compared and the recorder's own.
 fn variables(runs: &[&Summary]) -> Vec<String> {
-    let names = runs.iter().flat_map(|run| run.process.environment.keys());
+    let names = runs.iter().flat_map(|run| run.facts.process.environment.keys());
     let mut names: Vec<String> = names.filter(|name| *name != SDMA && !name.starts_with("GPUOOM_")).cloned().collect();
     names.sort_unstable();
     names.dedup();
@@ -183,22 +186,14 @@ fn variables(runs: &[&Summary]) -> Vec<String> {
 fn finding(id: &'static str, check: Check) -> Option<Finding> {
     let entry = catalogue::find(id)?;
     let Judgement::Found(confidence) = check.judgement() else { return None };
-    let parts = check.into_parts();
-    Some(Finding {
+    let judged = Judged {
         id,
-        title: entry.title.clone(),
         confidence,
-        role: Role::Cause,
+        role: entry.role,
         ooms: Vec::new(),
         device: None,
-        fix: remedies::unconditional(entry),
-        evidence: parts.evidence,
-        refuters_checked: parts.refuters,
-        missing: parts.missing,
         shortfall_bytes: None,
-        modelled: false,
-        note: entry.note.clone(),
-        file: entry.file.clone(),
-        sources: entry.sources.clone(),
-    })
+        parts: check.into_parts(),
+    };
+    Some(Finding::new(judged, entry, remedies::unconditional(entry)))
 }
