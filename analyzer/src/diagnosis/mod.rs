@@ -5,7 +5,9 @@
 //! catalogue, the order and the verdict are [`crate::conclusion`]'s. Nothing here reads events or prints.
 
 pub mod case;
+mod meanwhile;
 pub mod related;
+mod rounding;
 pub mod rules;
 pub mod torch_sums;
 

@@ -16,6 +16,7 @@ use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
+use super::tracks::between::Done;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
 
@@ -120,10 +121,11 @@ impl Replay {
             captured: None,
             pooled: None,
             exported_freed_bytes: None,
+            done: Done::default(),
             read_before: None,
+            read_at: None,
             read_after: None,
             next: None,
-            before: Default::default(),
         };
         self.tracks.refused(record, device, around);
     }
@@ -201,7 +203,7 @@ impl Replay {
         self.tracks.read(
             device,
             of_failure,
-            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes },
+            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes, ..Read::default() },
         );
     }
 

@@ -63,23 +63,23 @@ thresholds! {
     /// What must be free beyond a request and its share to be enough.
     free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// Share by which two sizes that are the same may differ.
-    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
     /// Bytes by which two sizes that are the same may differ at least.
-    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
     /// Share of the card that others must hold to be a reason.
     others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
-    gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "user document 000", ["free-overreported-graphics", "sysfs-free-overreported"];
+    gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "ours: five times the noise", ["free-overreported-graphics", "sysfs-free-overreported"];
     /// Difference between two readings that is nothing.
-    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "reading-mismatch-benign"];
+    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "reading-mismatch-benign", "sdma-sensitive", "caching-fragmentation", "graph-private-pool"];
     /// The same as a share of the card: what a reading may be off on a large one.
     gap_noise_share: f64 = 0.02, Share, "catalogue", ["free-overreported-graphics"];
     /// Difference from which on a warning is due even where it explains no failure.
-    gap_notable_bytes: u64 = GIB / 2, Bytes, "user document 000", ["free-overreported-graphics"];
+    gap_notable_bytes: u64 = GIB / 2, Bytes, "ours: above the noise", ["free-overreported-graphics"];
     /// Difference below which nobody asks why two tools disagree.
     gap_unseen_bytes: u64 = 64 * MIB, Bytes, "ours", ["reading-mismatch-benign"];
     /// Share of a difference that a reason must account for.
-    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported", "hidden-runtime-memory", "reading-mismatch-benign"];
+    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported", "hidden-runtime-memory", "reading-mismatch-benign", "granularity-waste", "mixed-size-padding"];
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
@@ -121,7 +121,7 @@ thresholds! {
     /// Differences up to here are constant sizes.
     variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
     /// Unused share of what PyTorch reserved from which on it is fragmented.
-    unused_share: f64 = 0.30, Share, "user document 003", ["caching-fragmentation"];
+    unused_share: f64 = 0.30, Share, "ours", ["caching-fragmentation"];
     /// Unused share of what PyTorch reserved below which fragmentation is no reason.
     few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation"];
     /// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache.
@@ -132,6 +132,8 @@ thresholds! {
     small_request_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["map-count-exhaustion"];
     /// How many times a small request must be free.
     room_factor: u64 = 10, Count, "catalogue", ["map-count-exhaustion"];
+    /// Mappings that may be left where none could be had: what a runtime needs for one block.
+    mappings_left: u64 = 64, Count, "ours: a reservation with guard pages, its parts, and what other threads give back meanwhile", ["map-count-exhaustion"];
     /// Share by which live handles may differ from the usual limit of descriptors.
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
     /// Share of the open descriptors that live handles must account for.
@@ -152,6 +154,10 @@ thresholds! {
     handles_share: f64 = 0.9, Share, "pytorch/pytorch#193400", ["expandable-with-max-split"];
     /// What stays on a card after each of several runs.
     stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
+    /// Runs of one card, one after the other, that show a floor which rises.
+    runs_of_a_card: u64 = 3, Count, "catalogue", ["driver-stranded-vram"];
+    /// Runs on each side of a comparison.
+    runs_on_each_side: u64 = 2, Count, "catalogue", ["sdma-sensitive"];
     /// Time after a failure in which frees, another try or a smaller request belong to it.
     retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
     /// Share of a refused request that memory from elsewhere must reach to have taken its place.
@@ -169,17 +175,17 @@ thresholds! {
     /// Live device allocations that may reach the limit of mappings.
     many_allocations: u64 = 28_000, Count, "two mappings each, 65,530 by default", ["map-count-exhaustion"];
     /// What ROCr rounds blocks of video memory to.
-    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported"];
+    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported", "hidden-runtime-memory"];
     /// What rounding must waste to be worth a word.
     waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Share by which sizes of one family of blocks may differ.
     family_share: f64 = 0.25, Share, "ours: quantised tensors of one kind have a few sizes close to each other", ["mixed-size-padding"];
     /// What the model of the card rounds each block to, where this is set; else what the recorder was told.
-    model_granule_bytes: u64 = 256 * MIB, Bytes, "user document 000: a model, and not measured", ["granularity-waste", "mixed-size-padding"];
+    model_granule_bytes: u64 = 256 * MIB, Bytes, "a model, and not measured", ["granularity-waste", "mixed-size-padding"];
     /// Granularity of the addresses from which on the 256 MiB model is more than a model.
     granularity_large_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Time without an answer from which on a program hangs.
-    hang_ns: u64 = 60_000_000_000, Time, "user document 003", ["hang-not-oom"];
+    hang_ns: u64 = 60_000_000_000, Time, "user document 003", ["hang-not-oom", "expandable-hazard"];
     /// Free memory below which the runtime itself may find none.
     abort_free_bytes: u64 = 64 * MIB, Bytes, "ours: one block of ROCr's small-block cache and code objects", ["runtime-internal-abort"];
     /// Share of the RAM from which on a TTM limit was raised.
@@ -328,10 +334,6 @@ thresholds! {
     host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
     /// RAM that a host should keep for itself beside a GPU.
     host_keeps_bytes: u64 = 8 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
-    /// Runs, one after the other, that show a floor which rises.
-    runs_of_a_card: u64 = 3, Count, "catalogue", ["driver-stranded-vram"];
-    /// Runs on each side of a comparison that are enough.
-    runs_on_each_side: u64 = 2, Count, "catalogue", ["sdma-sensitive"];
     /// Value of amdgpu.vm_size from which on its unit, GiB, was taken for MiB.
     absurd_vm_size: u64 = 4096, Count, "Linux amdgpu_drv.c: the unit is GiB, so this is 4 TiB", ["uma-param-mismatch"];
     /// Share of PyTorch's unused memory that a request must be within for that memory to be in too small pieces.

@@ -5,10 +5,12 @@
 //     push SIZE [COUNT]    blocks of device memory on a stack; pop [COUNT] frees the latest ones (all without a number)
 //     through FILE         from now on a loaded library asks for `alloc` and `push`
 //     release NAME         unmaps and releases virtual memory, and keeps its addresses
+//     unmap NAME           only unmaps it: its handle still has the memory
 //     free NAME            gives back what NAME is, the way it was made
 //     reserve SIZE         addresses without memory
 //     copy NAME, fetch NAME, use NAME   to the device, from it, within it (NAME may be a failed allocation)
 //     export NAME          a handle of it for other processes
+//     device N             what follows on this thread is on that device
 //     launch, sync, query  a kernel, a synchronisation, the last error
 //     keep SIZE, trim      what the default pool keeps at a synchronisation; release all of it
 //     capture, end_capture a stream's capture
@@ -22,9 +24,11 @@
 //     thread NAME ... end  the same on a thread of that name, to its end
 //     on_failure ... end   played when an allocation is refused, before it is tried again
 //     sleep MS, files N, mappings LEFT   waits; lowers the limit of descriptors; maps pages until so many mappings are left
+//     open N               opens so many files that have nothing to do with the GPU
 //     resident SIZE        touches memory of the host
 //     exit N, abort, kill, crash; kill_in MS
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -285,6 +289,8 @@ static void process_command(const char *command, const char *a) {
         nanosleep(&(struct timespec){number / 1000, number % 1000 * 1000000}, NULL);
     } else if (!strcmp(command, "files")) {
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)number, (rlim_t)number});
+    } else if (!strcmp(command, "open")) {
+        while (number-- > 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
     } else if (!strcmp(command, "resident")) {
         memset(malloc(size_of(a)), 1, size_of(a));
     } else if (!strcmp(command, "mappings")) {
@@ -333,6 +339,7 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "copy") || !strcmp(command, "fetch")) copy(a ? a : "-", *command == 'c', line);
     else if (!strcmp(command, "export")) export_memory(find(a), line);
     else if (!strcmp(command, "use")) GPU(Memcpy)(find(a)->pointer, find(a)->pointer, find(a)->size, 3);
+    else if (!strcmp(command, "device")) must(GPU(SetDevice)(atoi(a)), line);
     else if (!strcmp(command, "launch")) launch();
     else if (!strcmp(command, "sync")) GPU(DeviceSynchronize)();
     else if (!strcmp(command, "query")) GPU(GetErrorString)(GPU(GetLastError)());
@@ -343,6 +350,7 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
 #ifndef WITHOUT_DRIVER
     else if (!strcmp(command, "module")) must(hipModuleLoadData(&modules[loaded++ % 4096], "code"), line);
     else if (!strcmp(command, "unload")) must(hipModuleUnload(modules[--loaded % 4096]), line);
+    else if (!strcmp(command, "unmap")) must(hipMemUnmap(find(a)->pointer, find(a)->size), line);
     else if (!strcmp(command, "reserve")) {
         void *range;
         if (hipMemAddressReserve(&range, size_of(a), 0, NULL, 0) && strcmp(policy, "go") != 0) exit(1);

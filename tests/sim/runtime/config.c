@@ -77,6 +77,7 @@ __attribute__((constructor)) static void read_environment(void) {
     config.capacity = size_setting("SIM_CAPACITY", (size_t)16 << 30);
     config.granularity = size_setting("SIM_GRANULARITY", (size_t)2 << 20);
     if (config.granularity == 0) config.granularity = 1;
+    config.alignment = size_setting("SIM_ALIGNMENT", config.granularity);
     config.devices = (int)number_setting("SIM_DEVICES", 1);
     if (config.devices > SIM_MAX_DEVICES) config.devices = SIM_MAX_DEVICES;
     config.version = (int)number_setting("SIM_HIP_VERSION", 60200000);

@@ -41,6 +41,7 @@ struct sim_sysfs {
 struct sim_config {
     size_t capacity;         // SIM_CAPACITY: bytes per device
     size_t granularity;      // SIM_GRANULARITY: each device allocation holds a multiple of this
+    size_t alignment;        // SIM_ALIGNMENT: where blocks begin, a multiple of the granularity; no memory is lost by it
     int devices;             // SIM_DEVICES
     char device_name[128];   // SIM_DEVICE_NAME
     int version;             // SIM_HIP_VERSION, in the form that hipRuntimeGetVersion answers

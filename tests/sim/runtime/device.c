@@ -85,7 +85,7 @@ size_t sim_round_up(size_t size, size_t unit) {
 // allows: on real cards placement is scattered. Less where the machine refuses so much.
 static void reserve_addresses(struct device *device) {
     size_t capacity = sim_round_up(sim_config()->capacity, sim_config()->granularity);
-    size_t alignment = sim_config()->granularity;
+    size_t alignment = sim_config()->alignment;
     for (size_t times = 4; times > 0; times /= 2) {
         size_t span = capacity * times + alignment;
         int low = sim_config()->low_addresses ? MAP_32BIT : 0;
@@ -159,12 +159,13 @@ static int map_for_real(struct sim_block *block) {
 static struct sim_block **find_hole(struct device *device, size_t held, uintptr_t *address) {
     struct sim_block **link = &device->blocks;
     uintptr_t hole = device->base;
-    while (*link && (*link)->address - hole < held) {
-        hole = (*link)->address + (*link)->held;
+    while (*link && ((*link)->address < hole || (*link)->address - hole < held)) {
+        hole = sim_round_up((*link)->address + (*link)->held, sim_config()->alignment);
         link = &(*link)->next;
     }
     *address = hole;
-    return device->base + device->span - hole < held ? NULL : link;
+    uintptr_t end = device->base + device->span;
+    return hole > end || end - hole < held ? NULL : link;
 }
 
 struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requested) {

@@ -131,6 +131,13 @@ impl Scene {
         self.library("libtorch_hip.so")
     }
 
+    /// With PyTorch of that version for CUDA.
+    pub(crate) fn torch_cuda(mut self, version: &str, cuda: &str) -> Self {
+        self.torch =
+            Some(format!("__version__ = '{version}'\ncuda: Optional[str] = '{cuda}'\nhip: Optional[str] = None\n"));
+        self.cuda().library("libtorch_cuda.so")
+    }
+
     /// PyTorch's library is there, and the script loads it.
     pub(crate) fn loads_torch_late(mut self) -> Self {
         self.loads_late = true;
