@@ -51,6 +51,9 @@ fn full_by_something_else() -> Vec<Scene> {
         full("the same on a machine whose driver counts it", "push 1G 22; alloc b 1G")
             .set("SIM_HIDDEN", "1536M")
             .also(&["hidden-runtime-memory"]),
+        full("a desktop holds 1.5 GiB, less than a tenth, and without it 1 more would fit", "push 1G 22; alloc b 1G")
+            .set("SIM_OTHERS", "1536M")
+            .also(&["other-process-on-gpu", "zombie-vram"]),
         on_nvidia(full(
             "blocks of 1.9 MiB that take 2 MiB each: the sum of the requests would leave room",
             "push 1945K 11800; alloc b 1G",
@@ -123,12 +126,13 @@ fn larger_than_the_device() -> Vec<Scene> {
             .also(&["process-fraction-cap"]),
         larger("40 GiB of pinned host memory, which the machine has no room for", "alloc a 1G; host b 40G")
             .set("SIM_PINNED_LIMIT", "8G")
-            .also(&["pinned-host-exhaustion"]),
+            .also(&["pinned-host-exhaustion", "kfd-system-memory-limit"]),
         larger("40 GiB of the program's pages are to be pinned", "alloc a 1G; register b 40G")
             .set("SIM_PINNED_LIMIT", "8G")
-            .also(&["pinned-host-exhaustion"]),
+            .also(&["pinned-host-exhaustion", "kfd-system-memory-limit"]),
         larger("40 GiB of managed memory, which may exceed the card, and RAM has 32", "alloc a 1G; managed b 40G")
-            .set("SIM_MANAGED_LIMIT", "32G"),
+            .set("SIM_MANAGED_LIMIT", "32G")
+            .also(&["kfd-system-memory-limit"]),
         on_nvidia(larger("the same over CUDA", "alloc a 1G; managed b 40G")).set("SIM_MANAGED_LIMIT", "32G"),
         larger("100 GiB of addresses are refused: they need no memory", "alloc a 1G; reserve 100G")
             .set("SIM_RESERVED_LIMIT", "64G")
@@ -327,10 +331,6 @@ fn partitions() -> Vec<Scene> {
         on_nvidia(small("another card of the machine is divided"))
             .set("SIM_CAPACITY", "24460M")
             .given("--nvidia-smi", nvidia_smi(&[("01:00.0", 24564, 0, "Disabled"), ("02:00.0", 81559, 0, "Enabled")])),
-        on_nvidia(small("a slice that is the whole board"))
-            .set("CUDA_VISIBLE_DEVICES", "MIG-8d6d5a3b-5c1c-5d0e-9c0e-2b6d1c6f7a11")
-            .set("SIM_CAPACITY", "24460M")
-            .given("--nvidia-smi", nvidia_smi(&[("01:00.0", 24564, 0, "Enabled")])),
         on_nvidia(small("the driver keeps a part of the board for itself, as it does on each"))
             .set("SIM_CAPACITY", "24110M")
             .given("--nvidia-smi", nvidia_smi(&[("01:00.0", 24564, 0, "Disabled")])),
@@ -347,7 +347,9 @@ fn training_states() -> Vec<Scene> {
         "alloc w 8G; copy w; mark model_loaded; mark forward; push 1G 7; mark backward; push 1G 8; alloc b 2G";
     vec![
         state("llama.cpp serves a model of 16 GiB: there is no optimizer", serving).library("libggml-hip.so"),
-        state("a server with PyTorch: 16 GiB of weights and a cache", serving).torch("2.10.0+rocm7.0", "7.0.51831"),
+        state("a server with PyTorch: 16 GiB of weights and a cache", serving)
+            .torch("2.10.0+rocm7.0", "7.0.51831")
+            .set("SIM_HIP_VERSION", 70_051_831),
         state(
             "the number of parameters is known, and nothing trains them",
             "alloc w 14G; mark model_loaded; push 1G 9; alloc b 2G",
@@ -359,6 +361,7 @@ fn training_states() -> Vec<Scene> {
             .also(&["true-capacity", "oom-first-backward", "oom-first-forward"]),
         state("four billion parameters, divided among eight ranks", trained)
             .torch("2.10.0+rocm7.0", "7.0.51831")
+            .set("SIM_HIP_VERSION", 70_051_831)
             .library("librccl.so.1")
             .set("RANK", 0)
             .set("WORLD_SIZE", 8)
@@ -371,12 +374,9 @@ fn training_states() -> Vec<Scene> {
 /// `fixed-vs-activation`: a high peak above a low floor, of something else than a batch's activations.
 fn activations() -> Vec<Scene> {
     let peaks = |story, script: &str| looks_like("fixed-vs-activation", story, script).also(&["true-capacity"]);
-    let lengths = "alloc f 4G; mark forward_batch=2_seq=1024; push 2G 2; launch; pop; mark forward_batch=2_seq=2048; push 4G 2; \
-                   launch; pop; mark forward_batch=2_seq=4096; push 8G 2; launch; pop; mark forward_batch=2_seq=6144; push 12G; alloc x 12G";
     let workspace = "alloc f 4G; mark forward_batch=1; push 8G 2; launch; pop; mark forward_batch=2; push 8G 2; launch; pop; \
                      mark forward_batch=4; push 8G 2; launch; pop; mark forward_batch=8; push 8G 2; alloc x 8G";
     vec![
-        peaks("sequences of other lengths in batches of one size", lengths),
         peaks("a workspace of 16 GiB, however large the batch is", workspace),
         peaks(
             "a simulation with temporary arrays",
@@ -410,6 +410,10 @@ const OTHERS_KILL: &str = "[20599.491542] Out of memory: Killed process 1 (pytho
     file-rss:74816kB, shmem-rss:12296kB, UID:0 pgtables:69068kB oom_score_adj:0\n";
 const OTHER_NAME: &str = "[   99.491542] Out of memory: Killed process {pid} (chromium) total-vm:53312244kB, \
     anon-rss:31451456kB, file-rss:74816kB, shmem-rss:12296kB, UID:0 pgtables:69068kB oom_score_adj:0\n";
+const SIBLING_KILL: &str = "[20599.491542] Out of memory: Killed process 1 (scene_hip) total-vm:53312244kB, anon-rss:31451456kB, \
+    file-rss:74816kB, shmem-rss:12296kB, UID:0 pgtables:69068kB oom_score_adj:0\n";
+const OTHER_GROUP_KILL: &str = "[18026.221140] Memory cgroup out of memory: Killed process 1 (scene_hip) total-vm:120832kB, \
+    anon-rss:15596kB, file-rss:8924kB, shmem-rss:0kB, UID:0 pgtables:276kB oom_score_adj:-997\n";
 const OTHERS_GROUP_KILL: &str = "[18026.221140] Memory cgroup out of memory: Killed process 1 (loader) total-vm:120832kB, \
     anon-rss:15596kB, file-rss:8924kB, shmem-rss:0kB, UID:0 pgtables:276kB oom_score_adj:-997\n";
 const OWN_KILL: &str = "[20599.491542] Out of memory: Killed process {pid} (scene_hip) total-vm:53312244kB, \
@@ -422,6 +426,8 @@ fn kills() -> Vec<Scene> {
     vec![
         killed("somebody kills it, and the kernel killed another process", script).given("--kernel-log", OTHERS_KILL),
         killed("a log of before: its number was another program's then", script).given("--kernel-log", OTHER_NAME),
+        killed("the kernel killed another rank of the same job, and the launcher kills this one", script)
+            .given("--kernel-log", SIBLING_KILL),
         killed("it exits with 137 by itself", "alloc a 1G; sleep 250; exit 137"),
         killed("it ends well, and its number was that of a process that was killed", "alloc a 1G; sleep 250")
             .given("--kernel-log", OWN_KILL),
@@ -464,6 +470,13 @@ fn groups() -> Vec<Scene> {
         .on(group(8, 8).with("sys/fs/cgroup/memory.events", events))
         .watched()
         .given("--kernel-log", OTHERS_GROUP_KILL),
+        limited(
+            "a full group; the same program was killed in another one, and somebody killed this one",
+            "alloc a 1G; sleep 250; kill",
+        )
+        .on(group(8, 8).with("sys/fs/cgroup/memory.events", events))
+        .watched()
+        .given("--kernel-log", OTHER_GROUP_KILL),
         limited("pinned memory is refused, and the group has room", "alloc a 1G; sleep 250; host b 4G")
             .on(group(6, 64))
             .set("SIM_PINNED_LIMIT", "2G")
