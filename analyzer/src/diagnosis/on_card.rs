@@ -5,15 +5,18 @@ use gpuoom_trace::record::Kind;
 use super::case::Failure;
 use super::check::Known;
 
-/// What a failure says of a card whose other users are not looked at.
+/// The program's own requests and the one that failed, on a card that has nothing else on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// What the program holds and asks for is more than the card has: so many bytes more. Nothing else need be known.
-    Exceeds(u64),
-    /// It would fit: something else holds so many bytes, whether that is rounding, the runtime or another process.
+    /// They are so many bytes more than the card has. Nothing else need be known.
+    Exceeds {
+        /// Above the card's total.
+        by_bytes: u64,
+    },
+    /// They would fit: rounding, the runtime or other processes decided.
     Fits {
-        /// What is in use beside the program's own requests.
-        rest_bytes: u64,
+        /// What would be left.
+        spare_bytes: u64,
     },
 }
 
@@ -23,16 +26,21 @@ impl Failure<'_> {
         self.is_real_of_device() && self.oom.kind != Kind::Managed
     }
 
-    /// Whether the program's own requests and this one fit into the card, were nothing else there.
+    /// Whether the program's own requests and this one would fit into the card, were nothing else there.
     pub fn alone(&self) -> Known<Alone> {
         let own = self.own_bytes();
-        let free = self.free_bytes().get().unwrap_or(0);
         self.request_bytes().zip(self.total_bytes()).map(|(request, total)| {
             let needed = own.saturating_add(request);
-            match needed.checked_sub(total) {
-                Some(more) if more > 0 => Alone::Exceeds(more),
-                _ => Alone::Fits { rest_bytes: total.saturating_sub(own).saturating_sub(free) },
+            match total.checked_sub(needed) {
+                Some(spare_bytes) => Alone::Fits { spare_bytes },
+                None => Alone::Exceeds { by_bytes: needed - total },
             }
         })
+    }
+
+    /// Whether what others hold, as the driver counts it, is what was missing.
+    pub fn is_missing_with_others(&self) -> Known<bool> {
+        let both = self.request_bytes().zip(self.free_bytes()).zip(self.external_bytes());
+        both.map(|((request, free), external)| request <= free.saturating_add(external))
     }
 }

@@ -53,10 +53,10 @@ fn full_by_something_else() -> Vec<Scene> {
             .also(&["hidden-runtime-memory"]),
         full("a desktop holds 1.5 GiB, less than a tenth, and without it 1 more would fit", "push 1G 22; alloc b 1G")
             .set("SIM_OTHERS", "1536M")
-            .also(&["other-process-on-gpu", "zombie-vram"]),
+            .also(&["other-process-on-gpu"]),
         on_nvidia(full(
-            "blocks of 1.9 MiB that take 2 MiB each: the sum of the requests would leave room",
-            "push 1945K 11800; alloc b 1G",
+            "blocks of 1.75 MiB that take 2 MiB each: the sum of the requests would leave room",
+            "push 1792K 11800; alloc b 1G",
         ))
         .also(&["granularity-waste"]),
         on_nvidia(full(

@@ -88,6 +88,19 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same, and the driver tells that others hold nothing",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(gib(1.75));
+            full(&mut trace, seq, 24 * GIB, gib(22.5), gib(1.5));
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
         says: Says::Not,
         also: &["other-process-on-gpu"],
         story: "20 GiB of managed memory may lie in RAM, and 3 GiB of device memory are no full card",
@@ -112,7 +125,13 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Not,
         also: &["process-fraction-cap"],
         story: "12 GiB, where the runtime says 8 and the board has 24: the total is a limit",
-        scene: || on_machine(CARD, 8 * GIB, 12 * GIB),
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+            trace.machine = CARD.files();
+            let seq = trace.refuse(12 * GIB);
+            trace.read_at_failure(seq, &readings([(RuntimeFree, 8 * GIB), (VramTotal, 24 * GIB), (VramUsed, GIB)]));
+            Scene { trace }
+        },
     },
     Labelled {
         id: "request-exceeds-device",

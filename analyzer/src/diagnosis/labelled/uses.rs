@@ -192,12 +192,11 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["true-capacity"],
         story: "the temporary blocks were given back, and then the card fills with blocks of 1 GiB",
         scene: || {
-            let mut scene = steps(2, |step| 4 + step % 5, 12);
-            let trace = &mut scene.trace;
+            let mut trace = cycles(2, |step| 4 + step % 5, 12, |_| String::new());
             (0..21).for_each(|block| _ = trace.alloc(0x100_0000_0000 + block * 2 * GIB, GIB));
             let seq = trace.refuse(8 * GIB);
-            full(trace, seq, 24 * GIB, 23 * GIB, GIB);
-            scene
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            Scene { trace }
         },
     },
     Labelled {
@@ -310,8 +309,8 @@ fn steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64) -> Scene {
     labelled_steps(fixed_gib, temporary_gib, count, |_| String::new())
 }
 
-/// The same with a label before each step, where it is not empty.
-fn labelled_steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, label: fn(u64) -> String) -> Scene {
+/// A fixed part, and steps with two large temporary blocks each; a label before each step, where it is not empty.
+fn cycles(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, label: fn(u64) -> String) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, fixed_gib * GIB);
     for step in 0..count {
@@ -321,6 +320,12 @@ fn labelled_steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, lab
         trace.free(0x40_0000_0000);
         trace.free(0x20_0000_0000);
     }
+    trace
+}
+
+/// The same, and then a request that others leave no room for.
+fn labelled_steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, label: fn(u64) -> String) -> Scene {
+    let mut trace = cycles(fixed_gib, temporary_gib, count, label);
     let seq = trace.refuse(8 * GIB);
     let read = [
         (RuntimeFree, 6 * GIB),

@@ -6,7 +6,7 @@ use crate::diagnosis::check::{Check, Confidence, Holds, Known};
 use crate::diagnosis::finding::Role;
 use crate::diagnosis::on_card::Alone;
 use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::Platform;
+use crate::diagnosis::versions::{Platform, Program};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::DeviceRun;
@@ -27,7 +27,9 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     let own = failure.process_or_own_bytes();
     let total = failure.total_bytes();
-    let exceeds = failure.alone().is(|alone| matches!(alone, Alone::Exceeds(_)));
+    // A request that no empty card could hold says nothing of what is on it.
+    let could_fit = failure.request_bytes().zip(total).is(|(request, total)| request <= total);
+    let exceeds = failure.alone().is(|alone| matches!(alone, Alone::Exceeds { .. })).and(could_fit);
     let is_most = total.is(|total| share(own, total) >= case.thresholds.capacity_medium_share);
     check.must(is_most.or(exceeds), || {
         let total = total.get().unwrap_or(0);
@@ -49,31 +51,44 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         "the runtime reported clearly more free than was asked for".to_owned()
     });
+    if larger_board(case, failure).is_some() {
+        check.at_most(Confidence::Probable);
+    }
     limited_by_the_rest(failure, check);
     refuted_by_a_leak(case, failure, check);
     refuted_by_caches(case, failure, check);
 }
 
 /// What is more than the card by itself needs no other reason. Else something beside the program's own requests decided:
-/// rounding, the runtime's own memory or other processes.
+/// rounding, the runtime's own memory or other processes. A runtime's usual part no program can have.
 fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
-    match failure.alone().get() {
-        Some(Alone::Exceeds(more)) => check.note(true, || {
-            format!("what it holds and asks for is {} more than the whole card, whatever else is there", size(more))
-        }),
-        Some(Alone::Fits { rest_bytes }) => {
-            let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
-            check.at_most(if rest_bytes <= usual { Confidence::Probable } else { Confidence::Possible });
+    let spare = match failure.alone().get() {
+        Some(Alone::Exceeds { by_bytes }) => {
             check.note(true, || {
-                let rest = size(rest_bytes);
                 format!(
-                    "without the {rest} that are none of its requests (rounding, the runtime, others) it would have fit"
+                    "what it holds and asks for is {} more than the whole card, whatever else is there",
+                    size(by_bytes)
                 )
             });
-            refuted_by_others(failure, check);
+            return;
         }
-        None => refuted_by_others(failure, check),
-    }
+        Some(Alone::Fits { spare_bytes }) => Some(spare_bytes),
+        None => None,
+    };
+    let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
+    let is_usual = spare.is_some_and(|spare| spare < usual);
+    check.at_most(match failure.is_missing_with_others().get() {
+        Some(false) if is_usual => Confidence::Proven,
+        _ if is_usual => Confidence::Probable,
+        _ => Confidence::Possible,
+    });
+    check.note(spare.is_some(), || {
+        let spare = size(spare.unwrap_or(0));
+        format!(
+            "on a card without anything else (rounding, the runtime, others) it would have fit, with {spare} to spare"
+        )
+    });
+    refuted_by_others(failure, check);
 }
 
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
@@ -95,26 +110,27 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     }
 }
 
-/// What the program holds may be cached, and not in use.
+/// What the program holds may be cached, and not in use. Only the caches that it has are looked at.
 fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let kept = case.kept_by_pools_bytes(failure);
-    let left = failure.free_bytes().zip(failure.request_bytes());
-    let enough_with_pools = match kept {
-        0 => Holds::No,
-        _ if left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request) => Holds::No,
-        _ => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
-    };
-    check.unless(enough_with_pools, || "stream-ordered pools could give back what was missing".to_owned());
-    check.unless(case.torch_holds_enough(failure), || {
-        "PyTorch's allocator held at least the request in unused blocks".to_owned()
-    });
-    let retry = case.retry(failure);
-    check.unless(retry.is_some_and(|retry| retry.is_release_and_success()), || {
-        "the same request succeeded after a cache was released".to_owned()
-    });
-    let again = retry.filter(|retry| retry.ending == Ending::Failed && retry.freed_bytes > 0);
-    check.note(again.is_some(), || {
-        format!("{} were released, and it failed again", size(again.map_or(0, |retry| retry.freed_bytes)))
+    if kept > 0 {
+        let left = failure.free_bytes().zip(failure.request_bytes());
+        let is_too_little = left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request);
+        let enough = match is_too_little {
+            true => Holds::No,
+            false => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
+        };
+        check.unless(enough, || "stream-ordered pools could give back what was missing".to_owned());
+    }
+    if case.versions.has(Program::Torch) {
+        check.unless(case.torch_holds_enough(failure), || {
+            "PyTorch's allocator held at least the request in unused blocks".to_owned()
+        });
+    }
+    let Some(retry) = case.retry(failure) else { return };
+    check.unless(retry.is_release_and_success(), || "the same request succeeded after a cache was released".to_owned());
+    check.note(retry.ending == Ending::Failed && retry.freed_bytes > 0, || {
+        format!("{} were released, and it failed again", size(retry.freed_bytes))
     });
 }
 
@@ -145,9 +161,11 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
     }
-    check.unless(has_larger_pool(case, failure), || {
-        "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
-    });
+    if case.is_integrated(failure.device).get().is_some() {
+        check.unless(has_larger_pool(case, failure), || {
+            "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
+        });
+    }
 }
 
 /// The memory of the board where it is known and more than the device is said to have, although the device is no part of it.
@@ -182,10 +200,13 @@ enum Part<'a> {
     Mode(&'a str),
 }
 
+/// Variables that choose the devices of a program or of a container.
+const MIG_VARIABLES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
+
 fn part_of_a_board<'a>(case: &'a Case<'_>, device: &DeviceSummary) -> Option<Part<'a>> {
     let is_cuda = case.versions.platform == Some(Platform::Cuda);
     let names_mig = |devices: &&str| devices.starts_with("MIG-");
-    let by_mig = case.variable("CUDA_VISIBLE_DEVICES").filter(names_mig).filter(|_| is_cuda);
+    let by_mig = MIG_VARIABLES.into_iter().find_map(|name| case.variable(name).filter(names_mig)).filter(|_| is_cuda);
     let mode = case.card(device).and_then(|card| card.compute_partition.as_deref());
     let mode = mode.filter(|mode| !mode.eq_ignore_ascii_case("SPX"));
     by_mig.map(|_| Part::Mig).or(mode.map(Part::Mode))
@@ -201,7 +222,9 @@ fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         Part::Mig => case.device_series(Quantity::NvmlTotal, index).map(|series| series.last.1),
     };
     check.must(true, || match part {
-        Part::Mig => "CUDA_VISIBLE_DEVICES names a MIG slice".to_owned(),
+        Part::Mig => {
+            "the environment names a MIG slice as the device (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)".to_owned()
+        }
         Part::Mode(mode) => format!("the card is in the partition mode {mode}"),
     });
     let both = Known::new(device.total_bytes.zip(board.filter(|board| *board > 0)), "the memory of the whole board");

@@ -16,6 +16,7 @@ use crate::replay::census::Census;
 use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::series::Turn;
 use crate::words::{percent, size};
+use gpuoom_trace::outcome::Outcome;
 
 pub(super) const RULES: &[Rule] = &[
     failure("preallocation-by-framework", Role::Cause, preallocation_by_framework),
@@ -203,6 +204,13 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         || "the sizes are constant".to_owned(),
     );
     check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
+    // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.
+    check.unless(case.retry(failure).is_some_and(|retry| retry.is_release_and_success()), || {
+        "the same request succeeded after a cache was released".to_owned()
+    });
+    if failure.oom.outcome == Outcome::Recovered {
+        check.at_most(Confidence::Possible);
+    }
 }
 
 /// Whether a cycle was under way: most of what was taken since the last floor is in blocks of the cycles' sizes.
