@@ -61,8 +61,11 @@ impl Replay {
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
         let account = self.accounts.side_mut(side, device);
-        let (held, model) = match account {
-            Some(account) => (account.held, account.arena.as_ref().map(Arena::free_space)),
+        let (held, held_managed_bytes, model) = match account {
+            Some(account) => {
+                let managed = account.holdings.bytes_of(Kind::Managed);
+                (account.held, managed, account.arena.as_ref().map(Arena::free_space))
+            }
             None => Default::default(),
         };
         if self.failures.listed.len() < MAX_LISTED {
@@ -93,6 +96,7 @@ impl Replay {
             read: DeviceReadings::default(),
             process: ProcessReadings::default(),
             held,
+            held_managed_bytes,
             census,
             saw_below,
             model,

@@ -55,17 +55,17 @@ macro_rules! thresholds {
 
 thresholds! {
     /// The program's own share of the card from which on its memory is the proven reason.
-    capacity_high_share: f64 = 0.90, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_high_share: f64 = 0.90, Share, "ours", ["true-capacity"];
     /// The program's own share of the card from which on its memory is a probable reason.
-    capacity_medium_share: f64 = 0.75, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_medium_share: f64 = 0.75, Share, "ours", ["true-capacity"];
     /// What must be free beyond a request to be enough, as a share of the request.
     free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// What must be free beyond a request and its share to be enough.
     free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// Share by which two sizes that are the same may differ.
-    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
+    near_share: f64 = 0.02, Share, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Bytes by which two sizes that are the same may differ at least.
-    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
+    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Share of the card that others must hold to be a reason.
     others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
@@ -83,9 +83,9 @@ thresholds! {
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
-    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory"];
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// The same as a share of the card.
-    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory"];
+    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// What the processor may miss of a card's memory without a limit on its window.
     visible_slack_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["bar-visible-limit"];
     /// Share of the board from which on a device is no slice of it.
@@ -97,9 +97,9 @@ thresholds! {
     /// Smallest request that a buffer of attention scores is looked for in.
     attention_least_bytes: u64 = GIB, Bytes, "catalogue", ["attention-quadratic"];
     /// Bytes of weights, gradients and Adam's state for each parameter.
-    state_per_parameter: u64 = 18, Count, "user document 004; Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
-    /// Exponent of growth with the sequence length up to which a buffer is none of scores.
-    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic"];
+    state_per_parameter: u64 = 18, Count, "Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
+    /// Exponent of growth, with the sequence length or the batch, up to which it is linear.
+    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic", "fixed-vs-activation"];
     /// Least exponent of growth with the sequence length that is a square.
     square_exponent_least: f64 = 1.7, Number, "catalogue", ["attention-quadratic"];
     /// Greatest exponent of growth with the sequence length that is a square.
@@ -118,6 +118,10 @@ thresholds! {
     temporary_share: f64 = 0.9, Share, "ours", ["repeated-large-temporaries"];
     /// How many times larger or smaller a request of the same family may be.
     family_factor: u64 = 2, Count, "ours", ["repeated-large-temporaries"];
+    /// Share of what was taken since the last cycle that must be in blocks of the cycles' sizes.
+    under_way_share: f64 = 0.5, Share, "ours", ["repeated-large-temporaries"];
+    /// Least exponent of growth with the batch that is a growth with it.
+    batch_exponent_least: f64 = 0.7, Number, "ours: as far below 1 as the greatest is above", ["fixed-vs-activation"];
     /// Differences up to here are constant sizes.
     variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
     /// Unused share of what PyTorch reserved from which on it is fragmented.
@@ -349,6 +353,11 @@ impl Thresholds {
     pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
         let share = (request_bytes as f64 * self.free_margin_share) as u64;
         free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// What a runtime usually holds for a process on a card of this size: contexts, code, queues.
+    pub fn usual_overhead_bytes(&self, total_bytes: u64) -> u64 {
+        self.hidden_bytes.max((total_bytes as f64 * self.hidden_share) as u64)
     }
 
     /// What the model of the card rounds each block to, where the user set it. Else a trace says by itself what its blocks are
