@@ -9,6 +9,7 @@
 //     reserve SIZE         addresses without memory
 //     copy NAME, fetch NAME, use NAME   to the device, from it, within it (NAME may be a failed allocation)
 //     export NAME          a handle of it for other processes
+//     device N             what follows on this thread is on that device
 //     launch, sync, query  a kernel, a synchronisation, the last error
 //     keep SIZE, trim      what the default pool keeps at a synchronisation; release all of it
 //     capture, end_capture a stream's capture
@@ -333,6 +334,7 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "copy") || !strcmp(command, "fetch")) copy(a ? a : "-", *command == 'c', line);
     else if (!strcmp(command, "export")) export_memory(find(a), line);
     else if (!strcmp(command, "use")) GPU(Memcpy)(find(a)->pointer, find(a)->pointer, find(a)->size, 3);
+    else if (!strcmp(command, "device")) must(GPU(SetDevice)(atoi(a)), line);
     else if (!strcmp(command, "launch")) launch();
     else if (!strcmp(command, "sync")) GPU(DeviceSynchronize)();
     else if (!strcmp(command, "query")) GPU(GetErrorString)(GPU(GetLastError)());
