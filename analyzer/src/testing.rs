@@ -173,6 +173,14 @@ impl TraceBuilder {
         self
     }
 
+    /// Makes the last device one of CUDA's.
+    pub fn cuda(mut self) -> Self {
+        if let Some(device) = self.devices.last_mut() {
+            device.runtime = "cuda".into();
+        }
+        self
+    }
+
     /// Gives the last device another place on the PCI bus; empty where the runtime does not tell.
     pub fn bus_id(mut self, pci_bus_id: &str) -> Self {
         if let Some(device) = self.devices.last_mut() {

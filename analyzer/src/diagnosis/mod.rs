@@ -17,6 +17,7 @@ pub mod thresholds;
 pub mod torch_sums;
 pub mod triage;
 pub mod versions;
+pub mod which_card;
 
 #[cfg(test)]
 mod labelled;

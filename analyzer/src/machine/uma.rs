@@ -3,7 +3,7 @@
 
 use super::PAGE_BYTES;
 
-/// What the host should keep for itself at least: below this the machine may freeze (user document 002).
+/// What the host should keep for itself at least: below this the machine may freeze.
 pub const LEAST_FOR_HOST_BYTES: u64 = 4 << 30;
 /// What the host should keep for itself.
 pub const GOOD_FOR_HOST_BYTES: u64 = 8 << 30;

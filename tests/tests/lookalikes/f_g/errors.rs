@@ -115,6 +115,12 @@ fn no_hang() -> Vec<Scene> {
     vec![
         waits("a service that waits for requests is killed", "alloc a 1G; launch; sync; kill_in 2500; sleep 9000"),
         waits("a long step that ends", "alloc a 1G; sync; launch").set("SIM_SLOW_US", 1_200_000),
+        waits(
+            "a long kernel, for which the program waits until it is killed",
+            "alloc a 1G; launch; kill_in 2500; sync",
+        )
+        .set("SIM_SLOW_US", 60_000_000)
+        .set("SIM_SLOW_AT", 2),
         waits("the program reads its data for some seconds, and ends with an error", "alloc a 1G; sleep 2500; exit 1"),
         waits(
             "the call that was under way at the end had just begun",
