@@ -58,6 +58,16 @@ fn counters() -> Vec<Scene> {
         .set("SIM_PCI_BUS_ID", "-")
         .also(&["true-capacity"]),
         looks_like(
+            "gtt-exhaustion",
+            "the graphics of a Ryzen have a full GTT, the program has an NVIDIA card",
+            "alloc a 1G; sleep 250; exit 1",
+        )
+        .on(beside(Machine::of("nvidia"), 1, "0000:0e:00.0", 512 * MIB, 31 * GIB)
+            .with("sys/class/drm/card1/device/mem_info_gtt_used", 31 * GIB))
+        .set("SIM_CAPACITY", 24 * GIB)
+        .set("SIM_SYSFS_CARD", "")
+        .cuda(),
+        looks_like(
             "xnack-ineffective",
             "a gfx90a as the second device, gfx1100 as the first",
             "device 1; alloc a 1G; sleep 250",
