@@ -13,6 +13,7 @@ pub mod related;
 mod rounding;
 pub mod rules;
 pub mod torch_sums;
+pub mod which_card;
 
 #[cfg(test)]
 mod labelled;

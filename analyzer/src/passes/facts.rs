@@ -12,7 +12,9 @@ use serde::Serialize;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
+use crate::machine::kfd::KfdNode;
 use crate::passes::account::{AccountSummary, describe_account};
+use crate::passes::cards::Cards;
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -224,8 +226,8 @@ impl Facts {
         let libraries = Libraries::new(trace, replay);
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
-        let devices = describe_devices(trace, replay, &machine);
         let process = describe_process(trace, replay.end);
+        let devices = describe_devices(trace, replay, &machine, &process.environment);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -270,7 +272,12 @@ fn used_accounts(replay: &Replay) -> impl Iterator<Item = (u8, &Account)> {
     replay.accounts.devices().filter(|(device, account)| *device != NO_DEVICE || account.calls != Calls::default())
 }
 
-fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Vec<DeviceSummary> {
+fn describe_devices(
+    trace: &TraceFile,
+    replay: &Replay,
+    machine: &Machine,
+    environment: &BTreeMap<String, String>,
+) -> Vec<DeviceSummary> {
     let describe = |(device, account): (u8, &Account)| {
         let at_peak = account.blocks_at_peak(replay.blocks(device));
         device::describe(trace, replay, device, account, &at_peak)
@@ -278,8 +285,11 @@ fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Ve
     let mut devices: Vec<DeviceSummary> = used_accounts(replay).map(describe).collect();
     devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
-    for device in &mut devices {
-        device.architecture = device.card(machine).and_then(|card| machine.node_of(card)?.target_name());
+    let cards = Cards { machine, environment, devices: &devices };
+    let architectures: Vec<Option<String>> =
+        devices.iter().map(|device| cards.node(device).and_then(KfdNode::target_name)).collect();
+    for (device, architecture) in devices.iter_mut().zip(architectures) {
+        device.architecture = architecture;
     }
     devices
 }

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod around;
 pub mod callers;
+pub mod cards;
 pub mod coverage;
 pub mod device;
 pub mod distribution;

@@ -9,6 +9,7 @@ pub mod block;
 pub mod census;
 pub mod comparison;
 pub mod contexts;
+mod counters;
 pub mod failures;
 pub mod held;
 pub mod live;
@@ -179,6 +180,7 @@ pub struct Replay {
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
+    counters: counters::Counters,
     objects: objects::Objects,
     contexts: contexts::Contexts,
     resets: resets::Resets,
@@ -227,6 +229,7 @@ impl Replay {
             tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR, options.limits),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
+            counters: counters::Counters::new(trace),
             objects: objects::Objects::default(),
             contexts: contexts::Contexts::default(),
             resets: resets::Resets::new(&trace.metadata.devices),

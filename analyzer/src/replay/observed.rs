@@ -175,7 +175,7 @@ impl Replay {
 
     /// Takes what the recorder read.
     pub(super) fn reading(&mut self, record: &Record, payload: &[u8]) {
-        let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
+        let readings = self.counters.placed(metadata::decode(payload::unpack(payload)).unwrap_or_default());
         for reading in &readings {
             self.readings.take(reading, record.at);
             if reading.quantity == Quantity::RuntimeTotal as u16 {
@@ -195,6 +195,7 @@ impl Replay {
             let about = |reading: &&Reading| oom.device.is_none_or(|device| device == reading.device);
             let about: Vec<Reading> = readings.iter().filter(about).copied().collect();
             about.iter().for_each(|reading| oom.read.take(reading));
+            oom.read.drop_probe_of_nobody();
             readings.iter().for_each(|reading| oom.process.take(reading));
         }
         self.compare(record, &readings);

@@ -65,7 +65,7 @@ static void read_sysfs(struct sim_sysfs *sysfs) {
     text_setting("SIM_SYSFS", "", sysfs->root, sizeof sysfs->root);
     text_setting("SIM_SYSFS_CARD", "", sysfs->card, sizeof sysfs->card);
     text_setting("SIM_SYSFS_GPU", "", sysfs->gpu, sizeof sysfs->gpu);
-    text_setting("SIM_PCI_BUS_ID", "", sysfs->pci_bus_id, sizeof sysfs->pci_bus_id);
+    text_setting("SIM_PCI_BUS_ID", "", sysfs->pci_bus_ids, sizeof sysfs->pci_bus_ids);
 }
 
 // When the library is loaded: at the first call, a signal handler that came in between would wait for itself.

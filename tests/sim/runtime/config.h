@@ -36,7 +36,7 @@ struct sim_sysfs {
     char root[384];        // SIM_SYSFS: what stands for /
     char card[16];         // SIM_SYSFS_CARD: `card1`
     char gpu[16];          // SIM_SYSFS_GPU: KFD's number of it
-    char pci_bus_id[16];   // SIM_PCI_BUS_ID: its place on the bus
+    char pci_bus_ids[256]; // SIM_PCI_BUS_ID: where the devices are on the bus, with commas between them; `-` is not told
 };
 
 struct sim_config {

@@ -29,6 +29,7 @@ mod tensors;
 mod training;
 mod uma;
 mod uses;
+mod which_card;
 
 use gpuoom_trace::metadata::Quantity;
 
@@ -91,6 +92,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         serving::TRACES,
         host::TRACES,
         hardware::TRACES,
+        which_card::TRACES,
     ]
     .into_iter()
     .flatten()

@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::evidence::Given;
-use crate::evidence::smi::{CardProcess, SmiReport};
+use crate::evidence::smi::{Card, CardProcess, SmiReport};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
@@ -258,8 +258,10 @@ fn told(message: &str, listed: Option<(u64, u64)>) -> Scene {
     let seq = trace.refuse(4 * GIB);
     at_failure(&mut trace, seq, [(RuntimeFree, 2 * GIB)]);
     if let Some((pid, bytes)) = listed {
-        let process = CardProcess { card: Some(0), pid, name: None, used_bytes: Some(bytes) };
-        let content = SmiReport { format: "nvidia-smi", cards: Vec::new(), processes: vec![process] };
+        let process = CardProcess { card: Some(0), pid, used_bytes: Some(bytes), ..CardProcess::default() };
+        let pci_bus_id = Some("00000000:03:00.0".to_owned());
+        let card = Card { index: Some(0), pci_bus_id, ..Card::default() };
+        let content = SmiReport { format: "nvidia-smi", cards: vec![card], processes: vec![process] };
         trace.evidence.smi.push(Given { path: "smi.txt".into(), content });
         return Scene { trace };
     }

@@ -151,11 +151,13 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
         let bytes = sum(&mut message.other_processes.iter().map(|other| other.in_use.bytes));
         Told { by: "PyTorch's message".to_owned(), bytes, is_of_failure: true }
     });
-    let (own, device) = (u64::from(case.trace.header.pid), failure.report.device.map(u64::from));
+    let own = u64::from(case.trace.header.pid);
     let by_tool = || {
         let files = case.evidence.smi.iter().filter(|file| !file.content.processes.is_empty());
         let told = files.map(|file| {
-            let of_card = |process: &&CardProcess| process.card.is_none() || device.is_none() || process.card == device;
+            let of_card = |process: &&CardProcess| {
+                failure.device.and_then(|device| case.is_told_process(device, &file.content, process)) == Some(true)
+            };
             let others = file.content.processes.iter().filter(of_card).filter(|process| process.pid != own);
             let bytes = sum(&mut others.filter_map(|process| process.used_bytes));
             Told { by: clean(&file.path), bytes, is_of_failure: false }
