@@ -146,6 +146,7 @@ fn finding(id: &'static str, check: Check) -> Option<Finding> {
         refuters_checked: parts.refuters,
         missing: parts.missing,
         shortfall_bytes: None,
+        is_guess: false,
         modelled: false,
         note: entry.note.clone(),
         file: entry.file.clone(),

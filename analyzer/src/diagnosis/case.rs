@@ -74,7 +74,8 @@ impl<'a> Case<'a> {
             machine: Machine::of_trace(trace),
             evidence,
             thresholds: &evidence.thresholds,
-            shapes: Shapes::of(replay, &evidence.thresholds),
+            shapes: Shapes::of(replay, &evidence.thresholds)
+                .by_paths(|index| summary.ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),

@@ -176,6 +176,7 @@ pub struct Check {
     returns: Vec<Returns>,
     parts: Vec<&'static str>,
     modelled: bool,
+    is_guess: bool,
     role: Option<Role>,
 }
 
@@ -194,6 +195,8 @@ pub struct Parts {
     pub causes: Vec<&'static str>,
     /// Whether a number comes from the model of the card.
     pub modelled: bool,
+    /// Whether sizes and times alone speak for it.
+    pub is_guess: bool,
 }
 
 /// What one rung of the ladder would give back.
@@ -221,6 +224,7 @@ impl Default for Check {
             returns: Vec::new(),
             parts: Vec::new(),
             modelled: false,
+            is_guess: false,
             role: None,
         }
     }
@@ -308,6 +312,14 @@ impl Check {
         self.limit = self.limit.min(limit);
     }
 
+    /// Sizes and times alone speak for it, and nothing names what it is about: it is possible at most, and not worth a word where
+    /// something surer explains the failure. `would_settle` says what would name it.
+    pub fn guess(&mut self, would_settle: &str) {
+        self.is_guess = true;
+        self.at_most(Confidence::Possible);
+        self.miss(would_settle);
+    }
+
     /// It plays another part here than its rule says.
     pub fn plays(&mut self, role: Role) {
         self.role = Some(role);
@@ -372,6 +384,7 @@ impl Check {
             returns: self.returns,
             causes: self.parts,
             modelled: self.modelled,
+            is_guess: self.is_guess,
         }
     }
 }

@@ -82,6 +82,9 @@ pub struct Finding {
     pub shortfall_bytes: Option<u64>,
     /// Whether a number of the evidence comes from the model of the card.
     pub modelled: bool,
+    /// Whether sizes and times alone speak for it, and nothing names what it is about.
+    #[serde(skip)]
+    pub is_guess: bool,
     /// What a reader must know besides.
     pub note: String,
     /// Where to report it, and with what; empty: it is no bug.

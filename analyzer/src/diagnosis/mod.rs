@@ -8,6 +8,7 @@ pub mod across;
 pub mod case;
 pub mod check;
 pub mod finding;
+mod guesses;
 pub mod ladder;
 pub mod related;
 pub mod remedies;
@@ -76,6 +77,7 @@ pub fn diagnose(case: &Case<'_>) -> Diagnoses {
         }
     }
     resolve(&mut all);
+    guesses::drop_explained(&mut all.found);
     drop_last_resort(&mut all.found);
     triage::sort(&mut all.found);
     name_causes(&mut all);
@@ -123,7 +125,7 @@ fn take(
         Judgement::Found(confidence) => {
             let finding = Finding {
                 id: rule.id,
-                title: entry.title.clone(),
+                title: if parts.is_guess { entry.title_of_guess().to_owned() } else { entry.title.clone() },
                 confidence,
                 role,
                 ooms: oom.into_iter().collect(),
@@ -134,6 +136,7 @@ fn take(
                 missing: parts.missing,
                 shortfall_bytes,
                 modelled: parts.modelled,
+                is_guess: parts.is_guess,
                 note: entry.note.clone(),
                 file: entry.file.clone(),
                 sources: entry.sources.clone(),

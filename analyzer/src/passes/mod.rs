@@ -19,10 +19,12 @@ pub mod map;
 pub mod model;
 pub mod oom;
 pub mod profile;
+pub mod rise;
 pub mod rows;
 pub mod shape;
 pub mod summary;
 pub mod time;
+pub mod trend;
 pub mod verdict;
 
 #[cfg(test)]
