@@ -236,6 +236,8 @@ thresholds! {
     slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Share of what a cycle is given above which what stays may be a part of a load, and the cycle no step.
     filling_share: f64 = 0.15, Share, "ours", ["live-leak"];
+    /// Share of a rise up to which what was there before is little: the rise may then be the load itself.
+    filling_base_share: f64 = 0.20, Share, "ours", ["live-leak"];
     /// What a leak must come to in all.
     leak_total_bytes: u64 = 16 * MIB, Bytes, "ours: a trend is judged against its noise, and less than this is not worth a word", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
     /// Cycles that a plateau takes.

@@ -10,7 +10,6 @@ use crate::passes::trend::{Course, Point, Slope};
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::tracks::DeviceTrack;
-use crate::replay::tracks::calls::Call;
 use crate::replay::tracks::series::{Series, Turn};
 use crate::replay::tracks::survivors::{STRETCHES, Survivors};
 use crate::symbols::Stacks;
@@ -156,9 +155,7 @@ pub fn without_end(live: &Series, thresholds: &Thresholds) -> Vec<Turn> {
 /// What a device held after each step of the run; `None` for too few steps.
 pub fn rise_of(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Rise> {
     let window = replay.tracks.calls.before(replay.tracks.calls.count());
-    let place = |call: Call| Call { site: replay.sites.place(call.site), ..call };
-    let calls: Vec<Call> = window.calls.into_iter().filter(|call| call.device == device).map(place).collect();
-    Rise::of(replay, device, u64::MAX, cycles.steps(), (&calls, window.from == 0), thresholds)
+    Rise::of(replay, device, u64::MAX, cycles.last_phase(), (&window.calls, window.from == 0), thresholds)
 }
 
 /// The growth of one device; `None` for too few steps.
@@ -190,7 +187,7 @@ pub fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise) -> Gro
         per_cycle,
         few_points: levels.len() < FEW_POINTS,
         runs_out: if significant {
-            runs_out(replay, device, rise, cycles.steps(), &per_second, &per_cycle)
+            runs_out(replay, device, rise, cycles.last_phase(), &per_second, &per_cycle)
         } else {
             None
         },

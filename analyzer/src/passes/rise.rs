@@ -3,7 +3,7 @@
 //! Steps are what lies between the program's own labels where it has enough of them, else cycles of live bytes. The report, the
 //! rules and `check` ask here, so that they say the same of one trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -78,16 +78,23 @@ pub struct Kept {
     pub bytes: u64,
     /// Bytes that were given in all.
     pub given_bytes: u64,
-    /// Bytes of blocks that outlived the step after their own and then went.
-    pub returned_later_bytes: u64,
     /// Rise of the levels over these steps.
     pub rise_bytes: u64,
-    /// Of the place that kept most: its blocks, where calls have places, else those of one size.
-    pub place_blocks: u64,
-    /// Bytes of these.
-    pub place_bytes: u64,
+    /// What came by the call path that kept most; where no paths are known, blocks of one size.
+    pub path: OfPath,
+}
+
+/// Blocks that came by one call path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OfPath {
+    /// Blocks that stayed.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Size of each, where they are all equal.
-    pub place_block_bytes: Option<u64>,
+    pub block_bytes: Option<u64>,
+    /// Bytes of blocks that outlived the step after their own, and then went.
+    pub returned_later_bytes: u64,
 }
 
 impl Kept {
@@ -96,9 +103,9 @@ impl Kept {
         share(self.bytes, self.rise_bytes)
     }
 
-    /// Share of what stayed that came from one place.
-    pub fn place_share(&self) -> f64 {
-        share(self.place_bytes, self.bytes)
+    /// Share of what stayed that came by one call path.
+    pub fn path_share(&self) -> f64 {
+        share(self.path.bytes, self.bytes)
     }
 
     /// Share of all that was given which stayed.
@@ -131,13 +138,18 @@ impl Rise {
             }
         };
         let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
-        let kept = kept(calls, is_complete, device, stretch);
+        let kept = kept(calls, is_complete, device, &of_commonest_sort(stretch));
         Some(Rise { by, levels, trend, kept, least_bytes: thresholds.leak_total_bytes })
     }
 
     /// Whether it rises where it ends, by enough to be worth a word.
     pub fn is_significant(&self) -> bool {
         self.trend.rises() && self.total_bytes() >= i128::from(self.least_bytes)
+    }
+
+    /// What was held when the first step ended, in bytes.
+    pub fn began_bytes(&self) -> u64 {
+        self.levels.first().map_or(0, |level| level.bytes)
     }
 
     /// The last level less the first of its sort, in bytes.
@@ -177,6 +189,13 @@ fn trend_of(levels: &[Level], limits: &Limits) -> Option<Trend> {
     Trend::of(&points.collect::<Vec<_>>(), limits)
 }
 
+/// The levels of the sort that comes most often: what lies between two of them is a whole step.
+fn of_commonest_sort(levels: &[Level]) -> Vec<Level> {
+    let times = |sort: u32| levels.iter().filter(|level| level.sort == sort).count();
+    let commonest = levels.iter().map(|level| level.sort).max_by_key(|sort| times(*sort));
+    levels.iter().filter(|level| Some(level.sort) == commonest).copied().collect()
+}
+
 /// Which blocks stayed of those that were given from the first level to the last.
 fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Option<Kept> {
     let known_from = if is_complete { 0 } else { calls.first()?.at };
@@ -188,6 +207,7 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     }
     let mut kept = Kept { steps, rise_bytes: last.bytes.saturating_sub(first.bytes), ..Kept::default() };
     let mut live: FxHashMap<u64, (usize, &Call)> = FxHashMap::default();
+    let mut paths: BTreeMap<(u32, u64), Path> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.device == device && call.at > first.at && call.at <= last.at) {
         let step = levels.partition_point(|level| level.at < call.at);
         match call.what {
@@ -197,32 +217,50 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
             }
             What::Returned => match live.remove(&call.address) {
                 Some((born, given)) if born + 1 < step => {
-                    kept.returned_later_bytes = kept.returned_later_bytes.saturating_add(given.bytes);
+                    let path = paths.entry(path_of(given)).or_default();
+                    path.returned_later_bytes = path.returned_later_bytes.saturating_add(given.bytes);
                 }
                 _ => {}
             },
             What::Refused => {}
         }
     }
-    sum_up(&mut kept, live.into_values());
+    sum_up(&mut kept, &mut paths, live.into_values());
     Some(kept)
 }
 
-fn sum_up<'a>(kept: &mut Kept, live: impl Iterator<Item = (usize, &'a Call)>) {
-    // Where no call has a place, blocks of one size stand for one.
-    let mut places: BTreeMap<(u32, u64), (u64, u64, u64, u64)> = BTreeMap::new();
-    let mut steps = std::collections::BTreeSet::new();
+/// One call path while sums are made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    blocks: u64,
+    bytes: u64,
+    least_bytes: u64,
+    most_bytes: u64,
+    returned_later_bytes: u64,
+}
+
+/// The call path, or where no call has one, blocks of one size.
+fn path_of(call: &Call) -> (u32, u64) {
+    (call.site, if call.site == 0 { call.bytes } else { 0 })
+}
+
+fn sum_up<'a>(kept: &mut Kept, paths: &mut BTreeMap<(u32, u64), Path>, live: impl Iterator<Item = (usize, &'a Call)>) {
+    let mut steps = BTreeSet::new();
     for (step, call) in live {
         steps.insert(step);
         kept.blocks += 1;
         kept.bytes = kept.bytes.saturating_add(call.bytes);
-        let key = (call.site, if call.site == 0 { call.bytes } else { 0 });
-        let (blocks, bytes, least, most) = places.entry(key).or_insert((0, 0, u64::MAX, 0));
-        (*blocks, *bytes) = (*blocks + 1, bytes.saturating_add(call.bytes));
-        (*least, *most) = ((*least).min(call.bytes), (*most).max(call.bytes));
+        let path = paths.entry(path_of(call)).or_default();
+        path.least_bytes = if path.blocks == 0 { call.bytes } else { path.least_bytes.min(call.bytes) };
+        path.most_bytes = path.most_bytes.max(call.bytes);
+        (path.blocks, path.bytes) = (path.blocks + 1, path.bytes.saturating_add(call.bytes));
     }
     kept.keeping_steps = steps.len();
-    let Some((blocks, bytes, least, most)) = places.into_values().max_by_key(|place| place.1) else { return };
-    (kept.place_blocks, kept.place_bytes) = (blocks, bytes);
-    kept.place_block_bytes = (least == most).then_some(least);
+    let Some(most) = paths.values().max_by_key(|path| path.bytes) else { return };
+    kept.path = OfPath {
+        blocks: most.blocks,
+        bytes: most.bytes,
+        block_bytes: (most.least_bytes == most.most_bytes).then_some(most.least_bytes),
+        returned_later_bytes: most.returned_later_bytes,
+    };
 }

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 /// Points of a stretch that are looked at at most, the last ones: their pairs grow with the square.
-const MOST_POINTS: usize = 512;
+const MOST_POINTS: usize = 256;
 /// Below so many points a stretch is not divided into quarters.
 const FEW_POINTS: usize = 8;
 /// The 97.5 % quantile of the normal distribution.

@@ -132,7 +132,7 @@ impl Facts {
         let phase = mark.and_then(|mark| Phase::of(&mark.label));
         let same = |label: &str| phase.is_some() && Phase::of(label) == phase;
         let cycles = Cycles::of(&turns, thresholds);
-        let known = (&calls[..], window.from == 0);
+        let known = (&window.calls[..], window.from == 0);
         Some(Facts {
             requested_bytes: oom.requested_bytes,
             at: oom.at,
@@ -141,7 +141,7 @@ impl Facts {
             phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
             path: Vec::new(),
             site: replay.sites.place(oom.site),
-            rise: Rise::of(replay, device, oom.at, cycles.steps(), known, thresholds),
+            rise: Rise::of(replay, device, oom.at, cycles.last_phase(), known, thresholds),
             cycles,
             repetition: Repetition::of(&of_thread, thresholds),
             are_segments: are_segments(&calls, thresholds),

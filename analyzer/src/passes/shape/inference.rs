@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, alive};
+use super::labels;
 use super::named::must_be_named;
 use super::paths::Thing;
 use crate::diagnosis::check::{Check, Confidence};
@@ -169,7 +170,7 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
         format!("{times} blocks of {} lived for less than {short} each", size(wanted))
     });
     check.must(true, || format!("{now} of them lived at once when another one failed"));
-    match facts.on_path(Thing::Gather) {
+    match facts.says_that(Thing::Gather, labels::names_a_gather) {
         Some(text) => check.must(true, || text),
         // Any two buffers that are used in turn look like this; whether a communicator was made, nobody recorded.
         None => check.guess(COMMUNICATOR),

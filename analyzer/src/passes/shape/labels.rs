@@ -37,6 +37,8 @@ const BATCH: &[&str] = &["batch", "batches", "minibatch", "microbatch", "train",
 /// Words for what a language model makes.
 const TOKEN: &[&str] = &["token", "tokens", "decode", "decoding", "generate", "generation", "generating"];
 const CACHE: &[&str] = &["kv", "cache", "kvcache"];
+/// Words for parameters that are put together from several cards.
+const GATHER: &[&str] = &["gather", "allgather", "unshard", "fsdp", "all"];
 /// Words that leave the sense as it is.
 const NEUTRAL: &[&str] = &[
     "step",
@@ -111,7 +113,7 @@ fn names(label: &str, wanted: &[&str]) -> bool {
     let words = words(label);
     let has = |list: &[&str], word: &String| list.contains(&word.as_str());
     let is_known = |word: &String| {
-        [LOAD, MODEL, LOADED, BATCH, TOKEN, CACHE, NEUTRAL].iter().any(|list| has(list, word))
+        [LOAD, MODEL, LOADED, BATCH, TOKEN, CACHE, GATHER, NEUTRAL].iter().any(|list| has(list, word))
             || PHASES.iter().any(|(_, list)| has(list, word))
     };
     words.iter().any(|word| has(wanted, word)) && words.iter().all(is_known)
@@ -147,6 +149,11 @@ pub(crate) fn names_a_batch(label: &str) -> bool {
 /// Whether a label says that tokens are made.
 pub(crate) fn names_tokens(label: &str) -> bool {
     names(label, TOKEN)
+}
+
+/// Whether a label says that parameters are gathered.
+pub(crate) fn names_a_gather(label: &str) -> bool {
+    names(label, &["allgather", "unshard", "fsdp"]) || (names(label, &["all"]) && names(label, &["gather"]))
 }
 
 /// Whether a label names the cache of keys and values.
@@ -199,6 +206,8 @@ mod tests {
         assert_eq!(all("batch 12"), (false, false, true, false, false));
         assert_eq!(all("batch job for mail"), (false, false, false, false, false));
         assert_eq!(all("token 5"), (false, false, false, true, false));
+        assert!(names_a_gather("all_gather") && names_a_gather("FSDP unshard"));
+        assert!(!names_a_gather("gather particles") && !names_a_gather("gather"));
         assert_eq!(all("KV cache"), (false, false, false, false, true));
         assert_eq!(all("cache"), (false, false, false, false, false));
     }

@@ -97,7 +97,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         )
     });
     match &rise.kept {
-        Some(kept) => blocks_stay(rise.by, kept, thresholds, check),
+        Some(kept) => blocks_stay(rise, kept, thresholds, check),
         None => check.must(Holds::Unknown(CALLS), String::new),
     }
     if trend.course == Course::Slows {
@@ -118,34 +118,40 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
 const CALLS: &str = "which blocks stayed of these cycles: there were too many calls to keep";
 
 /// What rises must be blocks that stay, and not one that is replaced by a larger one, or a window that moves.
-fn blocks_stay(by: By, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
-    let step = by.step();
+fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
+    let step = rise.by.step();
     let is_replaced = kept.keeping_steps < 3 || kept.rise_share() < thresholds.dominant_share;
     check.unless(is_replaced, || {
         "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
     });
-    check.unless(kept.returned_later_bytes > kept.bytes, || {
+    let path = &kept.path;
+    check.unless(path.returned_later_bytes > path.bytes, || {
         format!(
             "blocks that outlive their {step} are given back later: {} of them, and {} stay",
-            size(kept.returned_later_bytes),
-            size(kept.bytes)
+            size(path.returned_later_bytes),
+            size(path.bytes)
         )
     });
-    check.must(kept.place_share() >= thresholds.dominant_share, || {
-        let each = kept.place_block_bytes.map_or_else(String::new, |bytes| format!(" of {} each", size(bytes)));
+    check.must(true, || {
+        let each = path.block_bytes.map_or_else(String::new, |bytes| format!(" of {} each", size(bytes)));
         format!(
-            "{} blocks{each} from one place stay of the last {} {step}s: {} of {}",
-            kept.place_blocks,
+            "{} blocks{each} by one call path stay of the last {} {step}s: {} of {}",
+            path.blocks,
             kept.steps,
-            size(kept.place_bytes),
+            size(path.bytes),
             size(kept.bytes)
         )
     });
-    if by == By::Cycles && kept.given_share() > thresholds.filling_share {
+    if kept.path_share() < thresholds.dominant_share {
+        check.at_most(Confidence::Probable);
+        check.would_settle("which of several call paths keeps too much: what stays comes by many");
+    }
+    let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
+    if rise.by == By::Cycles && kept.given_share() > thresholds.filling_share && is_most {
         check.at_most(Confidence::Possible);
         check.note(true, || {
             let share = percent(kept.given_share());
-            format!("{share} of what these cycles were given stays: they may be parts of a load, or fill a cache")
+            format!("{share} of what these cycles were given stays, and little was there before: they may be parts of a load")
         });
         check.would_settle(MARKS);
     }

@@ -64,7 +64,7 @@ fn a_load_that_fails() {
     let mut program = Program::new();
     program.load();
     program.trace.refuse(16 * GIB);
-    assert_eq!(program.shapes(), [(Shape::Load, Confidence::Probable)], "nobody saw the copies");
+    assert_eq!(program.shapes(), [(Shape::Load, Confidence::Possible)], "nothing says that it loads a model");
     let mut marked = Program::new();
     marked.mark("load weights");
     marked.load();
@@ -124,7 +124,7 @@ fn the_first_backward_pass() {
         program.trace.refuse(16 * GIB);
         program
     };
-    assert_eq!(fails(true, false).is(Shape::FirstBackward), Some(Confidence::Probable));
+    assert_eq!(fails(true, false).is(Shape::FirstBackward), Some(Confidence::Possible));
     assert_eq!(fails(false, false).is(Shape::FirstBackward), None);
     assert_eq!(fails(true, true).is(Shape::FirstBackward), None);
 }
@@ -142,7 +142,7 @@ fn the_optimizers_first_step() {
         program.trace.refuse(16 * GIB);
         program
     };
-    assert_eq!(fails(1, 2).is(Shape::Optimizer), Some(Confidence::Probable));
+    assert_eq!(fails(1, 2).is(Shape::Optimizer), Some(Confidence::Possible));
     assert_eq!(fails(1, 1).is(Shape::Optimizer), None);
     assert_eq!(fails(4, 2).is(Shape::Optimizer), None);
 }
@@ -162,7 +162,7 @@ fn batches(count: u64, kept_bytes: u64, largest: u64) -> Program {
 
 #[test]
 fn one_long_batch_in_a_stable_run() {
-    assert_eq!(batches(24, 0, 12 * GIB).is(Shape::LongestBatch), Some(Confidence::Proven));
+    assert_eq!(batches(24, 0, 12 * GIB).is(Shape::LongestBatch), Some(Confidence::Possible));
     assert_eq!(batches(24, 0, 200 * MIB).is(Shape::LongestBatch), None, "no more than before");
     assert_eq!(batches(24, 20 * MIB, 12 * GIB).is(Shape::LongestBatch), None, "the floor rises");
     let few = batches(8, 0, 12 * GIB);
@@ -190,7 +190,7 @@ fn results_of_an_evaluation_pile_up() {
         program.trace.refuse(16 * GIB);
         program
     };
-    assert_eq!(fails(40 * MIB).is(Shape::EvalAccumulation), Some(Confidence::Proven));
+    assert_eq!(fails(40 * MIB).is(Shape::EvalAccumulation), Some(Confidence::Possible));
     assert_eq!(fails(MIB).is(Shape::EvalAccumulation), None);
 }
 
@@ -209,7 +209,7 @@ fn the_first_batch_of_an_evaluation() {
         program
     };
     assert_eq!(fails(Some("eval"), 14 * GIB, false).is(Shape::EvalBatch), Some(Confidence::Probable));
-    assert_eq!(fails(None, 14 * GIB, true).is(Shape::EvalBatch), Some(Confidence::Probable));
+    assert_eq!(fails(None, 14 * GIB, true).is(Shape::EvalBatch), Some(Confidence::Possible));
     assert_eq!(fails(None, 14 * GIB, false).is(Shape::EvalBatch), None);
     assert_eq!(fails(Some("eval"), 100 * MIB, false).is(Shape::EvalBatch), None);
 }
@@ -231,7 +231,7 @@ fn a_cache_that_grows_token_by_token() {
         program.trace.refuse(caches[0].1 + MIB);
         program
     };
-    assert_eq!(fails(&|_| MIB).is(Shape::KvIncremental), Some(Confidence::Proven));
+    assert_eq!(fails(&|_| MIB).is(Shape::KvIncremental), Some(Confidence::Possible));
     assert_eq!(fails(&|token| (1 + token * 3) * MIB).is(Shape::KvIncremental), None, "no constant");
     assert_eq!(fails(&|_| 0).is(Shape::KvIncremental), None);
 }
@@ -274,7 +274,7 @@ fn gathered_parts_that_live_at_once() {
         program.trace.refuse(128 * MIB);
         program
     };
-    assert_eq!(fails(2, false).is(Shape::GatherSpike), Some(Confidence::Probable));
+    assert_eq!(fails(2, false).is(Shape::GatherSpike), Some(Confidence::Possible));
     assert_eq!(fails(0, false).is(Shape::GatherSpike), None);
     assert_eq!(fails(2, true).is(Shape::GatherSpike), None);
 }
@@ -323,8 +323,8 @@ fn models_that_are_swapped_and_leave_something_behind() {
         program.give(3 * GIB);
         program
     };
-    assert_eq!(swaps(0, 200 * MIB).run(swap), Judgement::Found(Confidence::Proven));
-    assert_eq!(swaps(150 * MIB, 0).run(swap), Judgement::Found(Confidence::Proven));
+    assert_eq!(swaps(0, 200 * MIB).run(swap), Judgement::Found(Confidence::Possible));
+    assert_eq!(swaps(150 * MIB, 0).run(swap), Judgement::Found(Confidence::Possible));
     assert_eq!(swaps(0, 0).run(swap), Judgement::None);
 }
 
