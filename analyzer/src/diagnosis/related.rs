@@ -49,12 +49,17 @@ impl<'a> Case<'a> {
             }
             // What another library leaks is in no segment.
             (Some(tensors), Some(run)) if run.are_segments => {
-                leak(run, check);
+                leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
                 check.unless(true, || tensors.stays());
             }
-            (_, Some(run)) => leak(run, check),
+            (_, Some(run)) => leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check),
             (_, None) => _ = check.applies(false),
         }
+    }
+
+    /// PyTorch's tensors on a device over the history of a snapshot, where that has cycles.
+    pub fn tensors_of(&self, device: Option<u8>) -> Option<&tensors::TensorRun> {
+        self.tensors.iter().find(|run| Some(run.device) == device)
     }
 
     /// What the thread did about a failure.

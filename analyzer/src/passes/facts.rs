@@ -228,6 +228,7 @@ impl Facts {
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
         let devices = describe_devices(trace, replay, &machine, &process.environment);
+        let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -237,7 +238,9 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
+            shapes: Shapes::of(replay, &evidence.thresholds)
+                .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
+            ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
             ledger: used_accounts(replay)
@@ -245,7 +248,6 @@ impl Facts {
                 .collect(),
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
-            shapes: Shapes::of(replay, &evidence.thresholds),
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),

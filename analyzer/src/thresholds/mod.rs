@@ -11,6 +11,7 @@ use gpuoom_trace::outcome;
 use serde::Serialize;
 
 use crate::machine::uma::HostKeeps;
+use crate::passes::trend;
 use crate::replay::Options;
 use crate::replay::tracks::around::PENDING_NS;
 use crate::replay::tracks::reads::MUCH_RELEASED_BYTES;
@@ -225,23 +226,35 @@ thresholds! {
     /// Share by which a buffer may differ from what a model's facts make of it.
     model_share: f64 = 0.05, Share, "catalogue", ["kv-cache-prealloc", "oom-model-load"];
     /// Share of the greatest peak below which a swing of memory is no cycle.
-    swing_share: f64 = 1.0 / 64.0, Share, "ours", ["live-leak", "model-swap-residual", "reserved-plateau", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
+    swing_share: f64 = 1.0 / 1024.0, Share, "ours", ["live-leak", "model-swap-residual", "reserved-plateau", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
     /// Smaller cycles behind the great ones that make a phase of their own.
     phase_cycles: u64 = 5, Count, "ours", ["live-leak", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch"];
     /// Share of a device's peak below which its last bytes are the end of the program and no floor.
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
-    /// Variation of the cycles' heights up to which the batches are alike (standard deviation over mean).
-    height_variation_share: f64 = 0.25, Share, "ours", ["live-leak"];
     /// Share of the rise that tensors from one place must make up.
     dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
     segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
-    /// Cycles from which on a line is laid through what stays between them.
+    /// Cycles or labels from which on what stays between them has a trend.
     leak_cycles: u64 = 5, Count, "ours", ["live-leak"];
-    /// Share of the variance that a straight line must explain (R²).
-    straight_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a run, at its end, in which a trend is judged.
+    stretch_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Cycles or labels in which a trend is judged at least; with fewer, it rests on few.
+    stretch_cycles: u64 = 10, Count, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a rise above which a single step of it makes it one step and no trend.
+    step_share: f64 = 0.67, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// How many times as long as ever before a rise must pause to be over.
+    rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
+    returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a stretch's first slope below which its second half slows down.
+    slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
+    /// Share of what a cycle is given above which what stays may be a part of a load, and the cycle no step.
+    filling_share: f64 = 0.15, Share, "ours", ["live-leak"];
+    /// Share of a rise up to which what was there before is little: the rise may then be the load itself.
+    filling_base_share: f64 = 0.20, Share, "ours", ["live-leak"];
     /// What a leak must come to in all.
-    leak_total_bytes: u64 = 256 * MIB, Bytes, "ours", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
+    leak_total_bytes: u64 = 16 * MIB, Bytes, "ours: a trend is judged against its noise, and less than this is not worth a word", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
     /// Cycles that a plateau takes.
     plateau_least_cycles: u64 = 6, Count, "ours", ["reserved-plateau"];
     /// What must have risen before a plateau.
@@ -249,7 +262,7 @@ thresholds! {
     /// Cycles within which a plateau is reached.
     plateau_cycles: u64 = 20, Count, "catalogue", ["reserved-plateau"];
     /// Share by which what stays may differ on a plateau.
-    flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau", "live-leak"];
+    flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau"];
     /// Loads and unloads that make a swap of models.
     swaps: u64 = 3, Count, "catalogue", ["model-swap-residual"];
     /// What must come with each load of a model.
@@ -283,7 +296,7 @@ thresholds! {
     /// Pause before an evaluation, as a share of a step.
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Steps of a run that counts as stable.
-    stable_cycles: u64 = 20, Count, "user document 004 says thousands; lowered so that short runs qualify", ["oom-longest-batch"];
+    stable_cycles: u64 = 20, Count, "ours: low enough for short runs", ["oom-longest-batch"];
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).
     peak_variation_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
     /// Share by which a long batch asks for more than all before it.
@@ -398,6 +411,19 @@ impl Thresholds {
     /// What a host keeps for itself beside a GPU.
     pub fn host_keeps(&self) -> HostKeeps {
         HostKeeps { least_bytes: self.host_keeps_least_bytes, good_bytes: self.host_keeps_bytes }
+    }
+
+    /// The numbers by which a trend is judged.
+    pub fn trend_limits(&self) -> trend::Limits {
+        trend::Limits {
+            least_points: self.least_cycles(),
+            stretch_points: usize::try_from(self.stretch_cycles).unwrap_or(usize::MAX),
+            stretch_share: self.stretch_share,
+            step_share: self.step_share,
+            pause_factor: self.rise_pause_factor,
+            returned_share: self.returned_share,
+            slowing_share: self.slowing_share,
+        }
     }
 
     /// Whether two sizes are the same but for accounting.
