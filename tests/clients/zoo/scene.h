@@ -387,7 +387,7 @@ static void play(int from, int to) {
             int end = end_of(line);
             world_block(command, a, line + 1, end);
             line = end;
-        } else if (!world_command(command, a)) {
+        } else if (!world_command(command, a, lines[line])) {
             gpu_command(command, a, b, lines[line]);
         }
     }

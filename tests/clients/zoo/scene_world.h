@@ -7,6 +7,7 @@
 //     start NAME ... end    the block on a thread of its own, at the same time, with names of its own; join waits for all
 //     process NAME ... end  another process on the same cards, without the recorder: up to its first `park`, or to its end
 //     resume NAME           lets it go on, up to its next `park`, or to its end
+//     give NAME OFFSET SIZE a pool of the program's own gives out a part of the memory NAME; take NAME OFFSET: it is back
 #include <errno.h>
 #include <poll.h>
 #include <semaphore.h>
@@ -14,6 +15,9 @@
 #include <sys/wait.h>
 
 enum { MAX_PATHS = 16, MAX_WORKERS = 32, MAX_PROCESSES = 8 };
+
+__attribute__((weak)) void gpuoom_pool_alloc(const char *pool, const char *name, const void *address, size_t bytes);
+__attribute__((weak)) void gpuoom_pool_free(const char *pool, const void *address);
 
 static const char *world_script;
 
@@ -198,12 +202,23 @@ static void world_block(const char *command, const char *name, int from, int to)
     else begin_process(name, from, to);
 }
 
-static bool world_command(const char *command, const char *a) {
+// The generator of the script keeps the books; here is only told what it says.
+static void tell(const char *line) {
+    char name[16] = "", size[32] = "0";
+    unsigned long long offset = 0;
+    if (sscanf(line, "%*s %15s %llu %31s", name, &offset, size) < 2 || !find(name)) wrong("gives what?", line);
+    const char *address = (const char *)find(name)->pointer + offset;
+    if (*line == 'g' && gpuoom_pool_alloc) gpuoom_pool_alloc("arena", "block", address, size_of(size));
+    if (*line == 't' && gpuoom_pool_free) gpuoom_pool_free("arena", address);
+}
+
+static bool world_command(const char *command, const char *a, const char *line) {
     if (!strcmp(command, "device")) must(GPU(SetDevice)(a ? atoi(a) : 0), "device");
     else if (!strcmp(command, "join"))
         while (started_count > 0) pthread_join(started[--started_count], NULL);
     else if (!strcmp(command, "resume")) resume(a ? a : "");
     else if (!strcmp(command, "park")) park();
+    else if (!strcmp(command, "give") || !strcmp(command, "take")) tell(line);
     else return false;
     return true;
 }

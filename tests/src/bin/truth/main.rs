@@ -83,8 +83,6 @@ fn make(options: &Options, causes: &[Cause], number: u64) -> (&'static str, Case
             &[Platform::Hip, Platform::Hip, Platform::CudaRuntime, Platform::CudaBoth, Platform::CudaDriver]
         }
         Where::Hip => &[Platform::Hip],
-        Where::Cuda => &[Platform::CudaRuntime, Platform::CudaBoth, Platform::CudaDriver],
-        Where::Runtime => &[Platform::Hip, Platform::CudaRuntime, Platform::CudaBoth],
     };
     let (platform, purpose) = (rng.pick(platforms), rng.pick(cause.purposes));
     let mut case = Case::random(rng, platform, purpose, &cause.needs);

@@ -196,15 +196,9 @@ pub(crate) fn innermost(ops: &mut Vec<Op>) -> &mut Vec<Op> {
 pub(crate) struct Refusal {
     /// What the program was doing.
     pub(crate) part: Part,
-    pub(crate) device: usize,
     pub(crate) bytes: u64,
-    pub(crate) kind: Kind,
     /// What the program held of that device.
     pub(crate) held: u64,
-    /// What other processes held of it.
-    pub(crate) held_by_others: u64,
-    /// How many parts of work had begun before it.
-    pub(crate) works: u64,
     /// The largest request on that device before it.
     pub(crate) largest_before: u64,
 }
@@ -222,7 +216,6 @@ pub(crate) struct Model {
     device: usize,
     devices_of_workers: BTreeMap<String, usize>,
     part: Part,
-    works: u64,
     /// What each card can give to all processes; none: all of it.
     limit: Option<u64>,
     /// What is left of the scripts of other processes, and what they hold.
@@ -244,7 +237,6 @@ impl Model {
             device: 0,
             devices_of_workers: BTreeMap::new(),
             part: Part::Setup,
-            works: 0,
             limit,
             others: BTreeMap::new(),
             held_by_others: vec![0; 16],
@@ -257,6 +249,11 @@ impl Model {
     /// What is held of a device now: after all of it, or at the refusal.
     pub(crate) fn held(&self, device: usize) -> u64 {
         self.held[device]
+    }
+
+    /// What other processes hold of it.
+    pub(crate) fn held_by_others(&self, device: usize) -> u64 {
+        self.held_by_others[device]
     }
 
     /// The most that is held of any device.
@@ -292,10 +289,7 @@ impl Model {
                 }
                 Op::Resume(name) => self.resume(name),
                 Op::Loop(times, body) => (0..*times).for_each(|_| self.play(body)),
-                Op::Part(part) => {
-                    self.works += u64::from(*part == Part::Work);
-                    self.part = *part;
-                }
+                Op::Part(part) => self.part = *part,
                 _ => {}
             }
         }
@@ -325,16 +319,8 @@ impl Model {
         }
         let (device, held) = (self.device, bytes.next_multiple_of(GRANULE));
         if self.limit.is_some_and(|limit| self.held[device] + self.held_by_others[device] + held > limit) {
-            self.refusal = Some(Refusal {
-                part: self.part,
-                device,
-                bytes,
-                kind,
-                held: self.held[device],
-                held_by_others: self.held_by_others[device],
-                works: self.works,
-                largest_before: self.largest[device],
-            });
+            self.refusal =
+                Some(Refusal { part: self.part, bytes, held: self.held[device], largest_before: self.largest[device] });
             return;
         }
         self.held[device] += held;

@@ -4,7 +4,7 @@ use super::{REPEATING, Table, Where, cause};
 use crate::case::{Case, GIB, MIB, Sight};
 use crate::machine::{APU, Machine, ram_bytes};
 use crate::programs::Purpose;
-use crate::script::{Kind, Model, Op, Part, Refusal, alloc, free};
+use crate::script::{Kind, Model, Op, PARK, Part, Refusal, alloc, free, raw};
 
 pub(super) const TABLE: Table = &[
     || cause("card too small", 10, too_small).no_async(),
@@ -38,14 +38,17 @@ const FULL: f64 = 0.75;
 pub(super) fn full(case: &mut Case, refusal: &Refusal) {
     case.truth.fails = Some(true);
     let shapes = case.shapes(refusal);
+    let share = refusal.held as f64 / case.card_bytes as f64;
     if refusal.bytes > case.card_bytes {
         case.truth.right = vec!["request-exceeds-device"];
         case.truth.also = [shapes, vec!["attention-quadratic"]].concat();
+        // Both are true where hardly anything was left for a small request either.
+        case.truth.also.extend((share >= FULL).then_some("true-capacity"));
         case.truth.is_decidable = true;
         return;
     }
     case.truth.right = [vec!["true-capacity"], shapes].concat();
-    case.truth.is_decidable = refusal.held as f64 >= FULL * case.card_bytes as f64;
+    case.truth.is_decidable = share >= FULL;
 }
 
 /// A refusal must come: if none does by itself, the program asks for more at its end.
@@ -53,8 +56,10 @@ pub(super) fn refused(case: &mut Case, limit_bytes: u64) -> Refusal {
     if let Some(refusal) = case.refusal(limit_bytes) {
         return refusal;
     }
-    let model = Model::of(&case.ops(), None);
-    let wanted = limit_bytes.saturating_sub(model.held(0)) + case.rng.size(64 * MIB, 2 * GIB);
+    let held = Model::of(&case.ops(), Some(limit_bytes)).held(0);
+    let room = limit_bytes - held - Model::of(&case.ops(), None).held_by_others(0);
+    let alone = case.usable() - held;
+    let wanted = case.rng.within(room + 2 * MIB, alone.min(room + 2 * GIB).max(room + 4 * MIB));
     let last = vec![Op::Part(Part::Setup), Op::Device(0), alloc("more", Kind::Device, wanted)];
     case.after.push(Op::At("finish", last));
     case.refusal(limit_bytes).expect("more than there is")
@@ -66,6 +71,14 @@ fn too_small(case: &mut Case) {
     case.program.fit(peak);
     let refusal = refused(case, case.usable());
     full(case, &refusal);
+    // Somebody else works on a card that this program does not touch.
+    if case.rng.chance(0.2) {
+        let free_card = case.program.devices;
+        case.program.devices += 1;
+        let theirs = case.share(0.2, 0.9);
+        let other = vec![Op::Device(free_card), alloc("o", Kind::Device, theirs), raw(PARK)];
+        case.before.push(Op::Process("other".into(), other));
+    }
 }
 
 /// It ran well for long, and then comes something larger than ever.
@@ -87,8 +100,7 @@ fn larger_than_device(case: &mut Case) {
     let peak = case.share(0.1, 0.8);
     case.program.fit(peak);
     let wanted = (case.card_bytes as f64 * case.rng.between(1.02, 5.0)) as u64 & !0xFFF;
-    let kind = case.rng.pick(&[Kind::Device, Kind::Device, Kind::Managed]);
-    let wanted = vec![alloc("huge", kind, wanted), Op::Launch, free("huge")];
+    let wanted = vec![alloc("huge", Kind::Device, wanted), Op::Launch, free("huge")];
     let step = case.rng.within(0, case.program.steps.len() as u64 - 1) as usize;
     match case.rng.chance(0.3) {
         true => case.program.setup.extend(wanted),

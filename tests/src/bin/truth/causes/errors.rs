@@ -27,6 +27,7 @@ fn refused_unseen(case: &mut Case) {
     let base = if exceeds { "request-exceeds-device" } else { "true-capacity" };
     case.truth.fails = Some(true);
     case.truth.right = vec!["dropped-oom-return", base];
+    case.truth.also = vec!["true-capacity"];
     case.truth.is_decidable = true;
 }
 

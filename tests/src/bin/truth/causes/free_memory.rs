@@ -136,6 +136,7 @@ fn exported(case: &mut Case) {
     let refusal = refused(case, case.usable() - theirs);
     case.truth.fails = Some(true);
     case.truth.right = vec!["ipc-export-pin"];
-    case.truth.also = [case.shapes(&refusal), vec!["known-bad-version", "hidden-runtime-memory"]].concat();
+    case.truth.also =
+        [case.shapes(&refusal), vec!["known-bad-version", "hidden-runtime-memory", "true-capacity"]].concat();
     case.truth.is_decidable = true;
 }

@@ -2,7 +2,7 @@
 
 use super::{REPEATING, Table, Where, cause};
 use crate::case::{Case, GIB, MIB};
-use crate::script::{Kind, Model, Op, PARK, alloc, free, raw};
+use crate::script::{Kind, Model, Op, PARK, alloc, each, free, raw, write};
 
 pub(super) const TABLE: Table = &[
     || cause("healthy: plain", 8, plain),
@@ -15,6 +15,7 @@ pub(super) const TABLE: Table = &[
     || cause("healthy: asks for too much and takes less", 3, probing).no_async(),
     || cause("healthy: smaller workspace", 3, smaller_workspace).of(REPEATING).no_async(),
     || cause("healthy: empties a cache and tries again", 3, retry).of(REPEATING).no_async(),
+    || cause("healthy: another thread makes room", 3, another_thread_frees).of(REPEATING).no_async().one_device(),
     || cause("healthy: others have a part", 3, others).no_async(),
     || cause("healthy: card nearly full", 3, nearly_full).no_async(),
     || cause("healthy: threads at once", 3, threads),
@@ -34,6 +35,13 @@ fn healthy(case: &mut Case, low: f64, high: f64) {
 
 fn plain(case: &mut Case) {
     healthy(case, 0.1, 0.93);
+    if case.rng.chance(0.15) {
+        each(&mut case.program.setup, &mut |op| {
+            if let Op::Alloc { kind: kind @ Kind::Device, .. } = op {
+                *kind = Kind::Managed;
+            }
+        });
+    }
 }
 
 /// Caches that fill, warm-up: a block of each of some steps stays, then no more.
@@ -87,7 +95,7 @@ fn peaks(case: &mut Case) {
         let name = format!("big{step}");
         let bytes = case.rng.about(size, 0.05);
         let ops = vec![alloc(&*name, Kind::Device, bytes), Op::Launch, free(&*name)];
-        if !crate::script::write(&case.program.steps[step]).contains("big") {
+        if !write(&case.program.steps[step]).contains("big") {
             case.program.add_to_step(step, ops, true);
         }
     }
@@ -209,13 +217,13 @@ fn threads(case: &mut Case) {
     let count = case.rng.within(2, 6);
     let room = case.share(0.2, 0.45) / count;
     for number in 0..count {
-        let mut body = Vec::new();
+        let mut body = vec![alloc("own", Kind::Device, room / 3)];
         for _ in 0..case.rng.within(2, 12) {
             let size = case.rng.size(room / 64, room / 2);
             body.extend([alloc("t", Kind::Device, size), Op::Launch, free("t")]);
         }
         if case.rng.chance(0.5) {
-            body.push(alloc("kept", Kind::Device, room / 3));
+            body.push(free("own"));
         }
         case.after.push(Op::Start(format!("pool-{number}"), vec![Op::At("job", body)]));
     }
@@ -249,4 +257,19 @@ fn many_at_start(case: &mut Case) {
     let size = (case.share(0.05, 0.25) / count / MIB).clamp(2, 64);
     // On the stack of the player, which the model does not know: it is room that is there.
     case.before.push(Op::At("tables", vec![raw(format!("push {size}M {count}"))]));
+}
+
+/// The card is full, a call is refused, another thread gives back much of it, and the next try succeeds. Whatever call it was.
+fn another_thread_frees(case: &mut Case) {
+    healthy(case, 0.2, 0.4);
+    let held = Model::of(&case.program.setup, None).held(0);
+    let big = (case.usable() - held) * 8 / 10 & !0x1F_FFFF;
+    let wanted = case.rng.within(big / 2, big * 9 / 10) & !0x1F_FFFF;
+    let kind = case.rng.pick(&["alloc", "async"]);
+    let mut ops = vec![Op::Worker("holder".into(), vec![Op::At("hold", vec![alloc("big", Kind::Device, big)])])];
+    ops.extend(["failures retry", "on_failure", "worker holder", "free big", "end", "end"].map(raw));
+    ops.extend([raw(format!("{kind} wide {wanted}")), raw("failures exit"), Op::Launch, raw("free wide"), Op::Sync]);
+    case.program.setup.push(Op::At("hand_over", ops));
+    case.truth.fails = Some(true);
+    case.truth.also.extend(["cache-greed", "true-capacity"]);
 }

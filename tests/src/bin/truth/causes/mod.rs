@@ -28,9 +28,6 @@ pub(crate) struct Cause {
 pub(crate) enum Where {
     Anywhere,
     Hip,
-    Cuda,
-    /// Where there is a runtime: the driver alone has no such call.
-    Runtime,
 }
 
 /// All of them.

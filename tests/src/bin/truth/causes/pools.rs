@@ -19,6 +19,7 @@ pub(super) const TABLE: Table = &[
     || cause("released virtual memory stays", 2, released).on(Where::Hip).no_async().one_device().seen(Sight::Full),
     || cause("descriptors are used up", 3, descriptors).on(Where::Hip).no_async().one_device(),
     || cause("mappings are used up", 1, mappings).on(Where::Hip).no_async().one_device(),
+    || cause("a pool of the program's own is in pieces", 3, in_pieces).no_async().one_device(),
     || cause("addresses are used up", 2, addresses).on(Where::Hip).no_async().seen(Sight::AtFailures),
 ];
 
@@ -120,7 +121,7 @@ fn failure_leak(case: &mut Case) {
     case.program.end = vec![Op::At("exchange", ops)];
     case.truth.fails = Some(true);
     case.truth.right = vec!["pool-failure-leak", "mallocasync-oom"];
-    case.truth.also = vec!["phantom-free", "known-bad-version", "hidden-runtime-memory"];
+    case.truth.also = vec!["phantom-free", "known-bad-version", "hidden-runtime-memory", "true-capacity"];
     case.truth.is_decidable = true;
 }
 
@@ -194,7 +195,38 @@ fn addresses(case: &mut Case) {
     let taken = space - case.rng.within(1, space / 16);
     let ops = vec![raw("failures go"), raw(format!("reserve {taken}G")), raw("reserve 32G"), raw("exit 1")];
     case.program.end = vec![Op::At("grow", ops)];
-    case.truth.fails = Some(true);
+    // A reservation is of addresses: no memory was refused.
+    case.truth.fails = None;
     case.truth.right = vec!["gpu-va-limit"];
     case.truth.is_decidable = true;
+}
+
+/// An arena of the program has given out blocks and got every other one back. What is asked for next is smaller than all that is
+/// unused and larger than any gap, and the card has no room for another segment.
+fn in_pieces(case: &mut Case) {
+    let peak = case.share(0.1, 0.3);
+    case.program.fit(peak);
+    let held = Model::of(&[case.program.setup.clone(), case.program.steps.concat()].concat(), None).held(0);
+    let room = case.usable() - held;
+    let (segments, blocks) = (case.rng.within(2, 8), case.rng.within(6, 16));
+    let block = room * 95 / 100 / segments / blocks & !0xFFFF;
+    let size = block * blocks;
+    let mut ops = Vec::new();
+    for segment in 0..segments {
+        ops.push(alloc(format!("arena{segment}"), Kind::Device, size));
+        ops.extend((0..blocks).map(|number| raw(format!("give arena{segment} {} {block}", number * block))));
+    }
+    ops.push(Op::Launch);
+    for segment in 0..segments {
+        let back = (0..blocks).filter(|number| number % 2 == 0);
+        ops.extend(back.map(|number| raw(format!("take arena{segment} {}", number * block))));
+    }
+    let unused = segments * blocks.div_ceil(2) * block;
+    let least = (room - segments * size).max(block) + 4 * MIB;
+    let wanted = case.rng.within(least, (unused / 2).max(least));
+    ops.push(alloc("segment", Kind::Device, wanted & !0xFFF));
+    case.program.end = vec![Op::At("arena", ops)];
+    case.truth.fails = Some(true);
+    case.truth.right = vec!["caching-fragmentation"];
+    case.truth.is_decidable = wanted <= unused / 2;
 }
