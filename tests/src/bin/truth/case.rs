@@ -83,6 +83,9 @@ pub(crate) struct Case {
     pub(crate) truth: Truth,
 }
 
+/// A wait in which the recorder reads what is in use, also on a machine that is busy.
+pub(crate) const READ_MS: u64 = 40;
+
 /// HIP of ROCm 7.0 and of 6.4, as the runtime tells its version.
 pub(crate) const HIP_7: u64 = 70_051_831;
 pub(crate) const HIP_6: u64 = 60_443_483;

@@ -136,6 +136,9 @@ fn all(options: &Options) -> ExitCode {
                     }
                     let (cause, judged) = run(options, &causes, number);
                     matrix.lock().expect("nobody panics with it").add(number, cause, &judged);
+                    if number % 500 == 499 {
+                        eprintln!("{} runs in {:.0} s", number + 1, began.elapsed().as_secs_f64());
+                    }
                 }
             });
         }

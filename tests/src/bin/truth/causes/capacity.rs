@@ -174,12 +174,15 @@ fn apu_half(case: &mut Case) {
     apu(case, half, 512 * MIB, half, half);
     let capacity = std::mem::replace(&mut case.truth.right, vec!["uma-ttm-limit"]);
     case.truth.also.extend(capacity);
+    case.truth.also.push("kfd-system-memory-limit");
     case.truth.is_decidable = true;
 }
 
 fn apu_raised(case: &mut Case) {
     let most = ram_bytes(APU) / 16 * case.rng.within(11, 14);
     apu(case, most, 512 * MIB, most, most);
+    // What the kernel gives is all that the runtime offers: both say the same.
+    case.truth.right.push("kfd-system-memory-limit");
 }
 
 /// An old kernel: what the firmware set aside is all that the runtime offers.

@@ -2,7 +2,7 @@
 
 use super::capacity::{full, is_plenty, refused};
 use super::{Table, Where, cause};
-use crate::case::{Case, GIB, MIB, Sight};
+use crate::case::{Case, GIB, HIP_7, MIB, READ_MS, Sight};
 use crate::script::{Kind, Op, PARK, alloc, raw};
 
 pub(super) const TABLE: Table = &[
@@ -128,11 +128,12 @@ fn exported(case: &mut Case) {
     for name in &names {
         ops.extend([alloc(name, Kind::Device, theirs / count), raw(format!("export {name}"))]);
     }
-    ops.extend([Op::Launch, Op::Sleep(12)]);
+    ops.extend([Op::Launch, Op::Sleep(READ_MS)]);
     ops.extend(names.iter().map(crate::script::free));
-    ops.push(Op::Sleep(12));
+    ops.push(Op::Sleep(READ_MS));
     case.before.push(Op::At("share", ops));
     case.set("SIM_EXPORTS_STAY", 1);
+    case.hip_version = HIP_7;
     let refusal = refused(case, case.usable() - theirs);
     case.truth.fails = Some(true);
     case.truth.right = vec!["ipc-export-pin"];

@@ -1,7 +1,7 @@
 //! Habits of programs that have nothing wrong, and that a careless eye takes for trouble.
 
 use super::{REPEATING, Table, Where, cause};
-use crate::case::{Case, GIB, MIB};
+use crate::case::{Case, MIB};
 use crate::script::{Kind, Model, Op, PARK, alloc, each, free, raw, write};
 
 pub(super) const TABLE: Table = &[
@@ -31,6 +31,13 @@ fn healthy(case: &mut Case, low: f64, high: f64) {
     case.truth.is_healthy = true;
     case.truth.is_decidable = true;
     case.truth.fails = Some(false);
+}
+
+/// What is true of a program's way of working, and explains a refused call without being trouble.
+fn describe(case: &mut Case) {
+    if case.program.has_varying_temporaries {
+        case.truth.also.push("repeated-large-temporaries");
+    }
 }
 
 fn plain(case: &mut Case) {
@@ -131,20 +138,17 @@ fn noise(case: &mut Case) {
 fn probing(case: &mut Case) {
     healthy(case, 0.1, 0.4);
     let fits = case.share(0.1, 0.45);
-    let factor = case.rng.between(1.3, 3.0);
-    let mut size = fits;
-    while size <= case.card_bytes {
-        size = (size as f64 * factor) as u64;
+    let factor = case.rng.between(1.2, 2.0);
+    let mut sizes = vec![(case.usable() as f64 * case.rng.between(1.02, 1.15)) as u64];
+    while sizes.len() < case.rng.within(1, 5) as usize {
+        sizes.push((sizes[sizes.len() - 1] as f64 * factor) as u64);
     }
     let mut ops = vec![raw("failures go")];
-    let mut number = 0;
-    while size > fits + GIB {
+    for (number, size) in sizes.iter().rev().enumerate() {
         ops.push(alloc(format!("try{number}"), Kind::Device, size & !0xFFFF));
         if case.rng.chance(0.4) {
             ops.push(raw("query"));
         }
-        size = if size > case.card_bytes { ((size as f64 / factor) as u64).min(case.card_bytes * 2) } else { fits };
-        number += 1;
     }
     ops.extend([alloc("had", Kind::Device, fits & !0xFFFF), raw("failures exit")]);
     if case.rng.chance(0.4) {
@@ -153,7 +157,6 @@ fn probing(case: &mut Case) {
     case.before.extend([Op::At("find_out", ops)]);
     case.truth.fails = Some(true);
     case.truth.also.push("request-exceeds-device");
-    case.truth.also.push("true-capacity");
 }
 
 /// A library wants a large workspace, is refused, and takes a slower way with a smaller one.
@@ -175,6 +178,7 @@ fn smaller_workspace(case: &mut Case) {
     }
     case.truth.fails = Some(true);
     case.truth.also.push("true-capacity");
+    describe(case);
 }
 
 /// A cache of its own makes room when a call is refused.
@@ -194,6 +198,7 @@ fn retry(case: &mut Case) {
     // At the end of a step less may be live than at its peak: then the call is not refused.
     case.truth.fails = None;
     case.truth.also.push("cache-greed");
+    describe(case);
 }
 
 /// Somebody else has a part of the card, and there is room for both.
@@ -272,4 +277,5 @@ fn another_thread_frees(case: &mut Case) {
     case.program.setup.push(Op::At("hand_over", ops));
     case.truth.fails = Some(true);
     case.truth.also.extend(["cache-greed", "true-capacity"]);
+    describe(case);
 }

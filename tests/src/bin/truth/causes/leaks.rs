@@ -1,7 +1,7 @@
 //! Memory that is never given back.
 
 use super::{REPEATING, Table, Where, cause};
-use crate::case::{Case, MIB, Sight};
+use crate::case::{Case, MIB, READ_MS, Sight};
 use crate::programs::Purpose;
 use crate::script::{Kind, Model, Op, alloc, free, raw, write};
 
@@ -126,9 +126,9 @@ fn swaps(case: &mut Case) {
     let setup = std::mem::take(&mut case.program.setup);
     let names: Vec<String> = live_names(&setup);
     let mut step = setup;
-    step.extend([raw("module"), Op::Launch, Op::Sleep(15)]);
+    step.extend([raw("module"), Op::Launch, Op::Sleep(READ_MS)]);
     step.extend(names.iter().map(free));
-    step.push(Op::Sleep(15));
+    step.push(Op::Sleep(READ_MS));
     case.program.steps = vec![step; cycles as usize];
     case.program.end.clear();
     case.set("SIM_HIDDEN_PER_MODULE", each);

@@ -2,7 +2,7 @@
 
 use super::capacity::refused;
 use super::{Table, Where, cause};
-use crate::case::{Case, GIB, HIP_6, HIP_7, MIB, Sight};
+use crate::case::{Case, GIB, HIP_6, HIP_7, MIB, READ_MS, Sight};
 use crate::script::{Kind, Model, Op, alloc, raw};
 
 pub(super) const TABLE: Table = &[
@@ -110,11 +110,11 @@ fn failure_leak(case: &mut Case) {
     case.set("SIM_POOL_LOSES", lost);
     case.hip_version = HIP_6;
     let ops = vec![
-        Op::Sleep(12),
+        Op::Sleep(READ_MS),
         raw("failures go"),
         raw(format!("async x {lost}")),
         raw("query"),
-        Op::Sleep(12),
+        Op::Sleep(READ_MS),
         raw("failures exit"),
         raw(format!("alloc y {}", case.usable() - lost)),
     ];
@@ -135,9 +135,9 @@ fn released(case: &mut Case) {
     for number in 0..count {
         ops.push(raw(format!("virtual v{number} {}M", kept / count / MIB / 2 * 2)));
     }
-    ops.extend([Op::Launch, Op::Sleep(15)]);
+    ops.extend([Op::Launch, Op::Sleep(READ_MS)]);
     ops.extend((0..count).map(|number| raw(format!("release v{number}"))));
-    ops.push(Op::Sleep(15));
+    ops.push(Op::Sleep(READ_MS));
     let wanted = case.usable() - kept / 2;
     ops.push(raw(format!("alloc more {wanted}")));
     case.program.end = vec![Op::At("exchange", ops)];
