@@ -1,5 +1,7 @@
 //! One run: a program, the machine that it runs on, what was done to it, and what is true of it.
 
+use std::fs;
+
 use gpuoom_tests::Library;
 
 use crate::machine::Machine;
@@ -74,6 +76,8 @@ pub(crate) struct Case {
     pub(crate) machine: Machine,
     pub(crate) settings: Vec<(&'static str, String)>,
     pub(crate) hip_version: u64,
+    /// NVIDIA's management library is in the process, as it is in PyTorch's.
+    pub(crate) has_nvml: bool,
     pub(crate) program: Program,
     /// Before the program's own beginning.
     pub(crate) before: Vec<Op>,
@@ -112,8 +116,10 @@ impl Case {
             Sight::Full => rng.pick(&[1, 2, 3]),
             _ => rng.pick(&[0, 0, 1]),
         };
+        let has_nvml = !platform.is_hip() && sight != Sight::Blind && rng.chance(0.5);
         Case {
             rng,
+            has_nvml,
             platform,
             sight,
             card_bytes,
@@ -144,9 +150,13 @@ impl Case {
         (self.usable() as f64 * self.rng.between(low, high)) as u64
     }
 
-    /// Whether the kernel's driver tells which process holds what of the first card.
+    /// Whether somebody tells what this process holds of the first card, and what others do. NVIDIA's library names processes
+    /// by numbers that a container does not know.
     pub(crate) fn sees_processes(&self) -> bool {
-        self.platform.is_hip() && self.sight != Sight::Blind
+        match self.platform {
+            Platform::Hip => self.sight != Sight::Blind,
+            _ => self.has_nvml && is_outside_of_containers(),
+        }
     }
 
     /// Everything that the program does, in order, without waits.
@@ -227,6 +237,11 @@ pub(crate) struct Needs {
     pub(crate) sight: Option<Sight>,
     pub(crate) one_device: bool,
     pub(crate) no_async: bool,
+}
+
+/// The number that Linux gives to the first namespace of processes.
+fn is_outside_of_containers() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.to_string_lossy() == "pid:[4026531836]")
 }
 
 fn keeps_nothing(step: &[Op]) -> bool {

@@ -159,6 +159,7 @@ fn show(options: &Options, number: u64) -> ExitCode {
     let (name, case) = make(options, &causes, number);
     println!("run {number} of seed {}: {name}", options.seed);
     println!("{:?} {:?} {:?}, {} MiB", case.platform, case.program.purpose, case.sight, case.card_bytes >> 20);
+    println!("NVML: {}; somebody tells who holds what: {}", case.has_nvml, case.sees_processes());
     println!(
         "settings {:?}, the runtime's own {} MiB, HIP {}",
         case.settings,

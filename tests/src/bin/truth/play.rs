@@ -25,7 +25,9 @@ pub(crate) struct Played {
 pub(crate) fn play(case: &Case) -> Played {
     let machine = case.machine.build();
     let root = machine.root.path();
-    let loads: String = case.program.libraries.iter().map(|name| format!("load {}\n", install(name, root))).collect();
+    let libraries = case.program.libraries.iter().map(|name| install(name, "caller.c", root));
+    let nvml = case.has_nvml.then(|| install("libnvidia-ml.so.1", "nvml_cards.c", root));
+    let loads: String = libraries.chain(nvml).map(|path| format!("load {path}\n")).collect();
     let script = write(&case.script()).replace("{lib}", &root.join(LIBRARIES).display().to_string());
     let file = root.join("script");
     fs::write(&file, format!("{loads}{script}")).expect("a file below the root");
@@ -48,7 +50,7 @@ pub(crate) fn play(case: &Case) -> Played {
             .env("SIM_SYSFS_CARD", machine.card.clone().unwrap_or_default())
             .env("SIM_SYSFS_GPU", machine.gpu.clone().unwrap_or_default());
     }
-    if has_other_processes(case) {
+    if case.has_nvml || has_other_processes(case) {
         client = client.env("SIM_CARD_FILE", root.join("shared-card"));
     }
     for (name, value) in &case.settings {
@@ -62,12 +64,12 @@ pub(crate) fn play(case: &Case) -> Played {
 
 const LIBRARIES: &str = "usr/lib/program";
 
-/// A library of that name.
-fn install(name: &str, root: &Path) -> String {
+/// A library of that name, made from that source.
+fn install(name: &str, source: &str, root: &Path) -> String {
     let directory = root.join(LIBRARIES);
     fs::create_dir_all(&directory).expect("a directory below the root");
     let path = directory.join(name);
-    fs::copy(plugin("caller.c", Library::None), &path).expect("a library");
+    fs::copy(plugin(source, Library::None), &path).expect("a library");
     path.display().to_string()
 }
 
