@@ -12,22 +12,19 @@ int cuMemPoolTrimTo(void *pool, size_t keep);
 int cuStreamBeginCapture_v2(void *stream, int mode);
 int cuStreamEndCapture(void *stream, void **graph);
 
+static __thread int has_context;
+
 // Each thread works in the primary context of the device that it has chosen, as the runtime's calls would.
 static int gpuSetDevice(int ordinal) {
     void *context;
+    has_context = 1;
     int device, status = cuInit(0);
     if (status == SUCCESS) status = cuDeviceGet(&device, ordinal);
     if (status == SUCCESS) status = cuDevicePrimaryCtxRetain(&context, device);
     return status == SUCCESS ? cuCtxSetCurrent(context) : status;
 }
 
-static __thread int has_context;
-
-static int ready(void) {
-    if (has_context) return SUCCESS;
-    has_context = 1;
-    return gpuSetDevice(0);
-}
+static int ready(void) { return has_context ? SUCCESS : gpuSetDevice(0); }
 
 #define AFTER_READY(call) (ready() == SUCCESS ? (call) : 201)
 

@@ -164,8 +164,9 @@ fn smaller_workspace(case: &mut Case) {
     healthy(case, 0.4, 0.8);
     let room = case.usable() - Model::of(&case.program.ops(), None).highest_peak();
     let steps = case.program.steps.len() as u64;
-    let wanted = case.rng.between(0.5, 0.95) * case.card_bytes as f64;
-    let wanted = (wanted as u64).max(case.usable() - case.usable() / 10) & !0xFFFF;
+    // More than is left beside what the program has from its beginning on: whenever it asks, it is refused.
+    let floor = Model::of(&case.program.setup, None).held(0);
+    let wanted = (case.usable() - floor + case.rng.size(64 * MIB, 4 << 30)) & !0xFFFF;
     let first = case.rng.within(0, steps / 2);
     for step in first..(first + case.rng.within(1, 3)).min(steps) {
         let mut ops = vec![raw("failures go"), alloc(format!("want{step}"), Kind::Device, wanted)];
@@ -177,7 +178,7 @@ fn smaller_workspace(case: &mut Case) {
         case.program.add_to_step(step as usize, vec![Op::At("workspace", ops)], true);
     }
     case.truth.fails = Some(true);
-    case.truth.also.push("true-capacity");
+    case.truth.also.push(if wanted > case.card_bytes { "request-exceeds-device" } else { "true-capacity" });
     describe(case);
 }
 

@@ -3,7 +3,7 @@
 use super::{REPEATING, Table, Where, cause};
 use crate::case::{Case, MIB, READ_MS, Sight};
 use crate::programs::Purpose;
-use crate::script::{Kind, Model, Op, alloc, free, raw, write};
+use crate::script::{Kind, Model, Op, alloc, each, free, raw, write};
 
 pub(super) const TABLE: Table = &[
     || cause("leak: in each step", 6, steady).of(REPEATING).no_async(),
@@ -38,6 +38,9 @@ fn leak(case: &mut Case, steps: &[usize], variation: f64) {
     let share = if fills_card { case.rng.between(1.15, 1.6) } else { case.rng.between(0.02, 0.85) };
     let total = (room as f64 * share) as u64;
     let each = (total / steps.len() as u64).max(4096);
+    let gives_back = steps.iter().filter(|&&step| gives_back(&case.program.steps[step])).count();
+    // Memory that only rises may as well be data that comes in piece by piece.
+    let has_cycles = gives_back * 10 >= steps.len() * 9;
     let mut left = 0;
     for (number, &step) in steps.iter().enumerate() {
         let size = if variation > 0.0 { case.rng.about(each, variation) } else { each & !0xFFF };
@@ -47,13 +50,20 @@ fn leak(case: &mut Case, steps: &[usize], variation: f64) {
     let refusal = case.refusal(case.usable());
     case.truth.fails = Some(refusal.is_some());
     case.truth.right = vec!["live-leak"];
-    case.truth.is_decidable = left >= LEAST;
+    case.truth.is_decidable = left >= LEAST && has_cycles;
     case.truth.also = refusal.map(|refusal| case.shapes(&refusal)).unwrap_or_default();
     case.truth.also.push("true-capacity");
     // A description that is true of such a program whether or not it leaks.
     if case.program.has_varying_temporaries {
         case.truth.also.push("repeated-large-temporaries");
     }
+}
+
+/// Whether a step takes memory of the card and gives it back.
+fn gives_back(step: &[Op]) -> bool {
+    let mut found = false;
+    each(&mut step.to_vec(), &mut |op| found |= matches!(op, Op::Free(_)));
+    found
 }
 
 fn ready(case: &mut Case, steps: usize) -> Vec<usize> {
@@ -143,7 +153,7 @@ fn swaps(case: &mut Case) {
 
 fn live_names(ops: &[Op]) -> Vec<String> {
     let mut names = Vec::new();
-    crate::script::each(&mut ops.to_vec(), &mut |op| {
+    each(&mut ops.to_vec(), &mut |op| {
         if let Op::Alloc { name, .. } = op {
             names.push(name.clone());
         }
