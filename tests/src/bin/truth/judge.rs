@@ -23,6 +23,8 @@ pub(crate) struct Judgement {
     pub(crate) is_proven_right: bool,
     /// Called proven or probable, and not true.
     pub(crate) untrue: Vec<Untrue>,
+    /// What is right is said to be ruled out.
+    pub(crate) is_ruled_out: bool,
     /// Why the run itself is not what it was meant to be.
     pub(crate) broken: Option<String>,
 }
@@ -44,6 +46,7 @@ pub(crate) fn judge(truth: &Truth, report: &Report) -> Judgement {
         },
         is_proven_right: found.iter().any(|found| is_right(&found.id) && found.confidence == "proven"),
         untrue,
+        is_ruled_out: rules_out(truth, report, &found),
         broken: broken(truth, report),
     }
 }
@@ -68,6 +71,16 @@ fn untrue(truth: &Truth, found: &[Diagnosis], causes: &[String]) -> Vec<Untrue> 
     untrue.sort();
     untrue.dedup();
     untrue
+}
+
+/// Whether it rules out the only thing that would have been right.
+fn rules_out(truth: &Truth, report: &Report, found: &[Diagnosis]) -> bool {
+    let is_right = |id: &str| truth.right.contains(&id);
+    if truth.is_healthy || found.iter().any(|found| is_right(&found.id)) {
+        return false;
+    }
+    let excluded = report.value("/diagnoses_excluded").as_array().into_iter().flatten();
+    excluded.filter_map(|entry| entry["id"].as_str()).any(is_right)
 }
 
 /// Whether calls were refused that must not be, or the other way round: the generator is wrong then, not the analyzer.

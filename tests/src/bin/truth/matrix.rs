@@ -15,6 +15,7 @@ struct Row {
     /// Runs with at least one such statement.
     proven_wrong: u64,
     probable_wrong: u64,
+    ruled_out: u64,
     broken: u64,
 }
 
@@ -26,6 +27,8 @@ pub(crate) struct Matrix {
     untrue: BTreeMap<(String, String, &'static str), Vec<u64>>,
     /// Runs with another id first, or none.
     misses: BTreeMap<(&'static str, String), Vec<u64>>,
+    /// Runs whose right diagnosis is ruled out.
+    ruled_out: BTreeMap<&'static str, Vec<u64>>,
     broken: Vec<(u64, &'static str, String)>,
 }
 
@@ -47,6 +50,10 @@ impl Matrix {
         let said = |confidence: &str| judged.untrue.iter().any(|untrue| untrue.confidence == confidence);
         row.proven_wrong += u64::from(said("proven"));
         row.probable_wrong += u64::from(said("probable"));
+        row.ruled_out += u64::from(judged.is_ruled_out);
+        if judged.is_ruled_out {
+            self.ruled_out.entry(cause).or_default().push(number);
+        }
         row.proven_right += u64::from(judged.is_proven_right);
         if judged.is_decidable {
             row.decidable += 1;
@@ -71,6 +78,7 @@ impl Matrix {
             proven_right: sum.proven_right + row.proven_right,
             proven_wrong: sum.proven_wrong + row.proven_wrong,
             probable_wrong: sum.probable_wrong + row.probable_wrong,
+            ruled_out: sum.ruled_out + row.ruled_out,
             broken: sum.broken + row.broken,
         })
     }
@@ -84,8 +92,8 @@ impl Matrix {
     /// The matrix, for people.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(
-            "| cause | runs | decidable | right id first | proven, right | proven, wrong | probable, wrong |\n\
-             | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+            "| cause | runs | decidable | right id first | proven, right | proven, wrong | probable, wrong | right one ruled out |\n\
+             | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
         );
         for (name, row) in &self.rows {
             write_row(&mut text, name, row);
@@ -112,6 +120,10 @@ impl Matrix {
         misses.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.len()));
         for ((cause, first), runs) in misses.iter().take(GROUPS) {
             let _ = writeln!(text, "  {first:28} {:4}x in '{cause}': {}", runs.len(), examples(runs));
+        }
+        let _ = writeln!(text, "\nRuns in which the right diagnosis is ruled out:");
+        for (cause, runs) in &self.ruled_out {
+            let _ = writeln!(text, "  {:4}x in '{cause}': {}", runs.len(), examples(runs));
         }
         if !self.broken.is_empty() {
             let _ = writeln!(text, "\nRuns that were not what they were meant to be:");
@@ -140,7 +152,7 @@ fn write_row(text: &mut String, name: &str, row: &Row) {
     };
     let _ = writeln!(
         text,
-        "| {name} | {} | {} | {}{share} | {} | {} | {} |",
-        row.runs, row.decidable, row.right_first, row.proven_right, row.proven_wrong, row.probable_wrong
+        "| {name} | {} | {} | {}{share} | {} | {} | {} | {} |",
+        row.runs, row.decidable, row.right_first, row.proven_right, row.proven_wrong, row.probable_wrong, row.ruled_out
     );
 }
