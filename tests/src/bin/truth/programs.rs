@@ -52,6 +52,8 @@ pub(crate) struct Program {
     /// How it asks for temporary memory.
     pub(crate) temporary: Kind,
     pub(crate) devices: usize,
+    /// The one that its main thread works on.
+    pub(crate) device: usize,
 }
 
 impl Program {
@@ -67,6 +69,7 @@ impl Program {
             has_varying_temporaries: false,
             temporary: if can_be_async && rng.chance(0.2) { Kind::Async } else { Kind::Device },
             devices: 1,
+            device: 0,
         };
         match purpose {
             Purpose::Service => service(&mut program, rng),
@@ -112,6 +115,20 @@ impl Program {
         self.setup = all(&self.setup);
         self.end = all(&self.end);
         self.steps = self.steps.iter().map(|step| all(step)).collect();
+    }
+
+    /// The same on the second device; the first one stays idle.
+    pub(crate) fn move_to_second(&mut self) {
+        self.devices = 2;
+        self.device = 1;
+        let stay = &mut |op: &mut Op| {
+            if let Op::Worker(_, body) = op {
+                body.insert(0, Op::Device(1));
+            }
+        };
+        each(&mut self.setup, stay);
+        self.steps.iter_mut().for_each(|step| each(step, stay));
+        self.setup.insert(0, Op::Device(1));
     }
 
     /// Adds to the innermost block of a step: at its beginning or at its end.

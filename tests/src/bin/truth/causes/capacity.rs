@@ -56,11 +56,13 @@ pub(super) fn refused(case: &mut Case, limit_bytes: u64) -> Refusal {
     if let Some(refusal) = case.refusal(limit_bytes) {
         return refusal;
     }
-    let held = Model::of(&case.ops(), Some(limit_bytes)).held(0);
-    let room = limit_bytes - held - Model::of(&case.ops(), None).held_by_others(0);
+    let device = case.program.device;
+    let model = Model::of(&case.ops(), Some(limit_bytes));
+    let held = model.held(device);
+    let room = limit_bytes - held - model.held_by_others(device);
     let alone = case.usable() - held;
     let wanted = case.rng.within(room + 2 * MIB, alone.min(room + 2 * GIB).max(room + 4 * MIB));
-    let last = vec![Op::Part(Part::Setup), Op::Device(0), alloc("more", Kind::Device, wanted)];
+    let last = vec![Op::Part(Part::Setup), Op::Device(device), alloc("more", Kind::Device, wanted)];
     case.after.push(Op::At("finish", last));
     case.refusal(limit_bytes).expect("more than there is")
 }
@@ -69,16 +71,22 @@ fn too_small(case: &mut Case) {
     case.may_try_again();
     let peak = case.share(1.02, 1.5);
     case.program.fit(peak);
-    let refusal = refused(case, case.usable());
-    full(case, &refusal);
-    // Somebody else works on a card that this program does not touch.
-    if case.rng.chance(0.2) {
-        let free_card = case.program.devices;
-        case.program.devices += 1;
-        let theirs = case.share(0.2, 0.9);
-        let other = vec![Op::Device(free_card), alloc("o", Kind::Device, theirs), raw(PARK)];
+    // Somebody else works on a card that this program does not touch: the one behind its own, or the first one.
+    if case.rng.chance(0.3) {
+        let mut theirs = case.program.devices;
+        match case.program.devices == 1 && case.rng.chance(0.5) {
+            true => {
+                case.program.move_to_second();
+                theirs = 0;
+            }
+            false => case.program.devices += 1,
+        }
+        let bytes = case.share(0.2, 0.9);
+        let other = vec![Op::Device(theirs), alloc("o", Kind::Device, bytes), raw(PARK)];
         case.before.push(Op::Process("other".into(), other));
     }
+    let refusal = refused(case, case.usable());
+    full(case, &refusal);
 }
 
 /// It ran well for long, and then comes something larger than ever.
