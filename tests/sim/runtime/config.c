@@ -75,6 +75,7 @@ __attribute__((constructor)) static void read_environment(void) {
     // Copied, not pointed to: the program may change its environment later.
     text_setting("SIM_DEVICE_NAME", "Simulated GPU", config.device_name, sizeof config.device_name);
     text_setting("SIM_LOG", "", config.log_path, sizeof config.log_path);
+    text_setting("SIM_CARD_FILE", "", config.card_file, sizeof config.card_file);
     config.capacity = size_setting("SIM_CAPACITY", (size_t)16 << 30);
     config.granularity = size_setting("SIM_GRANULARITY", (size_t)2 << 20);
     if (config.granularity == 0) config.granularity = 1;
@@ -95,7 +96,8 @@ __attribute__((constructor)) static void read_environment(void) {
     read_sysfs(&config.sysfs);
     config.copy_bytes = size_setting("SIM_COPY_BYTES", SIZE_MAX);
     // Others are there before this process is.
-    if (config.sysfs.root[0]) sim_sysfs_update(0, 0, config.limits.others);
+    sim_shared_join();
+    if (config.sysfs.root[0]) sim_sysfs_update(0, 0, config.limits.others + sim_shared_by_others(0));
 }
 
 const struct sim_config *sim_config(void) { return &config; }

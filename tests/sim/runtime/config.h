@@ -58,6 +58,7 @@ struct sim_config {
     size_t copy_bytes;       // SIM_COPY_BYTES: at most this much of one copy or fill really moves
     struct sim_limits limits;
     struct sim_sysfs sysfs;
+    char card_file[384];     // SIM_CARD_FILE: what the processes that share the devices hold of them; empty: nobody else does
     char log_path[512];      // SIM_LOG: the ground truth is appended here; empty is no log
 };
 

@@ -101,10 +101,11 @@ static void reserve_addresses(struct device *device) {
     }
 }
 
+static size_t held_by_others(int index) { return sim_config()->limits.others + sim_shared_by_others(index); }
+
 // What of a device this process does not hold as blocks of its own.
 static size_t held_besides(int index) {
-    const struct sim_limits *limits = &sim_config()->limits;
-    return limits->others + limits->hidden + devices[index].hidden;
+    return held_by_others(index) + sim_config()->limits.hidden + devices[index].hidden;
 }
 
 size_t sim_device_free(int index) {
@@ -118,8 +119,9 @@ size_t sim_device_total(void) {
 }
 
 static void changed(int index) {
-    size_t all = devices[index].used + held_besides(index);
-    sim_sysfs_update(index, all - sim_config()->limits.others, all);
+    size_t own = devices[index].used + sim_config()->limits.hidden + devices[index].hidden;
+    sim_shared_update(index, own);
+    sim_sysfs_update(index, own, own + held_by_others(index));
 }
 
 static int is_refused(const struct device *device, size_t held) {
