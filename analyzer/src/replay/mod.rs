@@ -197,7 +197,7 @@ impl Replay {
         let recorded = trace.header.granularity_bytes;
         let granularity_bytes = options.granularity_bytes.unwrap_or(recorded).max(1);
         Replay {
-            apis: Apis::new(&trace.metadata.apis),
+            apis: Apis::new(&trace.metadata.apis, &trace.metadata.meanings),
             clock: trace.clock(),
             granularity_bytes,
             events: 0,

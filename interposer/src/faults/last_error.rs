@@ -6,8 +6,9 @@
 //! the runtime answers with *that* failure, no other call came after it, and the program is told "out of memory". Whatever
 //! else it answers is the truth.
 
-use crate::link::{self, Library};
-use crate::{apis, guard, thread};
+use crate::link;
+use crate::table::Library;
+use crate::{guard, table, thread};
 
 /// What a thread remembers of a failure on request. All zero: none.
 #[repr(C)]
@@ -33,7 +34,7 @@ pub(super) fn leave(library: Library, status: i32, caller: usize) {
         _ => return,
     };
     guard::cold((), || {
-        let Some(choose) = apis::number_of(choose) else { return };
+        let Some(choose) = table::number_of(choose) else { return };
         let choose = link::real(choose, caller);
         // SAFETY: hipSetDevice and cudaSetDevice take an int and return a status. A device that is not there is refused
         // without any effect but the last error.

@@ -15,11 +15,11 @@ pub(crate) mod rules;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpuoom_trace::record::{Event, Kind, Record, flag, injected};
-use gpuoom_trace::status;
 
-use crate::apis::{self, Row};
-use crate::link::Library;
+use crate::hooks;
 use crate::record::{Described, Frame};
+use crate::table::Library;
+use crate::table::{self, Row};
 use crate::{config, log, state, watch};
 
 pub(crate) use last_error::Refused;
@@ -95,7 +95,7 @@ pub(crate) fn allocation(
 ) -> i32 {
     let what = describe(false);
     if !frame.is_programs_own() || !counts(event, &what) {
-        return apis::allocate(frame, event, kind, describe, real);
+        return hooks::allocate(frame, event, kind, describe, real);
     }
     let number = rules::number();
     let injected = rules::refuses(number, what.requested, frame.caller());
@@ -104,7 +104,7 @@ pub(crate) fn allocation(
         None => card::reserve(event, kind, &what, frame.thread_device()),
     };
     let Ok(room) = room else { return refuse(frame, event, kind, what, Reason::Capacity, number) };
-    let status = apis::allocate(frame, event, kind, describe, real);
+    let status = hooks::allocate(frame, event, kind, describe, real);
     if let Some(room) = room {
         match status {
             0 => room.becomes(kind, &describe(true)),
@@ -116,8 +116,8 @@ pub(crate) fn allocation(
 
 /// Fails a call as the runtime would, and records that.
 fn refuse(frame: &Frame, event: Event, kind: Kind, mut what: Described, reason: Reason, number: u64) -> i32 {
-    let row = apis::row(frame.api());
-    let status = status::out_of_memory_codes(row.name, Some(row.layer)).first().copied().unwrap_or(2);
+    let row = table::row(frame.api());
+    let status = row.meaning.codes.out_of_memory().first().copied().unwrap_or(2);
     last_error::leave(row.library, status, frame.caller());
     let out = what.address;
     if clears_pointer(row, event, what.kind.unwrap_or(kind)) {

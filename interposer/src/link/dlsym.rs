@@ -5,8 +5,9 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use super::{Library, names, next, objects, slots};
-use crate::{apis, config, guard};
+use super::{names, next, objects, slots};
+use crate::table::{self, Library};
+use crate::{config, guard};
 
 /// What the stubs do: 1 in `handled` means that `value` is the answer.
 #[repr(C)]
@@ -115,7 +116,7 @@ impl Hook {
     unsafe fn of(name: *const c_char) -> Option<Hook> {
         // SAFETY: promised by the caller.
         match unsafe { names::find(name) } {
-            Some(api) if apis::row(api).has_hook => Some(Hook::Row(api)),
+            Some(api) if table::row(api).has_hook => Some(Hook::Row(api)),
             Some(_) => None,
             // SAFETY: as above.
             None if unsafe { CStr::from_ptr(name) } == c"ioctl" => Some(Hook::Ioctl),
@@ -186,7 +187,7 @@ fn look_up(handle: *mut c_void, name: *const c_char, version: *const c_char) -> 
 
 /// Whether the program would have found such a function without us.
 fn is_there(api: u16, name: &CStr, caller: usize) -> bool {
-    let library = apis::row(api).library;
+    let library = table::row(api).library;
     let there = library != Library::Kernel && super::find_in_scope(name, caller).is_some();
     // The look-ups left a message that the program could take for its own.
     // SAFETY: reads and clears the thread's message.
@@ -211,7 +212,7 @@ pub(crate) fn hook_for(api: u16, real: *const ()) -> *const () {
     if objects::is_ours(real as usize) {
         return real;
     }
-    let row = apis::row(api);
+    let row = table::row(api);
     let entry: *const () = next::global(row.name_c).cast_const().cast();
     if entry.is_null() {
         return real;

@@ -128,10 +128,10 @@ fn row_with(symbol: &CStr, suffix: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apis;
+    use crate::table;
 
     fn chosen(name: &CStr, version: i32, flags: u64) -> Option<&'static str> {
-        row_for(name, version, flags).map(|api| apis::row(api).name)
+        row_for(name, version, flags).map(|api| table::row(api).name)
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let is_suffixed = |name: &str| name.starts_with("cu") && !name.starts_with("cuda") && name.contains("_v");
         let known = |name: &str| VERSIONED.iter().any(|(_, _, symbol)| symbol.to_str() == Ok(name));
         let handles = |name: &str| name.starts_with("cublas") || name.starts_with("cudnn");
-        for row in apis::rows().filter(|row| is_suffixed(row.name) && !handles(row.name)) {
+        for row in table::rows().filter(|row| is_suffixed(row.name) && !handles(row.name)) {
             let base = row.name.trim_end_matches("_ptsz").trim_end_matches("_ptds");
             assert!(known(base), "{}", row.name);
         }

@@ -7,7 +7,7 @@
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use crate::apis;
+use crate::table;
 
 /// Pointers that can be handed out. Each is a function of one copy of one library.
 const SLOTS: usize = 4096;
@@ -113,7 +113,7 @@ pub(super) fn hand_out(api: u16, entry: *const (), real: *const ()) -> Option<*c
         CLAIMED.store(SLOTS, Ordering::Release);
         return None;
     }
-    let (slot, row) = (&TABLE[index], apis::row(api));
+    let (slot, row) = (&TABLE[index], table::row(api));
     slot.real.store(real.cast_mut(), Ordering::Relaxed);
     slot.entry.store(entry.cast_mut(), Ordering::Relaxed);
     slot.is_watched.store(u32::from(row.is_tail_called), Ordering::Relaxed);

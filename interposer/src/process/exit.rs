@@ -10,7 +10,7 @@ use gpuoom_trace::header::end;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 
 use crate::record::Recorder;
-use crate::{apis, config, guard, link, log, readings, state, thread, watch};
+use crate::{config, guard, link, log, readings, state, table, thread, watch};
 
 static ARMED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
@@ -30,13 +30,13 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
-    ends(apis::PROCESS, process::EXITS, status);
+    ends(table::PROCESS, process::EXITS, status);
 }
 
 /// Marks the beginning of the recording.
 pub(crate) fn record_begin(recorder: &Recorder) {
     arm(false);
-    mark(recorder, apis::PROCESS, process::BEGAN, 0);
+    mark(recorder, table::PROCESS, process::BEGAN, 0);
 }
 
 fn mark(recorder: &Recorder, api: u16, what: u64, status: i32) {
@@ -55,7 +55,7 @@ fn mark(recorder: &Recorder, api: u16, what: u64, status: i32) {
 fn ends(api: u16, what: u64, status: i32) {
     guard::cold((), || {
         let Some(recorder) = state::running().filter(|recorder| recorder.pid == std::process::id()) else { return };
-        if recorder.live.end_kind().load(Ordering::Acquire) != end::UNKNOWN && api == apis::PROCESS {
+        if recorder.live.end_kind().load(Ordering::Acquire) != end::UNKNOWN && api == table::PROCESS {
             return;
         }
         mark(recorder, api, what, status);
@@ -65,7 +65,7 @@ fn ends(api: u16, what: u64, status: i32) {
         recorder.live.end_kind().store(kind, Ordering::Release);
         watch::process_ends(status != 0 || kind == end::SIGNALED);
         recorder.say_what_is_missing();
-        if api == apis::PROCESS {
+        if api == table::PROCESS {
             recorder.note_modules();
             readings::close_runtime();
         } else if kind == end::EXITED {
@@ -106,7 +106,7 @@ mod hooks {
 
     redhook::hook! {
         unsafe fn _exit(status: c_int) -> c_int => exit_at_once {
-            ends(apis::UNDERSCORE_EXIT, process::EXITS, status);
+            ends(table::UNDERSCORE_EXIT, process::EXITS, status);
             // SAFETY: the C library's own function, with the program's own argument.
             unsafe { redhook::real!(_exit)(status) }
         }
@@ -114,7 +114,7 @@ mod hooks {
 
     redhook::hook! {
         unsafe fn _Exit(status: c_int) -> c_int => exit_at_once_by_the_standard {
-            ends(apis::UNDERSCORE_EXIT, process::EXITS, status);
+            ends(table::UNDERSCORE_EXIT, process::EXITS, status);
             // SAFETY: the C library's own function, with the program's own argument.
             unsafe { redhook::real!(_Exit)(status) }
         }
@@ -122,7 +122,7 @@ mod hooks {
 
     redhook::hook! {
         unsafe fn quick_exit(status: c_int) -> c_int => exit_quickly {
-            ends(apis::QUICK_EXIT, process::EXITS, status);
+            ends(table::QUICK_EXIT, process::EXITS, status);
             // SAFETY: the C library's own function, with the program's own argument.
             unsafe { redhook::real!(quick_exit)(status) }
         }
@@ -130,7 +130,7 @@ mod hooks {
 
     redhook::hook! {
         unsafe fn abort() -> c_int => abort_process {
-            ends(apis::ABORT, process::SIGNALS, libc::SIGABRT);
+            ends(table::ABORT, process::SIGNALS, libc::SIGABRT);
             // SAFETY: the C library's own function, with the program's own argument.
             unsafe { redhook::real!(abort)() }
         }

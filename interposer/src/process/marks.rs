@@ -8,7 +8,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record};
 
 use crate::record::{Clock, Recorder};
-use crate::{apis, guard, state, thread};
+use crate::{guard, state, table, thread};
 
 /// Labels that are kept until the first GPU call makes a trace, and their longest text.
 const EARLY_MARKS: usize = 32;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn gpuoom_mark(label: *const c_char) {
 
 fn publish(recorder: &Recorder, at: u64, thread: u32, text: &[u8]) {
     let mut out = [0; MAX_PAYLOAD_BYTES];
-    let record = Record { at, thread, api: apis::MARK, device: NO_DEVICE, ..Record::new(Event::Mark, Kind::None) };
+    let record = Record { at, thread, api: table::MARK, device: NO_DEVICE, ..Record::new(Event::Mark, Kind::None) };
     recorder.publish_long(&record, payload::pack(text, &mut out));
 }
 

@@ -18,11 +18,12 @@ use gpuoom_trace::metadata::{self, Quantity, Reading, probe_skipped, trigger};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
 
-use crate::apis::{self, Row};
 use crate::config::{self, Probe};
-use crate::link::Library;
+use crate::hooks;
 use crate::record::{Frame, Recorder, Request};
-use crate::{guard, process, thread, watch};
+use crate::table::Library;
+use crate::table::{self, Row};
+use crate::{guard, process, thread};
 
 use asker::{Answer, Device, Question};
 pub(crate) use asker::{Asker, asker, close_runtime};
@@ -70,7 +71,7 @@ pub(crate) fn is_known(device: u8) -> bool {
 
 /// The first allocation on a device succeeded: its runtime is up, so its numbers can be read from now on.
 pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: usize) {
-    let library = apis::row(record.api).library;
+    let library = table::row(record.api).library;
     let known = if library == Library::Kernel { &KNOWN_TO_KERNEL } else { &KNOWN_DEVICES };
     let before = known.fetch_or(device_bit(record.device), Ordering::Relaxed);
     if before == 0 {
@@ -106,7 +107,7 @@ pub(crate) fn capture_changed(begun: bool) {
 #[cold]
 #[inline(never)]
 pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32) -> i32 {
-    if !watch::is_out_of_memory(apis::row(frame.api()), status) {
+    if !table::row(frame.api()).is_out_of_memory(status) {
         return status;
     }
     if !PROBING.load(Ordering::Acquire) {
@@ -165,7 +166,7 @@ impl Readings {
     /// Looks for the cards of this machine. Without an asker no runtime is asked.
     pub(crate) fn new(recorder: &'static Recorder, asker: Option<Asker>) -> Self {
         let cards = sysfs::cards(config::get());
-        let gpus = apis::gpus(config::get());
+        let gpus = hooks::gpus(config::get());
         Readings { recorder, asker, cards, gpus, used: Vec::new(), probed: Vec::new(), started: Instant::now() }
     }
 
@@ -213,7 +214,7 @@ impl Readings {
         let record = Record {
             at: self.recorder.clock.now(),
             thread: thread::kernel_thread_id(),
-            api: apis::READING,
+            api: table::READING,
             status: reason,
             device: failure.map_or(NO_DEVICE, |failure| failure.device),
             address: failure.map_or(0, |failure| failure.seq),

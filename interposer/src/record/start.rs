@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::header::{DEFAULT_RING_SLOTS, Header, Live};
-use gpuoom_trace::metadata::{ApiRow, ApiTable, Bypasses};
+use gpuoom_trace::metadata::{ApiMeanings, ApiRow, ApiTable, Bypasses};
 use gpuoom_trace::record::Granule;
 use gpuoom_trace::ring::{Ring, Slot};
 use once_cell::sync::OnceCell;
@@ -14,7 +14,7 @@ use once_cell::sync::OnceCell;
 use super::drain::Drainer;
 use super::file::{File, Trouble};
 use super::{Clock, Recorder, writer};
-use crate::{apis, config, faults, link, log, process};
+use crate::{config, faults, link, log, process, table};
 
 /// The smallest ring that is worth having when there is no room for the usual one: 64 KiB.
 const SMALLEST_RING_SLOTS: u64 = 1 << 10;
@@ -114,10 +114,12 @@ impl Recorder {
     }
 
     fn write_metadata(&self) {
-        let rows = apis::rows().map(|row| ApiRow { name: row.name.into(), layer: row.layer as u8 }).collect();
+        let rows = table::rows().map(|row| ApiRow { name: row.name.into(), layer: row.layer as u8 }).collect();
+        let meanings = ApiMeanings::of(table::rows().map(|row| (row.kind, row.meaning)));
         let facts = process::facts::collect(self.pid);
         let written = self.append_metadata(|maker| maker.metadata(kind::PROCESS, &facts))
             && self.append_metadata(|maker| maker.metadata(kind::APIS, &ApiTable { rows }))
+            && self.append_metadata(|maker| maker.metadata(kind::MEANINGS, &meanings))
             && self.append_modules();
         if !written {
             log::warn(format_args!(

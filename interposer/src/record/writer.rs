@@ -7,8 +7,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use gpuoom_trace::metadata::trigger;
 
 use super::{Recorder, threads};
-use crate::link::Library;
 use crate::readings::{self, Asker, Readings};
+use crate::table::Library;
 use crate::{config, guard, log, process};
 
 /// Requests that may wait; a full queue only means that the thread is behind, and it drains anyway.

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
 use gpuoom_trace::record::{Event, NO_DEVICE, Record};
-use gpuoom_trace::status;
 
 use super::WATCHING;
-use crate::apis::{self, Row};
 use crate::record::Frame;
+use crate::table;
 use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
 use crate::{faults, guard, log, program_memory, readings, state};
 
@@ -59,18 +58,13 @@ pub(crate) fn forget_all() {
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
 }
 
-/// Whether a status of this function says that there was no memory.
-pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
-    status::is_out_of_memory(row.name, Some(row.layer), status)
-}
-
 /// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
-        let row = apis::row(record.api);
-        if !is_out_of_memory(row, record.status) {
+        let row = table::row(record.api);
+        if !row.is_out_of_memory(record.status) {
             return;
         }
         if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -275,7 +269,7 @@ impl Display for Account {
             NO_DEVICE => write!(out, " (host, ")?,
             device => write!(out, " (GPU {device}, ")?,
         }
-        let name = apis::row(self.api).name;
+        let name = table::row(self.api).name;
         match &self.requested {
             // A library's handle: nobody tells how much it takes.
             Size(u64::MAX) => write!(out, "{name})"),

@@ -7,7 +7,7 @@ mod stub;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub(crate) use failure::{OpenFailure, failed, forget_all, is_out_of_memory, is_watched, process_ends};
+pub(crate) use failure::{OpenFailure, failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
 use gpuoom_trace::outcome::Step;

@@ -1,13 +1,14 @@
 //! The way of a watched call while something is watched, or before its real function is known.
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
 
 use super::failure;
-use crate::apis::{self, Row};
 use crate::record::{Described, Frame};
+use crate::table::{self, Row};
 use crate::{faults, guard, link, program_memory, thread};
 
 /// The argument registers of the call, as the stub saved them.
@@ -77,7 +78,7 @@ pub(crate) unsafe extern "C" fn slow_path() {
 unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
-    if failure::is_watched() && !apis::row(api).is_answered {
+    if failure::is_watched() && !table::row(api).is_answered {
         // SAFETY: the stub's own stack frame.
         let arguments = unsafe { &*arguments };
         guard::cold((), || record(api, caller, arguments));
@@ -90,7 +91,7 @@ fn record(api: u16, caller: usize, arguments: &Arguments) {
     unsafe { (*thread::current()).caller = caller };
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
-        let row = apis::row(api);
+        let row = table::row(api);
         note(&frame, row, arguments);
         if let Some(step) = step_of(row, arguments) {
             failure::step(step);
@@ -125,7 +126,7 @@ fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
 }
 
 fn asks_for_text(row: &Row) -> bool {
-    ["ErrorString", "ErrorName", "status_string"].iter().any(|part| row.name.contains(part))
+    row.meaning.does == Does::NamesError
 }
 
 fn pointers<'a>(row: &Row, arguments: &'a Arguments) -> impl Iterator<Item = u64> + use<'a> {

@@ -137,6 +137,8 @@ macro_rules! numbered {
     };
 }
 
+pub(crate) use numbered;
+
 numbered! {
     /// What happened.
     Event {

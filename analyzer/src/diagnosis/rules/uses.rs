@@ -61,7 +61,7 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
 /// The most that was taken within a second of a device's first use, and the largest block of it.
 fn first_burst<'a>(case: &Case<'a>, device: u8) -> Option<(u64, &'a Call)> {
     let replay = case.replay;
-    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).name.contains("Host");
+    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).is_of_host();
     let calls = || replay.tracks.calls.first().iter().filter(is_of_device);
     let start = replay.clock.at_ns(calls().next()?.at);
     let (mut held, mut most) = (0u64, 0);

@@ -264,6 +264,7 @@ impl Tracks {
             Does::EndsCapture => self.captures.end(record.thread),
             Does::SetsPool => self.pools.set(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
+            Does::AsksStream => {}
             _ => self.async_frees.synchronised(record.device),
         }
     }

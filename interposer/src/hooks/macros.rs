@@ -1,110 +1,26 @@
 //! From a row to an exported symbol.
 
-/// Makes the tables of one vendor interface.
-///
-/// `recorded` rows: `name(arguments) => how, event, kind, description;` where `how` is a function of [`super::around`]
-/// that runs around the real call, and the description is made from the arguments (and `done`: the call succeeded).
-/// `hands_out` rows: `name(arguments) => (symbol, out, version, flags);` functions that hand out functions.
-/// `watched` rows: `name => event, [positions of device pointers];`
-/// `answered` rows: `name;` no event; hooked for the virtual card, which answers in the runtime's place.
-macro_rules! functions {
+/// Makes the hooks of one vendor interface from its table, see [`crate::table::macros`].
+macro_rules! entries {
     (
-        base: $base:expr, library: $library:expr, layer: $layer:expr;
-        recorded { $( $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr; )* }
+        base: $base:expr, library: $library:expr, layer: $layer:expr, meaning: $meaning:expr;
+        recorded { $(
+            $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr
+                $(, $word:ident($value:ident))*;
+        )* }
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
-        watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*]; )* }
+        watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
         $( answered { $( $answered:ident; )* } )?
     ) => {
-        #[allow(non_camel_case_types)]
-        #[repr(u16)]
-        enum Number { $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? End }
-
-        /// Rows of this table.
-        pub(super) const COUNT: usize = Number::End as usize;
-
-        /// The table.
-        pub(super) const ROWS: [$crate::apis::Row; COUNT] = [
-            $($crate::apis::Row {
-                name: stringify!($name),
-                name_c: $crate::apis::macros::terminated!($name),
-                library: $library,
-                layer: $layer,
-                event: gpuoom_trace::record::Event::$event,
-                pointers: 0,
-                is_tail_called: false,
-                has_hook: true,
-                is_answered: false,
-                #[cfg(test)]
-                kind: gpuoom_trace::record::Kind::$kind,
-                #[cfg(test)]
-                how: stringify!($how),
-            },)*
-            $($($crate::apis::Row {
-                name: stringify!($giver),
-                name_c: $crate::apis::macros::terminated!($giver),
-                library: $library,
-                layer: $layer,
-                event: gpuoom_trace::record::Event::Module,
-                pointers: 0,
-                is_tail_called: false,
-                has_hook: true,
-                is_answered: false,
-                #[cfg(test)]
-                kind: gpuoom_trace::record::Kind::None,
-                #[cfg(test)]
-                how: "hands_out",
-            },)*)?
-            $($crate::apis::Row {
-                name: stringify!($watched),
-                name_c: $crate::apis::macros::terminated!($watched),
-                library: $library,
-                layer: $layer,
-                event: gpuoom_trace::record::Event::$watched_event,
-                pointers: 0 $(| 1 << $pointer)*,
-                is_tail_called: true,
-                has_hook: true,
-                is_answered: false,
-                #[cfg(test)]
-                kind: gpuoom_trace::record::Kind::None,
-                #[cfg(test)]
-                how: "watched",
-            },)*
-            $($($crate::apis::Row {
-                name: stringify!($answered),
-                name_c: $crate::apis::macros::terminated!($answered),
-                library: $library,
-                layer: $layer,
-                event: gpuoom_trace::record::Event::Reading,
-                pointers: 0,
-                is_tail_called: true,
-                has_hook: true,
-                is_answered: true,
-                #[cfg(test)]
-                kind: gpuoom_trace::record::Kind::None,
-                #[cfg(test)]
-                how: "answered",
-            },)*)?
-        ];
-
-        /// The hooks: what is exported under these names.
+        /// What is exported under these names.
         #[allow(non_snake_case)]
         mod entries {
             #[allow(unused_imports)]
             use super::*;
-            $($crate::apis::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
-            $($($crate::apis::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
-            $($crate::apis::macros::watched!($base, $watched);)*
-            $($($crate::apis::macros::watched!($base, $answered);)*)?
-        }
-    };
-}
-
-/// The name of a function as a C string.
-macro_rules! terminated {
-    ($name:ident) => {
-        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => c"",
+            $($crate::hooks::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
+            $($($crate::hooks::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
+            $($crate::hooks::macros::watched!($base, $watched);)*
+            $($($crate::hooks::macros::watched!($base, $answered);)*)?
         }
     };
 }
@@ -121,15 +37,15 @@ macro_rules! recorded {
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
                 let frame = $crate::record::Frame::enter(API);
-                let real = $crate::apis::around::real_of(API);
+                let real = $crate::hooks::around::real_of(API);
                 // SAFETY: the vendor's function of this name has this signature (see the table for its source).
                 let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
-                let call = $crate::apis::around::Call {
+                let call = $crate::hooks::around::Call {
                     frame,
                     event: gpuoom_trace::record::Event::$event,
                     kind: gpuoom_trace::record::Kind::$kind,
                 };
-                $crate::apis::around::$how(
+                $crate::hooks::around::$how(
                     call,
                     // SAFETY: the description reads what the vendor's function itself reads or has just written.
                     |$done: bool| {
@@ -170,7 +86,7 @@ macro_rules! hands_out {
             const API: u16 = ($base + Number::$name as usize) as u16;
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
-                let real = $crate::apis::around::real_of(API);
+                let real = $crate::hooks::around::real_of(API);
                 // SAFETY: the vendor's function of this name has this signature (see the table for its source), and these
                 // are the program's own arguments.
                 let status = unsafe {
@@ -224,4 +140,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {functions, hands_out, recorded, terminated, watched};
+pub(super) use {entries, hands_out, recorded, watched};

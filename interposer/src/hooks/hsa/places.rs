@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
-use crate::link::{self, Library};
+use crate::link;
+use crate::table::Library;
 use crate::{guard, thread};
 
 /// Where memory lies.

@@ -1,4 +1,4 @@
-//! The functions that are hooked: one table per vendor interface. The macros here turn each row into an exported symbol.
+//! The functions that are hooked: one table per vendor interface, as plain data. What becomes of a row, [`crate::hooks`] makes.
 //!
 //! Two sorts of rows:
 //!
@@ -7,34 +7,26 @@
 //!   function with all arguments where they were, whatever they are. Only while some thread has an undecided failure does
 //!   the stub call `seen` of [`crate::watch`] first.
 
-mod around;
-mod contexts;
 #[cfg(test)]
 mod coverage;
-mod cuda_driver;
-mod cuda_runtime;
-mod cxx;
-mod describe;
-mod handles;
-mod hip;
-mod hsa;
-mod kernel;
-mod legacy;
-mod macros;
+pub(crate) mod cuda_driver;
+pub(crate) mod cuda_runtime;
+pub(crate) mod cxx;
+pub(crate) mod handles;
+pub(crate) mod hip;
+pub(crate) mod hsa;
+pub(crate) mod kernel;
+mod library;
+pub(crate) mod macros;
 #[cfg(test)]
 mod since;
 
 use std::ffi::CStr;
 
-use gpuoom_trace::record::{Event, Layer};
+use gpuoom_trace::meaning::{Codes, Family, Meaning};
+use gpuoom_trace::record::{Event, Kind, Layer};
 
-use crate::link::Library;
-
-pub(crate) use kernel::gpus;
-
-pub(crate) use around::allocate;
-pub(crate) use contexts::{context_on, current_context};
-pub(crate) use hsa::device_of_holder;
+pub(crate) use library::Library;
 
 /// A row of the table of functions.
 #[derive(Clone, Copy, Debug)]
@@ -47,27 +39,28 @@ pub(crate) struct Row {
     pub(crate) library: Library,
     /// Its layer in reports.
     pub(crate) layer: Layer,
-    /// What a call of it means.
+    /// What a call of it is recorded as.
     pub(crate) event: Event,
+    /// What kind of memory it is about.
+    pub(crate) kind: Kind,
+    /// What else it means: the trace carries it.
+    pub(crate) meaning: Meaning,
     /// Arguments that are device pointers, by position, a bit each (watched rows).
     pub(crate) pointers: u8,
-    /// The stub jumps to the real function through [`crate::link::REAL`].
+    /// The stub jumps to the real function through `link::REAL`.
     pub(crate) is_tail_called: bool,
     /// Whether there is an exported function.
     pub(crate) has_hook: bool,
     /// No event: hooked so that the virtual card can answer in the runtime's place (`faults::answers`).
     pub(crate) is_answered: bool,
-    /// What kind of memory it is about.
-    #[cfg(test)]
-    pub(crate) kind: gpuoom_trace::record::Kind,
-    /// How it is hooked: the function of [`describe`] that runs around it, `watched` or `hands_out`.
+    /// How it is hooked: the function of `hooks::around` that runs around it, `watched` or `hands_out`.
     #[cfg(test)]
     pub(crate) how: &'static str,
 }
 
 impl Row {
-    /// A row that no exported function belongs to.
-    const fn without_hook(name_c: &'static CStr, event: Event, library: Library, layer: Layer) -> Row {
+    /// A row of which only the name is said.
+    const fn named(name_c: &'static CStr) -> Row {
         let name = match name_c.to_str() {
             Ok(name) => name,
             Err(_) => "",
@@ -75,18 +68,23 @@ impl Row {
         Row {
             name,
             name_c,
-            library,
-            layer,
-            event,
+            library: Library::Cxx,
+            layer: Layer::Process,
+            event: Event::Process,
+            kind: Kind::None,
+            meaning: Meaning::new(Codes::Nothing, Family::Pointers),
             pointers: 0,
             is_tail_called: false,
             has_hook: false,
             is_answered: false,
             #[cfg(test)]
-            kind: gpuoom_trace::record::Kind::None,
-            #[cfg(test)]
             how: "",
         }
+    }
+
+    /// Whether a status of this function says that there was no memory.
+    pub(crate) fn is_out_of_memory(&self, status: i32) -> bool {
+        self.meaning.codes.out_of_memory().contains(&status)
     }
 }
 
@@ -108,17 +106,24 @@ mod own {
     pub(super) const ROWS: [Row; COUNT] = [row(0), row(1), row(2), row(3), row(4), row(5)];
 
     pub(super) const fn row(index: usize) -> Row {
-        Row::without_hook(NAMES[index].0, NAMES[index].1, Library::Cxx, Layer::Process)
+        Row { event: NAMES[index].1, ..Row::named(NAMES[index].0) }
     }
 }
 
-const HIP: usize = 0;
-const CUDA_RUNTIME: usize = HIP + hip::COUNT;
-const CUDA_DRIVER: usize = CUDA_RUNTIME + cuda_runtime::COUNT;
-const HSA: usize = CUDA_DRIVER + cuda_driver::COUNT;
-const HANDLES: usize = HSA + hsa::COUNT;
-const KERNEL: usize = HANDLES + handles::COUNT;
-const CXX: usize = KERNEL + kernel::COUNT;
+/// First rows of the tables.
+pub(crate) const HIP: usize = 0;
+/// See [`HIP`].
+pub(crate) const CUDA_RUNTIME: usize = HIP + hip::COUNT;
+/// See [`HIP`].
+pub(crate) const CUDA_DRIVER: usize = CUDA_RUNTIME + cuda_runtime::COUNT;
+/// See [`HIP`].
+pub(crate) const HSA: usize = CUDA_DRIVER + cuda_driver::COUNT;
+/// See [`HIP`].
+pub(crate) const HANDLES: usize = HSA + hsa::COUNT;
+/// See [`HIP`].
+pub(crate) const KERNEL: usize = HANDLES + handles::COUNT;
+/// See [`HIP`].
+pub(crate) const CXX: usize = KERNEL + kernel::COUNT;
 const OWN: usize = CXX + cxx::COUNT;
 /// Rows of all tables.
 pub(crate) const COUNT: usize = OWN + own::COUNT;

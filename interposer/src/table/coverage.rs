@@ -5,8 +5,8 @@ use std::path::Path;
 
 use gpuoom_trace::record::{Event, Kind};
 
+use super::Library;
 use super::{Row, rows, since::since};
-use crate::link::Library;
 
 /// Set to have the page written anew.
 const UPDATE: &str = "UPDATE_COVERAGE";
@@ -71,7 +71,7 @@ const HEAD: &str = "\
 # What is recorded
 
 Every function that the recorder hooks, by interface. This page is made from the recorder's tables
-(`interposer/src/apis/`); a test fails when it is out of date and says how to write it anew.
+(`interposer/src/table/`); a test fails when it is out of date and says how to write it anew.
 
 | recorded | means |
 | --- | --- |
