@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{card, last_error};
+use crate::base::thread;
+use crate::devices;
 use crate::table::Library;
-use crate::{hooks, link, table, thread};
+use crate::{link, table};
 
 /// Functions by how they are answered; the answer's number is its place here plus one.
 const ANSWERS: [(&[&str], *const ()); 13] = [
@@ -206,7 +208,7 @@ unsafe fn info(handle: u64, attribute: i32, value: *mut usize, lowered: &[i32], 
     unsafe {
         let status = std::mem::transmute::<*const (), Info>(real())(handle, attribute, value);
         let capacity = card::capacity_bytes().filter(|_| status == 0 && lowered.contains(&attribute));
-        if let Some((capacity, device)) = capacity.zip(hooks::device_of_holder(handle)) {
+        if let Some((capacity, device)) = capacity.zip(devices::places::device_of_holder(handle)) {
             at_most(value, most(capacity, device));
         }
         status

@@ -11,15 +11,18 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
 
 use super::blocks::{self, Block, Blocks};
 use super::contexts::{self, End};
-use crate::record::Described;
-use crate::{config, hooks, log, state, table};
+use crate::base::{config, log};
+use crate::call::Described;
+use crate::devices;
+use crate::record::state;
+use crate::table;
 
 /// Padded bytes in use, per device.
 static USED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Room that was taken for a call before it is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     device: u8,
     bytes: u64,
 }
@@ -100,7 +103,7 @@ impl Room {
                 // What a call took away that nobody saw: the address is free, or it would not have been given out.
                 table.remove(what.address).iter().for_each(leaves);
                 let is_pooled = kind == Kind::Pool;
-                let context = hooks::current_context();
+                let context = devices::contexts::current_context();
                 table.add(what.address, Block { bytes, device: self.device, is_pooled, context })
             }
         };

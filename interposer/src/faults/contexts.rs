@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuoom_trace::meaning::Ends;
 
+use crate::base::{guard, thread};
+use crate::call::Described;
+use crate::devices;
 use crate::link;
-use crate::record::Described;
 use crate::table::Library;
-use crate::{guard, hooks, thread};
 
 /// The primary context of each device, 0 where none was seen.
 static PRIMARY: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
@@ -48,7 +49,7 @@ pub(super) fn end_of(ends: Ends, what: &Described, thread_device: u8) -> End {
         Ends::Context => End::Context { context: what.address },
         Ends::Reference => End::Reference { device, context },
         Ends::Primary => End::Primary { device, context },
-        Ends::CudaDevice => match hooks::current_context() {
+        Ends::CudaDevice => match devices::contexts::current_context() {
             // With another context current, the runtime forgets only what it knows of that one.
             current if current != 0 && context != 0 && current != context => End::Nothing,
             _ => End::Primary { device, context },

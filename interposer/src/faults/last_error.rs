@@ -6,21 +6,11 @@
 //! the runtime answers with *that* failure, no other call came after it, and the program is told "out of memory". Whatever
 //! else it answers is the truth.
 
+use crate::base::guard;
+use crate::base::thread::{self, Refused};
 use crate::link;
+use crate::table;
 use crate::table::Library;
-use crate::{guard, table, thread};
-
-/// What a thread remembers of a failure on request. All zero: none.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Refused {
-    /// What the program was told.
-    status: i32,
-    /// What the runtime knows as its last error instead.
-    stand_in: i32,
-    /// The runtime that was asked, plus one.
-    library: u8,
-}
 
 /// No machine has so many devices.
 const NO_SUCH_DEVICE: i32 = i32::MAX;

@@ -3,13 +3,11 @@
 use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
-use crate::record::{Described, Frame};
-use crate::{faults, link, readings, thread, watch};
-
-use super::contexts::say_context;
-pub(super) use super::contexts::{
-    context, context_destroyed, context_popped, context_pushed, context_selected, hip_context,
-};
+use crate::base::thread;
+use crate::call::{Described, Frame};
+use crate::devices::contexts::say_context;
+use crate::faults::Verdict;
+use crate::{faults, link, readings, watch};
 
 /// A call in one of the functions below.
 pub(super) struct Call {
@@ -34,14 +32,42 @@ pub(super) fn real_of(api: u16) -> *const () {
 pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else { return real() };
     if faults::is_on() {
-        return faults::allocation(&frame, call.event, call.kind, &describe, &real);
+        return judged(&frame, call.event, call.kind, &describe, &real);
     }
     allocate(&frame, call.event, call.kind, describe, real)
 }
 
+/// The same while calls may be refused.
+#[cold]
+#[inline(never)]
+fn judged(
+    frame: &Frame,
+    event: Event,
+    kind: Kind,
+    describe: &dyn Fn(bool) -> Described,
+    real: &dyn Fn() -> i32,
+) -> i32 {
+    let what = describe(false);
+    match faults::judge(frame, event, kind, &what) {
+        Verdict::Refused { reason, number } => {
+            let refusal = faults::refuse(frame, event, kind, what, reason, number);
+            watch::failed(frame, &refusal.record, refusal.seq, refusal.out);
+            frame.leave();
+            refusal.record.status
+        }
+        Verdict::Made(room) => {
+            let status = allocate(frame, event, kind, describe, real);
+            if let Some(room) = room {
+                faults::made(room, status, kind, describe);
+            }
+            status
+        }
+    }
+}
+
 /// The same, once it is clear that the call is made.
 #[inline(always)]
-pub(crate) fn allocate(
+fn allocate(
     frame: &Frame,
     event: Event,
     kind: Kind,

@@ -11,7 +11,7 @@ use super::describe::{
 };
 use super::legacy::{pool_for, small_array, small_block, small_pitched};
 use super::macros::entries;
-use crate::record::Described;
+use crate::call::Described;
 use crate::table::cuda_driver::{Number, functions};
 
 functions!(entries);

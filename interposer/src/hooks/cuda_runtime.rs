@@ -7,11 +7,11 @@ use super::describe::{
     external_array, external_buffer, from_pool, given, graph_attribute, graph_memory, graph_node, instantiated, limit,
     of_device, pitched, place, pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
 };
+use super::handed::entry_points::NOT_SAID;
 use super::legacy::pool_for;
 use super::macros::entries;
+use crate::call::Described;
 use crate::link;
-use crate::link::entry_points::NOT_SAID;
-use crate::record::Described;
 use crate::table::Library;
 use crate::table::cuda_runtime::{Number, functions};
 

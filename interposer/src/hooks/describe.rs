@@ -2,8 +2,8 @@
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use crate::program_memory;
-use crate::record::Described;
+use crate::base::program_memory;
+use crate::call::Described;
 
 /// An out-parameter for a pointer or handle.
 pub(super) type Out = *mut u64;

@@ -9,9 +9,9 @@ use super::describe::{
     of_device, physical, pitched, place, pool, pool_at, pool_of, resource_memory, resources, retained, sent, trimmed,
     volume,
 };
+use super::handed::entry_points::NOT_SAID;
 use super::macros::entries;
-use crate::link::entry_points::NOT_SAID;
-use crate::record::Described;
+use crate::call::Described;
 use crate::table::hip::{Number, functions};
 
 functions!(entries);

@@ -1,20 +1,14 @@
 //! HSA's hooks. What they are, [`crate::table::hsa`] says.
 
-mod places;
-
 use gpuoom_trace::record::NO_DEVICE;
 
 use super::describe::{Out, Pointer, block, field, given, mapping, read, retained};
 use super::macros::entries;
-use crate::record::Described;
+use crate::call::Described;
+use crate::devices::places;
 use crate::table::hsa::{Number, functions};
 
 functions!(entries);
-
-/// The device that an agent, a pool or a region belongs to, if that is a device's memory.
-pub(crate) fn device_of_holder(holder: u64) -> Option<u8> {
-    places::place_of(holder).filter(|place| place.kind == gpuoom_trace::record::Kind::Device).map(|place| place.device)
-}
 
 /// Bytes of a packet of the queue's language (AQL).
 const PACKET_BYTES: usize = 64;

@@ -3,7 +3,7 @@
 
 use super::describe::{Extent, Pointer, of_location};
 use super::describe::{Out, array_bytes, block, element_bytes, field, read};
-use crate::record::Described;
+use crate::call::Described;
 
 /// A block.
 ///

@@ -36,7 +36,7 @@ macro_rules! recorded {
             const API: u16 = ($base + Number::$name as usize) as u16;
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
-                let frame = $crate::record::Frame::enter(API);
+                let frame = $crate::call::Frame::enter(API);
                 let real = $crate::hooks::around::real_of(API);
                 // SAFETY: the vendor's function of this name has this signature (see the table for its source).
                 let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
@@ -45,7 +45,7 @@ macro_rules! recorded {
                     event: gpuoom_trace::record::Event::$event,
                     kind: gpuoom_trace::record::Kind::$kind,
                 };
-                $crate::hooks::around::$how(
+                $crate::hooks::how::$how(
                     call,
                     // SAFETY: the description reads what the vendor's function itself reads or has just written.
                     |$done: bool| {
@@ -94,7 +94,7 @@ macro_rules! hands_out {
                 };
                 if status == 0 {
                     // SAFETY: the vendor's function has just used name and place.
-                    unsafe { $crate::link::entry_points::replace($symbol, $out, $version, $flags) };
+                    unsafe { $crate::hooks::handed::entry_points::replace($symbol, $out, $version, $flags) };
                 }
                 status
             }
@@ -130,7 +130,7 @@ macro_rules! watched {
                 "2:",
                 "mov r11d, {api}",
                 "jmp {slow}",
-                watching = sym $crate::watch::WATCHING,
+                watching = sym $crate::base::watching::WATCHING,
                 real = sym $crate::link::REAL,
                 offset = const API * 8,
                 api = const API,

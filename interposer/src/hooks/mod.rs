@@ -1,4 +1,5 @@
-//! From a row of [`crate::table`] to an exported function: what runs around a call, and how its arguments are read.
+//! From a row of [`crate::table`] to an exported function: what runs around a call, and how its arguments are read. Beside them
+//! the hooks on the C library.
 
 mod around;
 mod contexts;
@@ -6,14 +7,13 @@ mod cuda_driver;
 mod cuda_runtime;
 mod cxx;
 mod describe;
+mod handed;
 mod handles;
 mod hip;
+mod how;
 mod hsa;
 mod kernel;
 mod legacy;
 mod macros;
-
-pub(crate) use around::allocate;
-pub(crate) use contexts::{context_on, current_context};
-pub(crate) use hsa::device_of_holder;
-pub(crate) use kernel::gpus;
+pub(crate) mod marks;
+mod unload;

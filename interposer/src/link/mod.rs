@@ -6,25 +6,23 @@
 
 pub(crate) mod bypass;
 mod callers;
-pub(crate) mod dlsym;
-pub(crate) mod entry_points;
 pub(crate) mod fork_gate;
-mod names;
+pub(crate) mod modules;
+pub(crate) mod names;
 pub(crate) mod next;
-mod objects;
+pub(crate) mod objects;
 mod ranges;
-mod slots;
 mod symbols;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::base::{guard, log, thread};
 use crate::table::{self, Library};
-use crate::{guard, log, thread};
 
 pub(crate) use objects::{
-    LoadCount, MAX_BUILD_ID_BYTES, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count,
-    loaded_objects, loaded_objects_with_build_ids, object_of, read_build_id,
+    MAX_BUILD_ID_BYTES, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count,
+    loaded_objects, object_of, read_build_id,
 };
 
 /// The real function per row of the table of functions; null: not looked up yet, or to be looked up per caller. The entry
@@ -134,7 +132,7 @@ pub(crate) fn find(library: Library, name: &CStr, caller: usize) -> Option<Found
 }
 
 /// What a reference of the calling object would have bound to without us.
-fn find_in_scope(name: &CStr, caller: usize) -> Option<Found> {
+pub(crate) fn find_in_scope(name: &CStr, caller: usize) -> Option<Found> {
     let next = next::after_us(name);
     if !next.is_null() {
         return Some(Found { function: next.cast(), globally: true });

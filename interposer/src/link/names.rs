@@ -48,7 +48,7 @@ const fn build() -> [u16; PLACES] {
 /// # Safety
 /// `name` is a terminated text.
 #[inline]
-pub(super) unsafe fn find(name: *const c_char) -> Option<u16> {
+pub(crate) unsafe fn find(name: *const c_char) -> Option<u16> {
     let (mut value, mut length) = (0u32, 0);
     loop {
         // SAFETY: promised by the caller: nothing behind the terminator is read.
@@ -73,7 +73,7 @@ pub(super) unsafe fn find(name: *const c_char) -> Option<u16> {
 }
 
 /// The row of this name.
-pub(super) fn row_of(name: &CStr) -> Option<u16> {
+pub(crate) fn row_of(name: &CStr) -> Option<u16> {
     // SAFETY: terminated.
     unsafe { find(name.as_ptr()) }
 }

@@ -11,7 +11,7 @@ use gpuoom_trace::metadata::{DeviceFacts, Reading, probe_skipped};
 
 use super::runtime::Runtime;
 use super::{nvml, probe};
-use crate::guard;
+use crate::base::guard;
 use crate::table::Library;
 
 /// How long an answer is waited for.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::thread;
+use crate::base::thread;
 
 /// Descriptors below this are left to the program, which may count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 400;
@@ -58,7 +58,7 @@ fn first_free(path: &Path, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(
 }
 
 fn last_errno() -> i32 {
-    crate::guard::errno()
+    crate::base::guard::errno()
 }
 
 fn identity_of(descriptor: i32) -> Option<(u64, u64)> {

@@ -3,13 +3,13 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{guard, thread};
+use crate::base::{guard, thread};
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Starts a thread; `false` when the system refuses. The caller must be a thread of the program, or the new thread would
 /// share the descriptors of [`forget_descriptors`].
-pub(super) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
+pub(crate) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
     let work: Work = Box::new(move || {
         // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
         unsafe {
@@ -85,7 +85,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 /// A program may close descriptors wholesale and open files of its own under the same numbers; a file that this thread has
 /// open for a moment in the shared table would be closed under it, and then this thread would close the program's. The
 /// copies are closed at once, so that no pipe of the program stays open for our sake.
-pub(super) fn forget_descriptors(kept: i32) {
+pub(crate) fn forget_descriptors(kept: i32) {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
     if kept <= 0 {
         return;

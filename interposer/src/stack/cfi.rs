@@ -11,7 +11,7 @@ use gimli::{
 };
 
 use super::rule::{Cfa, Rbp, Rule};
-use crate::program_memory;
+use crate::base::program_memory;
 
 /// Longest description of one function, in bytes; longer ones were not met.
 const MAX_FDE_BYTES: usize = 3072;

@@ -10,8 +10,9 @@ use std::arch::asm;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::thread::ThreadState;
-use crate::{link, program_memory};
+use crate::base::program_memory;
+use crate::base::thread::ThreadState;
+use crate::link;
 
 const PAGE: u64 = 4096;
 /// A stack that is larger is not proven.

@@ -5,6 +5,8 @@
 //! the call frame information of the objects it passes through ([`walk`], [`rules`], [`cfi`]).
 
 mod cfi;
+mod gone;
+mod key;
 mod memo;
 mod memory;
 mod objects;
@@ -12,19 +14,20 @@ mod python;
 mod replaced;
 mod rule;
 mod rules;
-mod unload;
+pub(crate) mod sites;
+pub(crate) mod unload;
 mod walk;
 mod work;
 
 use gpuoom_trace::payload::PythonFrame;
 
-use crate::record::{Recorder, sites};
-use crate::thread::ThreadState;
-use crate::{config, guard};
+use crate::base::thread::ThreadState;
+use crate::base::{config, guard};
+use crate::record::Recorder;
 
+use key::{STACK_BIT, mix};
 use memory::Reader;
 use python::Frames;
-pub(crate) use replaced::{say as say_replaced, word as address_key};
 pub(crate) use walk::Entry;
 use walk::Walk;
 use work::Work;
@@ -42,6 +45,7 @@ pub(crate) fn prepare() {
 
 /// A new file begins, maybe in a forked child.
 pub(crate) fn begin() {
+    sites::forget();
     work::free_all();
     unload::begin();
     replaced::forget();
@@ -67,18 +71,11 @@ fn is_wanted() -> bool {
     wanted.native || wanted.python
 }
 
-/// Keys of stacks have this bit, addresses don't.
-const STACK_BIT: u64 = 1 << 63;
 /// A signal handler is on the way.
 const SIGNAL_BIT: u64 = 1;
 
 /// What lies between the program's call and this module is smaller than this.
 const MAX_OWN_FRAMES_BYTES: u64 = 1 << 16;
-
-fn mix(key: u64, word: u64) -> u64 {
-    let mixed = (key.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ mixed >> 29
-}
 
 fn key_of(walk: &Walk) -> u64 {
     let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, replaced::word(*address)));

@@ -5,7 +5,7 @@ use gpuoom_trace::payload::stack_flag;
 use super::memory::{self, Reader};
 use super::walk::{Entry, Walk};
 use super::{cfi, key_of, memo, objects};
-use crate::thread;
+use crate::base::thread;
 
 unsafe extern "C" {
     fn backtrace(buffer: *mut *mut libc::c_void, size: libc::c_int) -> libc::c_int;

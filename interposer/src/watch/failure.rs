@@ -6,25 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
 use gpuoom_trace::record::{Event, NO_DEVICE, Record};
 
-use super::WATCHING;
-use crate::record::Frame;
+use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
+use crate::base::watching::WATCHING;
+use crate::base::{guard, log, program_memory};
+use crate::call::Frame;
+use crate::record::state;
 use crate::table;
-use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{faults, guard, log, program_memory, readings, state};
-
-/// One failure that is being watched. All zero is a valid, unused one.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct OpenFailure {
-    requested_bytes: u64,
-    /// What the program's pointer variable holds after the failure.
-    pointer: u64,
-    status: i32,
-    device: u8,
-    /// Strongest reaction so far: 0 none, 1 status checked, 2 text asked for, 3 exception.
-    shown: u8,
-    pointer_known: bool,
-}
+use crate::{faults, readings};
 
 /// The account of failures, for the lines at the end of the process.
 static FAILURES: AtomicU32 = AtomicU32::new(0);

@@ -7,9 +7,10 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
 
 use super::failure;
-use crate::record::{Described, Frame};
+use crate::base::{guard, program_memory, thread};
+use crate::call::{Described, Frame};
 use crate::table::{self, Row};
-use crate::{faults, guard, link, program_memory, thread};
+use crate::{faults, link};
 
 /// The argument registers of the call, as the stub saved them.
 #[repr(C)]

@@ -8,9 +8,10 @@ use gpuoom_trace::payload as packed;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, flag};
 
 use super::payload::Payload;
-use super::{How, Plan};
-use crate::record::Frame;
-use crate::{guard, watch};
+use super::plan::{How, Plan};
+use crate::base::guard;
+use crate::call::Frame;
+use crate::watch;
 
 /// `NV_ERR_NO_MEMORY` and `NV_ERR_GENERIC` (`nvstatuscodes.h`), for requests that failed before NVIDIA's driver set a status.
 const NV_ERR_NO_MEMORY: i32 = 0x51;

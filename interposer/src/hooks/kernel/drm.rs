@@ -5,8 +5,10 @@
 use gpuoom_trace::record::Kind;
 
 use super::payload::Payload;
-use super::{How, Plan, Request, devices};
-use crate::record::Described;
+use super::plan::{How, Plan};
+use crate::call::Described;
+use crate::devices::gpus;
+use crate::table::kernel::Request;
 
 /// The numbers that [`plan`] knows.
 pub(super) const NUMBERS: [u8; 4] = [0x09, 0x2E, 0x40, 0x51];
@@ -29,7 +31,7 @@ pub(super) fn plan(number: u8, minor: u32, payload: &Payload) -> Option<Plan> {
         0x2E => import(payload)?,
         _ => return None,
     };
-    plan.what.device = Some(devices::of_minor(minor));
+    plan.what.device = Some(gpus::of_minor(minor));
     Some(plan)
 }
 

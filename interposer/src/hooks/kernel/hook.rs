@@ -3,11 +3,14 @@
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::nodes::{self, Node};
 use super::payload::Payload;
-use super::{How, Plan, calls, drm, kfd, nvidia, origin, uvm};
-use crate::record::Frame;
-use crate::{config, guard, link, state, thread};
+use super::plan::{How, Plan};
+use super::{calls, drm, kfd, nvidia, origin, uvm};
+use crate::base::{config, guard, thread};
+use crate::call::Frame;
+use crate::devices::nodes::{self, Node};
+use crate::link;
+use crate::record::state;
 
 /// Letters of the drivers' requests. Their lowest three bits differ, which [`CANDIDATES`] needs.
 const KFD: u8 = b'K';

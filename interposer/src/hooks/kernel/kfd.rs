@@ -3,8 +3,10 @@
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
 
 use super::payload::Payload;
-use super::{How, Plan, Request, devices};
-use crate::record::Described;
+use super::plan::{How, Plan};
+use crate::call::Described;
+use crate::devices::gpus;
+use crate::table::kernel::Request;
 
 /// The numbers that [`plan`] knows.
 pub(super) const NUMBERS: [u8; 11] = [0x02, 0x03, 0x11, 0x16, 0x17, 0x18, 0x19, 0x1D, 0x20, 0x23, 0x80];
@@ -105,7 +107,7 @@ mod registers {
 }
 
 fn on_gpu(what: Described, gpu_id: u32) -> Described {
-    Described { device: Some(devices::of_gpu_id(gpu_id)), ..what }
+    Described { device: Some(gpus::of_gpu_id(gpu_id)), ..what }
 }
 
 /// The handle is the address. Doorbells and other registers are no memory, but are given back like memory. With `AQL_QUEUE_MEM` the size is that of the addresses,

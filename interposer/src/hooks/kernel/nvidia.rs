@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use gpuoom_trace::record::{Event, Kind};
 
 use super::payload::Payload;
-use super::{How, Plan, Request};
-use crate::record::Described;
-use crate::thread;
+use super::plan::{How, Plan};
+use crate::base::thread;
+use crate::call::Described;
+use crate::table::kernel::Request;
 
 const RM_ALLOC_MEMORY: u8 = 0x27;
 const RM_FREE: u8 = 0x29;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{guard, link};
+use crate::base::guard;
+use crate::link;
 
 /// Runtimes that reach their driver through `ioctl`, by the beginning of their file name.
 const RUNTIMES: [&str; 6] =

@@ -1,6 +1,6 @@
 //! The structure behind a request: a copy of its beginning, and the fields that the request's size covers.
 
-use crate::program_memory;
+use crate::base::program_memory;
 
 /// Bytes that are copied at most: NVIDIA's heap control has 184, and an SVM request with 21 attributes 192.
 const MAX_BYTES: usize = 192;

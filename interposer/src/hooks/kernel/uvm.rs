@@ -14,11 +14,13 @@ use std::fs;
 
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
 
-use super::cache::Cache;
+use super::nvidia;
 use super::payload::Payload;
-use super::{How, Plan, Request, nvidia};
-use crate::config::{self, Config};
-use crate::record::Described;
+use super::plan::{How, Plan};
+use crate::base::config::{self, Config};
+use crate::call::Described;
+use crate::devices::cache::Cache;
+use crate::table::kernel::Request;
 
 const MAP_EXTERNAL_ALLOCATION: u8 = 33;
 const FREE: u8 = 34;

@@ -9,8 +9,8 @@ mod codes;
 mod frames;
 mod reader;
 
+use crate::base::thread::ThreadState;
 use crate::record::Recorder;
-use crate::thread::ThreadState;
 
 use api::Api;
 pub(crate) use frames::Frames;
