@@ -42,7 +42,7 @@ impl Described {
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     recorder: &'static Recorder,
-    thread: *mut ThreadState,
+    thread: &'static ThreadState,
     at: u64,
     call: u32,
     parent_distance: u16,
@@ -65,25 +65,22 @@ impl Frame {
     #[inline(always)]
     pub(crate) fn enter_for(api: u16, passed_on: bool) -> Option<Frame> {
         let thread = thread::current();
-        // SAFETY: the block belongs to this thread.
-        if unsafe { (*thread).is_recorders } {
+        if thread.is_recorders.get() {
             return None;
         }
         let recorder = state::recorder()?;
-        // SAFETY: as above. Nothing below calls out before the reference's last use, except `adopt`, which ends with it; a
-        // signal handler in between leaves depth and enclosing call as it found them.
-        let state = unsafe { &mut *thread };
-        if state.pid != recorder.pid {
-            guard::cold((), || adopt(state, recorder));
+        // A signal handler that comes in between leaves depth and enclosing call as it found them.
+        if thread.pid.get() != recorder.pid {
+            guard::cold((), || adopt(thread, recorder));
         }
-        forget_abandoned_calls(state);
-        let call = state.call.wrapping_add(1);
+        forget_abandoned_calls(thread);
+        let call = thread.call.get().wrapping_add(1);
         // Inside another call only what the runtime itself calls is part of it: a signal handler that interrupted the
         // runtime makes calls of its own.
-        let by_runtime = link::is_runtime_code(state.caller);
-        let parent_distance = match state.depth {
+        let by_runtime = link::is_runtime_code(thread.caller.get());
+        let parent_distance = match thread.depth.get() {
             1.. if by_runtime || passed_on => {
-                u16::try_from(call.wrapping_sub(state.enclosing)).unwrap_or(PARENT_FAR).max(1)
+                u16::try_from(call.wrapping_sub(thread.enclosing.get())).unwrap_or(PARENT_FAR).max(1)
             }
             _ => 0,
         };
@@ -95,24 +92,22 @@ impl Frame {
             call,
             parent_distance,
             api,
-            outer_enclosing: state.enclosing,
-            outer_depth: state.depth,
+            outer_enclosing: thread.enclosing.get(),
+            outer_depth: thread.depth.get(),
             from_runtime,
-            entry: Entry { pc: state.caller as u64, sp: state.entry_sp, rbp: state.entry_rbp },
+            entry: Entry { pc: thread.caller.get() as u64, sp: thread.entry_sp.get(), rbp: thread.entry_rbp.get() },
         };
-        state.call = call;
-        state.enclosing = call;
-        state.depth += 1;
+        thread.call.set(call);
+        thread.enclosing.set(call);
+        thread.depth.set(thread.depth.get() + 1);
         Some(frame)
     }
 
     /// Ends the call: later calls of the thread are no longer inside it.
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        // SAFETY: as in `enter`.
-        let state = unsafe { &mut *self.thread };
-        state.depth = self.outer_depth;
-        state.enclosing = self.outer_enclosing;
+        self.thread.depth.set(self.outer_depth);
+        self.thread.enclosing.set(self.outer_enclosing);
     }
 
     /// The recorder that this call belongs to.
@@ -144,8 +139,7 @@ impl Frame {
     /// The device that the thread has chosen.
     #[inline(always)]
     pub(crate) fn thread_device(&self) -> u8 {
-        // SAFETY: as in `enter`.
-        unsafe { (*self.thread).device }
+        self.thread.device.get()
     }
 
     /// Notes the outermost allocation in the file's table of calls under way, before the real call.
@@ -154,38 +148,35 @@ impl Frame {
         if self.parent_distance != 0 {
             return;
         }
-        // SAFETY: as in `enter`; the entry belongs to this thread and its mapping stays for good.
+        let entry = self.thread.in_flight.get();
+        if entry.is_null() {
+            return;
+        }
+        let word = u64::from(self.thread.thread.get()) | u64::from(self.api) << 32 | IN_FLIGHT;
+        // SAFETY: the entry belongs to this thread and its mapping stays for good.
         unsafe {
-            let entry = (*self.thread).in_flight;
-            if !entry.is_null() {
-                (&raw mut (*entry).at).write_volatile(self.at);
-                (&raw mut (*entry).requested).write_volatile(requested);
-                (&raw mut (*entry).device).write_volatile(u64::from((*self.thread).device));
-                let word = u64::from((*self.thread).thread) | u64::from(self.api) << 32 | IN_FLIGHT;
-                // Release: in the file, the fields above are whole before the mark.
-                AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release);
-            }
+            (&raw mut (*entry).at).write_volatile(self.at);
+            (&raw mut (*entry).requested).write_volatile(requested);
+            (&raw mut (*entry).device).write_volatile(u64::from(self.thread.device.get()));
+            // Release: in the file, the fields above are whole before the mark.
+            AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release);
         }
     }
 
     /// Clears the note again.
     #[inline(always)]
     pub(crate) fn clear_under_way(&self) {
-        // SAFETY: as in `note_under_way`.
-        unsafe {
-            let entry = (*self.thread).in_flight;
-            if self.parent_distance == 0 && !entry.is_null() {
-                let word = u64::from((*self.thread).thread);
-                AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release);
-            }
+        let entry = self.thread.in_flight.get();
+        if self.parent_distance == 0 && !entry.is_null() {
+            let word = u64::from(self.thread.thread.get());
+            // SAFETY: as in `note_under_way`.
+            unsafe { AtomicU64::from_ptr(&raw mut (*entry).state).store(word, Ordering::Release) };
         }
     }
 
     /// The record of this call. `finished`: the real call has returned, so its duration is known.
     #[inline(always)]
     pub(crate) fn record(&self, event: Event, kind: Kind, status: i32, what: &Described, finished: bool) -> Record {
-        // SAFETY: as in `enter`.
-        let state = unsafe { &*self.thread };
         let flags = if self.from_runtime { flag::FROM_RUNTIME } else { 0 };
         let duration = match finished {
             true => u32::try_from(self.recorder.clock.now().wrapping_sub(self.at)).unwrap_or(u32::MAX),
@@ -194,13 +185,13 @@ impl Frame {
         let kind = what.kind.unwrap_or(kind);
         let device = what.device.unwrap_or(match kind {
             Kind::HostPinned | Kind::Registered | Kind::Reserved => NO_DEVICE,
-            _ => state.device,
+            _ => self.thread.device.get(),
         });
         Record {
             commit: 0,
             at: self.at,
             duration,
-            thread: state.thread,
+            thread: self.thread.thread.get(),
             api: self.api,
             event: event as u8,
             kind_flags: kind as u8 | flags,
@@ -213,7 +204,7 @@ impl Frame {
             // What lies inside another call is explained by that one's site.
             site: match self.parent_distance {
                 0 if finished && takes(event, kind) => self.stack_site(status != 0),
-                0 => sites::of(self.recorder, self.caller(), state.thread),
+                0 => sites::of(self.recorder, self.caller(), self.thread.thread.get()),
                 _ => 0,
             },
             address: what.address,
@@ -254,27 +245,28 @@ fn takes(event: Event, kind: Kind) -> bool {
 /// Takes a thread's state over for this process: a new thread, or a forked child.
 #[cold]
 #[inline(never)]
-fn adopt(state: &mut ThreadState, recorder: &Recorder) {
-    state.pid = recorder.pid;
-    state.thread = thread::kernel_thread_id();
-    state.call = 0;
-    state.depth = 0;
-    state.open_failures = 0;
-    (state.context_said, state.context_changed) = (thread::NOTHING_SAID, true);
-    state.in_flight = recorder.place_in_flight(state.thread);
+fn adopt(state: &ThreadState, recorder: &Recorder) {
+    state.pid.set(recorder.pid);
+    state.thread.set(thread::kernel_thread_id());
+    state.call.set(0);
+    state.depth.set(0);
+    state.open_failures.set(0);
+    state.context_said.set(thread::NOTHING_SAID);
+    state.context_changed.set(true);
+    state.in_flight.set(recorder.place_in_flight(state.thread.get()));
 }
 
 /// A `longjmp` or an exception may have left calls without ending them. They are gone when the stack has shrunk above the
 /// outermost one. A signal handler on another stack may look the same; its calls are outermost ones anyway, and the call
 /// that it interrupted restores its own depth when it ends.
 #[inline(always)]
-fn forget_abandoned_calls(state: &mut ThreadState) {
+fn forget_abandoned_calls(state: &ThreadState) {
     let here = 0u8;
     let stack = &raw const here as usize;
-    if state.depth == 0 {
-        state.outermost_stack = stack;
-    } else if stack >= state.outermost_stack {
-        state.depth = 0;
-        state.outermost_stack = stack;
+    if state.depth.get() == 0 {
+        state.outermost_stack.set(stack);
+    } else if stack >= state.outermost_stack.get() {
+        state.depth.set(0);
+        state.outermost_stack.set(stack);
     }
 }

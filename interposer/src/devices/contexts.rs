@@ -75,46 +75,43 @@ pub(crate) fn context_on(device: u8) -> Option<u64> {
 
 /// The calling thread's context, 0 where it is not known.
 pub(crate) fn current_context() -> u64 {
-    // SAFETY: this thread's own state.
-    let place = usize::from(unsafe { (*thread::current()).context }).checked_sub(1);
+    let place = usize::from(thread::current().context.get()).checked_sub(1);
     place.and_then(|place| HANDLES.get(place)).map_or(0, |handle| handle.load(Ordering::Acquire))
 }
 
 /// The calling thread's context and its device are these from now on; the ones before are kept below them.
 pub(crate) fn push(context: u64, device: u8) {
-    // SAFETY: this thread's own state, and nothing here calls out.
-    let state = unsafe { &mut *thread::current() };
-    state.devices_below = state.devices_below << 8 | u64::from(state.device);
-    state.contexts_below = state.contexts_below << 8 | u64::from(state.context);
-    (state.device, state.context) = (device, place_of(context));
-    state.context_changed = true;
+    let state = thread::current();
+    state.devices_below.set(state.devices_below.get() << 8 | u64::from(state.device.get()));
+    state.contexts_below.set(state.contexts_below.get() << 8 | u64::from(state.context.get()));
+    state.device.set(device);
+    state.context.set(place_of(context));
+    state.context_changed.set(true);
 }
 
 /// The context below is the thread's again, and so is its device.
 pub(crate) fn pop() {
-    // SAFETY: as above.
-    let state = unsafe { &mut *thread::current() };
-    (state.device, state.context) = (state.devices_below as u8, state.contexts_below as u8);
-    state.context_changed = true;
-    state.devices_below >>= 8;
-    state.contexts_below >>= 8;
+    let state = thread::current();
+    state.device.set(state.devices_below.get() as u8);
+    state.context.set(state.contexts_below.get() as u8);
+    state.context_changed.set(true);
+    state.devices_below.set(state.devices_below.get() >> 8);
+    state.contexts_below.set(state.contexts_below.get() >> 8);
 }
 
 /// A context that is gone may lie below the current one, too. It stays there, as in the driver, but is not to be taken for
 /// another one that has its place later.
 fn forget_below(place: u8) {
-    // SAFETY: as above.
-    let state = unsafe { &mut *thread::current() };
+    let below = &thread::current().contexts_below;
     for shift in (0..u64::BITS).step_by(8) {
-        if place != 0 && (state.contexts_below >> shift) as u8 == place {
-            state.contexts_below &= !(0xFF << shift);
+        if place != 0 && (below.get() >> shift) as u8 == place {
+            below.set(below.get() & !(0xFF << shift));
         }
     }
 }
 
 pub(crate) fn is_current(context: u64) -> bool {
-    // SAFETY: as above.
-    let current = unsafe { (*thread::current()).context };
+    let current = thread::current().context.get();
     current != 0 && current == place_of(context)
 }
 
@@ -122,8 +119,7 @@ pub(crate) fn is_current(context: u64) -> bool {
 /// only when the thread allocates: a library may change the context for every call that it makes.
 #[inline(always)]
 pub(crate) fn say_context(frame: &Frame) {
-    // SAFETY: as above.
-    if unsafe { (*thread::current()).context_changed } {
+    if thread::current().context_changed.get() {
         say(frame);
     }
 }
@@ -132,13 +128,12 @@ pub(crate) fn say_context(frame: &Frame) {
 #[inline(never)]
 fn say(frame: &Frame) {
     let context = current_context();
-    // SAFETY: as above.
-    let state = unsafe { &mut *thread::current() };
-    let is_news = state.context_said != context && (context != 0 || ANY.load(Ordering::Relaxed));
+    let state = thread::current();
+    let is_news = state.context_said.get() != context && (context != 0 || ANY.load(Ordering::Relaxed));
     let record = Record {
         at: frame.began_at(),
-        thread: state.thread,
-        device: state.device,
+        thread: state.thread.get(),
+        device: state.device.get(),
         address: context,
         ..Record::new(Event::Context, Kind::None)
     };
@@ -146,9 +141,10 @@ fn say(frame: &Frame) {
     if is_news && frame.recorder().publish(&record).is_none() {
         return;
     }
-    // SAFETY: as above; publishing may have called out, so the reference from before is not used any more.
-    let state = unsafe { &mut *thread::current() };
-    (state.context_said, state.context_changed) = (if is_news { context } else { state.context_said }, false);
+    if is_news {
+        state.context_said.set(context);
+    }
+    state.context_changed.set(false);
 }
 
 /// HIP names a device's context.
@@ -167,21 +163,15 @@ pub(crate) fn device_of_hip(context: u64) -> Option<u8> {
 
 /// A context, or none that is known (0), takes the place of the thread's current one.
 pub(crate) fn select(context: u64) {
-    // SAFETY: this thread's own state.
-    unsafe {
-        (*thread::current()).context = place_of(context);
-        (*thread::current()).context_changed = true;
-    }
+    thread::current().context.set(place_of(context));
+    thread::current().context_changed.set(true);
 }
 
 /// A context that had this place is gone: it is nobody's current one on this thread.
 pub(crate) fn deselect(place: u8) {
     forget_below(place);
-    // SAFETY: this thread's own state.
-    unsafe {
-        if place != 0 && (*thread::current()).context == place {
-            (*thread::current()).context = 0;
-        }
+    if place != 0 && thread::current().context.get() == place {
+        thread::current().context.set(0);
     }
 }
 
@@ -225,8 +215,7 @@ mod tests {
         assert_eq!((device_of(0x77), device_of(0x88), device_of(0), device_of(0x99)), (Some(3), Some(5), None, None));
         remember(0x77, 4);
         assert_eq!(device_of(0x77), Some(4));
-        // SAFETY: this thread's own state.
-        let device = || unsafe { (*thread::current()).device };
+        let device = || thread::current().device.get();
         assert_eq!((context_on(5), context_on(9)), (Some(0x88), None));
         forget(0x88);
         assert_eq!((device_of(0x88), context_on(5)), (None, None));

@@ -126,8 +126,7 @@ struct Agents {
 /// Asks for all agents with their pools and regions. Signatures: ROCm/rocm-systems rocr-runtime `inc/hsa.h`,
 /// `inc/hsa_ext_amd.h`; a handle is a structure of one u64, passed like one.
 fn ask_hsa() {
-    // SAFETY: this thread's own state.
-    let caller = unsafe { (*thread::current()).caller };
+    let caller = thread::current().caller.get();
     let find = |name: &CStr| link::find(Library::Hsa, name, caller).map(|found| found.function);
     let (Some(agents_of), Some(info_of)) = (find(c"hsa_iterate_agents"), find(c"hsa_agent_get_info")) else { return };
     let holders = [c"hsa_amd_agent_iterate_memory_pools", c"hsa_agent_iterate_regions"].map(find);

@@ -57,19 +57,17 @@ pub(super) fn instead(api: u16, caller: usize, real: *const ()) -> Option<*const
     }
     // SAFETY: this thread's own state. A signal handler that asks the same thing between here and the answer leaves the
     // same value.
-    unsafe { (*thread::current()).answered_real = real };
+    thread::current().answered_real.set(real);
     Some(*answer)
 }
 
 /// The real function of the answer that was just entered.
 fn real() -> *const () {
-    // SAFETY: as above.
-    unsafe { (*thread::current()).answered_real }
+    thread::current().answered_real.get()
 }
 
 fn thread_device() -> u8 {
-    // SAFETY: this thread's own state.
-    unsafe { (*thread::current()).device }
+    thread::current().device.get()
 }
 
 /// Lowers what was answered to `most`.

@@ -63,8 +63,7 @@ type GetState = unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int;
 /// nobody saw. Where it can't be asked, memory stays.
 pub(super) fn is_alive(device: u8) -> bool {
     guard::cold(true, || {
-        // SAFETY: this thread's own state.
-        let caller = unsafe { (*thread::current()).caller };
+        let caller = thread::current().caller.get();
         let name = c"cuDevicePrimaryCtxGetState";
         let found = guard::without_signals(|| link::find(Library::CudaDriver, name, caller));
         let Some(found) = found else { return true };

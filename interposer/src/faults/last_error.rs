@@ -29,15 +29,13 @@ pub(super) fn leave(library: Library, status: i32, caller: usize) {
         // SAFETY: hipSetDevice and cudaSetDevice take an int and return a status. A device that is not there is refused
         // without any effect but the last error.
         let stand_in = unsafe { std::mem::transmute::<*const (), extern "C" fn(i32) -> i32>(choose)(NO_SUCH_DEVICE) };
-        // SAFETY: this thread's own state.
-        unsafe { (*thread::current()).refused = Refused { status, stand_in, library: library as u8 + 1 } };
+        thread::current().refused.set(Refused { status, stand_in, library: library as u8 + 1 });
     });
 }
 
 /// The last error, as the program is to see it, from what the runtime says.
 pub(super) fn translate(library: Library, told: i32) -> i32 {
-    // SAFETY: this thread's own state.
-    let refused = unsafe { (*thread::current()).refused };
+    let refused = thread::current().refused.get();
     let is_stand_in = told != 0 && told == refused.stand_in && refused.library == library as u8 + 1;
     if is_stand_in { refused.status } else { told }
 }
@@ -48,8 +46,7 @@ mod tests {
 
     #[test]
     fn only_the_stand_in_of_the_same_runtime_is_translated() {
-        // SAFETY: this thread's own state.
-        let set = |refused| unsafe { (*thread::current()).refused = refused };
+        let set = |refused| thread::current().refused.set(refused);
         set(Refused { status: 2, stand_in: 101, library: Library::Hip as u8 + 1 });
         let hip = |told| translate(Library::Hip, told);
         assert_eq!((hip(101), hip(0), hip(1)), (2, 0, 1));

@@ -22,8 +22,7 @@ pub(super) struct Call {
 /// The real function for the hook that was just entered.
 #[inline(always)]
 pub(super) fn real_of(api: u16) -> *const () {
-    // SAFETY: this thread's own state.
-    link::real(api, unsafe { (*thread::current()).caller })
+    link::real(api, thread::current().caller.get())
 }
 
 /// Allocations: recorded after the call, because only then the address is known, and because another thread can't get the
@@ -201,8 +200,7 @@ pub(super) fn selection(call: Call, describe: impl Fn(bool) -> Described, real: 
     let Some(frame) = call.frame else { return status };
     let what = describe(true);
     if let (0, Some(device)) = (status, what.device) {
-        // SAFETY: this thread's own state.
-        unsafe { (*thread::current()).device = device };
+        thread::current().device.set(device);
     }
     if watch::is_watched() {
         frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);

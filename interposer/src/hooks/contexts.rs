@@ -106,7 +106,7 @@ pub(super) fn of_hip_context(context: Pointer) -> Described {
 /// As [`block`].
 pub(super) unsafe fn hip_current(done: bool, out: Out) -> Described {
     // SAFETY: promised by the caller; this thread's own state.
-    unsafe { Described { device: Some((*thread::current()).device), ..block(done, out, 0) } }
+    unsafe { Described { device: Some(thread::current().device.get()), ..block(done, out, 0) } }
 }
 
 /// A context for a device; `is_current`: it becomes the thread's.

@@ -45,12 +45,11 @@ extern "C" fn not_supported() -> i32 {
 /// The real function of row `api` for a call that came from `caller`. Never null.
 #[inline(always)]
 pub(crate) fn real(api: u16, caller: usize) -> *const () {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &mut *thread::current() };
-    if state.slot_number == u32::from(api) + 1 {
+    let state = thread::current();
+    if state.slot_number.get() == u32::from(api) + 1 {
         // Called through a pointer that was handed out: it knows where it goes.
-        state.slot_number = 0;
-        return state.slot_real;
+        state.slot_number.set(0);
+        return state.slot_real.get();
     }
     // Acquire: whoever sees the pointer sees the library it points into.
     let real = REAL[usize::from(api)].load(Ordering::Acquire);

@@ -149,8 +149,7 @@ impl File {
     }
 
     fn slot(&self) -> &AtomicI32 {
-        // SAFETY: this thread's own state.
-        &self.descriptors[usize::from(unsafe { (*thread::current()).has_own_descriptors })]
+        &self.descriptors[usize::from(thread::current().has_own_descriptors.get())]
     }
 
     /// The descriptor, if it still is our file; opened anew where the program closed it.

@@ -13,7 +13,7 @@ pub(crate) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
     let work: Work = Box::new(move || {
         // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
         unsafe {
-            (*thread::current()).is_recorders = true;
+            thread::current().is_recorders.set(true);
             libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         }
         guard::cold((), work);
@@ -66,7 +66,7 @@ static NAME: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
 extern "C-unwind" fn run_plain(work: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the function that was passed to `start_plain`; this thread's own state; a terminated name.
     unsafe {
-        (*thread::current()).is_recorders = true;
+        thread::current().is_recorders.set(true);
         libc::prctl(libc::PR_SET_NAME, NAME.load(Ordering::Relaxed));
         std::mem::transmute::<*mut libc::c_void, extern "C-unwind" fn()>(work)();
     }
@@ -97,7 +97,7 @@ pub(crate) fn forget_descriptors(kept: i32) {
         if !below && libc::unshare(libc::CLONE_FILES) != 0 {
             return;
         }
-        (*thread::current()).has_own_descriptors = true;
+        thread::current().has_own_descriptors.set(true);
         if !below || libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0) != 0 {
             close_one_by_one(kept);
         }

@@ -90,19 +90,18 @@ fn key_with(native: u64, frames: &Frames) -> u64 {
 /// The number of the site of a call that takes something: its return address and the way there. `has_failed`: it is worth
 /// waiting for.
 #[inline(never)]
-pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: *mut ThreadState, has_failed: bool) -> u32 {
+pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: &'static ThreadState, has_failed: bool) -> u32 {
     let here = 0u8;
     let wanted = config::get().stacks;
     let with_python = wanted.python && python::is_loaded();
     // The registers must be of this very call: a handler that came in between has left those of its own, further down.
     let distance = entry.sp.wrapping_sub(&raw const here as u64);
-    // SAFETY: this thread's own state; a handler that interrupts leaves a proof of the stack that is as good.
-    let state_ref = unsafe { &mut *state };
     if distance > MAX_OWN_FRAMES_BYTES || !wanted.native && !with_python {
-        return sites::of(recorder, entry.pc as usize, state_ref.thread);
+        return sites::of(recorder, entry.pc as usize, state.thread.get());
     }
-    let own = memory::own(state_ref, entry.sp);
-    let thread = state_ref.thread;
+    // A handler that interrupts leaves a proof of the stack that is as good.
+    let own = memory::own(state, entry.sp);
+    let thread = state.thread.get();
     let mut call = Call { recorder, entry, reader: Reader::new(own), thread, is_remembered: false };
     let native = memo::find(entry, &mut call.reader);
     call.is_remembered = native.is_some();
@@ -128,7 +127,7 @@ impl Call<'_> {
         &mut self,
         known: Option<u64>,
         with_native: bool,
-        state: *mut ThreadState,
+        state: &'static ThreadState,
         has_failed: bool,
     ) -> u32 {
         let mut frames = Frames::UNKNOWN;

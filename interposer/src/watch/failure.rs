@@ -25,15 +25,32 @@ static NOTICED: AtomicU32 = AtomicU32::new(0);
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
 
-fn me() -> *mut ThreadState {
+fn me() -> &'static ThreadState {
     thread::current()
+}
+
+/// A copy of this thread's failures, to be worked on and put back. A handler that comes in between and has failures of its own
+/// loses them: they are counted, and stay undecided.
+struct Open {
+    failures: [OpenFailure; MAX_OPEN_FAILURES],
+    open_failures: u8,
+}
+
+impl Open {
+    fn get() -> Self {
+        Open { failures: me().failures.get(), open_failures: me().open_failures.get() }
+    }
+
+    fn put_back(self) {
+        me().failures.set(self.failures);
+        me().open_failures.set(self.open_failures);
+    }
 }
 
 /// Whether this thread has an undecided failure.
 #[inline]
 pub(crate) fn is_watched() -> bool {
-    // SAFETY: this thread's own state; one byte is read.
-    unsafe { (*me()).open_failures != 0 && !(*me()).is_recorders }
+    me().open_failures.get() != 0 && !me().is_recorders.get()
 }
 
 /// A forked child begins without its parent's failures.
@@ -67,8 +84,7 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
 }
 
 fn open(record: &Record, pointer: Option<u64>) {
-    // SAFETY: this thread's own state, and nothing below calls out.
-    let state = unsafe { &mut *me() };
+    let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
         state.failures.rotate_left(1);
         state.open_failures -= 1;
@@ -86,20 +102,19 @@ fn open(record: &Record, pointer: Option<u64>) {
         pointer_known: pointer.is_some(),
     };
     state.open_failures += 1;
+    state.put_back();
 }
 
 /// Whether one of the pointers is what a failed call left behind.
 pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> bool {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &*me() };
+    let state = Open::get();
     let open = &state.failures[..usize::from(state.open_failures)];
     pointers.into_iter().any(|pointer| open.iter().any(|failure| failure.pointer_known && failure.pointer == pointer))
 }
 
 /// Takes one step of this thread with every open failure, and closes those that are decided.
 pub(super) fn step(step: Step) {
-    // SAFETY: this thread's own state, and nothing below calls out.
-    let state = unsafe { &mut *me() };
+    let mut state = Open::get();
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
@@ -117,6 +132,7 @@ pub(super) fn step(step: Step) {
         }
     }
     state.open_failures = kept as u8;
+    state.put_back();
     if kept == 0 {
         stop_watching();
     }
@@ -165,15 +181,14 @@ impl ThreadEnd {
 
     fn arm() {
         // SAFETY: a key made above; the value only has to differ from null.
-        unsafe { libc::pthread_setspecific(Self::key(), me().cast_const().cast()) };
+        unsafe { libc::pthread_setspecific(Self::key(), std::ptr::from_ref(me()).cast()) };
     }
 }
 
 unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
-    // SAFETY: runs on the ending thread, whose block is still there.
-    if unsafe { (*me()).open_failures } != 0 {
-        // SAFETY: as above.
-        unsafe { (*me()).open_failures = 0 };
+    // Runs on the ending thread, whose block is still there.
+    if me().open_failures.get() != 0 {
+        me().open_failures.set(0);
         stop_watching();
     }
 }

@@ -88,8 +88,7 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) 
 }
 
 fn record(api: u16, caller: usize, arguments: &Arguments) {
-    // SAFETY: this thread's own state.
-    unsafe { (*thread::current()).caller = caller };
+    thread::current().caller.set(caller);
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
         let row = table::row(api);

@@ -154,8 +154,7 @@ unsafe extern "C-unwind" fn body(fd: c_int, request: c_ulong, argument: u64) -> 
 
 /// What the request is about, if it is one that is recorded, on a descriptor of that driver.
 fn plan(fd: c_int, request: c_ulong, argument: u64) -> Option<(Plan, Payload)> {
-    // SAFETY: this thread's own state.
-    if unsafe { (*thread::current()).is_recorders } || config::get().disabled {
+    if thread::current().is_recorders.get() || config::get().disabled {
         return None;
     }
     let [number, letter] = [request as u8, (request >> 8) as u8];
@@ -183,8 +182,7 @@ fn begin(plan: &Plan) -> Option<Frame> {
     if !is_recorded {
         return None;
     }
-    // SAFETY: this thread's own state.
-    let passed_on = origin::passes_on(unsafe { (*thread::current()).caller });
+    let passed_on = origin::passes_on(thread::current().caller.get());
     Frame::enter_for(plan.api(), passed_on)
 }
 

@@ -217,8 +217,7 @@ fn remember(object: u64, instance: u8) {
 
 /// The card of a device object. Inside a recorded call the thread's device is better: it counts as the program does.
 fn device_of(object: u64) -> Option<u8> {
-    // SAFETY: this thread's own state.
-    if object == 0 || unsafe { (*thread::current()).depth } != 0 {
+    if object == 0 || thread::current().depth.get() != 0 {
         return None;
     }
     let index = OBJECTS.iter().position(|known| known.load(Ordering::Acquire) == object)?;
