@@ -1,5 +1,8 @@
 //! What the recorder's tables say of their functions, as a trace carries it.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use gpuoom_analyze::replay::apis::{Apis, by_name};
 use gpuoom_tests::{Client, program};
 use gpuoom_trace::meaning::Codes;
@@ -22,7 +25,14 @@ const ONLY_THE_ROW_TELLS: &[&str] = &[
     "__cudaLaunchKernel_ptsz",
 ];
 
-/// Traces before 1.6 are read by the names of their functions. For every row that there is, that must come to what the row says.
+/// The functions of the recorder before 1.6. What came later is in no trace that is read by names.
+fn older() -> BTreeSet<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/format-1.5/hip-plugins-replaced.trace.bin");
+    let trace = TraceFile::open(Path::new(path)).expect("a trace of 1.5");
+    trace.metadata.apis.rows.into_iter().map(|row| row.name).collect()
+}
+
+/// Traces before 1.6 are read by the names of their functions. For every row that they may have, that must come to what the row says.
 #[test]
 fn every_row_means_what_its_name_says() {
     let metadata = metadata();
@@ -34,7 +44,10 @@ fn every_row_means_what_its_name_says() {
         let (said, named) = (said.get(*api), named.get(*api));
         said.meaning() != named.meaning() || said.is_out_of_memory(2) != named.is_out_of_memory(2)
     });
+    let older = older();
+    let others = others.filter(|api| older.contains(&said.get(*api).name));
     let others: Vec<_> = others.map(|api| (said.get(api).name.as_str(), said.get(api).meaning())).collect();
+    assert!(older.len() > 600);
     let names: Vec<_> = others.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ONLY_THE_ROW_TELLS, "{others:?}");
 }

@@ -17,6 +17,7 @@ use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::reads::Read;
 use super::tracks::saturate;
+use super::tracks::waits::Waited;
 
 impl Replay {
     /// A context, a library's handle or a queue of the program: only its failure matters.
@@ -111,6 +112,8 @@ impl Replay {
             read_before: None,
             read_after: None,
             next: None,
+            waited_since_free: Waited::Unknown,
+            waited_before_next: Waited::Unknown,
         };
         self.tracks.refused(record, device, around);
     }

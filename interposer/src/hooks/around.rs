@@ -113,6 +113,8 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
     if status != 0 {
         let corrected = Record { status, kind_flags: record.kind_flags | flag::CORRECTION, ..record };
         frame.publish(&corrected, &what);
+    } else if call.kind == Kind::Pool && call.event == Event::Free {
+        watch::waits::deferred();
     }
     frame.leave();
     status

@@ -19,7 +19,7 @@ macro_rules! entries {
             use super::*;
             $($crate::hooks::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
             $($($crate::hooks::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
-            $($crate::hooks::macros::watched!($base, $watched);)*
+            $($crate::hooks::macros::watched!($base, $watched $(, $watched_word($watched_value))*);)*
             $($($crate::hooks::macros::watched!($base, $answered);)*)?
         }
     };
@@ -111,9 +111,15 @@ macro_rules! hands_out {
     };
 }
 
-/// A hook without a signature: one test, then a jump.
+/// A hook without a signature: one test, then a jump. Calls that wait for the device have a word of their own.
 macro_rules! watched {
-    ($base:expr, $name:ident) => {
+    ($base:expr, $name:ident, does(WaitsForDevice)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident, does(WaitsForStream)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident, does(WaitsForEvent)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident $(, $word:ident($value:ident))*) => {
+        $crate::hooks::macros::watched!(@ $base, $name, WATCHING);
+    };
+    (@ $base:expr, $name:ident, $tested:ident) => {
         /// # Safety
         /// Jumps to the vendor's function of this name with all arguments untouched.
         #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
@@ -130,7 +136,7 @@ macro_rules! watched {
                 "2:",
                 "mov r11d, {api}",
                 "jmp {slow}",
-                watching = sym $crate::base::watching::WATCHING,
+                watching = sym $crate::base::watching::$tested,
                 real = sym $crate::link::REAL,
                 offset = const API * 8,
                 api = const API,

@@ -253,6 +253,7 @@ macro_rules! functions {
                 cudaMemDiscardAndPrefetchBatchAsync_ptsz => GpuWork, [];
 
                 cudaDeviceSynchronize => Sync, [], does(WaitsForDevice);
+                cudaThreadSynchronize => Sync, [], does(WaitsForDevice);
                 cudaStreamSynchronize => Sync, [], does(WaitsForStream);
                 cudaStreamSynchronize_ptsz => Sync, [], does(WaitsForStream);
                 cudaEventSynchronize => Sync, [], does(WaitsForEvent);

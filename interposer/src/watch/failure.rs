@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
 use gpuoom_trace::record::{Event, NO_DEVICE, Record};
 
+use super::waits;
 use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
-use crate::base::watching::WATCHING;
-use crate::base::{guard, log, program_memory};
+use crate::base::{guard, log, program_memory, watching};
 use crate::call::Frame;
 use crate::record::state;
 use crate::table;
@@ -56,7 +56,8 @@ pub(crate) fn is_watched() -> bool {
 /// A forked child begins without its parent's failures.
 pub(crate) fn forget_all() {
     // Where calls may be refused, the stubs always take the long way: see `faults`.
-    WATCHING.store(u32::from(faults::is_on()), Ordering::Relaxed);
+    watching::reset(u32::from(faults::is_on()));
+    waits::forget();
     for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &NOTICED] {
         counter.store(0, Ordering::Relaxed);
     }
@@ -79,6 +80,7 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
         let takes_pointer = record.event != Event::Pin as u8;
         let pointer = takes_pointer.then(|| program_memory::word(out)).flatten();
         readings::after_failure(frame, record, row, seq);
+        waits::matter();
         open(record, pointer);
     });
 }
@@ -90,7 +92,7 @@ fn open(record: &Record, pointer: Option<u64>) {
         state.open_failures -= 1;
     }
     if state.open_failures == 0 {
-        WATCHING.fetch_add(1, Ordering::Relaxed);
+        watching::begin();
         ThreadEnd::arm();
     }
     state.failures[usize::from(state.open_failures)] = OpenFailure {
@@ -139,7 +141,7 @@ pub(super) fn step(step: Step) {
 }
 
 fn stop_watching() {
-    let _ = WATCHING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |threads| threads.checked_sub(1));
+    watching::end();
 }
 
 fn count(outcome: Outcome) {

@@ -4,6 +4,7 @@
 
 mod failure;
 mod stub;
+pub(crate) mod waits;
 
 use std::sync::atomic::Ordering;
 

@@ -14,6 +14,11 @@ const SLOTS: usize = 4096;
 /// Bytes of the code of one stub.
 const STUB_BYTES: usize = 16;
 
+/// A watched function.
+const WATCHED: u32 = 1;
+/// One that waits for the device.
+const WAITS: u32 = 2;
+
 /// What a stub carries.
 #[repr(C, align(32))]
 struct Slot {
@@ -22,7 +27,8 @@ struct Slot {
     entry: AtomicPtr<()>,
     /// Row + 1; 0: not in use.
     number: AtomicU32,
-    is_watched: AtomicU32,
+    /// 0: recorded, [`WATCHED`] or [`WAITS`].
+    sort: AtomicU32,
 }
 
 static TABLE: [Slot; SLOTS] = [const {
@@ -30,7 +36,7 @@ static TABLE: [Slot; SLOTS] = [const {
         real: AtomicPtr::new(std::ptr::null_mut()),
         entry: AtomicPtr::new(std::ptr::null_mut()),
         number: AtomicU32::new(0),
-        is_watched: AtomicU32::new(0),
+        sort: AtomicU32::new(0),
     }
 }; SLOTS];
 /// Slots that were claimed.
@@ -67,7 +73,13 @@ global_asm!(
     "mov dword ptr fs:[r10 + 16], eax",
     "jmp qword ptr [r11 + 8]",
     "3:",
+    "cmp dword ptr [r11 + 20], {waits_sort}",
+    "je 6f",
     "cmp dword ptr [rip + {watching}], 0",
+    "jne 5f",
+    "jmp qword ptr [r11]",
+    "6:",
+    "cmp dword ptr [rip + {waits}], 0",
     "jne 5f",
     "jmp qword ptr [r11]",
     "5:",
@@ -85,6 +97,8 @@ global_asm!(
     slots = const SLOTS,
     table = sym TABLE,
     watching = sym crate::base::watching::WATCHING,
+    waits = sym crate::base::watching::WAITS,
+    waits_sort = const WAITS,
     slow = sym crate::watch::slow_path,
 );
 
@@ -116,7 +130,12 @@ pub(super) fn hand_out(api: u16, entry: *const (), real: *const ()) -> Option<*c
     let (slot, row) = (&TABLE[index], table::row(api));
     slot.real.store(real.cast_mut(), Ordering::Relaxed);
     slot.entry.store(entry.cast_mut(), Ordering::Relaxed);
-    slot.is_watched.store(u32::from(row.is_tail_called), Ordering::Relaxed);
+    let sort = match row.is_tail_called {
+        true if row.meaning.does.waits() => WAITS,
+        true => WATCHED,
+        false => 0,
+    };
+    slot.sort.store(sort, Ordering::Relaxed);
     // Release: whoever sees the number sees the rest; the program sees the stub only after this.
     slot.number.store(number, Ordering::Release);
     Some(stub(index))
