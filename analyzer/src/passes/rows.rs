@@ -134,7 +134,7 @@ impl Rows {
     /// their calls.
     pub fn new(trace: &TraceFile, places: &SymbolPlaces, with_stacks: bool) -> Self {
         Rows {
-            apis: Apis::new(&trace.metadata.apis),
+            apis: Apis::new(&trace.metadata.apis, &trace.metadata.meanings),
             clock: trace.clock(),
             granule: trace.granule(),
             waiting: VecDeque::new(),

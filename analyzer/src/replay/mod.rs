@@ -127,6 +127,8 @@ impl End {
 
 /// The format's minor version since which captures, exports and modules are recorded whenever they come (FORMAT.md).
 const RARE_SINCE_MINOR: u16 = 3;
+/// The minor version of the format since when waits of all threads are kept.
+const WAITS_SINCE_MINOR: u16 = 6;
 
 /// The state of a trace after the records that were replayed.
 pub struct Replay {
@@ -201,7 +203,7 @@ impl Replay {
         let recorded = trace.header.granularity_bytes;
         let granularity_bytes = options.granularity_bytes.unwrap_or(recorded).max(1);
         Replay {
-            apis: Apis::new(&trace.metadata.apis),
+            apis: Apis::new(&trace.metadata.apis, &trace.metadata.meanings),
             clock: trace.clock(),
             granularity_bytes,
             events: 0,
@@ -226,7 +228,12 @@ impl Replay {
             imports: 0,
             failed_frees: 0,
             sites: Sites::default(),
-            tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR, options.limits),
+            tracks: Tracks::new(
+                &trace.clock(),
+                trace.header.minor >= RARE_SINCE_MINOR,
+                trace.header.minor >= WAITS_SINCE_MINOR,
+                options.limits,
+            ),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             counters: counters::Counters::new(trace),

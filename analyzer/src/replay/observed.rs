@@ -19,6 +19,7 @@ use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
+use super::tracks::waits::Waited;
 
 impl Replay {
     /// A context, a library's handle or a queue of the program: only its failure matters.
@@ -130,6 +131,8 @@ impl Replay {
             read_at: None,
             read_after: None,
             next: None,
+            waited_since_free: Waited::Unknown,
+            waited_before_next: Waited::Unknown,
         };
         self.tracks.refused(record, device, around);
     }

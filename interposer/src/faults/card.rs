@@ -12,12 +12,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE};
 
 use super::blocks::{self, Block, Blocks};
 use super::contexts::{self, End};
-use crate::record::Described;
-use crate::{apis, config, log, state};
+use crate::base::{config, log};
+use crate::call::Described;
+use crate::devices;
+use crate::record::state;
+use crate::table;
 
 /// The most that blocks are padded to where nobody says: pages of NVIDIA's and large fragments of AMD's cards.
 const MOST_GRANULARITY_BYTES: u64 = 2 << 20;
@@ -33,7 +37,7 @@ static DIFFERENCES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Room that was taken for a call before it is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     device: u8,
     bytes: u64,
 }
@@ -144,7 +148,7 @@ impl Room {
                 // What a call took away that nobody saw: the address is free, or it would not have been given out.
                 table.remove(what.address).iter().for_each(leaves);
                 let is_pooled = kind == Kind::Pool;
-                let context = apis::current_context();
+                let context = devices::contexts::current_context();
                 table.add(what.address, Block { bytes, device: self.device, is_pooled, context })
             }
         };
@@ -163,7 +167,7 @@ fn leaves(block: &Block) {
 pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, device: u8, real: &dyn Fn() -> i32) -> i32 {
     let Some(table) = blocks::table() else { return real() };
     match (event, kind) {
-        (Event::Free, Kind::Pool) if apis::row(api).name.contains("MemPoolDestroy") => {
+        (Event::Free, Kind::Pool) if table::row(api).meaning.does == Does::EndsPool => {
             after(real, || table.remove_pool(what.address))
         }
         // Out of the table before the call: another thread may get the address as soon as it is free.
@@ -182,7 +186,7 @@ pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, devi
             after(real, || table.unmap(what.address, what.requested, |block| leaves(&block)))
         }
         (Event::Device, _) => {
-            let end = contexts::end_of(apis::row(api).name, what, device);
+            let end = contexts::end_of(table::row(api).meaning.ends, what, device);
             after(real, || ends(table, end))
         }
         _ => real(),

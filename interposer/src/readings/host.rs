@@ -6,8 +6,8 @@ use std::path::Path;
 use gpuoom_trace::metadata::{Quantity, Reading};
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::sysfs::number;
-use crate::config::Config;
+use crate::base::config::Config;
+use crate::devices::gpus::number;
 
 /// Reads the process's numbers; `all`: also those that cost more than a file of one line.
 pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {

@@ -1,6 +1,6 @@
 //! Copies and fills of nothing: a null pointer given to them stands for "none" and was not left behind by a failure.
 
-use crate::apis::Row;
+use crate::table::Row;
 
 /// Where functions have the sizes that make them do nothing when one is zero: part of the name, and positions of arguments. The
 /// first row that fits counts. What has its sizes behind the registers, or in a structure, has no position here.
@@ -39,16 +39,16 @@ mod tests {
     use gpuoom_trace::record::Event;
 
     use super::*;
-    use crate::apis;
+    use crate::table;
 
     fn row(name: &str) -> &'static Row {
-        apis::row(apis::number_of(name).unwrap())
+        table::row(table::number_of(name).unwrap())
     }
 
     #[test]
     fn a_size_is_no_pointer() {
         let rows =
-            (0..apis::COUNT as u16).map(apis::row).filter(|row| row.event == Event::GpuWork && row.pointers != 0);
+            (0..table::COUNT as u16).map(table::row).filter(|row| row.event == Event::GpuWork && row.pointers != 0);
         for row in rows {
             let clash = sizes(row).iter().find(|position| row.pointers & (1 << **position) != 0);
             assert_eq!(clash, None, "{}", row.name);

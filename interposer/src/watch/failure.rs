@@ -5,27 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Limits, Outcome, Request, Shown, Step, Watched};
 use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
-use gpuoom_trace::status;
 
-use super::WATCHING;
-use crate::apis::{self, Row};
-use crate::record::Frame;
-use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{faults, guard, log, program_memory, readings, stack, state};
-
-/// One failure that is being watched, with the attempts to make up for it. All zero is a valid, unused one.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct OpenFailure {
-    watched: Watched,
-    /// What the program's pointer variable holds after the last of these failures.
-    pointer: u64,
-    /// Where that variable is, 0 where there is none.
-    variable: u64,
-    /// How many failures this stands for.
-    count: u32,
-    pointer_known: bool,
-}
+use super::waits;
+use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
+use crate::base::{guard, log, program_memory, watching};
+use crate::call::Frame;
+use crate::record::state;
+use crate::table;
+use crate::{faults, readings, stack};
 
 /// Whether a call was given the pointer that a failed one should have set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,30 +38,43 @@ static NOTICED: AtomicU32 = AtomicU32::new(0);
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
 
-fn me() -> *mut ThreadState {
+fn me() -> &'static ThreadState {
     thread::current()
+}
+
+/// A copy of this thread's failures, to be worked on and put back. A handler that comes in between and has failures of its own
+/// loses them: they are counted, and stay undecided.
+struct Open {
+    failures: [OpenFailure; MAX_OPEN_FAILURES],
+    open_failures: u8,
+}
+
+impl Open {
+    fn get() -> Self {
+        Open { failures: me().failures.get(), open_failures: me().open_failures.get() }
+    }
+
+    fn put_back(self) {
+        me().failures.set(self.failures);
+        me().open_failures.set(self.open_failures);
+    }
 }
 
 /// Whether this thread has an undecided failure.
 #[inline]
 pub(crate) fn is_watched() -> bool {
-    // SAFETY: this thread's own state; one byte is read.
-    unsafe { (*me()).open_failures != 0 && !(*me()).is_recorders }
+    me().open_failures.get() != 0 && !me().is_recorders.get()
 }
 
 /// A forked child begins without its parent's failures.
 pub(crate) fn forget_all() {
     // Where calls may be refused, the stubs always take the long way: see `faults`.
-    WATCHING.store(u32::from(faults::is_on()), Ordering::Relaxed);
+    watching::reset(u32::from(faults::is_on()));
+    waits::forget();
     for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED] {
         counter.store(0, Ordering::Relaxed);
     }
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
-}
-
-/// Whether a status of this function says that there was no memory.
-pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
-    status::is_out_of_memory(row.name, Some(row.layer), status)
 }
 
 /// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory. `out`: its
@@ -83,8 +83,8 @@ pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
 #[inline(never)]
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
-        let row = apis::row(record.api);
-        if !is_out_of_memory(row, record.status) {
+        let row = table::row(record.api);
+        if !row.is_out_of_memory(record.status) {
             return;
         }
         // Memory of another process that can't be opened is no memory that this one asked for.
@@ -97,6 +97,7 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
         let pointer = takes_pointer.then(|| program_memory::word(out)).flatten();
         let request = request_of(frame, record);
         readings::after_failure(frame, record, row, seq);
+        waits::matter();
         if counts {
             open(request, record.status, pointer, out);
         }
@@ -119,8 +120,7 @@ pub(super) fn request_of(frame: &Frame, record: &Record) -> Request {
 
 fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
     step(Step::Refused(request));
-    // SAFETY: this thread's own state, and nothing below calls out before its last use.
-    let state = unsafe { &mut *me() };
+    let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
         let [first, second, ..] = &mut state.failures;
         second.count += first.count;
@@ -128,7 +128,7 @@ fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
         state.open_failures -= 1;
     }
     if state.open_failures == 0 {
-        WATCHING.fetch_add(1, Ordering::Relaxed);
+        watching::begin();
         ThreadEnd::arm();
     }
     state.failures[usize::from(state.open_failures)] = OpenFailure {
@@ -143,11 +143,12 @@ fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
     let waited_ns = monotonic_ns().saturating_sub(request.at_ns);
     let open = usize::from(state.open_failures);
     state.failures[..open].iter_mut().for_each(|failure| failure.watched.held_up(waited_ns));
-    join(state);
+    join(&mut state);
+    state.put_back();
 }
 
 /// Attempts to make up for a failure become part of it, as soon as the program has shown as much of both.
-fn join(state: &mut ThreadState) {
+fn join(state: &mut Open) {
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let newer = state.failures[index];
@@ -163,8 +164,7 @@ fn join(state: &mut ThreadState) {
 
 /// The flag of an allocation that writes to the variable of the last failed one.
 pub(super) fn same_variable(out: u64) -> u8 {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &*me() };
+    let state = Open::get();
     let last = state.failures[..usize::from(state.open_failures)].last();
     let is_same = out != 0 && last.is_some_and(|failure| failure.variable == out);
     if is_same { flag::SAME_VARIABLE } else { 0 }
@@ -172,8 +172,7 @@ pub(super) fn same_variable(out: u64) -> u8 {
 
 /// Whether one of the pointers is what a failed call left behind.
 pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> FailedPointer {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &*me() };
+    let state = Open::get();
     let open = &state.failures[..usize::from(state.open_failures)];
     let is_left = |pointer: &u64| open.iter().any(|failure| failure.pointer_known && failure.pointer == *pointer);
     let mut stale = FailedPointer::No;
@@ -190,8 +189,7 @@ pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> Failed
 
 /// Takes one step of this thread with every open failure, and closes those that are decided.
 pub(super) fn step(step: Step) {
-    // SAFETY: this thread's own state, and nothing below calls out.
-    let state = unsafe { &mut *me() };
+    let mut state = Open::get();
     if state.open_failures == 0 {
         return;
     }
@@ -213,15 +211,15 @@ pub(super) fn step(step: Step) {
         }
     }
     state.open_failures = kept as u8;
+    join(&mut state);
+    state.put_back();
     if kept == 0 {
         stop_watching();
-    } else {
-        join(state);
     }
 }
 
 fn stop_watching() {
-    let _ = WATCHING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |threads| threads.checked_sub(1));
+    watching::end();
 }
 
 fn count(outcome: Outcome, failures: u32) {
@@ -275,15 +273,14 @@ impl ThreadEnd {
 
     fn arm() {
         // SAFETY: a key made above; the value only has to differ from null.
-        unsafe { libc::pthread_setspecific(Self::key(), me().cast_const().cast()) };
+        unsafe { libc::pthread_setspecific(Self::key(), std::ptr::from_ref(me()).cast()) };
     }
 }
 
 unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
-    // SAFETY: runs on the ending thread, whose block is still there.
-    if unsafe { (*me()).open_failures } != 0 {
-        // SAFETY: as above.
-        unsafe { (*me()).open_failures = 0 };
+    // Runs on the ending thread, whose block is still there.
+    if me().open_failures.get() != 0 {
+        me().open_failures.set(0);
         stop_watching();
     }
 }
@@ -374,7 +371,7 @@ impl Display for Account {
             NO_DEVICE => write!(out, " (host, ")?,
             device => write!(out, " (GPU {device}, ")?,
         }
-        let name = apis::row(self.api).name;
+        let name = table::row(self.api).name;
         match &self.requested {
             // A library's handle: nobody tells how much it takes.
             Size(u64::MAX) => write!(out, "{name})"),

@@ -5,26 +5,19 @@
 mod empty;
 mod failure;
 mod stub;
+pub(crate) mod waits;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-pub(crate) use failure::{OpenFailure, failed, forget_all, is_out_of_memory, is_watched, process_ends};
+pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::record::{Event, Record};
 
-use crate::record::Frame;
-use crate::{faults, guard};
-
-/// Threads that have an undecided failure. The stubs of watched functions test it, so it is a plain word at a fixed place.
-pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
-
-/// The stubs of watched functions take the long way from now on, in this process and in those that it forks.
-pub(crate) fn hold() {
-    debug_assert!(faults::is_on());
-    WATCHING.fetch_add(1, Ordering::Relaxed);
-}
+use crate::base::guard;
+use crate::base::watching::WATCHING;
+use crate::call::Frame;
 
 /// Whether this thread has an undecided failure. A load and a compare while no thread has any.
 #[inline(always)]

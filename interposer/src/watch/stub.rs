@@ -1,5 +1,6 @@
 //! The way of a watched call while something is watched, or before its real function is known.
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload;
@@ -7,9 +8,11 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 
 use super::empty;
 use super::failure::{self, FailedPointer};
-use crate::apis::{self, Row};
-use crate::record::{Described, Frame};
-use crate::{faults, guard, link, program_memory, thread};
+use super::waits::Target;
+use crate::base::{guard, program_memory, thread};
+use crate::call::{Described, Frame};
+use crate::table::{self, Row};
+use crate::{faults, link};
 
 /// The argument registers of the call, as the stub saved them.
 #[repr(C)]
@@ -73,30 +76,42 @@ pub(crate) unsafe extern "C" fn slow_path() {
     )
 }
 
-/// Records a watched call if this thread has an undecided failure, and returns what the stub is to jump to: the real function, or
+/// Records a watched call if this thread has an undecided failure, or if it waits and that is news, and returns what the stub is to jump to: the real function, or
 /// what answers in its place.
 unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
-    if failure::is_watched() && !apis::row(api).is_answered {
-        // SAFETY: the stub's own stack frame.
-        let arguments = unsafe { &*arguments };
-        guard::cold((), || record(api, caller, arguments));
+    let row = table::row(api);
+    // SAFETY: the stub's own stack frame.
+    let arguments = unsafe { &*arguments };
+    let target = row.meaning.does.waits().then(|| target_of(row, arguments));
+    if failure::is_watched() && !row.is_answered || target.is_some_and(|target| target.news().is_some()) {
+        guard::cold((), || record(api, caller, arguments, target));
     }
     if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
 }
 
-fn record(api: u16, caller: usize, arguments: &Arguments) {
-    // SAFETY: this thread's own state.
-    unsafe { (*thread::current()).caller = caller };
+/// What a call waits for.
+fn target_of(row: &Row, arguments: &Arguments) -> Target {
+    let state = thread::current();
+    Target::new(row.meaning.does, arguments.integers[0], state.device.get(), state.thread.get())
+}
+
+fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>) {
+    thread::current().caller.set(caller);
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
-        let row = apis::row(api);
+        let row = table::row(api);
+        // Before the record: what comes to matter meanwhile must not count as waited for.
+        let moments = target.and_then(Target::news);
         let pointer = match row.event {
             Event::GpuWork => failed_pointer(row, &arguments.integers),
             _ => FailedPointer::No,
         };
         note(&frame, row, arguments, pointer);
+        if let (Some(target), Some(moments)) = (target, moments) {
+            target.recorded(moments);
+        }
         if let Some(step) = step_of(row, arguments, pointer) {
             failure::step(step);
         }
@@ -145,7 +160,7 @@ fn step_of(row: &Row, arguments: &Arguments, pointer: FailedPointer) -> Option<S
 }
 
 fn asks_for_text(row: &Row) -> bool {
-    ["ErrorString", "ErrorName", "status_string"].iter().any(|part| row.name.contains(part))
+    row.meaning.does == Does::NamesError
 }
 
 fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer) {
@@ -159,6 +174,7 @@ fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer)
             record.address = 0;
         }
         Event::ErrorQuery => record.address = 0,
+        Event::Sync if row.meaning.does == Does::WaitsForDevice => record.address = 0,
         Event::Reading => (record.status, record.address) = (trigger::PROGRAM, 0),
         Event::Exception => return note_exception(frame, record, arguments.integers[1]),
         _ => {}

@@ -143,7 +143,7 @@ fn came_alone(case: &Case<'_>, failure: &Failure<'_>, done: &Done) -> bool {
 }
 
 fn is_plain(case: &Case<'_>, api: u16) -> bool {
-    matches!(case.replay.apis.get(api).name.as_str(), "hipMalloc" | "hipExtMallocWithFlags")
+    case.replay.apis.get(api).is_plain_allocation()
 }
 
 /// Whether the later half of the stream-ordered requests before a failure is larger than the earlier half.

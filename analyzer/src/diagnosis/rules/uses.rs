@@ -67,7 +67,7 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
 /// The library whose block was the largest within a second of a device's first use, and the most that it held then.
 fn first_burst(case: &Case<'_>, device: u8, libraries: &Libraries<'_>) -> Option<(String, u64)> {
     let replay = case.replay;
-    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).name.contains("Host");
+    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).is_of_host();
     let calls = || replay.tracks.calls.first().iter().filter(is_of_device);
     let until = replay.clock.at_ns(calls().next()?.at).saturating_add(case.thresholds.burst_ns);
     let burst = || calls().take_while(|call| replay.clock.at_ns(call.at) <= until);

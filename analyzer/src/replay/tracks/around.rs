@@ -1,6 +1,6 @@
 //! What was the case around each failure: before it, at it, and after it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use gpuoom_trace::record::NO_DEVICE;
 
@@ -10,6 +10,7 @@ use super::ends::Ends;
 use super::pools::Pooled;
 use super::reads::Read;
 use super::survivors::Survivors;
+use super::waits::{Waited, Waits};
 
 /// Failures that are described of the beginning, and as many of the end.
 const LISTED: usize = 256;
@@ -22,8 +23,8 @@ const ASYNC_FREES: usize = 1024;
 
 /// Memory that was given back by stream-ordered calls shortly before a failure, with no wait by the program recorded since.
 ///
-/// Waits are recorded only after a failure: that none is recorded does not say that there was none
-/// ([`super::unknown::Unknown::Synchronisations`]). A plain free of device memory on the device waits for it, and counts.
+/// Before format 1.6 waits are recorded only after a failure: that none is recorded does not say that there was none
+/// ([`super::unknown::Unknown::Synchronisations`]). A wait for one stream counts for all of the device. A plain free of device memory on the device waits for it, and counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingFrees {
     /// Bytes.
@@ -93,6 +94,12 @@ pub struct Around {
     pub read_after: Option<Read>,
     /// The thread's next request.
     pub next: Option<Next>,
+    /// Whether any thread began to wait for the device between the last stream-ordered free on it and this failure. Unknown where
+    /// there was no such free.
+    pub waited_since_free: Waited,
+    /// Whether any thread began to wait for the device between this failure and the thread's next request. Unknown where there was
+    /// none.
+    pub waited_before_next: Waited,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +115,13 @@ pub(super) struct AsyncFrees {
     frees: VecDeque<AsyncFree>,
     /// Ticks of the newest free that was pushed out.
     forgotten_at: Option<u64>,
+    /// Sequence numbers of the last free by device.
+    last: BTreeMap<u8, u64>,
 }
 
 impl AsyncFrees {
-    pub(super) fn push(&mut self, at: u64, bytes: u64, device: u8) {
+    pub(super) fn push(&mut self, seq: u64, at: u64, bytes: u64, device: u8) {
+        self.last.insert(device, seq);
         if self.frees.len() == ASYNC_FREES {
             self.forgotten_at = self.frees.pop_front().map(|free| free.at);
         }
@@ -123,6 +133,14 @@ impl AsyncFrees {
     pub(super) fn synchronised(&mut self, device: u8) {
         if !self.frees.is_empty() {
             self.frees.retain(|free| device != NO_DEVICE && free.device != device);
+        }
+    }
+
+    /// The sequence number of the last free on a device; on any where that is not known.
+    pub(super) fn last(&self, device: u8) -> Option<u64> {
+        match device {
+            NO_DEVICE => self.last.values().copied().max(),
+            device => self.last.get(&device).copied(),
         }
     }
 
@@ -175,7 +193,7 @@ impl AllAround {
 
     /// A thread asked for memory.
     #[cold]
-    pub(super) fn asked(&mut self, thread: u32, next: Next) {
+    pub(super) fn asked(&mut self, thread: u32, next: Next, waits: &Waits) {
         let listed = &mut self.listed;
         self.asking.retain(|(of, failure)| {
             if *of != thread {
@@ -183,6 +201,7 @@ impl AllAround {
             }
             if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
                 around.next = Some(next);
+                around.waited_before_next = waits.since(around.seq, around.device);
             }
             false
         });

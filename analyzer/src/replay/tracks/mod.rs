@@ -17,6 +17,7 @@ pub mod survivors;
 #[cfg(test)]
 mod tests;
 pub mod unknown;
+pub mod waits;
 
 use gpuoom_trace::clock::Clock;
 use gpuoom_trace::outcome;
@@ -40,6 +41,7 @@ use retries::Retries;
 use series::Series;
 use survivors::Survivors;
 use unknown::Unknown;
+use waits::{Waited, Waits};
 
 /// A free of more than this is a large one, in bytes, unless set.
 pub const LARGE_FREE_BYTES: u64 = 64 << 20;
@@ -144,6 +146,7 @@ pub struct Tracks {
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
     keeps_rare: bool,
     async_frees: AsyncFrees,
+    waits: Waits,
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
@@ -153,8 +156,9 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came.
-    pub fn new(clock: &Clock, keeps_rare: bool, limits: Limits) -> Self {
+    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came; `keeps_waits`: and of the
+    /// waits of all threads those that say something.
+    pub fn new(clock: &Clock, keeps_rare: bool, keeps_waits: bool, limits: Limits) -> Self {
         Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
@@ -168,6 +172,7 @@ impl Tracks {
             exports: Exports::default(),
             keeps_rare,
             async_frees: AsyncFrees::default(),
+            waits: Waits::new(keeps_waits),
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
@@ -224,7 +229,7 @@ impl Tracks {
             let mut done = self.done(device);
             done.given_bytes = done.given_bytes.saturating_sub(bytes);
             let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true, done };
-            self.around.asked(thread, next);
+            self.around.asked(thread, next, &self.waits);
         }
     }
 
@@ -266,7 +271,7 @@ impl Tracks {
         }
         match (block.kind, record.kind()) {
             (Kind::Physical, _) => self.track(side, device).reads.released(bytes),
-            (Kind::Pool, freed_as) => self.returned_to_pool(block, record.at, freed_as),
+            (Kind::Pool, _) => self.returned_to_pool(block, record),
             // A plain free waits for the device.
             (Kind::Device, Kind::Device) => self.async_frees.synchronised(device),
             _ => {}
@@ -276,7 +281,8 @@ impl Tracks {
         }
     }
 
-    fn returned_to_pool(&mut self, block: &Block, at: u64, freed_as: Kind) {
+    fn returned_to_pool(&mut self, block: &Block, record: &Record) {
+        let (seq, at, freed_as) = (record.seq(), record.at, record.kind());
         self.pools.returned(block.pool, block.device, block.requested_bytes);
         let track = self.track(Side::Device, block.device);
         let done = &mut track.done;
@@ -285,7 +291,7 @@ impl Tracks {
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
         if freed_as == Kind::Pool {
-            self.async_frees.push(at, block.requested_bytes, block.device);
+            self.async_frees.push(seq, at, block.requested_bytes, block.device);
         }
     }
 
@@ -312,7 +318,8 @@ impl Tracks {
             Does::EndsCapture => self.captures.end(record.thread),
             Does::SetsPool => self.set_pool(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            _ => self.waited(record),
+            Does::AsksStream => {}
+            _ => self.waited(record, does),
         }
     }
 
@@ -326,7 +333,10 @@ impl Tracks {
     }
 
     /// The program waited for a device, or for all.
-    fn waited(&mut self, record: &Record) {
+    fn waited(&mut self, record: &Record, does: Does) {
+        if does.waits() {
+            self.waits.push(record, does);
+        }
         self.async_frees.synchronised(record.device);
         if self.retries.is_watching(record.at) {
             self.retries.waited(record.device, record.at);
@@ -376,6 +386,15 @@ impl Tracks {
         number != 0
     }
 
+    /// Whether the recorder kept waits of all threads, so that [`Around::waited_since_free`] and [`Around::waited_before_next`]
+    /// are known.
+    ///
+    /// # Errors
+    /// The trace is of a recorder that kept waits only after a failure.
+    pub fn waits_are_kept(&self) -> Result<(), Unknown> {
+        if self.waits.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
+    }
+
     /// Stream captures.
     ///
     /// # Errors
@@ -399,13 +418,17 @@ impl Tracks {
         if self.around.is_waiting() {
             let done = self.done(device);
             let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false, done };
-            self.around.asked(record.thread, next);
+            self.around.asked(record.thread, next, &self.waits);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
         let done = self.done(device);
+        let waited_since_free = match self.async_frees.last(device) {
+            Some(seq) => self.waits.since(seq, device),
+            None => Waited::Unknown,
+        };
         let read_before = self.device(device).and_then(|track| track.reads.last);
         let captured = self.keeps_rare.then(|| self.captures.on(device));
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
@@ -413,6 +436,7 @@ impl Tracks {
         let calls_before = self.calls.count();
         self.around.push(Around {
             pending,
+            waited_since_free,
             read_before,
             captured,
             pooled,

@@ -10,6 +10,7 @@ use super::captures::Captured;
 use super::retries::Ending;
 use super::series::MAX_TURNS;
 use super::unknown::Unknown;
+use super::waits::Waited;
 use crate::replay::tracks::Limits;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
@@ -362,6 +363,49 @@ fn captures_and_trims_are_no_waits() {
     assert_eq!(pending("hipStreamBeginCapture", Kind::None), GIB);
     assert_eq!(pending("hipMemPoolTrimTo", Kind::Pool), GIB);
     assert_eq!(pending("hipDeviceSynchronize", Kind::None), 0);
+}
+
+#[test]
+fn a_wait_of_any_thread_since_the_last_deferred_free_is_told() {
+    let waited = |minor: u16, wait: Option<(&str, u8)>| {
+        let mut trace = builder();
+        trace.header.minor = minor;
+        call(&mut trace, Event::Sync, Kind::None, "hipDeviceSynchronize", 0);
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 1 << 32, GIB);
+        trace.free_kind(Kind::Pool, "hipFreeAsync", 1 << 32);
+        if let Some((api, device)) = wait {
+            let record = trace.record_on(77, Event::Sync, Kind::None, api);
+            trace.push(Record { device, address: 0x51, ..record }, &[]);
+        }
+        trace.refuse(8 * GIB);
+        run(&trace).tracks.around.failure(0).unwrap().waited_since_free
+    };
+    assert_eq!(waited(6, None), Waited::No, "the wait before the free is none for it");
+    let Waited::Yes(wait) = waited(6, Some(("hipDeviceSynchronize", 0))) else { panic!("a wait of another thread") };
+    assert_eq!((wait.thread, wait.covers(0)), (77, true));
+    let Waited::Yes(wait) = waited(6, Some(("hipStreamSynchronize", 0))) else { panic!("a wait for a stream") };
+    assert_eq!((wait.covers(0), wait.may_cover(0)), (false, true));
+    assert_eq!(waited(6, Some(("hipDeviceSynchronize", 1))), Waited::No, "another device");
+    assert_eq!(waited(6, Some(("hipStreamQuery", 0))), Waited::No, "a question is no wait");
+    assert_eq!(waited(5, None), Waited::Unknown, "older recorders kept no waits");
+}
+
+#[test]
+fn a_wait_between_a_failure_and_what_came_next_is_told() {
+    let waited = |waits: bool| {
+        let mut trace = builder();
+        trace.refuse(8 * GIB);
+        if waits {
+            let record = trace.record_on(77, Event::Sync, Kind::None, "hipDeviceSynchronize");
+            trace.push(Record { device: 0, ..record }, &[]);
+        }
+        trace.alloc(1 << 32, GIB);
+        let tracks = run(&trace).tracks;
+        let around = tracks.around.failure(0).unwrap();
+        (around.waited_since_free, matches!(around.waited_before_next, Waited::Yes(_)), around.waited_before_next)
+    };
+    assert_eq!(waited(false), (Waited::Unknown, false, Waited::No), "nothing was freed by a stream-ordered call");
+    assert!(waited(true).1);
 }
 
 fn check_bounds(tracks: &Tracks) {

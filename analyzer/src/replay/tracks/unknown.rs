@@ -5,7 +5,7 @@
 pub enum Unknown {
     /// Which blocks are filled from the host.
     CopiesToDevice,
-    /// Whether the program waited for a stream.
+    /// Whether the program waited for a device or a stream, in traces before format 1.6.
     Synchronisations,
     /// Which stream a free was ordered on.
     StreamOfFree,
@@ -28,8 +28,8 @@ impl Unknown {
                  mark (gpuoom_mark) at the end of the load would settle it"
             }
             Unknown::Synchronisations => {
-                "synchronisations are recorded only after a failure, so the trace does not say whether the program waited \
-                 for these frees; synchronise before the failing call and record again"
+                "the recorder that made this trace kept synchronisations only after a failure, so the trace does not say whether \
+                 the program waited for these frees; one as new as this program keeps them"
             }
             Unknown::StreamOfFree => "the stream of a free is not recorded",
             Unknown::Captures => {
