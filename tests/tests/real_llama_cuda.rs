@@ -1,7 +1,9 @@
 //! llama.cpp's prebuilt CUDA backend, loaded into Node, over the simulated CUDA: a run that fits and three that fail, each in
 //! its own place.
 
-use gpuoom_tests::{Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called};
+use gpuoom_tests::{
+    Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called,
+};
 
 fn generate(capacity: &str) -> Option<Finished> {
     let client = llama_cuda_client()?.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
@@ -34,7 +36,8 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option
     // Each of them is more than the whole card, which is small here, and comes where it does.
     report.assert_cause("request-exceeds-device", "proven");
     // The libraries have no names of functions: what buffer it is, the sizes alone do not say.
-    let is_sure = |found: &Diagnosis| found.confidence != "possible" && [shape.unwrap_or(other), other].contains(&&found.id[..]);
+    let is_sure =
+        |found: &Diagnosis| found.confidence != "possible" && [shape.unwrap_or(other), other].contains(&&found.id[..]);
     assert!(!report.diagnoses().iter().any(is_sure), "{:?}", report.diagnoses());
     // What the file of the model says, or a user, makes it a matter of arithmetic.
     let model = real_clients_dir().join("llama.gguf");

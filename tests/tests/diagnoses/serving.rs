@@ -8,7 +8,8 @@ use crate::training::LOAD;
 
 pub(crate) fn scenes() -> Vec<Scene> {
     let llama = |id, says, story, script: &str| scene(id, says, story, script).library("libggml-hip.so");
-    let by = |id, says, story, source, script: &str| scene(id, says, story, script).library_of("libggml-hip.so", source);
+    let by =
+        |id, says, story, source, script: &str| scene(id, says, story, script).library_of("libggml-hip.so", source);
     let tokens = |step: &str| {
         format!(
             "{LOAD} alloc k 64M; alloc v 64M; loop 12; alloc n 65M{step}; free k; alloc m 65M{step}; free v; \

@@ -107,10 +107,12 @@ fn optimizer() -> Vec<Scene> {
 }
 
 fn later() -> Vec<Scene> {
-    let batches =
-        |count: u64, label: &str| format!("{LOAD} loop {count}; loop 5; {label} push 205001K+41001K 8; launch; pop 8; end; end; push 24400M");
-    let evaluation =
-        |keep: &str| format!("{LOAD} loop 6; {STEP} end; mark eval; loop 12; alloc b 300M; {keep} free b; end; {TOO_MUCH}");
+    let batches = |count: u64, label: &str| {
+        format!("{LOAD} loop {count}; loop 5; {label} push 205001K+41001K 8; launch; pop 8; end; end; push 24400M")
+    };
+    let evaluation = |keep: &str| {
+        format!("{LOAD} loop 6; {STEP} end; mark eval; loop 12; alloc b 300M; {keep} free b; end; {TOO_MUCH}")
+    };
     let first_eval = |asked: &str| format!("{LOAD} loop 6; {STEP} end; mark eval; push 250M; alloc x {asked}");
     vec![
         scene(

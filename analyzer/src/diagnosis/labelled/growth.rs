@@ -61,7 +61,9 @@ fn check_and_report_say_the_same_of_growth() {
         |step| if step % 3 == 0 { 30 * MIB } else { 0 },
         |_| 0,
     ];
-    let own = kept.iter().flat_map(|kept| [labelled_steps(&["step"], *kept), labelled_steps(&["forward", "backward"], *kept)]);
+    let own = kept
+        .iter()
+        .flat_map(|kept| [labelled_steps(&["step"], *kept), labelled_steps(&["forward", "backward"], *kept)]);
     let mut judged = Vec::new();
     for scene in all().map(|labelled| (labelled.scene)()).chain(own) {
         let summary = summed_up(&scene);
