@@ -78,6 +78,8 @@ pub struct Kept {
     pub bytes: u64,
     /// Bytes that were given in all.
     pub given_bytes: u64,
+    /// Bytes of blocks from before that went, and that none of the same size took the place of.
+    pub gone_bytes: u64,
     /// Rise of the levels over these steps.
     pub rise_bytes: u64,
     /// What came by the call path that kept most; where no paths are known, blocks of one size.
@@ -208,6 +210,8 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     let mut kept = Kept { steps, rise_bytes: last.bytes.saturating_sub(first.bytes), ..Kept::default() };
     let mut live: FxHashMap<u64, (usize, &Call)> = FxHashMap::default();
     let mut paths: BTreeMap<(u32, u64), Path> = BTreeMap::new();
+    // Blocks from before that went, by size.
+    let mut gone: FxHashMap<u64, u64> = FxHashMap::default();
     for call in calls.iter().filter(|call| call.device == device && call.at > first.at && call.at <= last.at) {
         let step = levels.partition_point(|level| level.at < call.at);
         match call.what {
@@ -220,12 +224,25 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
                     let path = paths.entry(path_of(given)).or_default();
                     path.returned_later_bytes = path.returned_later_bytes.saturating_add(given.bytes);
                 }
-                _ => {}
+                Some(_) => {}
+                None => *gone.entry(call.bytes).or_default() += 1,
             },
             What::Refused => {}
         }
     }
-    sum_up(&mut kept, &mut paths, live.into_values());
+    let mut live: Vec<(usize, &Call)> = live.into_values().collect();
+    live.sort_unstable_by_key(|(_, call)| std::cmp::Reverse(call.at));
+    // What was on its way at the beginning is on its way at the end, too: a block for a block of its size.
+    live.retain(|(_, call)| match gone.get_mut(&call.bytes) {
+        Some(blocks) if *blocks > 0 => {
+            *blocks -= 1;
+            false
+        }
+        _ => true,
+    });
+    kept.gone_bytes =
+        gone.into_iter().fold(0, |sum: u64, (size, blocks)| sum.saturating_add(size.saturating_mul(blocks)));
+    sum_up(&mut kept, &mut paths, live.into_iter());
     Some(kept)
 }
 

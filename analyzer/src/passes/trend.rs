@@ -185,7 +185,7 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
     if was_given_back(levels, last, limits) {
         return Course::GivenBack;
     }
-    if pauses_for_good(levels, last.len(), limits) {
+    if pauses_for_good(last, limits) {
         return Course::Stopped;
     }
     match rise_by_parts(last, limits) {
@@ -202,18 +202,15 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
 }
 
 /// Whether the last new high is longer ago than the longest pause between two of the stretch, by the factor.
-fn pauses_for_good(levels: &[f64], stretch: usize, limits: &Limits) -> bool {
-    let begin = levels.len() - stretch;
+fn pauses_for_good(stretch: &[f64], limits: &Limits) -> bool {
     let (mut high, mut at, mut longest) = (f64::NEG_INFINITY, 0, 1);
-    for (place, level) in levels.iter().enumerate().filter(|(_, level)| level.is_finite()) {
+    for (place, level) in stretch.iter().enumerate() {
         if *level > high {
-            if at >= begin && high.is_finite() {
-                longest = longest.max(place - at);
-            }
+            longest = longest.max(place - at);
             (high, at) = (*level, place);
         }
     }
-    (levels.len() - 1 - at) as f64 > limits.pause_factor * longest as f64 + 1.0
+    (stretch.len() - 1 - at) as f64 > limits.pause_factor * longest as f64 + 1.0
 }
 
 /// How a stretch rises from part to part.

@@ -224,7 +224,9 @@ pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) ->
 
 fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
     let growth = place.and_then(|known| known.growth_per_second);
-    growth.ok_or_else(|| "the run has fewer than five cycles in which memory rises and falls".to_owned())
+    growth.ok_or_else(|| {
+        "the run has fewer than five steps: labels (gpuoom_mark), or cycles in which memory rises and falls".to_owned()
+    })
 }
 
 /// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more

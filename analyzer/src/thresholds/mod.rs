@@ -250,7 +250,7 @@ thresholds! {
     /// Share of a stretch's first slope below which its second half slows down.
     slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Share of what a cycle is given above which what stays may be a part of a load, and the cycle no step.
-    filling_share: f64 = 0.15, Share, "ours", ["live-leak"];
+    filling_share: f64 = 0.33, Share, "ours", ["live-leak"];
     /// Share of a rise up to which what was there before is little: the rise may then be the load itself.
     filling_base_share: f64 = 0.20, Share, "ours", ["live-leak"];
     /// What a leak must come to in all.

@@ -18,17 +18,17 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
-        says: Says::Not,
+        says: Says::Found(Probable),
         also: &[],
-        story: "the same, and then 15.9 GiB do not fit, which never would have",
+        story: "the same, and then 15.9 GiB do not fit, which never would have: it rises, and that made nothing fail",
         scene: || fails(16 * GIB - 100 * MIB, 6 * GIB),
     },
     Labelled {
         id: "live-leak",
         says: Says::First(Probable),
         also: &[],
-        story: "20 MiB of each of 30 steps stay, and nothing fails: it may be a cache that is not full yet",
-        scene: || steps(30, false),
+        story: "20 MiB of each of 40 steps stay, and nothing fails: it may be a cache that is not full yet",
+        scene: || steps(40, false),
     },
     Labelled {
         id: "live-leak",
@@ -78,7 +78,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Probable),
         also: &[],
         story: "the same with a pause between two steps, so that it is no line over time",
-        scene: || steps(30, true),
+        scene: || steps(40, true),
     },
     Labelled {
         id: "live-leak",

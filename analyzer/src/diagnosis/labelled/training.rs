@@ -290,6 +290,7 @@ fn batches(count: u64, largest: u64, site: Option<u32>) -> Scene {
     ends(program, largest)
 }
 
+/// What fails in the end would never have fitted.
 fn evaluation(keeps: bool, label: Option<&str>) -> Scene {
     let mut program = python();
     program.load();
@@ -303,7 +304,7 @@ fn evaluation(keeps: bool, label: Option<&str>) -> Scene {
             program.take(&[result]);
         }
     }
-    ends(program, TOO_MUCH)
+    ends(program, 16 * GIB - 100 * MIB)
 }
 
 fn first_eval(asked: u64) -> Scene {

@@ -59,6 +59,17 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) else { return };
     // What the failed step itself took is none of what stays.
     let grown = u64::try_from(rise.total_bytes()).unwrap_or(0);
+    // Where nobody read it, no more was free than the card has beside the program's own blocks.
+    let own = failure.own_bytes();
+    let beside_own = failure.total_bytes().map(|total| total.saturating_sub(own));
+    let never = failure.request_bytes().zip(beside_own).get();
+    if failure.free_bytes().get().is_none() && never.is_some_and(|(request, most)| request > most.saturating_add(grown))
+    {
+        check.unless(true, || {
+            format!("even without the {} that came to stay, the card has less than that", size(grown))
+        });
+        return;
+    }
     let both = failure.request_bytes().zip(failure.free_bytes());
     check.decides(
         both.is(|(request, free)| request <= free.saturating_add(grown)),

@@ -119,9 +119,16 @@ impl Facts {
         let is_behind =
             |label: &str| ends_the_load(label) || Phase::of(label).is_some_and(|phase| phase != Phase::Load);
         let first = tracks.marks.listed().iter().find(|mark| is_behind(&mark.label));
-        let load_end = match first.filter(|mark| mark.at <= oom.at) {
-            Some(mark) => Some((calls.partition_point(|call| call.at < mark.at), Told::Mark)),
-            None => longest_pause(&calls, thresholds),
+        let labelled = first.filter(|mark| mark.at <= oom.at);
+        let at_label = labelled.map(|mark| (calls.partition_point(|call| call.at < mark.at), Told::Mark));
+        // A backward pass or an evaluation is not the first that comes behind a load.
+        let is_next = |label: &str| ends_the_load(label) || Phase::of(label) == Some(Phase::Forward);
+        let load_end = match (labelled, at_label) {
+            (Some(mark), Some(at_label)) if is_next(&mark.label) => Some(at_label),
+            (_, at_label) => {
+                let until = at_label.map_or(calls.len(), |(place, _)| place);
+                longest_pause(&calls[..until], thresholds).or(at_label)
+            }
         };
         let since = mark.map_or(0, |mark| turns.partition_point(|turn| turn.at < mark.at));
         let of_thread: Vec<Call> = calls[calls.len().saturating_sub(LAST)..]

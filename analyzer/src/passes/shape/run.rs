@@ -120,7 +120,9 @@ const CALLS: &str = "which blocks stayed of these cycles: there were too many ca
 /// What rises must be blocks that stay, and not one that is replaced by a larger one, or a window that moves.
 fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
     let step = rise.by.step();
-    let is_replaced = kept.keeping_steps < 3 || kept.rise_share() < thresholds.dominant_share;
+    let is_replaced = kept.keeping_steps < 3
+        || kept.rise_share() < thresholds.dominant_share
+        || kept.gone_bytes as f64 > thresholds.dominant_share * kept.bytes as f64;
     check.unless(is_replaced, || {
         "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
     });

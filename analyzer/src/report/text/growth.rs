@@ -117,6 +117,6 @@ mod tests {
 
     #[test]
     fn what_is_not_significant_is_not_there() {
-        assert_eq!(steps(10, MIB, false), "");
+        assert_eq!(steps(4, 300 * MIB, false), "");
     }
 }
