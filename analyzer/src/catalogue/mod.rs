@@ -2,6 +2,7 @@
 //! chapter, built in; [`entry`] says what an entry holds.
 
 pub mod entry;
+pub mod need;
 pub mod only;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::subject::Subject;
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 use crate::machine::card::Card;
 use crate::machine::distribution::BootLoader;
 use crate::machine::kfd::KfdNode;

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::subject::Subject;
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 use crate::machine::card::{Card, SMALL_BAR_BYTES};
 use crate::words::{clean, size};
 

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::subject::{Owner, Subject};
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 use crate::machine::card::Card;
 use crate::machine::kfd::KfdNode;
 use crate::words::{clean, percent, size};

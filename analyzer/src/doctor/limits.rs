@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::subject::Subject;
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 use crate::machine::Machine;
 use crate::machine::cgroup::{CgroupLevel, DeviceMemory};
 use crate::words::{clean, count, gib, grouped, percent, size};

@@ -137,8 +137,6 @@ pub struct OomReport {
     pub held_blocks: u64,
     /// The model's view.
     pub model: Option<Model>,
-    /// The diagnosis that explains it; null where none is at least probable.
-    pub cause: Option<&'static str>,
     /// The way to the call: native frames, innermost first, then Python's. Of the first failures only; later ones name the
     /// frame that asked.
     pub stack: Vec<Frame>,
@@ -250,7 +248,6 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
             fits: u64::from(oom.granules) <= free.largest_granules,
         }),
-        cause: None,
         stack: stack.frames,
         stack_is_cut: stack.native_is_cut,
         stack_is_inferred: stack.native_is_inferred,

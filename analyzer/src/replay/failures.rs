@@ -4,9 +4,9 @@ use gpuoom_trace::outcome::{Because, Outcome, Step, UNKNOWN_BYTES, Watched};
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 use rustc_hash::FxHashMap;
 
-use super::account::Held;
 use super::arena::FreeSpace;
 use super::census::Census;
+use super::held::Held;
 use super::readings::{DeviceReadings, ProcessReadings};
 
 /// Failures that are listed; more are only counted.

@@ -11,6 +11,7 @@ pub mod comparison;
 pub mod contexts;
 mod counters;
 pub mod failures;
+pub mod held;
 pub mod live;
 pub mod lower;
 mod memory;

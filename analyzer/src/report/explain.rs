@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::page::{Page, Paint};
 use crate::catalogue::entry::{Entry, Fix, Tier};
 use crate::catalogue::{Chapter, chapter_of};
-use crate::diagnosis::thresholds::{self, Threshold, Unit};
+use crate::thresholds::{self, Threshold, Unit};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.explain/1";
@@ -171,7 +171,7 @@ fn where_to_report(page: &mut Page, entry: &Entry) {
     }
     page.headed("WHERE TO REPORT", Paint::Bold, "");
     for filing in &entry.file {
-        let with = if filing.with.is_empty() { String::new() } else { format!(": {}", filing.with) };
+        let with = filing.needs_in_words().map_or(String::new(), |needs| format!(", with {needs}"));
         page.indented("  -  ", "     ", &format!("{}{with}", filing.place));
     }
     page.gap();
@@ -272,7 +272,7 @@ mod tests {
             let page = page.join(" ");
             let lists = [&entry.proves, &entry.any_proves, &entry.refutes, &entry.sources];
             let fixes = entry.fixes.iter().flat_map(|fix| [&fix.command, &fix.text, &fix.when]);
-            let filings = entry.file.iter().flat_map(|filing| [&filing.place, &filing.with]);
+            let filings = entry.file.iter().map(|filing| &filing.place);
             let rest = [&entry.title, &entry.confidence, &entry.cost, &entry.note];
             for said in lists.into_iter().flatten().chain(fixes).chain(filings).chain(rest) {
                 assert!(page.contains(said.as_str()), "{}: {said}\n{page}", entry.id);

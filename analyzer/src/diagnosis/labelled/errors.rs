@@ -6,11 +6,36 @@ use gpuoom_trace::metadata::{Reading, trigger};
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::evidence::{Given, runtime_message};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{At, GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "requested-refusal",
+        says: Says::First(Proven),
+        also: &[],
+        story: "GPUOOM_INJECT refuses the second call",
+        scene: || {
+            let mut scene = Scene { trace: TraceBuilder::default().device(0, "card", 24 * GIB) };
+            scene.trace.alloc(0x1000_0000, GIB);
+            let record = scene.trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+            let kind_flags = Kind::Device as u8 | flag::INJECTED;
+            scene.trace.push(Record { status: 2, requested: GIB, address: 2 << 8 | 2, kind_flags, ..record }, &[]);
+            scene
+        },
+    },
+    Labelled {
+        id: "requested-refusal",
+        says: Says::Not,
+        also: &[],
+        story: "the runtime itself refuses it",
+        scene: || {
+            let mut scene = Scene { trace: TraceBuilder::default().device(0, "card", 24 * GIB) };
+            scene.trace.refuse(GIB);
+            scene
+        },
+    },
     Labelled {
         id: "dropped-oom-return",
         says: Says::Found(Probable),

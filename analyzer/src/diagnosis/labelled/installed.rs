@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";

@@ -5,15 +5,15 @@ use gpuoom_trace::record::Kind;
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::evidence::Given;
 use crate::evidence::smi::{Card, CardProcess, SmiReport};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "phantom-free",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "64 MiB are refused with 20 GiB free, and nothing explains it",
         scene: || one_block(64 * MIB, 20 * GIB, 0),
@@ -242,7 +242,7 @@ fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
 #[test]
 fn what_nothing_explains_is_to_be_reported_and_what_something_may_explain_is_not() {
     let summary = crate::testing::summary(&one_block(64 * MIB, 20 * GIB, 0).trace);
-    let umbrella = &summary.diagnoses[0];
+    let umbrella = &summary.conclusion.findings[0];
     assert_eq!(umbrella.id, "phantom-free");
     let last = umbrella.evidence.last().map(|evidence| evidence.text.as_str()).unwrap_or_default();
     assert!(last.starts_with("unexplained: "), "{last}");

@@ -8,8 +8,8 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::evidence::{Given, kernel_log, smi};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, summary};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -172,22 +172,25 @@ fn logged(place: &str) -> Scene {
 
 #[test]
 fn counters_of_another_card_are_of_no_device() {
-    let at_start = |scene: &Scene| summary(&scene.trace).devices[0].used_at_start_bytes;
+    let at_start = |scene: &Scene| summary(&scene.trace).facts.devices[0].used_at_start_bytes;
     assert_eq!(at_start(&counted(true, "0000:83:00.0")), None, "nobody knew yet which card it was");
     let nvidia = summary(&beside_nvidia().trace);
-    assert_eq!((nvidia.devices[0].used_at_start_bytes, nvidia.devices[0].architecture.clone()), (None, None));
+    assert_eq!(
+        (nvidia.facts.devices[0].used_at_start_bytes, nvidia.facts.devices[0].architecture.clone()),
+        (None, None)
+    );
     // One card, and a runtime that does not tell its place: it is that one.
     let mut only = TraceBuilder::default().device(0, "card", 24 * GIB).bus_id("");
     only.machine = CARD.files();
     only.alloc(0x10_0000_0000, GIB);
     let record = only.record(Event::Reading, Kind::None, "gpuoom_reading");
     only.reading(record, &[Reading { quantity: VramUsed as u16, device: 0, value: GIB }]);
-    let device = &summary(&only).devices[0];
+    let device = &summary(&only).facts.devices[0];
     assert_eq!((device.used_at_start_bytes, device.architecture.as_deref()), (Some(GIB), Some("gfx1100")));
     // Two, and nothing is said of either.
     only.machine = two_of_amd();
-    let device = &summary(&only).devices[0];
+    let device = &summary(&only).facts.devices[0];
     assert_eq!((device.used_at_start_bytes, device.architecture.as_deref()), (None, Some("gfx1100")), "KFD's first");
     only.process.environment = vec![("HIP_VISIBLE_DEVICES".into(), "1".into())];
-    assert_eq!(summary(&only).devices[0].used_at_start_bytes, None);
+    assert_eq!(summary(&only).facts.devices[0].used_at_start_bytes, None);
 }

@@ -5,25 +5,38 @@ use gpuoom_trace::record::NO_DEVICE;
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::runtime_message::RuntimeSays;
+use crate::judgement::check::{Check, Confidence, Holds};
+use crate::judgement::role::Role;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
+use crate::software::{Platform, Version};
 use crate::words::{moment, signal, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("dropped-oom-return", Role::Severity, dropped_oom_return),
-    failure("late-surfacing-oom", Role::Cause, late_surfacing_oom),
-    run("runtime-internal-abort", Role::Cause, runtime_internal_abort),
-    failure("library-alloc-failed", Role::Cause, library_alloc_failed),
-    run("hang-not-oom", Role::Cause, hang_not_oom),
+    failure("requested-refusal", requested_refusal),
+    failure("dropped-oom-return", dropped_oom_return),
+    failure("late-surfacing-oom", late_surfacing_oom),
+    run("runtime-internal-abort", runtime_internal_abort),
+    failure("library-alloc-failed", library_alloc_failed),
+    run("hang-not-oom", hang_not_oom),
 ];
 
 /// From this version on HIP keeps an error until it is asked for. (ROCm HIP 7.0 changes page)
 const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
+
+/// The recorder refused the call on request.
+fn requested_refusal(_case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_injected()) {
+        return;
+    }
+    check.must(true, || {
+        let injected = failure.report.injected.as_ref();
+        let setting = injected.and_then(|injected| injected.setting.as_deref()).unwrap_or("a setting of the recorder");
+        format!("{} was refused by {setting} before the runtime was asked", failure.report.api)
+    });
+}
 
 /// A failing allocation was ignored.
 fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -91,7 +104,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
 
 /// An earlier failure of the same thread that the program ignored.
 fn ignored_before<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a OomReport> {
-    let before = &case.summary.ooms[..(failure.report.number - 1) as usize];
+    let before = &case.facts.ooms[..(failure.report.number - 1) as usize];
     let ignored = |oom: &&OomReport| oom.thread == failure.report.thread && oom.outcome == Outcome::Dropped;
     before.iter().rev().find(ignored)
 }
@@ -149,7 +162,7 @@ fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// The process aborts although no call failed.
 fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    let open = case.summary.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
+    let open = case.facts.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
     if !check.applies(is_rocm && case.replay.end == End::Signaled(libc::SIGABRT) && !open) {
         return;
     }
@@ -180,13 +193,12 @@ fn surest_of(api: &str) -> Confidence {
 
 /// Nothing failed: the program stands still.
 fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
-    let summary = case.summary;
-    if !check.applies(summary.oom_count == 0 && summary.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_)))
-    {
+    let facts = case.facts;
+    if !check.applies(facts.oom_count == 0 && facts.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_))) {
         return;
     }
     let alive_ns = case.last_sign_of_life_ns();
-    let stuck = summary.calls_under_way.iter().min_by_key(|call| call.at_ns);
+    let stuck = facts.calls_under_way.iter().min_by_key(|call| call.at_ns);
     let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= case.thresholds.hang_ns);
     if let Some(call) = stuck {
         check.must(true, || "no call failed".to_owned());

@@ -2,14 +2,11 @@
 
 use super::{Ask, Rule, run};
 use crate::diagnosis::case::Case;
-use crate::diagnosis::check::{Check, Confidence, Holds, Judgement};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::versions::{Platform, Program, Release, Version};
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
+use crate::software::{Platform, Program, Release, Version};
 
-pub(super) const RULES: &[Rule] = &[
-    run("known-bad-version", Role::Condition, known_bad_version),
-    run("version-mismatch", Role::Condition, version_mismatch),
-];
+pub(super) const RULES: &[Rule] =
+    &[run("known-bad-version", known_bad_version), run("version-mismatch", version_mismatch)];
 
 /// Failures that are looked at for a sign.
 const MOST_FAILURES: usize = 256;
@@ -170,7 +167,7 @@ fn sign_of(case: &Case<'_>, defect: &Defect) -> Option<(String, Confidence)> {
     if defect.shown_by.is_empty() {
         // No rule can see one. Worth a word only where something failed.
         let text = "memory was refused in this run; whether this is why can't be told".to_owned();
-        return (case.summary.oom_count > 0).then_some((text, Confidence::Possible));
+        return (case.facts.oom_count > 0).then_some((text, Confidence::Possible));
     }
     let shown = defect.shown_by.iter().filter_map(|id| Some((*id, found(case, id)?)));
     let (id, sure) = shown.max_by_key(|(_, sure)| *sure)?;
@@ -191,7 +188,7 @@ fn found(case: &Case<'_>, id: &str) -> Option<Confidence> {
         match rule.ask {
             Ask::Run(ask) => judge(&|check| ask(case, check)),
             Ask::Device(ask) => {
-                case.summary.devices.iter().for_each(|device| judge(&|check| ask(case, device, check)));
+                case.facts.devices.iter().for_each(|device| judge(&|check| ask(case, device, check)));
             }
             Ask::Failure(ask) => {
                 case.failures().take(MOST_FAILURES).for_each(|failure| judge(&|check| ask(case, &failure, check)));

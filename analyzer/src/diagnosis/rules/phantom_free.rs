@@ -4,23 +4,23 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{Unit, share};
 use crate::evidence::smi::CardProcess;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::Read;
 use crate::replay::tracks::retries::Ending;
 use crate::replay::tracks::unknown::Unknown;
+use crate::thresholds::{Unit, share};
 use crate::words::{clean, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("phantom-free", Role::Cause, phantom_free),
-    failure("other-process-on-gpu", Role::Cause, other_process_on_gpu),
-    failure("zombie-vram", Role::Cause, zombie_vram),
-    failure("hidden-runtime-memory", Role::Cause, hidden_runtime_memory),
-    failure("async-free-pending", Role::Cause, async_free_pending),
+    failure("phantom-free", phantom_free),
+    failure("other-process-on-gpu", other_process_on_gpu),
+    failure("zombie-vram", zombie_vram),
+    failure("hidden-runtime-memory", hidden_runtime_memory),
+    failure("async-free-pending", async_free_pending),
 ];
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).

@@ -2,23 +2,22 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::Unit;
 use crate::diagnosis::torch_sums::TorchSums;
-use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::torch_message::Printed;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
+use crate::software::{Platform, Version};
+use crate::thresholds::Unit;
 use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("pool-retention", Role::Cause, pool_retention),
-    failure("mallocasync-oom", Role::Cause, mallocasync_oom),
-    failure("pool-failure-leak", Role::Cause, pool_failure_leak),
-    failure("vmm-release-ineffective", Role::Cause, vmm_release_ineffective),
-    failure("graph-private-pool", Role::Cause, graph_private_pool),
+    failure("pool-retention", pool_retention),
+    failure("mallocasync-oom", mallocasync_oom),
+    failure("pool-failure-leak", pool_failure_leak),
+    failure("vmm-release-ineffective", vmm_release_ineffective),
+    failure("graph-private-pool", graph_private_pool),
 ];
 
 /// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)

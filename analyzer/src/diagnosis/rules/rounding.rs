@@ -2,17 +2,14 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::survivors::Survivors;
+use crate::thresholds::share;
 use crate::words::{percent, size};
 
-pub(super) const RULES: &[Rule] = &[
-    failure("granularity-waste", Role::Cause, granularity_waste),
-    failure("mixed-size-padding", Role::Cause, mixed_size_padding),
-];
+pub(super) const RULES: &[Rule] =
+    &[failure("granularity-waste", granularity_waste), failure("mixed-size-padding", mixed_size_padding)];
 
 /// Reading that would tell what the driver really rounds to.
 const DROPS: &str = "free memory before and after single allocations: what the driver really takes for each";

@@ -2,26 +2,25 @@
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::{Platform, Version};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::machine::uma::{default_pages, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, card::Card};
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::cycles::Cycle;
 use crate::replay::End;
+use crate::software::{Platform, Version};
+use crate::thresholds::share;
 use crate::words::{gib, grouped, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("uma-ttm-limit", Role::Cause, uma_ttm_limit),
-    run("uma-param-mismatch", Role::Condition, uma_param_mismatch),
-    failure("uma-carveout-only", Role::Cause, uma_carveout_only),
-    failure("uma-large-carveout-starves-gtt", Role::Cause, uma_large_carveout_starves_gtt),
-    failure("apu-reporting-inconsistent", Role::Cause, apu_reporting_inconsistent),
-    failure("uma-runtime-clamp", Role::Cause, uma_runtime_clamp),
-    device("uma-host-pressure", Role::Cause, uma_host_pressure),
-    device("sysmem-fallback", Role::Condition, sysmem_fallback),
+    failure("uma-ttm-limit", uma_ttm_limit),
+    run("uma-param-mismatch", uma_param_mismatch),
+    failure("uma-carveout-only", uma_carveout_only),
+    failure("uma-large-carveout-starves-gtt", uma_large_carveout_starves_gtt),
+    failure("apu-reporting-inconsistent", apu_reporting_inconsistent),
+    failure("uma-runtime-clamp", uma_runtime_clamp),
+    device("uma-host-pressure", uma_host_pressure),
+    device("sysmem-fallback", sysmem_fallback),
 ];
 
 /// From this version on HIP lets an APU spill. (ROCm/ROCm#3681)
@@ -331,7 +330,7 @@ fn slower_beyond(case: &Case<'_>, device: Option<u8>, total_bytes: u64) -> Optio
 /// No failure, but memory spills to system memory.
 fn sysmem_fallback(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let spills = case.versions.rocm.is_some_and(|rocm| rocm >= SPILLING_ROCM);
-    let failed = case.summary.ooms.iter().any(|oom| oom.device == device.index);
+    let failed = case.facts.ooms.iter().any(|oom| oom.device == device.index);
     if !check.applies(spills && !failed && case.is_integrated(Some(device)).get() == Some(true)) {
         return;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{MOST_IN_FULL, end, has_ranks, host, urgency};
-use crate::passes::job::{Class, Job, JobProcess};
+use crate::job::{Class, Job, JobProcess};
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gib_number, gpu, shorten};
 

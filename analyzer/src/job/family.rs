@@ -6,8 +6,8 @@ use super::Member;
 
 /// By this, processes are ordered: nothing in it depends on how the traces were given.
 pub(super) fn rank_of(member: &Member) -> (&str, u32, u64, u32, &str) {
-    let process = &member.summary.process;
-    (&process.hostname, process.rank, member.first.wall_ns, process.pid, &member.summary.trace.path)
+    let process = &member.summary.facts.process;
+    (&process.hostname, process.rank, member.first.wall_ns, process.pid, &member.summary.facts.trace.path)
 }
 
 /// The parent of each, and the order in which children stand behind their parents.
@@ -46,12 +46,12 @@ fn walk(root: usize, children: &[Vec<usize>], placed: &mut [bool], order: &mut V
 fn find_parents(members: &[Member]) -> Vec<Option<usize>> {
     let mut by_pid: FxHashMap<(&str, u32), Vec<usize>> = FxHashMap::default();
     for (index, member) in members.iter().enumerate() {
-        let process = &member.summary.process;
+        let process = &member.summary.facts.process;
         by_pid.entry((&process.hostname, process.pid)).or_default().push(index);
     }
     by_pid.values_mut().for_each(|same| same.sort_by_key(|index| members[*index].first.wall_ns));
     let parent = |member: &Member| {
-        let process = &member.summary.process;
+        let process = &member.summary.facts.process;
         let candidates = by_pid.get(&(process.hostname.as_str(), process.parent_pid))?;
         let before = candidates.iter().rfind(|index| members[**index].first.wall_ns <= member.first.wall_ns);
         before.or(candidates.first()).copied().filter(|_| process.parent_pid != process.pid)

@@ -2,37 +2,11 @@
 
 use serde::Serialize;
 
-use super::check::{Basis, Confidence, Evidence, Refuter};
-use crate::catalogue::entry::Filing;
-
-/// What part a diagnosis plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// It explains a failure, or how the run ended.
-    Cause,
-    /// It says when in the run a failure came.
-    Shape,
-    /// It makes a failure worse: what the program did with it.
-    Severity,
-    /// It is there, and explains nothing by itself.
-    Condition,
-    /// It says what something that looks bad is not.
-    Refutation,
-}
-
-impl Role {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Cause => "cause",
-            Role::Shape => "shape",
-            Role::Severity => "severity",
-            Role::Condition => "condition",
-            Role::Refutation => "refutation",
-        }
-    }
-}
+use crate::catalogue::entry::{Entry, Filing};
+use crate::diagnosis::Judged;
+use crate::diagnosis::case::Failure;
+use crate::judgement::check::{Basis, Confidence, Evidence, Refuter};
+use crate::judgement::role::Role;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,6 +54,9 @@ pub struct Finding {
     pub fix: Vec<Fix>,
     /// What is missing for the failure to succeed, where the trace tells.
     pub shortfall_bytes: Option<u64>,
+    /// How much of what is in use is there because of it, where the rule tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounts_for_bytes: Option<u64>,
     /// Whether a number of the evidence comes from the model of the card.
     pub modelled: bool,
     /// What a reader must know besides.
@@ -103,15 +80,44 @@ pub struct Excluded {
     pub by: String,
 }
 
-/// Everything that the rules found, the most telling first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Diagnoses {
-    /// What holds.
-    pub found: Vec<Finding>,
-    /// What was ruled out.
-    pub excluded: Vec<Excluded>,
-    /// The cause of each failure in the order of the failures; `None` where none is at least probable.
-    pub causes: Vec<Option<&'static str>>,
-    /// Failures that were not looked at, because there are too many.
-    pub not_looked_at: u64,
+impl Finding {
+    /// Whether it is the reason of a failure, surely enough to say so: it was found of this failure, or it is so of the failure's
+    /// device and without it there would have been room for the request.
+    pub(super) fn explains(&self, failure: &Failure<'_>) -> bool {
+        if !self.role.explains() || self.confidence < Confidence::Probable {
+            return false;
+        }
+        self.ooms.contains(&failure.report.number) || (self.ooms.is_empty() && self.took_the_room(failure))
+    }
+
+    fn took_the_room(&self, failure: &Failure<'_>) -> bool {
+        let of_device = self.device.is_some() && self.device == failure.report.device;
+        let room = failure.request_bytes().zip(failure.free_bytes()).get().zip(self.accounts_for_bytes);
+        let is_enough =
+            |((request, free), bytes): ((u64, u64), u64)| free < request && free.saturating_add(bytes) >= request;
+        of_device && failure.is_real_of_device() && room.is_some_and(is_enough)
+    }
+
+    /// A diagnosis with the catalogue's words, and the fixes of it that suit what runs.
+    pub(crate) fn new(judged: Judged, entry: &Entry, fix: Vec<Fix>) -> Self {
+        let Judged { id, confidence, role, ooms, device, shortfall_bytes, parts } = judged;
+        Finding {
+            id,
+            title: entry.title.clone(),
+            confidence,
+            role,
+            ooms,
+            device,
+            fix,
+            evidence: parts.evidence,
+            refuters_checked: parts.refuters,
+            missing: parts.missing,
+            shortfall_bytes,
+            accounts_for_bytes: parts.accounts_for_bytes,
+            modelled: parts.modelled,
+            note: entry.note.clone(),
+            file: entry.file.clone(),
+            sources: entry.sources.clone(),
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! What to do about one diagnosis: the fixes of its entry that suit what runs, cheapest first, with what they give back.
 
-use super::case::Case;
-use super::check::{Holds, Parts};
 use super::finding::Fix;
 use super::spelling;
-use super::versions::{Platform, Program, Version};
 use crate::catalogue::entry::{self, Entry};
 use crate::catalogue::only::{Bound, Only, bounds};
+use crate::diagnosis::case::Case;
+use crate::judgement::check::{Holds, Parts};
+use crate::software::{Platform, Program, Version};
 
 /// Programs as the catalogue spells them.
 const PROGRAMS: [(&str, Program); 4] = [
@@ -49,14 +49,22 @@ fn describe(entry: &Entry, fix: &entry::Fix, case: &Case<'_>, parts: &Parts, sho
     let is_known = suits(&fix.only, case, &parts.causes) == Holds::Yes;
     Fix {
         rung,
-        command: spelling::spelled(&fix.command, case),
+        command: spelling::spelled(fix, case),
         why: fix.text.clone(),
         cost: entry.cost.clone(),
-        only_if: spelling::open_condition(&if is_known { fix.when.clone() } else { fix.condition() }, case),
+        only_if: open_condition(fix, case, is_known),
         gives_back_bytes: back.map(|back| back.bytes),
         gives_back_basis: back.map(|back| back.basis),
         is_enough: back.zip(shortfall_bytes).map(|(back, missing)| back.bytes >= missing),
     }
+}
+
+/// What of a fix's condition is not known to hold.
+fn open_condition(fix: &entry::Fix, case: &Case<'_>, suits: bool) -> String {
+    let only = if suits { String::new() } else { fix.only.words() };
+    let spelling = fix.spelling.filter(|spelling| !spelling::is_known(*spelling, case));
+    let parts = [only, fix.when.clone(), spelling.map_or(String::new(), |spelling| spelling.words().to_owned())];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a fix works on what runs.
@@ -106,11 +114,13 @@ fn is_set(case: &Case<'_>, wanted: &str) -> bool {
     case.environment().iter().any(|(name, value)| matches(name) && !value.is_empty())
 }
 
-/// Whether the program trains or infers. llama.cpp does not train; of others nobody knows.
+/// Whether the program trains or infers: only where something that can is in the process. llama.cpp does not train; of a
+/// framework nobody knows.
 fn does(case: &Case<'_>, activity: &str) -> Holds {
-    match case.versions.has(Program::LlamaCpp) && !case.versions.has(Program::Torch) {
-        true => (activity == "inference").into(),
-        false => Holds::Unknown("whether it trains or infers"),
+    let has = |program| case.versions.has(program);
+    match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
+        true => Holds::Unknown("whether it trains or infers"),
+        false => (has(Program::LlamaCpp) && activity == "inference").into(),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::check::Holds;
-use crate::passes::summary::Summary;
+use crate::judgement::check::Holds;
 
 /// Major and minor number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,17 +122,19 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// As a trace tells them. `modules` are the paths of all loaded libraries, `kept` are the files that the recorder kept.
+    /// As a trace tells them. `runtimes` are the devices' runtimes with the versions that these report, `modules` the paths of
+    /// all loaded libraries, `kept` the files that the recorder kept.
     pub fn of<'a>(
-        summary: &Summary,
+        runtimes: impl Iterator<Item = (&'a str, Option<i32>)> + Clone,
+        executable: &str,
         modules: impl Iterator<Item = &'a str> + Clone,
         kept: &[(String, String)],
     ) -> Self {
+        let has = |name: &str| runtimes.clone().any(|(other, _)| other == name);
         let runtime = |name: &str| {
-            let device = summary.devices.iter().find(|device| device.runtime.as_deref() == Some(name))?;
-            device.runtime_version.and_then(|number| u32::try_from(number).ok())
+            let (_, version) = runtimes.clone().find(|(other, _)| *other == name)?;
+            version.and_then(|number| u32::try_from(number).ok())
         };
-        let has = |name: &str| summary.devices.iter().any(|device| device.runtime.as_deref() == Some(name));
         let files = || modules.clone().map(|path| path.rsplit('/').next().unwrap_or(path));
         let platform = match (has("hip"), has("cuda")) {
             (true, _) => Some(Platform::Rocm),
@@ -142,21 +143,21 @@ impl Versions {
         };
         let is_loaded = |prefixes: &[&str]| files().any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)));
         // llama.cpp is often linked into its programs as a whole.
-        let executable = summary.process.executable.rsplit('/').next().unwrap_or_default();
+        let executable = executable.rsplit('/').next().unwrap_or_default();
         let is_it = |program: Program| {
             program == Program::LlamaCpp && (executable.starts_with("llama-") || executable.starts_with("llama_"))
         };
         let programs = PROGRAMS.iter().filter(|(program, prefixes)| is_loaded(prefixes) || is_it(*program));
         let torch = torch_file(kept);
-        let runtimes = || modules.clone().filter(|path| path.contains("/libamdhip64.so"));
+        let hips = || modules.clone().filter(|path| path.contains("/libamdhip64.so"));
         let rocm = runtime("hip").map(of_hip).or_else(|| files().find_map(of_library));
-        let mut hip_runtimes: Vec<String> = runtimes().map(str::to_owned).collect();
+        let mut hip_runtimes: Vec<String> = hips().map(str::to_owned).collect();
         hip_runtimes.sort_unstable();
         hip_runtimes.dedup();
         Versions {
             platform,
             rocm,
-            rocm_patch: files().find_map(patch_of_library).or_else(|| runtimes().find_map(|path| patch_of(path, kept))),
+            rocm_patch: files().find_map(patch_of_library).or_else(|| hips().find_map(|path| patch_of(path, kept))),
             cuda: runtime("cuda").map(of_cuda),
             torch: torch.and_then(|text| value_in(text, "__version__")).and_then(Version::parse),
             torch_rocm: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),

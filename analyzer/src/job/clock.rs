@@ -49,7 +49,7 @@ pub(super) struct Aligned {
 
 /// Brings the traces together.
 pub(super) fn align(members: &[Member]) -> Aligned {
-    let mut hosts: Vec<&str> = members.iter().map(|member| member.summary.process.hostname.as_str()).collect();
+    let mut hosts: Vec<&str> = members.iter().map(|member| member.summary.facts.process.hostname.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let mut origins = vec![0i128; members.len()];
@@ -64,7 +64,7 @@ pub(super) fn align(members: &[Member]) -> Aligned {
 }
 
 fn align_host(members: &[Member], host: &str, origins: &mut [i128]) -> HostClock {
-    let of_host = || (0..members.len()).filter(|index| members[*index].summary.process.hostname == host);
+    let of_host = || (0..members.len()).filter(|index| members[*index].summary.facts.process.hostname == host);
     let points = of_host().flat_map(|index| [Some(members[index].first), members[index].last]).flatten();
     let offsets: Vec<i128> = points.map(offset).collect();
     let moved = offsets.iter().max().zip(offsets.iter().min()).map_or(0, |(most, least)| most - least);
@@ -83,7 +83,7 @@ fn align_host(members: &[Member], host: &str, origins: &mut [i128]) -> HostClock
         traces: of_host().count(),
         aligned_by,
         wall_clock_moved_ns: moved,
-        estimated_rates: of_host().filter(|index| !members[*index].summary.trace.clock_measured).count(),
+        estimated_rates: of_host().filter(|index| !members[*index].summary.facts.trace.clock_measured).count(),
     }
 }
 

@@ -5,8 +5,8 @@ use serde::Serialize;
 use gpuoom_trace::outcome::Outcome;
 
 use super::{JobProcess, Member};
+use crate::conclusion::Summary;
 use crate::passes::oom::deciding;
-use crate::passes::summary::Summary;
 
 /// How bad it is with a process, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,9 +57,9 @@ pub struct JobVerdict {
 
 /// The class of a process.
 pub(super) fn class_of(summary: &Summary) -> Class {
-    let outcomes = || summary.ooms.iter().map(|oom| oom.outcome);
-    let well = summary.process.exit_code == Some(0);
-    let seen = summary.process.end != "unknown";
+    let outcomes = || summary.facts.ooms.iter().map(|oom| oom.outcome);
+    let well = summary.facts.process.exit_code == Some(0);
+    let seen = summary.facts.process.end != "unknown";
     if outcomes().any(|outcome| outcome == Outcome::Dropped) {
         return Class::Dropped;
     }
@@ -67,7 +67,7 @@ pub(super) fn class_of(summary: &Summary) -> Class {
         true if well => Class::Survived,
         true => Class::RanOut,
         false if seen && !well => Class::EndedBadly,
-        false if !summary.ooms.is_empty() => Class::Recovered,
+        false if !summary.facts.ooms.is_empty() => Class::Recovered,
         false if !seen => Class::EndNotSeen,
         false => Class::Healthy,
     }
@@ -76,7 +76,7 @@ pub(super) fn class_of(summary: &Summary) -> Class {
 pub(super) fn judge(members: &[Member], processes: &[JobProcess]) -> JobVerdict {
     let mut failures: Vec<(Class, FirstFailure)> = Vec::new();
     for (process, member) in processes.iter().zip(members) {
-        let ooms = &member.summary.ooms;
+        let ooms = &member.summary.facts.ooms;
         if let Some(index) = deciding(ooms.iter().map(|oom| oom.outcome)) {
             let at_ns = process.began_at_ns.saturating_add(ooms[index].at_ns);
             failures.push((process.class, FirstFailure { process: process.trace, oom: ooms[index].number, at_ns }));

@@ -2,14 +2,15 @@
 //! whether a program fails.
 
 use crate::catalogue;
+use crate::conclusion::Summary;
 use crate::passes::device::DeviceSummary;
-use crate::passes::summary::Summary;
 use crate::words::{count, size};
 
-use super::check::{Check, Confidence, Holds, Judgement};
-use super::finding::{Finding, Role};
-use super::remedies;
-use super::thresholds::MIB;
+use crate::conclusion::finding::Finding;
+use crate::conclusion::remedies;
+use crate::diagnosis::Judged;
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
+use crate::thresholds::MIB;
 
 /// Runs of one card that show a floor which rises.
 const FEWEST_RUNS: usize = 3;
@@ -46,9 +47,9 @@ fn stranded(runs: &[Run<'_>]) -> Vec<Finding> {
 
 /// The cards of a run whose place on the bus is known: host and place, and what was read there.
 fn cards(summary: &Summary) -> impl Iterator<Item = ((&str, &str), &DeviceSummary)> {
-    let host = summary.process.hostname.as_str();
+    let host = summary.facts.process.hostname.as_str();
     let placed = |device: &'_ DeviceSummary| device.runtime.as_deref() == Some("hip") && device.pci_bus_id.is_some();
-    let devices = summary.devices.iter().filter(move |device| placed(device));
+    let devices = summary.facts.devices.iter().filter(move |device| placed(device));
     devices.map(move |device| ((host, device.pci_bus_id.as_deref().unwrap_or_default()), device))
 }
 
@@ -67,7 +68,7 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
     if !check.applies(floors.len() >= FEWEST_RUNS && apart) {
         return None;
     }
-    let per_run = floors.first()?.0.summary.thresholds.stranded_per_run_bytes;
+    let per_run = floors.first()?.0.summary.facts.thresholds.stranded_per_run_bytes;
     let rises = |pair: &[(Run<'_>, u64, Option<u64>)]| pair[1].1 >= pair[0].1.saturating_add(per_run);
     let (first, last) = (floors.first()?.1, floors.last()?.1);
     check.must(floors.windows(2).all(rises), || {
@@ -92,16 +93,17 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
 
 /// A program fails with the DMA engines and does not without them.
 fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
-    let is_off = |run: &&Run<'_>| run.summary.process.environment.get(SDMA).is_some_and(|value| value.trim() == "0");
+    let is_off =
+        |run: &&Run<'_>| run.summary.facts.process.environment.get(SDMA).is_some_and(|value| value.trim() == "0");
     let off = runs.iter().find(is_off)?;
     let same = |run: &&Run<'_>| what_ran(run.summary) == what_ran(off.summary);
     let (without, with): (Vec<&Run<'_>>, Vec<&Run<'_>>) = runs.iter().filter(same).partition(|run| is_off(run));
-    let is_rocm = off.summary.devices.iter().any(|device| device.runtime.as_deref() == Some("hip"));
+    let is_rocm = off.summary.facts.devices.iter().any(|device| device.runtime.as_deref() == Some("hip"));
     let mut check = Check::default();
     if !check.applies(is_rocm && !with.is_empty()) {
         return None;
     }
-    let failed = |runs: &[&Run<'_>]| runs.iter().filter(|run| run.summary.oom_count > 0).count();
+    let failed = |runs: &[&Run<'_>]| runs.iter().filter(|run| run.summary.facts.oom_count > 0).count();
     check.must(failed(&with) == with.len() && failed(&without) == 0, || {
         format!(
             "the same command failed in {} of {} with the DMA engines, and in none of {} with {SDMA}=0",
@@ -114,7 +116,8 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
     check.must(if repeated { Holds::Yes } else { Holds::Unknown("at least two runs on each side") }, || {
         "both sides were repeated".to_owned()
     });
-    let pinned = |runs: &[&Run<'_>]| runs.iter().map(|run| run.summary.host.peak.requested_bytes).max().unwrap_or(0);
+    let pinned =
+        |runs: &[&Run<'_>]| runs.iter().map(|run| run.summary.facts.host.peak.requested_bytes).max().unwrap_or(0);
     check.note(pinned(&with).abs_diff(pinned(&without)) >= MIB, || {
         format!("most pinned host memory: {} with, {} without", size(pinned(&with)), size(pinned(&without)))
     });
@@ -126,29 +129,21 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
 
 /// What must be the same in two runs that are compared.
 fn what_ran(summary: &Summary) -> (&str, &[String], Vec<Option<i32>>) {
-    let versions = summary.devices.iter().map(|device| device.runtime_version).collect();
-    (&summary.process.executable, &summary.process.command_line, versions)
+    let versions = summary.facts.devices.iter().map(|device| device.runtime_version).collect();
+    (&summary.facts.process.executable, &summary.facts.process.command_line, versions)
 }
 
 fn finding(id: &'static str, check: Check) -> Option<Finding> {
     let entry = catalogue::find(id)?;
     let Judgement::Found(confidence) = check.judgement() else { return None };
-    let parts = check.into_parts();
-    Some(Finding {
+    let judged = Judged {
         id,
-        title: entry.title.clone(),
         confidence,
-        role: Role::Cause,
+        role: entry.role,
         ooms: Vec::new(),
         device: None,
-        fix: remedies::unconditional(entry),
-        evidence: parts.evidence,
-        refuters_checked: parts.refuters,
-        missing: parts.missing,
         shortfall_bytes: None,
-        modelled: false,
-        note: entry.note.clone(),
-        file: entry.file.clone(),
-        sources: entry.sources.clone(),
-    })
+        parts: check.into_parts(),
+    };
+    Some(Finding::new(judged, entry, remedies::unconditional(entry)))
 }

@@ -91,13 +91,13 @@ enum Key<'a> {
 }
 
 fn meant<'a>(member: &'a Member, index: u8) -> Meant<'a> {
-    let process = &member.summary.process;
+    let process = &member.summary.facts.process;
     (&process.hostname, VISIBILITY.iter().map(|name| process.environment.get(*name)).collect(), index)
 }
 
 fn used(member: &Member) -> impl Iterator<Item = (&DeviceSummary, u8)> {
     let used = |device: &&DeviceSummary| device.account.allocations + device.account.failures > 0;
-    member.summary.devices.iter().filter(used).filter_map(|device| Some((device, device.index?)))
+    member.summary.facts.devices.iter().filter(used).filter_map(|device| Some((device, device.index?)))
 }
 
 fn bus_of(device: &DeviceSummary) -> Option<String> {
@@ -127,7 +127,7 @@ fn users_of(members: &[Member]) -> Vec<(Key<'_>, Vec<User<'_>>)> {
             let meant = meant(member, index);
             let only = learned.get(&meant).filter(|buses| buses.len() == 1).and_then(BTreeSet::first).cloned();
             let key = match bus_of(device).or(only) {
-                Some(bus) => Key::Bus(&member.summary.process.hostname, bus),
+                Some(bus) => Key::Bus(&member.summary.facts.process.hostname, bus),
                 None => Key::Index(meant),
             };
             users.entry(key).or_default().push((process, device));

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::case::Case;
-use super::check::Confidence;
-use super::finding::{Diagnoses, Finding, Fix, Role};
-use super::versions::{Platform, Program, Version};
+use super::finding::{Finding, Fix};
+use crate::diagnosis::RuledOut;
+use crate::diagnosis::case::Case;
+use crate::judgement::check::Confidence;
+use crate::judgement::role::Role;
+use crate::software::{Platform, Program, Version};
 
 /// Options of PyTorch's allocator that must never be set together.
 const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
@@ -42,20 +44,18 @@ pub struct Ladder {
     pub not_advised: Vec<NotAdvised>,
 }
 
-/// The ladder of a run: of the proven diagnoses, or where nothing is proven, of the probable ones. What is only possible
-/// has no rung.
-pub fn climb(case: &Case<'_>, diagnoses: &Diagnoses) -> Ladder {
-    let surest = diagnoses.found.iter().filter(|finding| finding.role != Role::Condition).map(|found| found.confidence);
-    let level = surest.max().filter(|level| *level > Confidence::Possible);
+/// The ladder of a run: of what explains its failures or its end, of what the program did with a failure, and of conditions that
+/// are certain. What is only possible has no rung.
+pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], causes: &[&'static str]) -> Ladder {
     let telling = |finding: &&Finding| match finding.role {
-        // A condition is worth a fix only where it is certain.
-        Role::Condition => finding.confidence == Confidence::Proven,
-        _ => Some(finding.confidence) >= level && level.is_some(),
+        Role::Cause | Role::Shape => causes.contains(&finding.id) && finding.confidence >= Confidence::Probable,
+        Role::Severity => finding.confidence >= Confidence::Probable,
+        Role::Condition | Role::Refutation => finding.confidence == Confidence::Proven,
     };
     let mut steps: Vec<Step> = Vec::new();
-    for finding in diagnoses.found.iter().filter(telling) {
+    for finding in found.iter().filter(telling) {
         for fix in &finding.fix {
-            if !steps.iter().any(|step| step.fix.command == fix.command && step.fix.why == fix.why) {
+            if !steps.iter().any(|step| is_same(&step.fix, fix)) {
                 steps.push(Step { id: finding.id, confidence: finding.confidence, fix: fix.clone() });
             }
         }
@@ -63,7 +63,12 @@ pub fn climb(case: &Case<'_>, diagnoses: &Diagnoses) -> Ladder {
     // The sort is stable: on one rung the more telling diagnosis stays first.
     steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
     keep_apart(&mut steps);
-    Ladder { steps, not_advised: not_advised(case, diagnoses) }
+    Ladder { steps, not_advised: not_advised(case, ruled_out) }
+}
+
+/// Whether two diagnoses advise one thing: the same command, whatever each says of it, or where there is none, the same words.
+fn is_same(one: &Fix, other: &Fix) -> bool {
+    one.command == other.command && (!one.command.is_empty() || one.why == other.why)
 }
 
 /// Of two options that are dangerous together only the first stays.
@@ -74,12 +79,13 @@ fn keep_apart(steps: &mut Vec<Step>) {
     steps.retain(|step| !step.fix.command.contains(dropped));
 }
 
-fn not_advised(case: &Case<'_>, diagnoses: &Diagnoses) -> Vec<NotAdvised> {
-    if case.summary.ooms.is_empty() {
+fn not_advised(case: &Case<'_>, ruled_out: &[RuledOut]) -> Vec<NotAdvised> {
+    // Where no such option could be set, nobody needs to be told that it does not help.
+    if case.facts.ooms.is_empty() {
         return Vec::new();
     }
     let mut list = Vec::new();
-    let why = expandable(case, diagnoses);
+    let why = expandable(case, ruled_out);
     list.extend(why.map(|why| NotAdvised { what: "expandable_segments", why }));
     if case.versions.platform == Some(Platform::Rocm) && case.variable("HSA_OVERRIDE_GFX_VERSION").is_none() {
         let (what, why) = ("HSA_OVERRIDE_GFX_VERSION", "it changes the instruction set and frees nothing");
@@ -89,7 +95,7 @@ fn not_advised(case: &Case<'_>, diagnoses: &Diagnoses) -> Vec<NotAdvised> {
 }
 
 /// Why expandable segments are not the answer, where that is known.
-fn expandable(case: &Case<'_>, diagnoses: &Diagnoses) -> Option<&'static str> {
+fn expandable(case: &Case<'_>, ruled_out: &[RuledOut]) -> Option<&'static str> {
     let versions = &case.versions;
     if !versions.has(Program::Torch) {
         return Some("an option of PyTorch, which is not in this process");
@@ -97,7 +103,7 @@ fn expandable(case: &Case<'_>, diagnoses: &Diagnoses) -> Option<&'static str> {
     if versions.platform == Some(Platform::Rocm) && versions.torch.is_some_and(|torch| torch < EXPANDABLE_ON_ROCM) {
         return Some("this version of PyTorch ignores it on ROCm");
     }
-    let is_excluded = diagnoses.excluded.iter().any(|excluded| excluded.id == "caching-fragmentation");
+    let is_excluded = ruled_out.iter().any(|out| out.id == "caching-fragmentation");
     is_excluded.then_some("fragmentation of the cache is ruled out")
 }
 

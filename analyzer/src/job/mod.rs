@@ -2,6 +2,7 @@
 //!
 //! Nothing here depends on the order in which the traces were given.
 
+pub mod across;
 mod clock;
 mod devices;
 mod family;
@@ -14,14 +15,15 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::diagnosis::across::{self, Run};
-use crate::diagnosis::finding::Finding;
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
 use crate::passes::account::PeakSummary;
-use crate::passes::summary::Summary;
+use crate::passes::facts::Facts;
+use crate::passes::outcomes::{Outcomes, count_outcomes};
 use crate::passes::time::rfc3339;
-use crate::passes::verdict::{Outcomes, count_outcomes};
 use crate::replay::Replay;
 use crate::replay::timeline::{Level, Steps};
+use across::Run;
 
 pub use clock::{AlignedBy, HostClock};
 pub use devices::{JobDevice, JobPeak, JoinedBy, Share};
@@ -212,7 +214,7 @@ fn describe_process(
     began_at_ns: u64,
     device_of: &dyn Fn(usize, Option<u8>) -> Option<usize>,
 ) -> JobProcess {
-    let Summary { trace, process, devices, host, ooms, .. } = &member.summary;
+    let Facts { trace, process, devices, host, ooms, .. } = &member.summary.facts;
     let used = devices.iter().filter(|device| device.account.allocations + device.account.failures > 0);
     let ancestors = std::iter::successors(parents[index], |parent| parents[*parent]);
     JobProcess {

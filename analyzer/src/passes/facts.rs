@@ -1,4 +1,6 @@
-//! Everything that a report says about one trace, as values. The names of the fields are those of the JSON.
+//! All that is known of one run, before anybody judges it. The names of the fields are those of the JSON.
+//!
+//! Rules read this and write nothing into it: what they conclude stands in [`crate::conclusion`].
 
 use std::collections::BTreeMap;
 
@@ -7,16 +9,10 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::diagnosis::case::Case;
-use crate::diagnosis::diagnose;
-use crate::diagnosis::finding::{Excluded, Finding};
-use crate::diagnosis::ladder::{self, Ladder};
-use crate::diagnosis::thresholds::{Change, Thresholds};
-use crate::diagnosis::versions::torch_version;
 use crate::evidence::Evidence;
+use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
 use crate::passes::account::{AccountSummary, describe_account};
-use crate::passes::advice::{Warning, warn};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -26,10 +22,16 @@ use crate::passes::growth::{self, Growth};
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
+use crate::passes::shape::Shapes;
+use crate::passes::shape::run::DeviceRun;
+use crate::passes::shape::tensors::TensorRun;
 use crate::passes::time::rfc3339;
+use crate::passes::which_card::WhichCard;
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
+use crate::software::{Versions, torch_version};
 use crate::symbols::{MissingSymbols, Stacks};
+use crate::thresholds::{Change, Thresholds};
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -127,9 +129,9 @@ pub struct UnderWay {
     pub device: Option<u8>,
 }
 
-/// Everything about one trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+/// Everything that is known of one run: what was recorded and read, and what follows from it by arithmetic alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
     /// The file.
     pub trace: TraceSummary,
     /// The process.
@@ -139,10 +141,12 @@ pub struct Summary {
     /// The machine, as far as the recorder read it.
     pub machine: Machine,
     /// Frameworks in the process and versions, as far as they are known.
-    pub software: Vec<String>,
+    #[serde(rename = "software", serialize_with = "as_words")]
+    pub versions: Versions,
     /// Pinned and registered host memory.
     pub host: AccountSummary,
-    /// Out-of-memory returns, in order.
+    /// Out-of-memory returns, in order. The JSON lists them with what was concluded of each.
+    #[serde(skip)]
     pub ooms: Vec<OomReport>,
     /// Out-of-memory returns, listed or not.
     pub oom_count: u64,
@@ -154,23 +158,24 @@ pub struct Summary {
     pub host_ledger: Vec<DeviceLedger>,
     /// How what stays between cycles grows, of each device with at least five cycles.
     pub growth: Vec<Growth>,
+    /// Where in a training or in serving the failures came.
+    #[serde(skip)]
+    pub shapes: Shapes,
+    /// The devices over the whole run.
+    #[serde(skip)]
+    pub runs: Vec<DeviceRun>,
+    /// PyTorch's tensors over the histories of its snapshots, where those have cycles.
+    #[serde(skip)]
+    pub tensors: Vec<TensorRun>,
+    /// The out-of-memory errors in the histories of PyTorch's snapshots, each with the number of its snapshot.
+    #[serde(skip)]
+    pub moments: Vec<(usize, Moment)>,
     /// How complete the trace is.
     pub coverage: Coverage,
     /// What was given beside the trace; left out where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_evidence: Option<OtherEvidence>,
-    /// Why memory ran out, the most telling first.
-    pub diagnoses: Vec<Finding>,
-    /// Diagnoses that were ruled out although their shape was there.
-    pub diagnoses_excluded: Vec<Excluded>,
-    /// What to do, cheapest first: the rungs that the surest diagnoses map to.
-    pub ladder: Ladder,
-    /// Failures that no diagnosis was tried on, because there are too many.
-    pub ooms_not_diagnosed: u64,
-    /// Settings of the environment that do not do what people hope.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Warning>,
-    /// The numbers by which the rules decided.
+    /// The numbers by which rules decide.
     #[serde(skip)]
     pub thresholds: Thresholds,
     /// Those of them that the user set.
@@ -199,6 +204,10 @@ pub struct Summary {
     pub symbols_missing: Vec<MissingSymbols>,
 }
 
+fn as_words<S: serde::Serializer>(versions: &Versions, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(versions.words())
+}
+
 /// Memory of which the trace does not tell whether it went with a CUDA context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnclearContexts {
@@ -210,81 +219,97 @@ pub struct UnclearContexts {
     pub bytes: u64,
 }
 
-/// Sums up a trace that was replayed to its end, with what was given beside it.
-pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summary {
-    let clock = &replay.clock;
-    let used = |(device, account): &(u8, &Account)| *device != NO_DEVICE || account.calls != Calls::default();
-    let accounts: Vec<_> = replay.accounts.devices().filter(used).collect();
-    let at_peak: Vec<_> =
-        accounts.iter().map(|(device, account)| account.blocks_at_peak(replay.blocks(*device))).collect();
-    let each = || accounts.iter().zip(&at_peak);
-    let mut devices: Vec<_> =
-        each().map(|((device, account), blocks)| device::describe(trace, replay, *device, account, blocks)).collect();
-    devices.extend(device::unused(trace, replay));
-    devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
-    let libraries = Libraries::new(trace, replay);
-    let stacks = Stacks::new(trace, replay, &evidence.symbols);
-    let ledger_of =
-        |(device, account): &(u8, &Account)| ledger::of_device(replay, &libraries, &stacks, *device, account);
-    let mut summary = Summary {
-        trace: describe_trace(trace, replay),
-        process: describe_process(trace, replay.end),
-        devices,
-        machine: Machine::default(),
-        software: Vec::new(),
-        host: describe_account(replay, &replay.accounts.host),
-        ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
-        oom_count: replay.failures.count,
-        vendor_ooms: replay.lower.failures,
-        ledger: accounts.iter().flat_map(ledger_of).collect(),
-        host_ledger: ledger::of_host(replay, &libraries, &stacks),
-        growth: growth::of_devices(replay, &evidence.thresholds),
-        coverage: coverage::judge(trace, replay, &libraries),
-        other_evidence: evidence::describe(replay, trace.header.pid, evidence),
-        diagnoses: Vec::new(),
-        diagnoses_excluded: Vec::new(),
-        ladder: Ladder::default(),
-        ooms_not_diagnosed: 0,
-        warnings: Vec::new(),
-        thresholds: evidence.thresholds,
-        thresholds_changed: evidence.thresholds.changes(),
-        damages: describe_damages(trace),
-        calls_under_way: describe_calls_under_way(trace, replay),
-        allocation_latency_ns: distribution::describe(&replay.latency_ticks, |ticks| clock.duration_ns(ticks)),
-        allocation_size_bytes: distribution::describe(&replay.sizes_bytes, |bytes| bytes),
-        unmatched_frees: replay.unmatched_frees,
-        failed_frees: replay.failed_frees,
-        contexts_unclear: describe_contexts(replay),
-        graph_node_bytes: saturate(replay.graph_bytes),
-        graph_reserved_bytes: replay.tracks.graph_reserved,
-        symbols_missing: Vec::new(),
-    };
-    growth::name_callers(&mut summary.growth, &stacks);
-    summary.symbols_missing = stacks.missing();
-    add_diagnoses(trace, replay, evidence, &mut summary);
-    summary
+impl Facts {
+    /// What a trace that was replayed to its end tells, with what was given beside it.
+    pub fn of(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Self {
+        let libraries = Libraries::new(trace, replay);
+        let stacks = Stacks::new(trace, replay, &evidence.symbols);
+        let machine = Machine::of_trace(trace);
+        let devices = describe_devices(trace, replay, &machine);
+        let process = describe_process(trace, replay.end);
+        let clock = &replay.clock;
+        let numbered = evidence.torch_snapshots.iter().enumerate();
+        Facts {
+            trace: describe_trace(trace, replay),
+            versions: versions_of(trace, &devices, &process),
+            process,
+            devices,
+            machine,
+            host: describe_account(replay, &replay.accounts.host),
+            ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
+            oom_count: replay.failures.count,
+            vendor_ooms: replay.lower.failures,
+            ledger: used_accounts(replay)
+                .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
+                .collect(),
+            host_ledger: ledger::of_host(replay, &libraries, &stacks),
+            growth: describe_growth(replay, &evidence.thresholds, &stacks),
+            shapes: Shapes::of(replay, &evidence.thresholds),
+            runs: DeviceRun::all(replay, &evidence.thresholds),
+            tensors: TensorRun::all(evidence),
+            moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
+            coverage: coverage::judge(trace, replay, &libraries),
+            other_evidence: evidence::describe(replay, trace.header.pid, evidence),
+            thresholds: evidence.thresholds,
+            thresholds_changed: evidence.thresholds.changes(),
+            damages: describe_damages(trace),
+            calls_under_way: describe_calls_under_way(trace, replay),
+            allocation_latency_ns: distribution::describe(&replay.latency_ticks, |ticks| clock.duration_ns(ticks)),
+            allocation_size_bytes: distribution::describe(&replay.sizes_bytes, |bytes| bytes),
+            unmatched_frees: replay.unmatched_frees,
+            failed_frees: replay.failed_frees,
+            contexts_unclear: describe_contexts(replay),
+            graph_node_bytes: saturate(replay.graph_bytes),
+            graph_reserved_bytes: replay.tracks.graph_reserved,
+            symbols_missing: stacks.missing(),
+        }
+    }
 }
 
-fn add_diagnoses(trace: &TraceFile, replay: &Replay, evidence: &Evidence, summary: &mut Summary) {
-    let case = Case::new(trace, replay, summary, evidence);
-    let diagnoses = diagnose(&case);
-    let ladder = ladder::climb(&case, &diagnoses);
-    let warnings = warn(&case);
-    let architectures: Vec<_> = case.summary.devices.iter().map(|device| case.target_name(device)).collect();
-    let (machine, software) = (case.machine, case.versions.words());
-    for (oom, cause) in summary.ooms.iter_mut().zip(diagnoses.causes) {
-        oom.cause = cause;
-    }
-    for (device, architecture) in summary.devices.iter_mut().zip(architectures) {
+/// The accounts that the program used: all devices, and memory of no known device where there was any.
+fn used_accounts(replay: &Replay) -> impl Iterator<Item = (u8, &Account)> {
+    replay.accounts.devices().filter(|(device, account)| *device != NO_DEVICE || account.calls != Calls::default())
+}
+
+fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Vec<DeviceSummary> {
+    let describe = |(device, account): (u8, &Account)| {
+        let at_peak = account.blocks_at_peak(replay.blocks(device));
+        device::describe(trace, replay, device, account, &at_peak)
+    };
+    let mut devices: Vec<DeviceSummary> = used_accounts(replay).map(describe).collect();
+    devices.extend(device::unused(trace, replay));
+    devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
+    let environment = trace.metadata.process.environment.iter().cloned().collect();
+    let which = WhichCard { machine, environment: &environment, devices: &devices };
+    let architectures: Vec<Option<String>> = devices.iter().map(|device| which.node(device)?.target_name()).collect();
+    for (device, architecture) in devices.iter_mut().zip(architectures) {
         device.architecture = architecture;
     }
-    summary.machine = machine;
-    summary.software = software;
-    summary.diagnoses = diagnoses.found;
-    summary.diagnoses_excluded = diagnoses.excluded;
-    summary.ladder = ladder;
-    summary.warnings = warnings;
-    summary.ooms_not_diagnosed = diagnoses.not_looked_at;
+    devices
+}
+
+fn describe_growth(replay: &Replay, thresholds: &Thresholds, stacks: &Stacks<'_>) -> Vec<Growth> {
+    let mut growth = growth::of_devices(replay, thresholds);
+    growth::name_callers(&mut growth, stacks);
+    growth
+}
+
+fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSummary) -> Versions {
+    let runtimes = devices.iter().filter_map(|device| Some((device.runtime.as_deref()?, device.runtime_version)));
+    let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
+    Versions::of(runtimes, &process.executable, modules, &trace.metadata.machine.files)
+}
+
+impl Facts {
+    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged.
+    pub fn are_whole(&self) -> bool {
+        self.trace.events_lost == 0 && self.trace.torn_events == 0 && self.damages.is_empty()
+    }
+
+    /// The device of a failure.
+    pub fn device_of(&self, oom: &OomReport) -> Option<&DeviceSummary> {
+        self.devices.iter().find(|device| device.index == oom.device)
+    }
 }
 
 fn describe_contexts(replay: &Replay) -> UnclearContexts {

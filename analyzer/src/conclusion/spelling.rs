@@ -3,23 +3,19 @@
 //! Options of PyTorch's allocator do nothing where its cache is off, or where another allocator does the work (PyTorch's
 //! docs/source/notes/hip.rst). Parameters of the kernel's memory manager begin with `amdttm.` in AMD's out-of-tree driver.
 
-use super::case::Case;
+use crate::catalogue::entry::{Fix, Spelling};
+use crate::diagnosis::case::Case;
 use crate::machine::uma::recommended_pages;
 use crate::options::VARIABLES;
 use crate::options::parse::AllocConf;
 
-/// What the catalogue says where the driver decides how a parameter begins.
-const IN_TREE: [&str; 3] = [
-    "Linux with the in-tree amdgpu driver (the prefix amdttm. belongs only to AMD's out-of-tree DKMS driver)",
-    "Linux with the in-tree amdgpu driver",
-    ", in-tree amdgpu driver",
-];
-/// A parameter of the kernel's memory manager for GPUs, and the number that is to be filled in.
-const TTM: &str = "ttm.p";
+/// How parameters of the kernel's memory manager for GPUs begin.
+const TTM: &str = "ttm.";
+/// The number that is to be filled in.
 const PAGES: &str = "<pages>";
 
 /// Whether a command is known to change nothing here.
-pub fn is_moot(command: &str, case: &Case<'_>) -> bool {
+pub(super) fn is_moot(command: &str, case: &Case<'_>) -> bool {
     options_are_moot(command, case) || is_the_only_device(command, case)
 }
 
@@ -46,12 +42,19 @@ fn is_the_only_device(command: &str, case: &Case<'_>) -> bool {
     command.starts_with("ROCR_VISIBLE_DEVICES=") && gpus == 1
 }
 
-/// A command as this machine's driver understands it, with the number of pages where it follows from the machine's memory.
-pub fn spelled(command: &str, case: &Case<'_>) -> String {
-    if !command.contains(TTM) {
-        return command.to_owned();
+/// Whether the machine tells how a command is spelled there.
+pub(super) fn is_known(spelling: Spelling, case: &Case<'_>) -> bool {
+    match spelling {
+        Spelling::Ttm => case.machine.ttm.is_some(),
     }
-    let mut command = command.to_owned();
+}
+
+/// A fix's command as this machine's driver understands it, with the number of pages where it follows from the machine's memory.
+pub(super) fn spelled(fix: &Fix, case: &Case<'_>) -> String {
+    let mut command = fix.command.clone();
+    if fix.spelling != Some(Spelling::Ttm) {
+        return command;
+    }
     if case.machine.ttm.is_some_and(|ttm| ttm.out_of_tree) {
         command = command.replace(TTM, &format!("amd{TTM}"));
     }
@@ -62,29 +65,18 @@ pub fn spelled(command: &str, case: &Case<'_>) -> String {
     }
 }
 
-/// A condition without what is known of this machine's driver.
-pub fn open_condition(condition: &str, case: &Case<'_>) -> String {
-    match case.machine.ttm {
-        Some(_) => IN_TREE.iter().fold(condition.to_owned(), |text, known| text.replace(known, "")),
-        None => condition.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The catalogue's own words, so that none of them is missed.
     #[test]
-    fn conditions_on_the_driver_are_known() {
+    fn commands_with_parameters_of_the_memory_manager_say_so() {
         let fixes = || crate::catalogue::entries().flat_map(|entry| &entry.fixes);
-        let of_driver: Vec<_> = fixes().filter(|fix| fix.when.contains("in-tree")).collect();
-        assert!(of_driver.len() > 3);
-        for fix in of_driver {
-            assert!(IN_TREE.iter().any(|known| fix.when.contains(known)), "{}", fix.when);
-            assert!(fix.command.contains(TTM), "{}", fix.command);
+        assert!(fixes().filter(|fix| fix.spelling == Some(Spelling::Ttm)).count() > 3);
+        for fix in fixes() {
+            let has_parameter = fix.command.contains(TTM) || fix.command.contains(PAGES);
+            assert_eq!(fix.spelling == Some(Spelling::Ttm), has_parameter, "{}", fix.command);
         }
-        assert!(fixes().filter(|fix| fix.command.contains(PAGES)).all(|fix| fix.command.contains(TTM)));
     }
 
     #[test]

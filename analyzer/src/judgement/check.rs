@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::finding::Role;
+use super::role::Role;
 
 /// Whether a predicate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ impl<T: Copy> Known<T> {
     /// The value.
     pub fn get(self) -> Option<T> {
         self.value
+    }
+
+    /// What tells it.
+    pub fn reading(self) -> &'static str {
+        self.reading
     }
 
     /// Whether something holds for it.
@@ -175,6 +180,7 @@ pub struct Check {
     limit: Confidence,
     returns: Vec<Returns>,
     parts: Vec<&'static str>,
+    accounts_for_bytes: Option<u64>,
     modelled: bool,
     role: Option<Role>,
 }
@@ -192,6 +198,8 @@ pub struct Parts {
     pub returns: Vec<Returns>,
     /// Which of the entry's several causes it is, where it has several (see `Only::part`).
     pub causes: Vec<&'static str>,
+    /// How much of what is in use it accounts for, where the rule can tell.
+    pub accounts_for_bytes: Option<u64>,
     /// Whether a number comes from the model of the card.
     pub modelled: bool,
 }
@@ -220,6 +228,7 @@ impl Default for Check {
             limit: Confidence::Proven,
             returns: Vec::new(),
             parts: Vec::new(),
+            accounts_for_bytes: None,
             modelled: false,
             role: None,
         }
@@ -308,6 +317,13 @@ impl Check {
         self.limit = self.limit.min(limit);
     }
 
+    /// Something that was not recorded may refute it, or what refutes it: it is not proven, and nothing is ruled out.
+    pub fn could_be_otherwise(&mut self, missing: &str) {
+        self.at_most(Confidence::Probable);
+        self.miss(missing);
+        self.failed |= self.excluded.is_some();
+    }
+
     /// It plays another part here than its rule says.
     pub fn plays(&mut self, role: Role) {
         self.role = Some(role);
@@ -328,6 +344,11 @@ impl Check {
         if !self.failed && bytes > 0 {
             self.returns.push(Returns { rung, bytes, basis });
         }
+    }
+
+    /// How much of what is in use is there because of it. What is so of a device can explain a failure on it only by that.
+    pub fn accounts_for(&mut self, bytes: u64) {
+        self.accounts_for_bytes = Some(bytes);
     }
 
     /// Whether something that must hold does not: the rest need not be computed.
@@ -371,6 +392,7 @@ impl Check {
             missing: self.missing,
             returns: self.returns,
             causes: self.parts,
+            accounts_for_bytes: self.accounts_for_bytes,
             modelled: self.modelled,
         }
     }
