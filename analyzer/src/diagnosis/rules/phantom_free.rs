@@ -70,7 +70,8 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return held_by_told(case, failure, &told, check);
     }
     if others.get() == Some(0) {
-        return nobody_else(failure, check);
+        // Where all that is listed may be this process, nothing is known of others.
+        return if is_unlisted(failure) { _ = check.applies(false) } else { nobody_else(failure, check) };
     }
     let total = failure.total_bytes().get().unwrap_or(0);
     explains(failure, others, Basis::Measured, check, |others| {
@@ -92,12 +93,16 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// another number, as in a container: then as much of theirs may be its own.
 fn others_bytes(failure: &Failure<'_>) -> Known<u64> {
     let others = failure.other_compute_bytes();
-    let read = &failure.oom.read;
-    let is_unlisted = read.others_vram_bytes.is_some() && read.process_vram_bytes.unwrap_or(0) == 0;
-    match is_unlisted {
+    match is_unlisted(failure) {
         true => others.map(|others| others.saturating_sub(failure.own_bytes())),
         false => others,
     }
+}
+
+/// Whether KFD lists processes, and this one is not among them although it holds memory.
+fn is_unlisted(failure: &Failure<'_>) -> bool {
+    let read = &failure.oom.read;
+    read.others_vram_bytes.is_some() && read.process_vram_bytes.unwrap_or(0) == 0 && failure.own_bytes() > 0
 }
 
 /// Others are the reason where the request would have fit without them. Where it would not, they are worth a word at most.

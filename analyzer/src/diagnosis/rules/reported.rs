@@ -120,6 +120,11 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     if !explains {
         check.plays(Role::Condition);
     }
+    what_accounts_for(gap, case, failure, check);
+}
+
+/// The known ways by which the kernel's answer to HIP is smaller.
+fn what_accounts_for(gap: u64, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (rounding, swapped) = (case.rounding_bytes(failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
     let accounts_for = |bytes: u64| bytes as f64 >= case.thresholds.explained_share * gap as f64;
     check.note_by(Basis::Estimated, accounts_for(rounding), || {
