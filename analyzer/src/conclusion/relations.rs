@@ -62,6 +62,13 @@ fn describe_rest(finding: &mut Finding, left: &[&str], ruled_out: &[&str]) {
         _ => format!("possible reasons are left: {}{ruled_out}", left.join(", ")),
     };
     finding.evidence.push(Evidence { text, basis: Basis::Measured });
+    // An umbrella only says that something is not explained: what nobody read may explain it.
+    finding.confidence = finding.confidence.min(Confidence::Probable);
+    if finding.missing.is_empty() {
+        finding
+            .missing
+            .push(format!("what refused it: none of the reasons that `explain {}` lists was seen", finding.id));
+    }
     // Only what nothing explains is worth somebody else's time.
     if !left.is_empty() {
         finding.file.clear();

@@ -5,7 +5,10 @@
 //! catalogue, the order and the verdict are [`crate::conclusion`]'s. Nothing here reads events or prints.
 
 pub mod case;
+pub mod kills;
+pub mod labels;
 mod meanwhile;
+pub mod on_card;
 pub mod related;
 mod rounding;
 pub mod rules;
@@ -22,6 +25,8 @@ use crate::judgement::check::{Check, Confidence, Judgement, Parts};
 use crate::judgement::role::Role;
 use crate::passes::oom::deciding;
 
+/// What every rule lacks where events are missing: any of them may be the one that refutes it.
+const LOST_EVENTS: &str = "the events that this trace lost: record again";
 /// Failures that rules are asked about, beside the one that decides the verdict.
 const MOST_FAILURES: usize = 256;
 
@@ -58,6 +63,8 @@ pub struct RuledOut {
 /// What all rules say.
 #[derive(Debug, Default)]
 pub struct Judgements {
+    /// Whether no event is missing from the trace.
+    events_are_whole: bool,
     /// What holds, as the rules were asked.
     pub held: Vec<Judged>,
     /// What was ruled out.
@@ -79,7 +86,7 @@ pub fn judge(case: &Case<'_>) -> Judgements {
     let looked_at = looked_at(case);
     let failures: Vec<Failure<'_>> =
         case.failures().filter(|failure| looked_at.contains(&failure.report.number)).collect();
-    let mut all = Judgements::default();
+    let mut all = Judgements { events_are_whole: case.facts.are_whole(), ..Judgements::default() };
     for rule in rules::all() {
         match rule.ask {
             Ask::Run(ask) => all.take(rule, About::default(), |check| ask(case, check)),
@@ -118,6 +125,9 @@ impl Judgements {
     fn take(&mut self, rule: &Rule, about: About, ask: impl FnOnce(&mut Check)) {
         let mut check = Check::default();
         ask(&mut check);
+        if !self.events_are_whole {
+            check.could_be_otherwise(LOST_EVENTS);
+        }
         let Some(entry) = catalogue::find(rule.id) else { return };
         let role = check.role().unwrap_or(entry.role);
         match check.judgement() {

@@ -109,7 +109,7 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
             without.len()
         )
     });
-    let repeated = with.len().min(without.len()) as u64 >= off.summary.facts.thresholds.runs_on_each_side.max(2);
+    let repeated = with.len().min(without.len()) as u64 >= off.summary.facts.thresholds.runs_on_each_side;
     check.must(if repeated { Holds::Yes } else { Holds::Unknown("several runs on each side") }, || {
         "both sides were repeated".to_owned()
     });

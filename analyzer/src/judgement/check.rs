@@ -317,6 +317,13 @@ impl Check {
         self.limit = self.limit.min(limit);
     }
 
+    /// Something that was not recorded may refute it, or what refutes it: it is not proven, and nothing is ruled out.
+    pub fn could_be_otherwise(&mut self, missing: &str) {
+        self.at_most(Confidence::Probable);
+        self.miss(missing);
+        self.failed |= self.excluded.is_some();
+    }
+
     /// It plays another part here than its rule says.
     pub fn plays(&mut self, role: Role) {
         self.role = Some(role);

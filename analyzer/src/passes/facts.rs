@@ -297,6 +297,11 @@ fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSu
 }
 
 impl Facts {
+    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged.
+    pub fn are_whole(&self) -> bool {
+        self.trace.events_lost == 0 && self.trace.torn_events == 0 && self.damages.is_empty()
+    }
+
     /// The device of a failure.
     pub fn device_of(&self, oom: &OomReport) -> Option<&DeviceSummary> {
         self.devices.iter().find(|device| device.index == oom.device)

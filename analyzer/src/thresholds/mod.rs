@@ -3,15 +3,18 @@
 
 mod setting;
 
-pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by};
+pub use setting::{Change, Threshold, Unit, WrongThreshold, all, named, nearest, used_by};
 
 use setting::Given;
 
+use gpuoom_trace::outcome;
 use serde::Serialize;
 
+use crate::machine::uma::HostKeeps;
 use crate::replay::Options;
 use crate::replay::tracks::around::PENDING_NS;
-use crate::replay::tracks::retries::WITHIN_NS;
+use crate::replay::tracks::reads::MUCH_RELEASED_BYTES;
+use crate::replay::tracks::retries::{SAME_REQUEST_BYTES, SAME_REQUEST_SHARE, WITHIN_NS};
 use crate::replay::tracks::{LARGE_FREE_BYTES, Limits};
 use crate::words::percent;
 
@@ -52,17 +55,17 @@ macro_rules! thresholds {
 
 thresholds! {
     /// The program's own share of the card from which on its memory is the proven reason.
-    capacity_high_share: f64 = 0.90, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_high_share: f64 = 0.90, Share, "ours", ["true-capacity"];
     /// The program's own share of the card from which on its memory is a probable reason.
-    capacity_medium_share: f64 = 0.75, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_medium_share: f64 = 0.75, Share, "ours", ["true-capacity"];
     /// What must be free beyond a request to be enough, as a share of the request.
     free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// What must be free beyond a request and its share to be enough.
     free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// Share by which two sizes that are the same may differ.
-    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
+    near_share: f64 = 0.02, Share, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Bytes by which two sizes that are the same may differ at least.
-    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware", "phantom-free", "free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign"];
+    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Share of the card that others must hold to be a reason.
     others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
@@ -80,9 +83,9 @@ thresholds! {
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
-    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory"];
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// The same as a share of the card.
-    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory"];
+    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// What the processor may miss of a card's memory without a limit on its window.
     visible_slack_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["bar-visible-limit"];
     /// Share of the board from which on a device is no slice of it.
@@ -94,9 +97,9 @@ thresholds! {
     /// Smallest request that a buffer of attention scores is looked for in.
     attention_least_bytes: u64 = GIB, Bytes, "catalogue", ["attention-quadratic"];
     /// Bytes of weights, gradients and Adam's state for each parameter.
-    state_per_parameter: u64 = 18, Count, "user document 004; Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
-    /// Exponent of growth with the sequence length up to which a buffer is none of scores.
-    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic"];
+    state_per_parameter: u64 = 18, Count, "Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
+    /// Exponent of growth, with the sequence length or the batch, up to which it is linear.
+    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic", "fixed-vs-activation"];
     /// Least exponent of growth with the sequence length that is a square.
     square_exponent_least: f64 = 1.7, Number, "catalogue", ["attention-quadratic"];
     /// Greatest exponent of growth with the sequence length that is a square.
@@ -115,6 +118,10 @@ thresholds! {
     temporary_share: f64 = 0.9, Share, "ours", ["repeated-large-temporaries"];
     /// How many times larger or smaller a request of the same family may be.
     family_factor: u64 = 2, Count, "ours", ["repeated-large-temporaries"];
+    /// Share of what was taken since the last cycle that must be in blocks of the cycles' sizes.
+    under_way_share: f64 = 0.5, Share, "ours", ["repeated-large-temporaries"];
+    /// Least exponent of growth with the batch that is a growth with it.
+    batch_exponent_least: f64 = 0.7, Number, "ours: as far below 1 as the greatest is above", ["fixed-vs-activation"];
     /// Differences up to here are constant sizes.
     variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
     /// Unused share of what PyTorch reserved from which on it is fragmented.
@@ -157,6 +164,8 @@ thresholds! {
     runs_on_each_side: u64 = 2, Count, "catalogue", ["sdma-sensitive"];
     /// Time after a failure in which frees, another try or a smaller request belong to it.
     retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
+    /// Share of a refused request that memory from elsewhere must reach to have taken its place.
+    fall_back_share: f64 = 1.0 / outcome::Limits::DEFAULT.least_part as f64, Share, "ours: a program that falls back asks for a half or a quarter; a buffer for something else is a trifle beside it", ["dropped-oom-return"];
     /// Time before a failure in which stream-ordered frees may still be pending.
     pending_ns: u64 = PENDING_NS, Time, "catalogue", ["async-free-pending"];
     /// Time after a failing call in which PyTorch's allocator notes its error.
@@ -282,7 +291,7 @@ thresholds! {
     /// Share of the load's blocks whose sizes must come again.
     matching_share: f64 = 0.60, Share, "catalogue", ["oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Rank correlation against the load's order from which on the order is the reverse.
-    reversed_share: f64 = 0.30, Share, "catalogue", ["oom-first-backward"];
+    reversed_share: f64 = 0.30, Number, "catalogue", ["oom-first-backward"];
     /// Times a block must be replaced by a larger one for a cache that grows.
     growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
     /// Sizes that a cache which grows has had.
@@ -307,6 +316,36 @@ thresholds! {
     tensors: u64 = 16, Count, "ours: the smallest models have more", ["kv-cache-prealloc", "oom-model-load"];
     /// Blocks from here on are buffers of a model and not odds and ends.
     buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
+    /// Memory that neither PyTorch's allocator holds nor the runtime calls free, from which on it counts, by its message.
+    outside_bytes: u64 = GIB, Bytes, "ours", ["other-process-on-gpu", "hidden-runtime-memory"];
+    /// Total of a card below which it is an APU's carve-out, by PyTorch's message.
+    small_card_bytes: u64 = 2 * GIB, Bytes, "ours", ["uma-carveout-only"];
+    /// Bytes by which a request that is tried again may differ.
+    same_request_bytes: u64 = SAME_REQUEST_BYTES, Bytes, "ours: what PyTorch rounds large requests to", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Share by which a request that is tried again may differ.
+    same_request_share: f64 = SAME_REQUEST_SHARE, Share, "ours", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Physical or exported memory that must be given back between two readings to be set beside them.
+    much_released_bytes: u64 = MUCH_RELEASED_BYTES, Bytes, "ours", ["vmm-release-ineffective", "ipc-export-pin"];
+    /// Open descriptors that a process should be allowed where each handle of virtual memory holds one.
+    good_descriptors: u64 = 65_536, Count, "ROCm/ROCm#6661", ["vmm-fd-exhaustion"];
+    /// Mappings that a process should be allowed.
+    good_mappings: u64 = 262_144, Count, "pytorch/pytorch#175431: 65,530 were not enough", ["map-count-exhaustion"];
+    /// Memory that a process should be allowed to lock.
+    good_locked_bytes: u64 = 8 * MIB, Bytes, "what systemd gives every process", ["pinned-host-exhaustion"];
+    /// Address space that a process should be allowed: runtimes reserve addresses for the memory of all devices.
+    good_address_space_bytes: u64 = 1024 * GIB, Bytes, "ours", ["gpu-va-limit"];
+    /// RAM below which a host that shares it with a GPU may freeze.
+    host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// RAM that a host should keep for itself beside a GPU.
+    host_keeps_bytes: u64 = 8 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// Value of amdgpu.vm_size from which on its unit, GiB, was taken for MiB.
+    absurd_vm_size: u64 = 4096, Count, "Linux amdgpu_drv.c: the unit is GiB, so this is 4 TiB", ["uma-param-mismatch"];
+    /// Share of PyTorch's unused memory that a request must be within for that memory to be in too small pieces.
+    request_of_unused_share: f64 = 0.5, Share, "catalogue", ["caching-fragmentation"];
+    /// Share of the waste that must go without one family of sizes.
+    family_waste_share: f64 = 0.5, Share, "catalogue", ["mixed-size-padding"];
+    /// Steps of each sort whose durations are compared.
+    steps_compared: u64 = 3, Count, "ours", ["sysmem-fallback"];
 }
 
 impl Thresholds {
@@ -314,6 +353,11 @@ impl Thresholds {
     pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
         let share = (request_bytes as f64 * self.free_margin_share) as u64;
         free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// What a runtime usually holds for a process on a card of this size: contexts, code, queues.
+    pub fn usual_overhead_bytes(&self, total_bytes: u64) -> u64 {
+        self.hidden_bytes.max((total_bytes as f64 * self.hidden_share) as u64)
     }
 
     /// What the model of the card rounds each block to, where the user set it. Else a trace says by itself what its blocks are
@@ -324,8 +368,15 @@ impl Thresholds {
 
     /// How a trace is replayed by these numbers.
     pub fn replay_options(&self) -> Options {
-        let limits =
-            Limits { retry_ns: self.retry_ns, pending_ns: self.pending_ns, large_free_bytes: self.large_free_bytes };
+        let limits = Limits {
+            retry_ns: self.retry_ns,
+            pending_ns: self.pending_ns,
+            large_free_bytes: self.large_free_bytes,
+            fall_back_part: (1.0 / self.fall_back_share).round() as u64,
+            much_released_bytes: self.much_released_bytes,
+            same_request_bytes: self.same_request_bytes,
+            same_request_share: self.same_request_share,
+        };
         Options { granularity_bytes: self.model_granule(), limits, ..Options::default() }
     }
 
@@ -337,6 +388,16 @@ impl Thresholds {
     /// Cycles from which on a line is laid through them: three points at least, or any line would fit.
     pub fn least_cycles(&self) -> usize {
         usize::try_from(self.leak_cycles).unwrap_or(usize::MAX).max(3)
+    }
+
+    /// Whether a value of `amdgpu.vm_size` was meant in another unit.
+    pub fn is_absurd_vm_size(&self, gib: i64) -> bool {
+        u64::try_from(gib).is_ok_and(|gib| gib >= self.absurd_vm_size)
+    }
+
+    /// What a host keeps for itself beside a GPU.
+    pub fn host_keeps(&self) -> HostKeeps {
+        HostKeeps { least_bytes: self.host_keeps_least_bytes, good_bytes: self.host_keeps_bytes }
     }
 
     /// Whether two sizes are the same but for accounting.

@@ -59,12 +59,16 @@ pub(crate) fn allocate(
     if status != 0 && event != Event::Pin {
         what.address = 0;
     }
-    let record = frame.record(event, kind, status, &what, true);
+    let mut record = frame.record(event, kind, status, &what, true);
+    let is_awake = frame.is_programs_own() && watch::is_awake();
+    if is_awake {
+        record.kind_flags |= watch::flags_of(describe(false).address);
+    }
     let seq = frame.publish(&record, &what);
     frame.clear_under_way();
     if frame.is_programs_own() {
         if status == 0 {
-            watch::allocated(frame, &record);
+            watch::allocated(frame, &record, is_awake);
         } else {
             watch::failed(frame, &record, seq, out);
         }
@@ -124,7 +128,8 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
 #[inline(always)]
 pub(super) fn migration(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     if let Some(frame) = &call.frame {
-        watch::works_on(frame, describe(false).address);
+        let what = describe(false);
+        watch::works_on(frame, what.address, what.requested);
     }
     naming(call, describe, real)
 }
@@ -147,7 +152,7 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
         // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
         let record = Record { requested: UNKNOWN_BYTES, ..record };
         if status == 0 {
-            watch::allocated(&frame, &record);
+            watch::allocated(&frame, &record, watch::is_awake());
         } else {
             watch::failed(&frame, &record, seq, out);
         }

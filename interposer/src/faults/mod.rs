@@ -103,7 +103,15 @@ pub(crate) fn allocation(
         Some(reason) => return refuse(frame, event, kind, what, reason, number),
         None => card::reserve(event, kind, &what, frame.thread_device()),
     };
-    let Ok(room) = room else { return refuse(frame, event, kind, what, Reason::Capacity, number) };
+    let room = match room {
+        Ok(room) => room,
+        Err(full) => {
+            // The pool, if one was named, comes first.
+            let pool = if what.number_count > 0 { what.numbers[0] } else { 0 };
+            let what = Described { numbers: [pool, full.granularity_bytes], number_count: 2, ..what };
+            return refuse(frame, event, kind, what, Reason::Capacity, number);
+        }
+    };
     let status = apis::allocate(frame, event, kind, describe, real);
     if let Some(room) = room {
         match status {
@@ -126,7 +134,8 @@ fn refuse(frame: &Frame, event: Event, kind: Kind, mut what: Described, reason: 
     }
     what.address = number << 8 | u64::from(reason as u8);
     let record = frame.record(event, kind, status, &what, true);
-    let record = Record { kind_flags: record.kind_flags | flag::INJECTED, ..record };
+    let variable = if watch::is_awake() { watch::flags_of(out) } else { 0 };
+    let record = Record { kind_flags: record.kind_flags | flag::INJECTED | variable, ..record };
     let seq = frame.publish(&record, &what);
     watch::failed(frame, &record, seq, out);
     frame.leave();

@@ -29,7 +29,7 @@ impl Recorder {
         let clock = Clock::choose();
         let first = clock.point();
         let started = Instant::now();
-        let Some((header, base)) = lay_out(&file, config.granularity_bytes, pid) else {
+        let Some((header, base)) = lay_out(&file, config.model_granularity_bytes(), pid) else {
             log::error(format_args!("no room for {}; nothing is recorded", path.display()));
             file.remove();
             return None;
@@ -51,7 +51,7 @@ impl Recorder {
             clock,
             live,
             ring,
-            granule: Granule::new(config.granularity_bytes),
+            granule: Granule::new(config.model_granularity_bytes()),
             drainer: Drainer::new(file),
             choked: AtomicBool::new(false),
             quarter: header.ring_slots / 4,

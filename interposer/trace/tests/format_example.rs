@@ -120,7 +120,7 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Event", &Event::ALL.iter().map(|event| (*event as u64, event.name())).collect::<Vec<_>>());
     assert_numbers("Kind", &Kind::ALL.iter().map(|kind| (*kind as u64, kind.name())).collect::<Vec<_>>());
     assert_numbers("Layer", &Layer::ALL.iter().map(|layer| (*layer as u64, layer.name())).collect::<Vec<_>>());
-    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
+    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, SAME_VARIABLE, INJECTED });
     assert_constants!(injected { CAPACITY, CALL, SIZE, CHANCE, SITE });
     assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });

@@ -3,7 +3,8 @@
 //
 //     alloc NAME SIZE      device memory; also async, host, managed, virtual (reserve, create, map), register
 //     push SIZE [COUNT]    blocks of device memory on a stack; pop [COUNT] frees the latest ones (all without a number)
-//     through FILE         from now on a loaded library asks for `alloc` and `push`
+//     through FILE [FUNCTION]   from now on a loaded library asks for `alloc` and `push`, in a function of that name
+//     device N             the thread's device
 //     release NAME         unmaps and releases virtual memory, and keeps its addresses
 //     unmap NAME           only unmaps it: its handle still has the memory
 //     free NAME            gives back what NAME is, the way it was made
@@ -283,6 +284,13 @@ static void kill_in(long milliseconds) {
     setitimer(ITIMER_REAL, &once, NULL);
 }
 
+static void go_through(const char *file, const char *function) {
+    void *library = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+    if (!function) function = "scene_allocate";
+    through = library ? (int (*)(int (*)(void **, size_t), void **, size_t))dlsym(library, function) : NULL;
+    if (!through) wrong("not loaded", file);
+}
+
 static void process_command(const char *command, const char *a) {
     long number = a ? atol(a) : 0;
     if (!strcmp(command, "sleep")) {
@@ -292,7 +300,9 @@ static void process_command(const char *command, const char *a) {
     } else if (!strcmp(command, "open")) {
         while (number-- > 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
     } else if (!strcmp(command, "resident")) {
-        memset(malloc(size_of(a)), 1, size_of(a));
+        // Volatile: nobody reads it, and a compiler would leave it out.
+        static void *volatile resident;
+        resident = memset(malloc(size_of(a)), 1, size_of(a));
     } else if (!strcmp(command, "mappings")) {
         map_until(number);
     } else if (!strcmp(command, "load")) {
@@ -309,10 +319,6 @@ static void process_command(const char *command, const char *a) {
         raise(SIGKILL);
     } else if (!strcmp(command, "kill_in")) {
         kill_in(number);
-    } else if (!strcmp(command, "through")) {
-        void *library = dlopen(a, RTLD_NOW | RTLD_NOLOAD);
-        through = library ? (int (*)(int (*)(void **, size_t), void **, size_t))dlsym(library, "scene_allocate") : NULL;
-        if (!through) wrong("not loaded", a);
     } else if (!strcmp(command, "crash")) {
         raise(SIGSEGV);
     } else {
@@ -347,6 +353,8 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "capture")) must(GPU(StreamBeginCapture)(NULL, 2), line);
     else if (!strcmp(command, "end_capture")) must(GPU(StreamEndCapture)(NULL, &graph), line);
     else if (!strcmp(command, "handle")) make_handle(a, b);
+    else if (!strcmp(command, "through")) go_through(a, b);
+    else if (!strcmp(command, "device")) must(GPU(SetDevice)(atoi(a)), line);
 #ifndef WITHOUT_DRIVER
     else if (!strcmp(command, "module")) must(hipModuleLoadData(&modules[loaded++ % 4096], "code"), line);
     else if (!strcmp(command, "unload")) must(hipModuleUnload(modules[--loaded % 4096]), line);

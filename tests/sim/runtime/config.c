@@ -48,6 +48,7 @@ static void read_limits(struct sim_limits *limits) {
         {"SIM_PINNED_LIMIT", &limits->pinned},
         {"SIM_RESERVED_LIMIT", &limits->reserved},
         {"SIM_POOL_LIMIT", &limits->pool},
+        {"SIM_MANAGED_LIMIT", &limits->managed},
         {"SIM_POOL_LOSES", &limits->lost_per_failure},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) *sizes[i].size = size_setting(sizes[i].name, 0);

@@ -20,6 +20,7 @@ struct sim_limits {
     size_t pinned;             // SIM_PINNED_LIMIT: pinned and registered host memory that it may hold
     size_t reserved;           // SIM_RESERVED_LIMIT: addresses that it may reserve
     size_t pool;               // SIM_POOL_LIMIT: memory of pools
+    size_t managed;            // SIM_MANAGED_LIMIT: managed memory lies in RAM, and may be so much; 0: it lies on the device
     size_t lost_per_failure;   // SIM_POOL_LOSES: a refused stream-ordered allocation takes so much for ever
     bool frees_wait;           // SIM_FREES_WAIT: a stream-ordered free takes effect at the next synchronisation
     bool handles_stay;         // SIM_HANDLES_STAY: releasing a handle of virtual memory gives nothing back

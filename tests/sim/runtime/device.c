@@ -168,23 +168,40 @@ static struct sim_block **find_hole(struct device *device, size_t held, uintptr_
     return hole > end || end - hole < held ? NULL : link;
 }
 
+static size_t managed_bytes;  // of managed memory that lies in RAM; guarded by the lock
+
+static int lies_in_ram(enum sim_kind kind) { return kind == SIM_KIND_MANAGED && sim_config()->limits.managed; }
+
+static int charge_for(int index, enum sim_kind kind, size_t held) {
+    if (!lies_in_ram(kind)) return sim_device_charge(index, held);
+    size_t limit = sim_config()->limits.managed;
+    if (held > limit || managed_bytes > limit - held) return 0;
+    managed_bytes += held;
+    return 1;
+}
+
+static void refund_for(int index, enum sim_kind kind, size_t held) {
+    if (lies_in_ram(kind)) managed_bytes -= held;
+    else sim_device_refund(index, held);
+}
+
 struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requested) {
     struct device *device = &devices[index];
     if (!device->base) reserve_addresses(device);
     size_t held = sim_round_up(requested, sim_config()->granularity);
-    if (!sim_device_charge(index, held)) return NULL;
+    if (!charge_for(index, kind, held)) return NULL;
     uintptr_t address;
     struct sim_block **link = find_hole(device, held, &address);
     struct sim_block *block = link ? sim_block_new() : NULL;
     if (!block) {
-        sim_device_refund(index, held);
+        refund_for(index, kind, held);
         return NULL;
     }
     *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
                                 .kind = kind, .device = index, .owner = sim_thread()->owner};
     if (!map_for_real(block)) {
         sim_block_delete(block);
-        sim_device_refund(index, held);
+        refund_for(index, kind, held);
         return NULL;
     }
     *link = block;
@@ -201,7 +218,7 @@ void sim_device_give(struct sim_block *block) {
     if (block->mapping) munmap(block->mapping, 4096);
     // As ROCm 7 does: the handle keeps a reference that nobody gives back (ROCm/hip#3886).
     if (block->exported && sim_config()->limits.exports_stay) devices[block->device].hidden += block->held;
-    sim_device_refund(block->device, block->held);
+    refund_for(block->device, block->kind, block->held);
     sim_block_delete(block);
 }
 

@@ -1,7 +1,7 @@
 //! H. Where in serving, or in sharded training, a failure came.
 
 use crate::machine::Machine;
-use crate::scene::Says::{First, Found, Not};
+use crate::scene::Says::{Found, Not};
 use crate::scene::Sure::Probable;
 use crate::scene::{Scene, scene};
 use crate::training::LOAD;
@@ -23,13 +23,13 @@ pub(crate) fn scenes() -> Vec<Scene> {
     vec![
         llama(
             "kv-cache-prealloc",
-            First(Probable),
+            Found(Probable),
             "weights of 14 GiB, and the cache of 12 does not fit beside them",
             "alloc w 14G; alloc k 12G",
         ),
         llama(
             "kv-cache-prealloc",
-            First(Probable),
+            Found(Probable),
             "weights and cache fit, the compute buffer does not",
             "alloc w 11G; alloc k 6G; alloc c 8G",
         ),

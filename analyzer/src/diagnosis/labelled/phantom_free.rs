@@ -13,7 +13,7 @@ use crate::testing::{GIB, MIB, TraceBuilder};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "phantom-free",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "64 MiB are refused with 20 GiB free, and nothing explains it",
         scene: || one_block(64 * MIB, 20 * GIB, 0),

@@ -77,7 +77,8 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     check.must_by(
         Basis::Given,
-        of_reserved > failure.thresholds.unused_share || tried.bytes <= unused.bytes / 2,
+        of_reserved > failure.thresholds.unused_share
+            || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share,
         || format!("that is {} of what it had reserved", percent(of_reserved)),
     );
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");

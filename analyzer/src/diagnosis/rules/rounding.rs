@@ -178,10 +178,20 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         },
     );
     let most = wasting.iter().max_by_key(|family| family.waste);
-    check.must_by(Basis::Modelled, most.is_some_and(|family| family.waste >= rounded.waste() / 2), || {
-        let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
-        format!("without the {} in blocks of up to {} at least half of the waste would go", size(bytes), size(family))
-    });
+    let part = failure.thresholds.family_waste_share;
+    check.must_by(
+        Basis::Modelled,
+        most.is_some_and(|family| family.waste as f64 >= rounded.waste() as f64 * part),
+        || {
+            let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
+            let part = if part == 0.5 { "half".to_owned() } else { percent(part) };
+            format!(
+                "without the {} in blocks of up to {} at least {part} of the waste would go",
+                size(bytes),
+                size(family)
+            )
+        },
+    );
     judge_by_driver(failure, &rounded, check);
 }
 

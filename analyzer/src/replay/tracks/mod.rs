@@ -19,6 +19,7 @@ mod tests;
 pub mod unknown;
 
 use gpuoom_trace::clock::Clock;
+use gpuoom_trace::outcome;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
@@ -48,7 +49,7 @@ const FREE_LOOKS: u64 = 1 << 20;
 const HOST: usize = 256;
 
 /// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// How long after a failure frees and another try belong to it, in nanoseconds.
     pub retry_ns: u64,
@@ -56,11 +57,34 @@ pub struct Limits {
     pub pending_ns: u64,
     /// A free of more than this is a large one, in bytes.
     pub large_free_bytes: u64,
+    /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
+    pub fall_back_part: u64,
+    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
+    pub much_released_bytes: u64,
+    /// By how many bytes a request that is tried again may differ.
+    pub same_request_bytes: u64,
+    /// By which share of the larger one it may differ.
+    pub same_request_share: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+        Limits {
+            retry_ns: retries::WITHIN_NS,
+            pending_ns: PENDING_NS,
+            large_free_bytes: LARGE_FREE_BYTES,
+            fall_back_part: outcome::Limits::DEFAULT.least_part,
+            much_released_bytes: reads::MUCH_RELEASED_BYTES,
+            same_request_bytes: retries::SAME_REQUEST_BYTES,
+            same_request_share: retries::SAME_REQUEST_SHARE,
+        }
+    }
+}
+
+impl Limits {
+    /// The numbers by which a later request belongs to a failure.
+    pub fn outcomes(&self) -> outcome::Limits {
+        outcome::Limits { soon_ns: self.retry_ns, least_part: self.fall_back_part }
     }
 }
 
@@ -123,6 +147,7 @@ pub struct Tracks {
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    much_released_bytes: u64,
     /// What was done on all devices at once.
     done: Done,
 }
@@ -134,7 +159,7 @@ impl Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns), &limits),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -146,6 +171,7 @@ impl Tracks {
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            much_released_bytes: limits.much_released_bytes,
             done: Done::default(),
         }
     }
@@ -286,7 +312,7 @@ impl Tracks {
             Does::EndsCapture => self.captures.end(record.thread),
             Does::SetsPool => self.set_pool(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            _ => self.waited(record.device),
+            _ => self.waited(record),
         }
     }
 
@@ -300,9 +326,12 @@ impl Tracks {
     }
 
     /// The program waited for a device, or for all.
-    fn waited(&mut self, device: u8) {
-        self.async_frees.synchronised(device);
-        match device {
+    fn waited(&mut self, record: &Record) {
+        self.async_frees.synchronised(record.device);
+        if self.retries.is_watching(record.at) {
+            self.retries.waited(record.device, record.at);
+        }
+        match record.device {
             NO_DEVICE => self.done.waits += 1,
             device => self.track(Side::Device, device).done.waits += 1,
         }
@@ -422,13 +451,19 @@ impl Tracks {
         self.calls.first().first().map_or(0, |call| call.at)
     }
 
+    /// The recorder's readings of a failure were done.
+    pub(super) fn failure_read(&mut self, failure: usize, at: u64) {
+        self.retries.read_at(failure, at);
+    }
+
     /// A device was read.
     pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
+        let much_released_bytes = self.much_released_bytes;
         let read = Read { done: self.done(device), ..read };
-        self.track(Side::Device, device).reads.take(read);
+        self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }
 

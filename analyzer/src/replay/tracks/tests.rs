@@ -79,6 +79,39 @@ fn an_allocators_retry_is_found_with_what_it_released() {
 }
 
 #[test]
+fn what_other_threads_free_is_told_apart() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    trace.alloc(2 << 32, GIB);
+    trace.refuse(2 * GIB);
+    let free = trace.record_on(99, Event::Free, Kind::Device, "hipFree");
+    trace.push(Record { address: 1 << 32, duration: 0, ..free }, &[]);
+    trace.free(2 << 32);
+    trace.after(Event::Sync, "hipDeviceSynchronize", 0, 0);
+    trace.alloc(9 << 32, 2 * GIB);
+    let replay = run(&trace);
+    let retry = replay.tracks.retries.of_failure(0).unwrap();
+    assert_eq!((retry.freed_bytes, retry.freed_by_others_bytes, retry.freed_by_others_blocks), (GIB, GIB, 1));
+    assert_eq!((retry.freed_by_all_bytes(), retry.waits, retry.ending), (2 * GIB, 1, Ending::Succeeded));
+    let around = replay.tracks.around.failure(0).unwrap();
+    let next = around.next.unwrap();
+    let between = next.done.since(&around.done);
+    assert_eq!((between.returned_bytes, between.waits, next.succeeded), (2 * GIB, 1, true));
+}
+
+#[test]
+fn the_recorders_readings_are_no_pause_of_the_program() {
+    let mut trace = builder();
+    let seq = trace.refuse(2 * GIB);
+    trace.now_ns += 2_500_000_000;
+    trace.read_at_failure(seq, &[(gpuoom_trace::metadata::Quantity::RuntimeFree as u16, GIB)]);
+    trace.alloc(2 << 32, 2 * GIB);
+    let replay = run(&trace);
+    assert_eq!(replay.tracks.retries.of_failure(0).map(|retry| retry.ending), Some(Ending::Succeeded));
+    assert_eq!(replay.failures.listed[0].because, gpuoom_trace::outcome::Because::RetrySucceeded);
+}
+
+#[test]
 fn what_comes_late_or_is_of_another_size_is_no_retry() {
     for (wait_ns, bytes, ending) in
         [(0, 2 * GIB, Some(Ending::Succeeded)), (2_000_000_000, 2 * GIB, None), (0, GIB, Some(Ending::NotTried))]
