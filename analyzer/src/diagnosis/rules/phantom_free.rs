@@ -45,13 +45,12 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             String::new,
         );
     }
-    if case.is_read_of_card(failure) == Holds::Yes {
-        let by_driver = failure.driver_free_bytes().get();
-        let too_little = failure.request_bytes().get().zip(by_driver).is_some_and(|(request, free)| free < request);
-        check.unless(too_little, || {
-            format!("the driver's counters called only {} free, which is less", size(by_driver.unwrap_or(0)))
-        });
-    }
+    let by_driver = failure.driver_free_bytes();
+    let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
+    check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
+        Some(free) => format!("the driver's counters called {} free, which is less", size(free)),
+        None => "the driver's counters called less free".to_owned(),
+    });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {
         format!("the largest block that could be had then was {}", size(largest.unwrap_or(0)))
@@ -336,10 +335,13 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         )
     });
     came_without_a_free(case, failure, check);
-    let hidden = failure.hidden_bytes().get();
-    check.unless(hidden.is_some_and(|hidden| hidden < lacked), || {
-        let hidden = size(hidden.unwrap_or(0));
-        format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+    let hidden = failure.hidden_bytes();
+    check.unless(hidden.is(|hidden| hidden < lacked), || match hidden.get() {
+        Some(hidden) => {
+            let hidden = size(hidden);
+            format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+        }
+        None => "the driver counts less for this process beyond what lives than was missing".to_owned(),
     });
 }
 

@@ -111,8 +111,8 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let free = failure.runtime_free_bytes();
     let was_free = free.is(|free| case.thresholds.is_enough(free, request));
     // A full card refuses either call.
-    let was_full = was_free == Holds::No && free.get().is_some_and(|free| free < request);
-    check.must(!was_full && (alone.is_some() || was_free != Holds::No), || match free.get() {
+    let was_enough = if alone.is_some() { free.is(|free| free >= request) } else { was_free };
+    check.must(was_enough, || match free.get() {
         Some(free) => format!("{} was refused with {} free", size(request), size(free)),
         None => format!("{} was refused", size(request)),
     });
@@ -127,7 +127,6 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             check.at_most(Confidence::Probable);
             check
                 .would_settle("hipMalloc of the same size right after the failure, with nothing given back in between");
-            check.must(was_free, String::new);
             check.must(sizes_grow(case, failure), || "the sizes that were asked for grow".to_owned());
         }
     }
@@ -298,7 +297,7 @@ fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Chec
     );
     let certain = missing.get().is_some_and(|missing| private.least() >= missing.most()) && sums.is_certain();
     if !certain {
-        check.at_most(if sums.is_of_failure { Confidence::Probable } else { Confidence::Possible });
+        check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
     check.gives_back(0, private.bytes, Basis::Given);
 }
