@@ -59,12 +59,17 @@ mod tests {
                 "the 2.12 or 2.13 series (spring 2026)",
                 "gfx10, gfx11 or gfx12",
                 "ROCm/rocm-systems#4363",
+                "torch 2.7",
+                "torch is 2.7 or later",
             ],
         ),
         (
             "settings and what they are compared with",
             &[
                 "HSA_XNACK=1",
+                "is set in a process that uses torch: to 1",
+                "something else than 1",
+                "the value is not 1",
                 "HSA_ENABLE_SDMA=1",
                 "HSA_ENABLE_SDMA=0",
                 "HSA_ENABLE_IPC_MODE_LEGACY=1",
@@ -130,6 +135,7 @@ mod tests {
     #[test]
     fn no_other_number_stands_in_a_text() {
         let mut unused: Vec<&str> = NO_THRESHOLDS.iter().flat_map(|(_, texts)| *texts).copied().collect();
+        let mut open = Vec::new();
         for (id, text) in texts() {
             let mut rest = text.to_owned();
             placeholders(text).for_each(|field| rest = rest.replace(&format!("{{{field}}}"), ""));
@@ -139,8 +145,11 @@ mod tests {
                     unused.retain(|other| other != known);
                 }
             }
-            assert!(!rest.contains(|c: char| c.is_ascii_digit()), "{id}: a threshold, or an exception? '{rest}'");
+            if rest.contains(|c: char| c.is_ascii_digit()) {
+                open.push(format!("{id}: '{rest}'"));
+            }
         }
+        assert!(open.is_empty(), "thresholds, or exceptions?\n{}", open.join("\n"));
         assert_eq!(unused, Vec::<&str>::new(), "in no text");
     }
 
@@ -154,6 +163,6 @@ mod tests {
         thresholds.set("free-margin=1.5G").unwrap();
         assert!(refuted(&thresholds).contains("above the request by at least 12.5 % of it plus 1.5 GiB"));
         let hang = with_numbers(find("hang-not-oom").unwrap(), &thresholds);
-        assert!(hang.proves.iter().any(|text| text.contains("older than 60 s")), "{:?}", hang.proves);
+        assert!(hang.proves.iter().any(|text| text.contains("60 s after it began")), "{:?}", hang.proves);
     }
 }

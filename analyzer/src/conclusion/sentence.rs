@@ -72,7 +72,12 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
         }
         None => "how much was free was not measured".to_owned(),
     };
-    format!("The program's own blocks held {}{of_total}; {free}.", size(oom.held_bytes))
+    let managed = match oom.held_managed_bytes {
+        0 => String::new(),
+        bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
+    };
+    let held = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
+    format!("The program's own blocks held {held}{of_total}{managed}; {free}.")
 }
 
 /// A refusal on request: it says nothing about the real card.

@@ -317,9 +317,9 @@ impl Check {
         self.limit = self.limit.min(limit);
     }
 
-    /// Something that was not recorded may refute it, or what refutes it: it is not proven, and nothing is ruled out.
+    /// Something that was not recorded may refute it, or what refutes it: it is possible at most, and nothing is ruled out.
     pub fn could_be_otherwise(&mut self, missing: &str) {
-        self.at_most(Confidence::Probable);
+        self.at_most(Confidence::Possible);
         self.miss(missing);
         self.failed |= self.excluded.is_some();
     }

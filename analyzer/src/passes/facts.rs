@@ -304,9 +304,11 @@ fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSu
 }
 
 impl Facts {
-    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged.
+    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged. What a killed
+    /// process was writing in its last instant does not count: there is nothing behind it.
     pub fn are_whole(&self) -> bool {
-        self.trace.events_lost == 0 && self.trace.torn_events == 0 && self.damages.is_empty()
+        let torn = if self.trace.clean_close { self.trace.torn_events } else { 0 };
+        self.trace.events_lost == 0 && torn == 0 && self.damages.is_empty()
     }
 
     /// The device of a failure.

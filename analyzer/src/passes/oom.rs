@@ -156,6 +156,8 @@ pub struct OomReport {
     pub held_up_ns: u64,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
+    /// Of them managed memory, whose pages may lie in RAM.
+    pub held_managed_bytes: u64,
     /// In how many blocks.
     pub held_blocks: u64,
     /// The model's view.
@@ -274,6 +276,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         not_probed_because: not_probed(read),
         held_up_ns: oom.held_up_ns,
         held_bytes: saturate(oom.held.requested_bytes),
+        held_managed_bytes: saturate(oom.held_managed_bytes),
         held_blocks: oom.held.blocks,
         model: oom.model.map(|free| Model {
             free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),

@@ -142,9 +142,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
-        story: "the same in a trace that tells nothing of the machine",
+        story: "the same in a trace that tells nothing of the machine: it may be an APU with larger pools",
         scene: || held_and_refused(1, 77, 22 * GIB, 22 * GIB),
     },
     Labelled {

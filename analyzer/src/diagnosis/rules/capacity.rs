@@ -160,11 +160,9 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
     }
-    if case.is_integrated(failure.device).get().is_some() {
-        check.unless(has_larger_pool(case, failure), || {
-            "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
-        });
-    }
+    check.unless(has_larger_pool(case, failure), || {
+        "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
+    });
 }
 
 /// The memory of the board where it is known and more than the device is said to have, although the device is no part of it.
@@ -180,15 +178,26 @@ fn larger_board(case: &Case<'_>, failure: &Failure<'_>) -> Option<u64> {
     (board > total && !case.thresholds.is_near(board, total)).then_some(board)
 }
 
-/// Whether an APU is known to have a pool into which the request would fit, so that its total is a limit and no size. That
-/// the request exceeds what this runtime offers is measured either way.
-fn has_larger_pool(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+/// Whether an APU has a pool into which the request would fit, so that its total is a limit and no size. That the request exceeds
+/// what this runtime offers is measured either way.
+fn has_larger_pool(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    const POOLS: &str = "the APU's pools and TTM's limit (sysfs)";
+    match case.is_integrated(failure.device).get() {
+        Some(false) => return Holds::No,
+        // The runtime of an integrated GPU of NVIDIA's reports the memory of the machine.
+        None if case.versions.platform == Some(Platform::Cuda) => return Holds::No,
+        None => return Holds::Unknown("whether the GPU shares the host's memory (KFD's topology)"),
+        Some(true) => {}
+    }
     let card = failure.device.and_then(|device| case.card(device));
-    let pools = card.map(|card| [card.gtt_total_bytes, card.vram_total_bytes]).unwrap_or_default();
-    let by_ttm = case.machine.ttm.and_then(|ttm| ttm.limit_bytes());
-    let largest = pools.into_iter().chain([by_ttm]).flatten().max().unwrap_or(0);
-    let fits = failure.request_bytes().get().is_some_and(|request| largest >= request);
-    case.is_integrated(failure.device).get() == Some(true) && fits
+    let [gtt, carve_out] = card.map(|card| [card.gtt_total_bytes, card.vram_total_bytes]).unwrap_or_default();
+    let pools = [gtt, carve_out, case.machine.ttm.and_then(|ttm| ttm.limit_bytes())];
+    let fits = |bytes: &u64| failure.request_bytes().get().is_some_and(|request| *bytes >= request);
+    match pools.iter().flatten().any(fits) {
+        true => Holds::Yes,
+        false if pools.iter().any(Option::is_none) => Holds::Unknown(POOLS),
+        false => Holds::No,
+    }
 }
 
 /// By what a device is known to be a part of a board.

@@ -103,12 +103,23 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
     let most = readings.into_iter().flatten().max();
     let free = Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    // What the runtime reports may be lowered by the ceiling itself: that it is too little says nothing of the card.
+    let enough = match free.is(|free| case.thresholds.is_enough(free, request)) {
+        Holds::No if failure.driver_free_bytes().get().is_none() => {
+            Holds::Unknown("used memory by the driver at the failure (sysfs or NVML)")
+        }
+        known => known,
+    };
     check.decides(
-        free.is(|free| case.thresholds.is_enough(free, request)),
+        enough,
         || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
         || format!("only {} was free, whatever is set", size(most.unwrap_or(0))),
     );
     let wanted = failure.own_bytes().saturating_add(request);
+    if let Some(reading) = ceiling.share_of_unknown {
+        check.must(Holds::Unknown(reading), String::new);
+        return;
+    }
     let Some(limit) = ceiling.limit_bytes else {
         // What is hidden is only not reported.
         check.at_most(Confidence::Possible);
@@ -126,6 +137,8 @@ struct Ceiling {
     limit_bytes: Option<u64>,
     /// Without what the ceiling has no effect, where that is not known.
     missing: Option<&'static str>,
+    /// It is a share of something whose size is not known.
+    share_of_unknown: Option<&'static str>,
 }
 
 /// A ceiling in the environment that the runtime or the driver keeps; one of another vendor's says nothing.
@@ -139,16 +152,20 @@ fn ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
 fn heap_ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
     let percent = number(case, "GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100)?;
     let all = failure.oom.read.vram_total_bytes;
-    let limit = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
-    let limit_bytes = limit.or(failure.total_bytes().get());
-    Some(Ceiling { text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"), limit_bytes, missing: None })
+    let limit_bytes = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
+    Some(Ceiling {
+        text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"),
+        limit_bytes,
+        missing: None,
+        share_of_unknown: limit_bytes.is_none().then_some("the memory of the whole card (mem_info_vram_total)"),
+    })
 }
 
 /// What is hidden is only not reported: a program may keep to it, the runtime does not.
 fn hidden_free(case: &Case<'_>) -> Option<Ceiling> {
     let hidden = number(case, "HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
     let text = format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)");
-    Some(Ceiling { text, limit_bytes: None, missing: None })
+    Some(Ceiling { text, limit_bytes: None, missing: None, share_of_unknown: None })
 }
 
 /// A limit for another device is none.
@@ -156,7 +173,7 @@ fn mps_ceiling(case: &Case<'_>, device: u8) -> Option<Ceiling> {
     let text = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")?;
     let limit_bytes = Some(mps_limit(text, device)?);
     let text = format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set");
-    Some(Ceiling { text, limit_bytes, missing: Some(MPS_SERVER) })
+    Some(Ceiling { text, limit_bytes, missing: Some(MPS_SERVER), share_of_unknown: None })
 }
 
 fn number(case: &Case<'_>, name: &str) -> Option<u64> {

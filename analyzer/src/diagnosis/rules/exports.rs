@@ -53,8 +53,10 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 fn may_be_open(failure: &Failure<'_>, check: &mut Check) {
     let others = failure.oom.read.others_vram_bytes;
     let alone = Known::new(others, "whether another process has the card open (KFD's list of processes)");
-    if others.is_some_and(|bytes| bytes > 0) {
+    if others != Some(0) {
         check.at_most(Confidence::Possible);
+    }
+    if others.is_some_and(|bytes| bytes > 0) {
         check.must(Holds::Unknown("whether the process that imported the memory still has it open"), String::new);
         return;
     }

@@ -59,7 +59,9 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 
 /// Another compute process holds the card.
 fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    // What a board's counters say is nothing about a slice of it.
+    let of_card = case.is_read_of_card(failure);
+    if !check.applies(failure.is_real_of_device() && of_card != Holds::No) {
         return;
     }
     let others = others_bytes(failure);
@@ -67,6 +69,9 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         && let Some(told) = others_by_files(case, failure)
     {
         return held_by_told(case, failure, &told, check);
+    }
+    if let Holds::Unknown(reading) = of_card {
+        check.must(Holds::Unknown(reading), String::new);
     }
     if others.get() == Some(0) {
         // Where all that is listed may be this process, nothing is known of others.
@@ -135,7 +140,9 @@ fn explains(
 
 fn enough_in_spite(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().zip(failure.free_bytes());
-    check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
+    let enough = request.is(|(request, free)| case.thresholds.is_enough(free, request));
+    let of_card = case.is_read_of_card(failure);
+    check.unless(if of_card == Holds::Yes { enough } else { enough.and(of_card) }, || {
         "enough was free in spite of them".to_owned()
     });
 }

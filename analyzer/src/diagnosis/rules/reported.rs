@@ -104,7 +104,11 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.must(has_own_memory(case, failure), String::new);
     check.at_most(Confidence::Probable);
     let readings = failure.runtime_free_bytes().zip(failure.driver_free_bytes());
-    let Some((runtime, driver)) = readings.get() else { return };
+    // Without both there is no difference to speak of.
+    let Some((runtime, driver)) = readings.get() else {
+        check.applies(false);
+        return;
+    };
     let gap = driver.saturating_sub(runtime);
     check.must(gap >= case.thresholds.gap_warning_bytes, || {
         format!("sysfs reported {} free and HIP only {}", size(driver), size(runtime))

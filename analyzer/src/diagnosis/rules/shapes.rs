@@ -122,7 +122,9 @@ pub(super) fn not_enough(failure: &Failure<'_>, check: &mut Check) {
 /// Whether others held much of the card when the program began.
 fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     let first = failure.report.device.and_then(|device| case.replay.tracks.device(device)?.reads.first);
-    let others = first.and_then(|first| {
+    // A reading of a later failure says nothing of the time before the load.
+    let own = failure.oom.read.wholes();
+    let others = first.filter(|first| first.at <= failure.oom.at || !own.is_empty()).and_then(|first| {
         let whole = *first.read.wholes().first()?;
         Some((whole.total_bytes - whole.free_bytes).saturating_sub(first.held_bytes))
     });
@@ -141,10 +143,17 @@ fn oom_first_backward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     is(Shape::FirstBackward, case, failure, check);
 }
 
+/// What tells how much an optimizer keeps.
+const PARAMETERS: &str = "the number of the model's parameters (--model, --model-facts or --gguf)";
+
 /// The optimizer's state does not fit.
 fn oom_optimizer_step(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::Optimizer, case, failure, check);
     let parameters = case.evidence.model.as_ref().and_then(|model| model.parameters);
+    if parameters.is_none() {
+        check.at_most(Confidence::Probable);
+        check.would_settle(PARAMETERS);
+    }
     let Some((parameters, facts)) = parameters.zip(facts(case, failure)).filter(|_| !check.is_over()) else { return };
     // Adam keeps two numbers of four bytes for each parameter.
     let state = parameters.saturating_mul(8);
