@@ -1,5 +1,8 @@
 //! Traces for tests and benchmarks, made with the writer side of the trace crate.
 
+#[cfg(test)]
+pub(crate) mod removals;
+
 use std::path::Path;
 
 use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
@@ -370,6 +373,14 @@ impl TraceBuilder {
         self.push(Record { status, kind_flags: flags, ..record }, &[])
     }
 
+    /// GPU work that was given what a failed call left in its variable.
+    pub fn used_pointer(&mut self, api: &str, pointer: u64) -> u64 {
+        let record = self.record(Event::GpuWork, Kind::None, api);
+        let record = Record { kind_flags: flag::FAILED_POINTER, address: pointer, ..record };
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        self.push(record, payload::numbers(&[pointer], &mut out))
+    }
+
     /// Readings because of a failure.
     pub fn read_at_failure(&mut self, seq: u64, readings: &[(u16, u64)]) -> u64 {
         let readings: Vec<Reading> = readings
@@ -515,23 +526,28 @@ pub(crate) fn replay(builder: &TraceBuilder, options: crate::replay::Options) ->
 
 /// Sums a trace that was built up.
 #[cfg(test)]
-pub(crate) fn summary(builder: &TraceBuilder) -> crate::passes::summary::Summary {
+pub(crate) fn summary(builder: &TraceBuilder) -> crate::conclusion::Summary {
     summary_with(builder, &builder.evidence)
 }
 
 /// The same, with evidence beside it.
 #[cfg(test)]
-pub(crate) fn summary_with(
-    builder: &TraceBuilder,
-    evidence: &crate::evidence::Evidence,
-) -> crate::passes::summary::Summary {
+pub(crate) fn summary_with(builder: &TraceBuilder, evidence: &crate::evidence::Evidence) -> crate::conclusion::Summary {
     let mut trace = open(builder);
     let mut replay = crate::replay::Replay::new(&trace, evidence.thresholds.replay_options());
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut summary = crate::passes::summary::sum_up(&trace, &replay, evidence);
-    summary.trace.path = "trace.bin".into();
+    let mut summary = crate::conclusion::sum_up(&trace, &replay, evidence);
+    summary.facts.trace.path = "trace.bin".into();
     summary
+}
+
+/// A report as JSON: all of it, to compare.
+#[cfg(test)]
+pub(crate) fn json(summary: &crate::conclusion::Summary) -> serde_json::Value {
+    let mut text = Vec::new();
+    crate::report::json::write_one(&mut text, summary).unwrap();
+    serde_json::from_slice(&text).unwrap()
 }
 
 /// The profile of a trace that was built.
@@ -550,13 +566,13 @@ pub(crate) fn profile(builder: &TraceBuilder) -> crate::passes::profile::Profile
 
 /// What a trace that was built brings to a job.
 #[cfg(test)]
-pub(crate) fn member(builder: &TraceBuilder) -> crate::passes::job::Member {
+pub(crate) fn member(builder: &TraceBuilder) -> crate::job::Member {
     let mut trace = open(builder);
     let mut replay = crate::replay::Replay::new(&trace, crate::replay::Options::default());
     replay.timeline = Some(crate::replay::timeline::Timeline::default());
     crate::intake::read_through(&mut trace, |_| {}, |batch| replay.batch(batch));
     replay.finish();
-    let mut summary = crate::passes::summary::sum_up(&trace, &replay, &crate::evidence::Evidence::default());
-    summary.trace.path = format!("{}-{}.bin", builder.process.hostname, builder.process.pid);
-    crate::passes::job::Member::new(&trace, &replay, summary)
+    let mut summary = crate::conclusion::sum_up(&trace, &replay, &crate::evidence::Evidence::default());
+    summary.facts.trace.path = format!("{}-{}.bin", builder.process.hostname, builder.process.pid);
+    crate::job::Member::new(&trace, &replay, summary)
 }

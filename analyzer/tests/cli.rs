@@ -210,7 +210,7 @@ fn the_catalogue_is_listed_and_explained() {
         .flat_map(|chapter| chapter["entries"].as_array().unwrap())
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
-    assert_eq!((chapters.len(), ids.len()), (10, 80));
+    assert!(chapters.len() >= 10 && ids.len() >= 80);
     let text = place.stdout(&["explain"]);
     assert!(ids.iter().all(|id| text.contains(id)), "{text}");
     let entry = place.json(&["explain", "map-count-exhaustion", "--format", "json"]);

@@ -10,8 +10,11 @@ use serde_json::Value;
 type Promise = (&'static str, &'static str);
 
 /// Fields of `report --format json`. `[]` stands for each element.
-const REPORT: [Promise; 86] = [
+const REPORT: [Promise; 89] = [
     ("schema", "gpuoom.report/1|"),
+    ("verdict.sentence", "string"),
+    ("verdict.cause", "string?"),
+    ("verdict.confidence", "proven|probable|?"),
     ("trace.path", "string"),
     ("trace.format_version", "string"),
     ("trace.clean_close", "bool"),
@@ -68,7 +71,7 @@ const REPORT: [Promise; 86] = [
     ("ooms[].outcome", "recovered|propagated|dropped|unresolved"),
     (
         "ooms[].because",
-        "retry_succeeded|exception|error_reported|status_checked|process_exited|gpu_work_continued|failed_pointer_used|\
+        "retry_succeeded|fell_back|error_read|exception|error_reported|status_checked|process_exited|gpu_work_continued|failed_pointer_used|\
          trace_ended",
     ),
     ("ooms[].evidence", "list"),

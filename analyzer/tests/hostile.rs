@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use gpuoom_analyze::conclusion::{Summary, sum_up};
 use gpuoom_analyze::evidence::Evidence;
 use gpuoom_analyze::intake::read_through;
-use gpuoom_analyze::passes::job::{Member, assemble};
+use gpuoom_analyze::job::{Member, assemble};
 use gpuoom_analyze::passes::ledger::DeviceLedger;
 use gpuoom_analyze::passes::map::{Moment, draw};
 use gpuoom_analyze::passes::rows::Rows;
-use gpuoom_analyze::passes::summary::{Summary, sum_up};
 use gpuoom_analyze::replay::timeline::Timeline;
 use gpuoom_analyze::replay::{Options, Replay};
 use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
@@ -136,7 +136,7 @@ fn cut_anywhere() {
             let summary = use_it(&path, None);
             assert!(summary.is_none() || length >= 4096);
             if let Some(summary) = summary {
-                assert!(!summary.damages.is_empty(), "cut at {length} of {} and nothing was noticed", good.len());
+                assert!(!summary.facts.damages.is_empty(), "cut at {length} of {} and nothing was noticed", good.len());
             }
         }
     }
@@ -257,8 +257,8 @@ proptest! {
         let summary = use_it(&path, granularity);
         prop_assert!(summary.is_some());
         let summary = summary.unwrap();
-        prop_assert!(summary.ledger.iter().all(closes), "{:#?}", summary.ledger);
-        for device in &summary.devices {
+        prop_assert!(summary.facts.ledger.iter().all(closes), "{:#?}", summary.facts.ledger);
+        for device in &summary.facts.devices {
             prop_assert!(device.account.peak.requested_bytes >= device.account.end.requested_bytes);
         }
     }

@@ -2,10 +2,12 @@
 
 use gpuoom_trace::metadata::Quantity;
 
-use crate::diagnosis::check::Confidence;
-use crate::diagnosis::finding::{Finding, Role};
+use crate::catalogue::need::Need;
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
 use crate::evidence::Source;
-use crate::passes::summary::Summary;
+use crate::judgement::check::Confidence;
+use crate::judgement::role::Role;
 
 /// Places that one issue is written for.
 const MOST_PLACES: usize = 3;
@@ -37,10 +39,8 @@ impl Known<'_> {
 
 /// Something that is asked for.
 struct Asked {
-    /// Words of the catalogue that ask for it.
-    words: &'static str,
     /// What it is.
-    what: &'static str,
+    need: Need,
     /// Where in the bundle it is; none where it is not there.
     have: fn(&Known<'_>) -> Option<String>,
     /// How to get it.
@@ -50,56 +50,51 @@ struct Asked {
 const TRACE: fn(&Known<'_>) -> Option<String> = |known| known.any(|_| true, "traces/");
 const NOWHERE: fn(&Known<'_>) -> Option<String> = |_| None;
 
-const ASKED: [Asked; 28] = [
-    Asked { words: "the trace", what: "the trace", have: TRACE, get: "" },
-    Asked { words: "version", what: "versions", have: |_| Some("the table above".to_owned()), get: "" },
+const ASKED: [Asked; 30] = [
+    Asked { need: Need::Trace, have: TRACE, get: "" },
+    Asked { need: Need::Versions, have: |_| Some("the table above".to_owned()), get: "" },
     Asked {
-        words: "command line",
-        what: "the command line",
+        need: Need::CommandLine,
         have: |known| {
             known.any(
-                |summary| !summary.process.command_line.is_empty(),
+                |summary| !summary.facts.process.command_line.is_empty(),
                 "the steps above (--keep arguments shows its values)",
             )
         },
         get: "record the program again: the trace holds no command line",
     },
-    Asked { words: "calls after it", what: "the calls after the failure", have: TRACE, get: "" },
-    Asked { words: "attributes", what: "the pool's attributes", have: TRACE, get: "" },
-    Asked { words: "exports, frees", what: "exports and frees", have: TRACE, get: "" },
-    Asked { words: "allocation seen inside", what: "the driver's allocation inside the call", have: TRACE, get: "" },
+    Asked { need: Need::CallsAfterFailure, have: TRACE, get: "" },
+    Asked { need: Need::PoolAttributes, have: TRACE, get: "" },
+    Asked { need: Need::ExportsAndFrees, have: TRACE, get: "" },
+    Asked { need: Need::DriverAllocationInside, have: TRACE, get: "" },
     Asked {
-        words: "both readings of free memory",
-        what: "free memory by the runtime and by the driver",
+        need: Need::FreeMemoryByBoth,
         have: |known| {
             let both = |summary: &Summary| {
-                summary.ooms.iter().any(|oom| oom.free_reported_bytes.is_some() && oom.free_sysfs_bytes.is_some())
+                summary.facts.ooms.iter().any(|oom| oom.free_reported_bytes.is_some() && oom.free_sysfs_bytes.is_some())
             };
             known.any(both, "report.json (ooms: free_reported_bytes, free_sysfs_bytes)")
         },
         get: "amd-smi metric --mem-usage > smi.txt at the moment of the failure, then --amd-smi smi.txt",
     },
     Asked {
-        words: "free memory around",
-        what: "free memory around the frees",
+        need: Need::FreeMemoryAroundFrees,
         have: |known| known.reading(Quantity::RuntimeFree),
         get: "record again with GPUOOM_SAMPLE=100ms",
     },
     Asked {
-        words: "idle memory in use",
-        what: "memory in use after each run",
+        need: Need::MemoryAfterEachRun,
         have: |known| {
             let read = known
                 .summaries
                 .iter()
-                .filter(|summary| summary.devices.iter().any(|device| device.used_at_start_bytes.is_some()));
+                .filter(|summary| summary.facts.devices.iter().any(|device| device.used_at_start_bytes.is_some()));
             (read.count() > 1).then(|| "report.json (devices: used_at_start_bytes of each trace)".to_owned())
         },
         get: "record three runs, one after the other, and give all their traces",
     },
     Asked {
-        words: "memory in use,",
-        what: "memory in use",
+        need: Need::MemoryInUse,
         have: |known| {
             known
                 .reading(Quantity::VramUsed)
@@ -109,140 +104,105 @@ const ASKED: [Asked; 28] = [
         get: "amd-smi metric --mem-usage > smi.txt (or nvidia-smi -q -x), then --amd-smi smi.txt",
     },
     Asked {
-        words: "process list",
-        what: "the processes that hold memory of the card",
+        need: Need::ProcessList,
         have: |known| known.evidence(Source::Smi),
         get: "amd-smi process --json > smi.json (or nvidia-smi -q -x), then --amd-smi smi.json",
     },
     Asked {
-        words: "graphics clients",
-        what: "the graphics clients of the card",
+        need: Need::GraphicsClients,
         have: |known| known.reading(Quantity::GraphicsVram),
         get: "fuser -v /dev/dri/renderD* (as root it shows all users' clients)",
     },
+    Asked { need: Need::RuntimePools, have: NOWHERE, get: "rocminfo > rocminfo.txt; on CUDA: nvidia-smi -q" },
     Asked {
-        words: "runtime's pools",
-        what: "the pools of the runtime",
-        have: NOWHERE,
-        get: "rocminfo > rocminfo.txt; on CUDA: nvidia-smi -q",
-    },
-    Asked {
-        words: "HSAKMT_DEBUG_LEVEL=7 and AMD_LOG_LEVEL=4",
-        what: "the runtime's log of both runs",
+        need: Need::LogsOfBothRuns,
         have: NOWHERE,
         get: "HSAKMT_DEBUG_LEVEL=7 AMD_LOG_LEVEL=4 COMMAND 2> with.log, then the same with HSA_ENABLE_SDMA=0 and 2> without.log",
     },
     Asked {
-        words: "library's log",
-        what: "the library's log",
+        need: Need::LibraryLog,
         have: NOWHERE,
         get: "ROCBLAS_LAYER=1 COMMAND 2> rocblas.log, or MIOPEN_ENABLE_LOGGING=1 COMMAND 2> miopen.log",
     },
     Asked {
-        words: "lines on the buffers",
-        what: "what llama.cpp says of its buffers",
+        need: Need::LlamaBuffers,
         have: |known| known.evidence(Source::TorchLog),
         get: "COMMAND 2> run.log, then the lines of run.log with \"buffer size\"",
     },
     Asked {
-        words: "snapshot",
-        what: "a memory snapshot of PyTorch",
+        need: Need::TorchSnapshot,
         have: |known| known.evidence(Source::TorchSnapshot),
         get: "torch.cuda.memory._record_memory_history() at the start, torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") at the failure, \
               then --torch-snapshot snapshot.pickle --keep evidence: it holds the paths of source files",
     },
+    Asked { need: Need::CollectEnv, have: NOWHERE, get: "python3 -m torch.utils.collect_env > collect_env.txt" },
     Asked {
-        words: "collect_env",
-        what: "PyTorch's description of the machine",
-        have: NOWHERE,
-        get: "python3 -m torch.utils.collect_env > collect_env.txt",
-    },
-    Asked {
-        words: "effective settings",
-        what: "settings of the allocator",
+        need: Need::AllocatorSettings,
         have: |known| {
             let is_set =
-                |summary: &Summary| summary.process.environment.keys().any(|name| name.starts_with("PYTORCH_"));
+                |summary: &Summary| summary.facts.process.environment.keys().any(|name| name.starts_with("PYTORCH_"));
             known.any(is_set, "the settings above").or_else(|| Some("none are set in the environment".to_owned()))
         },
         get: "",
     },
     Asked {
-        words: "TTM limit",
-        what: "TTM's limit",
-        have: |known| known.any(|summary| summary.machine.ttm.is_some(), "machine.json (ttm)"),
+        need: Need::TtmLimit,
+        have: |known| known.any(|summary| summary.facts.machine.ttm.is_some(), "machine.json (ttm)"),
         get: "cat /sys/module/ttm/parameters/pages_limit",
     },
     Asked {
-        words: "GTT total",
-        what: "the GTT total",
+        need: Need::GttTotal,
         have: |known| {
             known.any(
-                |summary| summary.machine.cards.iter().any(|card| card.gtt_total_bytes.is_some()),
+                |summary| summary.facts.machine.cards.iter().any(|card| card.gtt_total_bytes.is_some()),
                 "machine.json (cards)",
             )
         },
         get: "cat /sys/class/drm/card*/device/mem_info_gtt_total",
     },
     Asked {
-        words: "KFD's memory bank",
-        what: "the size of KFD's memory banks",
+        need: Need::KfdMemoryBank,
         have: |known| {
-            known.any(|summary| summary.machine.nodes.iter().any(|node| node.is_gpu()), "machine.json (nodes)")
+            known.any(|summary| summary.facts.machine.nodes.iter().any(|node| node.is_gpu()), "machine.json (nodes)")
         },
         get: "cat /sys/class/kfd/kfd/topology/nodes/*/mem_banks/*/properties",
     },
     Asked {
-        words: "torch's total",
-        what: "the total that the runtime reports",
+        need: Need::RuntimeTotal,
         have: |known| {
             known.any(
-                |summary| summary.devices.iter().any(|device| device.total_bytes.is_some()),
+                |summary| summary.facts.devices.iter().any(|device| device.total_bytes.is_some()),
                 "report.json (devices: total_bytes)",
             )
         },
         get: "python3 -c 'import torch; print(torch.cuda.get_device_properties(0).total_memory)'",
     },
     Asked {
-        words: "mappings",
-        what: "the number of memory mappings",
+        need: Need::Mappings,
         have: |known| known.reading(Quantity::MemoryMaps),
         get: "wc -l /proc/PID/maps while the program runs",
     },
+    Asked { need: Need::LiveBlocks, have: |known| known.any(|_| true, "report.json (devices, ledger)"), get: "" },
     Asked {
-        words: "live",
-        what: "live blocks and handles",
-        have: |known| known.any(|_| true, "report.json (devices, ledger)"),
-        get: "",
-    },
-    Asked {
-        words: "descriptors",
-        what: "the number of open descriptors",
+        need: Need::OpenDescriptors,
         have: |known| known.reading(Quantity::OpenDescriptors),
         get: "ls /proc/PID/fd | wc -l while the program runs",
     },
     Asked {
-        words: "measured slope",
-        what: "the measured slope",
-        have: |known| known.any(|summary| !summary.growth.is_empty(), "report.json (growth)"),
+        need: Need::MeasuredSlope,
+        have: |known| known.any(|summary| !summary.facts.growth.is_empty(), "report.json (growth)"),
         get: "record a longer run: a slope takes at least five cycles",
     },
-];
-
-/// Asked for in words that stand for two things.
-const WHEEL: [Asked; 2] = [
     Asked {
-        words: "tag of the wheel",
-        what: "name and tag of the wheel",
+        need: Need::WheelTag,
         have: NOWHERE,
         get: "python3 -m pip show --verbose torch, and the WHEEL file of its .dist-info directory",
     },
     Asked {
-        words: "hashes",
-        what: "hashes of the libraries",
+        need: Need::LibraryHashes,
         have: |known| {
             known.any(
-                |summary| summary.process.libraries.iter().any(|library| library.build_id.is_some()),
+                |summary| summary.facts.process.libraries.iter().any(|library| library.build_id.is_some()),
                 "report.json (process: libraries, build_id)",
             )
         },
@@ -268,9 +228,7 @@ pub struct Place {
     pub id: &'static str,
     /// The tracker or project.
     pub place: String,
-    /// What it asks for, in the catalogue's words.
-    pub with: String,
-    /// The same, item by item.
+    /// What it asks for, item by item.
     pub items: Vec<Item>,
 }
 
@@ -289,23 +247,22 @@ pub struct Issue<'a> {
 
 /// Chooses the report and the diagnosis, and looks up what their trackers ask for.
 pub fn fill<'a>(known: &Known<'a>) -> Option<Issue<'a>> {
-    let telling = |summary: &&Summary| summary.diagnoses.iter().any(is_telling);
-    let failed = |summary: &&Summary| summary.oom_count > 0;
+    let telling = |summary: &&Summary| summary.conclusion.findings.iter().any(is_telling);
+    let failed = |summary: &&Summary| summary.facts.oom_count > 0;
     let all = || known.summaries.iter();
     let summary =
         all().find(|one| telling(one) && failed(one)).or_else(|| all().find(telling)).or_else(|| all().find(failed));
     let summary = summary.or_else(|| all().next())?;
-    let found = || summary.diagnoses.iter().filter(|finding| is_telling(finding));
+    let found = || summary.conclusion.findings.iter().filter(|finding| is_telling(finding));
     let finding = found().find(|finding| !finding.file.is_empty()).or_else(|| found().next());
     let others =
         found().filter(|other| finding.is_none_or(|finding| finding.id != other.id)).take(MOST_PLACES).collect();
-    let filed = summary.diagnoses.iter().filter(|finding| is_telling(finding));
+    let filed = summary.conclusion.findings.iter().filter(|finding| is_telling(finding));
     let places = filed.flat_map(|finding| finding.file.iter().map(move |filing| (finding.id, filing)));
     let places = places.take(MOST_PLACES).map(|(id, filing)| Place {
         id,
         place: filing.place.clone(),
-        with: filing.with.clone(),
-        items: items(&filing.with, known),
+        items: filing.needs.iter().filter_map(|need| item(*need, known)).collect(),
     });
     Some(Issue { summary, finding, others, places: places.collect() })
 }
@@ -314,55 +271,39 @@ fn is_telling(finding: &Finding) -> bool {
     finding.confidence >= Confidence::Probable && matches!(finding.role, Role::Cause | Role::Severity)
 }
 
-/// What a filing asks for, item by item.
-fn items(with: &str, known: &Known<'_>) -> Vec<Item> {
-    let asked = ASKED.iter().chain(&WHEEL).filter(|asked| with.contains(asked.words));
-    asked.map(|asked| Item { what: asked.what, have: (asked.have)(known), get: asked.get }).collect()
+/// Where something that is asked for is, or how to get it.
+fn item(need: Need, known: &Known<'_>) -> Option<Item> {
+    let asked = ASKED.iter().find(|asked| asked.need == need)?;
+    Some(Item { what: need.what(), have: (asked.have)(known), get: asked.get })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
 
-    /// Each part of each filing of the catalogue is asked for in words of the table.
     #[test]
-    fn everything_that_the_catalogue_asks_for_is_known() {
-        for entry in catalogue::entries() {
-            for filing in entry.file.iter().filter(|filing| !filing.with.is_empty()) {
-                for part in filing.with.split(", ").flat_map(|part| part.split(" and ")) {
-                    let asks = |asked: &Asked| {
-                        filing.with.match_indices(asked.words).any(|(at, words)| {
-                            let begin = filing.with.find(part).unwrap_or(0);
-                            at < begin + part.len() && begin < at + words.len()
-                        })
-                    };
-                    assert!(
-                        ASKED.iter().chain(&WHEEL).any(asks),
-                        "{}: nobody knows what '{part}' of '{}' is",
-                        entry.id,
-                        filing.with
-                    );
-                }
-            }
+    fn everything_that_the_catalogue_asks_for_has_its_row_once() {
+        for need in Need::ALL {
+            assert_eq!(ASKED.iter().filter(|asked| asked.need == *need).count(), 1, "{need:?}");
         }
     }
 
     /// What is always there needs no way to get it; everything else has one.
     #[test]
     fn what_can_be_missing_says_how_to_get_it() {
+        use Need::*;
         let always = [
-            "the trace",
-            "version",
-            "calls after it",
-            "attributes",
-            "exports, frees",
-            "allocation seen inside",
-            "effective settings",
-            "live",
+            Trace,
+            Versions,
+            CallsAfterFailure,
+            PoolAttributes,
+            ExportsAndFrees,
+            DriverAllocationInside,
+            AllocatorSettings,
+            LiveBlocks,
         ];
-        for asked in ASKED.iter().chain(&WHEEL) {
-            assert_eq!(asked.get.is_empty(), always.contains(&asked.words), "{}", asked.what);
+        for asked in &ASKED {
+            assert_eq!(asked.get.is_empty(), always.contains(&asked.need), "{:?}", asked.need);
         }
     }
 }

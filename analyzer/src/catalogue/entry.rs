@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::need::Need;
 use super::only::Only;
+use crate::judgement::role::Role;
 
 /// One diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +18,18 @@ pub struct Entry {
     pub platforms: Vec<String>,
     /// Lowest tier of evidence that decides it.
     pub tier: Tier,
+    /// What part it plays; a rule may say of one failure that it plays a lesser one.
+    pub role: Role,
+    /// The entry whose question comes right before this one's; empty for the first. Of two diagnoses that are equally sure, the
+    /// one that is asked first is named first.
+    #[serde(default)]
+    pub asked_after: String,
+    /// Umbrella entries that this one explains: they are not named where this one is at least probable for the same failures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolves: Vec<String>,
+    /// Named only where no other cause or shape of any confidence is, nor an entry that resolves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last_resort: bool,
     /// What must hold, each of it.
     pub proves: Vec<String>,
     /// Of these one must hold, where there are any.
@@ -59,15 +73,37 @@ pub struct Fix {
     /// What else must be so, in words; empty: nothing.
     #[serde(default)]
     pub when: String,
+    /// What the command's spelling takes from the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spelling: Option<Spelling>,
     /// Rungs of the ladder of fixes that it stands for.
     #[serde(default)]
     pub rungs: Vec<u8>,
 }
 
+/// What the spelling of a command takes from the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spelling {
+    /// Parameters of the kernel's memory manager for GPUs: `ttm.` with the kernel's own driver, as the catalogue writes them, and
+    /// `amdttm.` with AMD's out-of-tree one.
+    Ttm,
+}
+
+impl Spelling {
+    /// When the catalogue's spelling is right.
+    pub fn words(self) -> &'static str {
+        match self {
+            Spelling::Ttm => "the in-tree amdgpu driver; with AMD's out-of-tree driver the prefix is amdttm.",
+        }
+    }
+}
+
 impl Fix {
     /// Everything that must be so, in words; empty where it always works.
     pub fn condition(&self) -> String {
-        let parts = [self.only.words(), self.when.clone()];
+        let spelling = self.spelling.map_or(String::new(), |spelling| spelling.words().to_owned());
+        let parts = [self.only.words(), self.when.clone(), spelling];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 }
@@ -81,7 +117,19 @@ pub struct Filing {
     pub place: String,
     /// What the report must hold.
     #[serde(default)]
-    pub with: String,
+    pub needs: Vec<Need>,
+}
+
+impl Filing {
+    /// What the report must hold, as people read it; `None` where nothing is asked for.
+    pub fn needs_in_words(&self) -> Option<String> {
+        let what: Vec<&str> = self.needs.iter().map(|need| need.what()).collect();
+        match &what[..] {
+            [] => None,
+            [one] => Some((*one).to_owned()),
+            [most @ .., last] => Some(format!("{} and {last}", most.join(", "))),
+        }
+    }
 }
 
 /// What evidence takes.

@@ -2,6 +2,8 @@
 //! chapter, built in; [`entry`] says what an entry holds.
 
 pub mod entry;
+pub mod need;
+pub mod numbers;
 pub mod only;
 
 #[cfg(test)]

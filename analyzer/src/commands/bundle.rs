@@ -295,8 +295,8 @@ fn describe(work: &mut Work, copies: &[Copied], reads: Vec<Read>, attached: &[(S
         work.pack.add(name, Content::Bytes(bytes));
     }
     let of_trace = |copied: &'_ Copied| {
-        let summary = document.summaries().iter().find(|summary| summary.trace.path == copied.name);
-        summary.map(|summary| &summary.machine)
+        let summary = document.summaries().iter().find(|summary| summary.facts.trace.path == copied.name);
+        summary.map(|summary| &summary.facts.machine)
     };
     let machines: Vec<machine::OfTrace<'_>> = copies
         .iter()

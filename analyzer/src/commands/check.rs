@@ -13,13 +13,13 @@ use super::report::without_repeats;
 use super::symbols::SymbolArgs;
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, VIOLATION};
-use crate::diagnosis::thresholds::Thresholds;
-use crate::passes::job::Member;
+use crate::job::Member;
 use crate::passes::profile::Profile;
 use crate::policy::{Checked, Jobs, MAX_POLICY_BYTES, Policy, Together, check, is_about, parse_policy};
 use crate::report::check::{write_github, write_json, write_junit, write_markdown, write_text};
 use crate::report::page::Page;
 use crate::symbols::SymbolPlaces;
+use crate::thresholds::Thresholds;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {

@@ -11,12 +11,12 @@ use super::traces::{self, OpenError};
 use super::units::parse_size_or_nothing;
 use super::{UNREADABLE, VIOLATION};
 use crate::compare::{Threshold, compare};
-use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::profile::Profile;
 use crate::policy::{Rule, Sides, Verdict, is_about, judge, parse_expression};
 use crate::report::check::sentence;
 use crate::report::diff::{Conditions, write_json, write_markdown, write_text};
 use crate::report::page::Page;
+use crate::thresholds::Thresholds;
 use crate::words::clean;
 
 #[derive(Debug, Args)]

@@ -4,15 +4,15 @@ use anyhow::bail;
 use gpuoom_trace::reader::TraceFile;
 
 use super::output::complain;
-use crate::diagnosis::thresholds::Thresholds;
+use crate::conclusion::sum_up;
 use crate::evidence::Evidence;
 use crate::intake::read_through;
-use crate::passes::job::Member;
+use crate::job::Member;
 use crate::passes::profile::{Profile, THRESHOLDS, profile};
-use crate::passes::summary::sum_up;
 use crate::replay::Replay;
 use crate::replay::timeline::Timeline;
 use crate::symbols::SymbolPlaces;
+use crate::thresholds::Thresholds;
 
 /// Replays a trace to its end. What could not be read of it is said.
 pub(super) fn read_profile(trace: TraceFile, symbols: &SymbolPlaces, thresholds: &Thresholds) -> Profile {

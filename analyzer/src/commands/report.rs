@@ -16,11 +16,11 @@ use super::symbols::SymbolArgs;
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, OpenError, expand};
 use super::{UNREADABLE, is_later_command};
+use crate::conclusion::{Summary, sum_up};
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
-use crate::passes::job::{Job, Member, Unreadable, assemble};
+use crate::job::{Job, Member, Unreadable, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
-use crate::passes::summary::{Summary, sum_up};
 use crate::replay::Replay;
 use crate::replay::timeline::Timeline;
 use crate::report::page::Look;
@@ -245,7 +245,7 @@ impl Document {
         }
         let mut maps: HashMap<String, Vec<DeviceMap>> = HashMap::new();
         let members = reads.into_iter().map(|read| {
-            maps.insert(read.member.summary.trace.path.clone(), read.maps);
+            maps.insert(read.member.summary.facts.trace.path.clone(), read.maps);
             read.member
         });
         let (job, summaries) = assemble(members.collect(), unreadable);
@@ -273,7 +273,7 @@ impl Document {
                 };
                 for index in text::reported(job) {
                     let summary = &summaries[index];
-                    let maps = maps.get(&summary.trace.path).map_or(&[][..], Vec::as_slice);
+                    let maps = maps.get(&summary.facts.trace.path).map_or(&[][..], Vec::as_slice);
                     text.push('\n');
                     text.push_str(&match format {
                         Format::Markdown => markdown::write(summary, maps, 2),

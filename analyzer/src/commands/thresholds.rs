@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::output::complain;
-use crate::diagnosis::thresholds::{Change, Thresholds};
+use crate::thresholds::{Change, Thresholds};
 
 /// Numbers by which rules decide, for the commands that say why memory ran out.
 #[derive(Clone, Debug, Default, Args)]

@@ -6,26 +6,26 @@ use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
-use super::check::{Holds, Known};
-use super::thresholds::Thresholds;
-use super::versions::Versions;
 use crate::evidence::Evidence;
 use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
 use crate::evidence::runtime_message::RuntimeSays;
-use crate::evidence::torch_snapshot::{Moment, moments};
+use crate::evidence::torch_snapshot::Moment;
+use crate::judgement::check::{Holds, Known};
 use crate::machine::Machine;
 use crate::machine::card::Card;
 use crate::passes::device::DeviceSummary;
+use crate::passes::facts::Facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::OomReport;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
-use crate::passes::summary::Summary;
 use crate::replay::Replay;
 use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
+use crate::software::Versions;
+use crate::thresholds::Thresholds;
 
 const KERNEL_LOG: &str = "the kernel's log (--kernel-log)";
 const STANDARD_ERROR: &str = "the program's standard error (--torch-log), where the runtime says why it aborts";
@@ -34,56 +34,53 @@ fn is_kill(event: &KernelEvent) -> bool {
     matches!(event.kind, KernelEventKind::OomKill | KernelEventKind::CgroupOomKill)
 }
 
-/// Everything that is known about one run.
+/// What rules are asked about: the facts of one run, and where they come from.
 pub struct Case<'a> {
     /// The trace.
     pub trace: &'a TraceFile,
     /// The state at its end.
     pub replay: &'a Replay,
-    /// What the report says of it.
-    pub summary: &'a Summary,
+    /// What is known of the run.
+    pub facts: &'a Facts,
     /// What runs, and in which versions.
-    pub versions: Versions,
+    pub versions: &'a Versions,
     /// The machine, as far as it is known.
-    pub machine: Machine,
+    pub machine: &'a Machine,
     /// What was given beside the trace.
     pub evidence: &'a Evidence,
     /// The numbers by which rules decide.
     pub thresholds: &'a Thresholds,
     /// Where in a training or in serving the failures came.
-    pub shapes: Shapes,
+    pub shapes: &'a Shapes,
     /// The devices over the whole run.
-    pub runs: Vec<DeviceRun>,
+    pub runs: &'a [DeviceRun],
     /// PyTorch's tensors over the histories of its snapshots, where those have cycles.
-    pub tensors: Vec<TensorRun>,
+    pub tensors: &'a [TensorRun],
     /// The out-of-memory errors in the histories of PyTorch's snapshots, each with the number of its snapshot.
-    pub moments: Vec<(usize, Moment)>,
+    pub moments: &'a [(usize, Moment)],
 }
 
 impl<'a> Case<'a> {
-    /// A trace that was replayed and summed up.
-    pub fn new(trace: &'a TraceFile, replay: &'a Replay, summary: &'a Summary, evidence: &'a Evidence) -> Self {
-        let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
-        let versions = Versions::of(summary, modules, &trace.metadata.machine.files);
-        let numbered = evidence.torch_snapshots.iter().enumerate();
+    /// A run by its facts.
+    pub fn new(trace: &'a TraceFile, replay: &'a Replay, facts: &'a Facts, evidence: &'a Evidence) -> Self {
         Case {
             trace,
             replay,
-            summary,
-            versions,
-            machine: Machine::of_trace(trace),
+            facts,
+            versions: &facts.versions,
+            machine: &facts.machine,
             evidence,
-            thresholds: &evidence.thresholds,
-            shapes: Shapes::of(replay, &evidence.thresholds),
-            runs: DeviceRun::all(replay, &evidence.thresholds),
-            tensors: TensorRun::all(evidence),
-            moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
+            thresholds: &facts.thresholds,
+            shapes: &facts.shapes,
+            runs: &facts.runs,
+            tensors: &facts.tensors,
+            moments: &facts.moments,
         }
     }
 
     /// The recorded environment.
     pub fn environment(&self) -> &'a BTreeMap<String, String> {
-        &self.summary.process.environment
+        &self.facts.process.environment
     }
 
     /// A variable of the recorded environment that is set and not empty.
@@ -106,13 +103,9 @@ impl<'a> Case<'a> {
         self.replay.tracks.around.failure((failure.report.number - 1) as usize)
     }
 
-    /// The card of a device: by its place on the bus, or the only one there is.
-    pub fn card(&self, device: &DeviceSummary) -> Option<&Card> {
-        match (&device.pci_bus_id, &self.machine.cards[..]) {
-            (Some(place), _) => self.machine.card(place),
-            (None, [only]) => Some(only),
-            _ => None,
-        }
+    /// The machine's card that a device is.
+    pub fn card(&self, device: &DeviceSummary) -> Option<&'a Card> {
+        device.card(self.machine)
     }
 
     /// Whether a device uses the host's memory (an APU).
@@ -125,11 +118,6 @@ impl<'a> Case<'a> {
     /// Major, minor and stepping of a device's target, where KFD's topology tells it.
     pub fn target(&self, device: &DeviceSummary) -> Option<(u64, u64, u64)> {
         self.machine.node_of(self.card(device)?)?.target()
-    }
-
-    /// The target's name, such as `gfx1100`.
-    pub fn target_name(&self, device: &DeviceSummary) -> Option<String> {
-        self.machine.node_of(self.card(device)?)?.target_name()
     }
 
     /// Whether a device is of the RDNA family, where that is known.
@@ -179,7 +167,7 @@ impl<'a> Case<'a> {
 
     /// The kill of this process, else of one with its name.
     fn kernel_kill(&self) -> Option<&'a KernelEvent> {
-        let executable = self.summary.process.executable.rsplit('/').next().unwrap_or_default();
+        let executable = self.facts.process.executable.rsplit('/').next().unwrap_or_default();
         let kills = || self.kernel_events().filter(|event| is_kill(event));
         let own = kills().find(|event| event.pid == Some(u64::from(self.trace.header.pid)));
         // The kernel keeps 15 characters of a name.
@@ -219,7 +207,7 @@ impl<'a> Case<'a> {
     /// The least of what the runtime last reported free on any device.
     pub fn least_last_free(&self) -> Known<u64> {
         let last = |device: &DeviceSummary| Some(self.device_series(Quantity::RuntimeFree, device.index?)?.last.1);
-        let least = self.summary.devices.iter().filter_map(last).min();
+        let least = self.facts.devices.iter().filter_map(last).min();
         Known::new(least, "free memory by the runtime before the end (GPUOOM_SAMPLE)")
     }
 
@@ -237,7 +225,7 @@ impl<'a> Case<'a> {
 
     /// The failures that are looked at, with their figures.
     pub fn failures(&self) -> impl Iterator<Item = Failure<'a>> + '_ {
-        let both = self.summary.ooms.iter().zip(&self.replay.failures.listed);
+        let both = self.facts.ooms.iter().zip(&self.replay.failures.listed);
         both.map(|(report, oom)| Failure::new(self, report, oom))
     }
 }
@@ -258,7 +246,7 @@ pub struct Failure<'a> {
 
 impl<'a> Failure<'a> {
     fn new(case: &Case<'a>, report: &'a OomReport, oom: &'a Oom) -> Self {
-        let device = case.summary.devices.iter().find(|device| device.index == report.device);
+        let device = case.facts.devices.iter().find(|device| device.index == report.device);
         Failure { report, oom, device, thresholds: case.thresholds }
     }
 

@@ -3,15 +3,15 @@
 use gpuoom_trace::record::Kind;
 
 use super::case::{Case, Failure};
-use super::check::{Check, Confidence, Holds, Judgement};
-use super::versions::Program;
 use crate::evidence::torch_message::TorchMessage;
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::options::parse::AllocConf;
 use crate::options::{self, Chosen, NO_CACHING, Setup};
 use crate::passes::fragmentation::saturate;
 use crate::passes::shape::run::{DeviceRun, leak};
 use crate::passes::shape::tensors;
 use crate::replay::tracks::retries::Retry;
+use crate::software::Program;
 
 /// What would tell what PyTorch's allocator holds unused.
 const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";

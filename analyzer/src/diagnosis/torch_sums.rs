@@ -5,10 +5,10 @@
 //! in its history shows a later moment, when tensors may have been freed: it proves nothing, and refutes nothing.
 
 use super::case::{Case, Failure};
-use super::thresholds::share;
 use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
 use crate::passes::fragmentation::saturate;
+use crate::thresholds::share;
 use crate::words::{clean, size};
 use gpuoom_trace::record::Kind;
 

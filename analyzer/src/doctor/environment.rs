@@ -3,12 +3,12 @@
 use super::finding::Finding;
 use super::subject::Subject;
 use crate::catalogue::distance;
-use crate::diagnosis::check::Confidence;
-use crate::diagnosis::versions::Platform;
+use crate::judgement::check::Confidence;
 use crate::machine::Machine;
 use crate::options::effect::{Effect, Judgement, judge};
 use crate::options::parse::AllocConf;
 use crate::options::{Chosen, NO_CACHING, Setup, VARIABLES, choose};
+use crate::software::Platform;
 use crate::words::clean;
 
 /// Variables about GPU memory that somebody reads: PyTorch, ROCr, the thunk, HIP, CUDA.

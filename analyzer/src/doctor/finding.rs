@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

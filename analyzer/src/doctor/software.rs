@@ -2,8 +2,8 @@
 
 use super::finding::Finding;
 use super::subject::Subject;
-use crate::diagnosis::check::Confidence;
-use crate::diagnosis::versions::Version;
+use crate::judgement::check::Confidence;
+use crate::software::Version;
 use crate::words::clean;
 
 /// A listed defect: from this version on, up to this one, each as major, minor and patch; what it is, which entry of the

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use gpuoom_machine::fdinfo::{self, Graphics};
 use serde::Serialize;
 
-use crate::diagnosis::thresholds::Thresholds;
 use crate::machine::Machine;
+use crate::thresholds::Thresholds;
 
 /// Processes of KFD whose state is looked at.
 const MAX_OWNERS: usize = 256;

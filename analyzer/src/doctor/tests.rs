@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::subject::Subject;
 use super::*;
 use crate::catalogue::find;
-use crate::diagnosis::check::Confidence;
+use crate::judgement::check::Confidence;
 
 fn root(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/roots").join(name)

@@ -14,7 +14,7 @@ pub use load::{Source, add, load, read};
 
 use thiserror::Error;
 
-use crate::diagnosis::thresholds::Thresholds;
+use crate::thresholds::Thresholds;
 use kernel_log::KernelEvent;
 use model::{FactError, GgufError, ModelFacts};
 use runtime_message::RuntimeMessage;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Setup;
 use super::parse::{AllocConf, KEYS, meant};
-use crate::diagnosis::versions::{Platform, Version};
+use crate::software::{Platform, Version};
 
 /// First torch in which ROCm has expandable segments (pull requests 173330, 177974), and the ROCm that it takes (179781).
 pub const ROCM_EXPANDABLE_SINCE: (Version, Version) = (Version::new(2, 12), Version::new(7, 0));

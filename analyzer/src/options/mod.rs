@@ -10,7 +10,7 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::diagnosis::versions::{Platform, Version};
+use crate::software::{Platform, Version};
 
 /// The three names, in the order in which a torch that knows all of them looks.
 pub const VARIABLES: [&str; 3] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];

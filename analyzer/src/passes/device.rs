@@ -5,8 +5,11 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
+use crate::machine::Machine;
+use crate::machine::card::Card;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::fragmentation::{self, Fragmentation, Observed};
+use crate::passes::oom::OomReport;
 use crate::replay::Replay;
 use crate::replay::account::Account;
 use crate::replay::block::Block;
@@ -50,6 +53,33 @@ pub struct DeviceSummary {
     pub least_free: Option<LeastFree>,
     /// The largest blocks that lived at the peak.
     pub largest_at_peak: Vec<LargeBlock>,
+}
+
+impl DeviceSummary {
+    /// The machine's card that this device is: by its place on the bus, or the only one there is.
+    pub fn card<'m>(&self, machine: &'m Machine) -> Option<&'m Card> {
+        match (&self.pci_bus_id, &machine.cards[..]) {
+            (Some(place), _) => machine.card(place),
+            (None, [only]) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Whether the request would fit with the granularity that the addresses show, where the numbers decide it.
+    ///
+    /// Placement is no obstacle there: drivers scatter a buffer over physical memory.
+    pub fn fits_as_observed(&self, oom: &OomReport) -> Option<bool> {
+        let granularity = self.granularity_observed_bytes?;
+        let total = self.total_bytes?;
+        let round = |bytes: u64| bytes.div_ceil(granularity).saturating_mul(granularity);
+        let rounding_at_most = oom.held_blocks.saturating_mul(granularity);
+        let least_free = total.saturating_sub(oom.held_bytes.saturating_add(rounding_at_most));
+        let most_free = total.saturating_sub(oom.held_bytes);
+        if round(oom.requested_bytes) <= least_free {
+            return Some(true);
+        }
+        (oom.requested_bytes > most_free).then_some(false)
+    }
 }
 
 /// A block that lived at the peak.

@@ -3,7 +3,6 @@
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::diagnosis::thresholds::Thresholds;
 use crate::passes::fit::Fit;
 use crate::passes::shape::cycles::{Cycle, Cycles};
 use crate::replay::Replay;
@@ -12,6 +11,7 @@ use crate::replay::tracks::DeviceTrack;
 use crate::replay::tracks::series::{Series, Turn};
 use crate::replay::tracks::survivors::{STRETCHES, Survivors};
 use crate::symbols::Stacks;
+use crate::thresholds::Thresholds;
 
 /// Points below which the fit is said to rest on few.
 const FEW_POINTS: usize = 10;

@@ -9,10 +9,10 @@ use crate::passes::ledger::Row;
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::passes::oom::layer_name;
 use crate::replay::Replay;
-use crate::replay::account::Held;
 use crate::replay::balance::{Balance, Overhead, counted_bytes};
 use crate::replay::block::Side;
-use crate::replay::census::{Caller, Census};
+use crate::replay::census::Census;
+use crate::replay::held::{Caller, Held};
 use crate::replay::lower::{Cause, Class};
 
 /// The program's own calls.

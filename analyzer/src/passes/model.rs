@@ -3,11 +3,11 @@
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::diagnosis::thresholds::{Thresholds, share};
 use crate::evidence::Evidence;
 use crate::evidence::model::ModelFacts;
 use crate::replay::Replay;
 use crate::replay::tracks::calls::{Call, What};
+use crate::thresholds::{Thresholds, share};
 
 /// Bytes that the facts make, and the request of the trace that comes nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use super::check::is_about;
 use super::evaluate::{Subject, judge_one, no_base, number};
 use super::{Culprit, Judged, Metric, Per, Rule};
-use crate::passes::job::{JobDevice, Member, devices_of};
+use crate::job::{JobDevice, Member, devices_of};
 use crate::passes::profile::{Figure, Figures, Place, Profile};
 
 /// Processes that are named for a rule that does not hold.

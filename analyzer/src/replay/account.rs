@@ -4,7 +4,8 @@ use gpuoom_trace::record::{Kind, Layer};
 
 use super::arena::Arena;
 use super::block::{Block, Mapping};
-use super::lower::LowerBlock;
+use super::held::Held;
+use super::lower::book::LowerBlock;
 use super::spacing::AddressSpacing;
 use super::tally::Tally;
 
@@ -12,34 +13,6 @@ use super::tally::Tally;
 const LAYERS: usize = Layer::ALL.len();
 /// Kinds of memory that count as device memory.
 const KINDS: [Kind; 5] = [Kind::Device, Kind::Managed, Kind::Array, Kind::Physical, Kind::Pool];
-
-/// Blocks and bytes of one sort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Sum of the bytes asked for. Wide enough that no file can make it overflow.
-    pub requested_bytes: u128,
-    /// Sum of the granules.
-    pub granules: u64,
-}
-
-impl Held {
-    /// Counts a block.
-    #[inline]
-    pub fn add(&mut self, block: &Block) {
-        self.blocks += 1;
-        self.requested_bytes += u128::from(block.requested_bytes);
-        self.granules += u64::from(block.granules);
-    }
-
-    #[inline]
-    fn remove(&mut self, block: &Block) {
-        self.blocks -= 1;
-        self.requested_bytes -= u128::from(block.requested_bytes);
-        self.granules -= u64::from(block.granules);
-    }
-}
 
 /// What a device's account holds, by the layer that was asked and the kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use gpuoom_trace::metadata::DeviceFacts;
 use super::account::{Account, Change};
 use super::arena::Arena;
 use super::block::{Block, Side};
-use super::lower::LowerBlock;
+use super::lower::book::LowerBlock;
 
 /// Numbers that a device can have in a record; the last stands for "not known".
 const DEVICES: usize = 256;

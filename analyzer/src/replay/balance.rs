@@ -11,7 +11,7 @@ use gpuoom_trace::record::{Kind, Layer};
 
 use super::account::Holdings;
 use super::block::Side;
-use super::lower::{Class, Sum};
+use super::lower::sums::{Class, Sum};
 
 /// A class of calls whose memory may have other memory below it. The program's own calls of the runtime stand apart from
 /// those of vendor libraries; below the runtime all share what the next layer gave.

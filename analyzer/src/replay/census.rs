@@ -2,34 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use gpuoom_trace::record::{Kind, Layer};
-
-use super::account::Held;
 use super::block::{Block, Side};
-use super::lower::{Class, LowerBlock, Sum, Sums};
+use super::held::{Caller, Held};
+use super::lower::book::LowerBlock;
+use super::lower::sums::{Class, Sum, Sums};
 use super::sites::Sites;
-
-/// Blocks of the program that were asked for in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Caller {
-    /// Layer that was asked.
-    pub layer: Layer,
-    /// Kind of memory.
-    pub kind: Kind,
-    /// Function.
-    pub api: u16,
-    /// Call site, 0 where it is not known.
-    pub site: u32,
-}
-
-impl Caller {
-    /// Who asked for a block.
-    #[inline]
-    pub fn of(block: &Block) -> Self {
-        let Block { layer, kind, api, site, .. } = *block;
-        Caller { layer, kind, api, site }
-    }
-}
 
 /// Who held the memory of one device, or of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

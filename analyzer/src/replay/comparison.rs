@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::record::Layer;
 
-use super::account::Held;
+use super::held::Held;
 use super::readings::{DeviceReadings, InUse};
 
 /// A reading and what the calls had given by then.

@@ -10,6 +10,7 @@ pub mod census;
 pub mod comparison;
 pub mod contexts;
 pub mod failures;
+pub mod held;
 pub mod live;
 pub mod lower;
 mod memory;
@@ -24,6 +25,7 @@ mod shared;
 pub mod sites;
 pub mod spacing;
 pub mod spread;
+mod steps;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -212,7 +214,7 @@ impl Replay {
                 _ => None,
             }),
             comparisons: BTreeMap::new(),
-            failures: Failures::default(),
+            failures: Failures::new(options.limits.outcomes()),
             readings: Readings::default(),
             reservations: Reservations::default(),
             end: End::of_header(&trace.header),
@@ -305,8 +307,11 @@ impl Replay {
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
         }
-        if self.failures.is_watching() && own {
-            self.failures.step(record, self.apis.get(record.api).is_set_up(record));
+        if self.failures.is_watching()
+            && own
+            && let Some(step) = self.step_of(record, payload)
+        {
+            self.failures.step(record, step);
         }
     }
 
@@ -333,14 +338,7 @@ impl Replay {
             process::SIGNALS => End::Signaled(record.status),
             _ => return,
         };
-        let evidence = Evidence {
-            at: record.at,
-            seq: Some(record.seq()),
-            event: Event::Process,
-            api: None,
-            status: record.status,
-            asks_text: false,
-        };
+        let evidence = Evidence::of_end(record.at, Some(record.seq()), record.status);
         self.failures.end(self.end.is_failure(), evidence);
     }
 
@@ -349,9 +347,7 @@ impl Replay {
         self.tracks.finish();
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
-            let (at, event) = (self.last_at, Event::Process);
-            let evidence = Evidence { at, seq: None, event, api: None, status, asks_text: false };
-            self.failures.end(self.end.is_failure(), evidence);
+            self.failures.end(self.end.is_failure(), Evidence::of_end(self.last_at, None, status));
         }
         self.failures.close();
     }

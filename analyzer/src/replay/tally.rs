@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::block::Block;
-use super::census::Caller;
+use super::held::Caller;
 
 /// What one caller asked for on one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::passes::ledger::source_name;
 use crate::passes::libraries::Libraries;
 use crate::replay::Replay;
-use crate::replay::account::Held;
+use crate::replay::held::Held;
 use crate::replay::readings::DeviceReadings;
 
 /// Where the number comes from.

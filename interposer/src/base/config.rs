@@ -5,11 +5,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuoom_units as units;
 use once_cell::sync::OnceCell;
 
 use super::inject::{self, Rule};
-use super::size::parse as size;
+use super::setting::Wrong;
 
+/// Padding of the record where nobody says.
+const MODEL_GRANULARITY_BYTES: u64 = 256 << 20;
 /// Where the trace goes when nobody says, and what it is called in a directory.
 pub(crate) const DEFAULT_TRACE: &str = "gpuoom-%e-%p.trace.bin";
 
@@ -45,8 +48,8 @@ pub(crate) struct Stacks {
 pub(crate) struct Config {
     /// `GPUOOM_TRACE`, made absolute: the program may change its directory before the first GPU call.
     pub(crate) trace: PathBuf,
-    /// `GPUOOM_GRANULARITY`.
-    pub(crate) granularity_bytes: u64,
+    /// `GPUOOM_GRANULARITY`, `None`: not set.
+    pub(crate) granularity_bytes: Option<u64>,
     /// `GPUOOM_SAMPLE`, `None`: off.
     pub(crate) sample: Option<Duration>,
     /// `GPUOOM_PROBE`.
@@ -73,7 +76,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             trace: DEFAULT_TRACE.into(),
-            granularity_bytes: 256 << 20,
+            granularity_bytes: None,
             sample: Some(Duration::from_secs(1)),
             probe: Probe::First,
             stacks: Stacks { native: true, python: true },
@@ -100,52 +103,53 @@ impl Config {
     fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut config = Config::default();
         let mut complaints = Vec::new();
-        let mut set = |name: &str, expected: &str, apply: &mut dyn FnMut(&str) -> Option<()>| {
+        let mut set = |name: &str, expected: &str, apply: &mut dyn FnMut(&str) -> Result<(), Wrong>| {
             let Some(value) = variable(name).filter(|value| !value.is_empty()) else { return };
             let value = value.to_string_lossy();
-            if apply(&value).is_none() {
-                complaints.push(format!("{name}={value}: expected {expected}; the default is used"));
+            if let Err(wrong) = apply(&value) {
+                let wrong = wrong.unwrap_or_else(|| format!("expected {expected}"));
+                complaints.push(format!("{name}={value}: {wrong}; the default is used"));
             }
         };
         set("GPUOOM_LOG", "off, error, warn, info or debug", &mut |v| {
-            config.log = log_level(v)?;
-            Some(())
+            config.log = log_level(v).ok_or(None)?;
+            Ok(())
         });
         set("GPUOOM_DISABLE", "0 or 1", &mut |v| {
-            config.disabled = flag(v)?;
-            Some(())
+            config.disabled = flag(v).ok_or(None)?;
+            Ok(())
         });
-        set("GPUOOM_GRANULARITY", "a size from 512 to 1T, e.g. 256M or 2M", &mut |v| {
-            config.granularity_bytes = granularity(v)?;
-            Some(())
+        set("GPUOOM_GRANULARITY", "a size from 512 to 1T, such as 256M or 2M", &mut |v| {
+            config.granularity_bytes = Some(granularity(v)?);
+            Ok(())
         });
-        set("GPUOOM_SAMPLE", "a period such as 250ms or 1s, or off", &mut |v| {
+        set("GPUOOM_SAMPLE", "a time from 1ms to 24h, or off", &mut |v| {
             config.sample = period(v)?;
-            Some(())
+            Ok(())
         });
         set("GPUOOM_PROBE", "off, first or all", &mut |v| {
-            config.probe = probe(v)?;
-            Some(())
+            config.probe = probe(v).ok_or(None)?;
+            Ok(())
         });
         set("GPUOOM_STACKS", "native, python, both with a comma between, or off", &mut |v| {
-            config.stacks = stacks(v)?;
-            Some(())
+            config.stacks = stacks(v).ok_or(None)?;
+            Ok(())
         });
         set("GPUOOM_SYSROOT", "a directory", &mut |v| {
             config.sysroot = PathBuf::from(v);
-            Some(())
+            Ok(())
         });
-        set("GPUOOM_CAPACITY", "a size such as 8G, or off", &mut |v| {
+        set("GPUOOM_CAPACITY", "a size above 0, or off", &mut |v| {
             config.capacity_bytes = capacity(v)?;
-            Some(())
+            Ok(())
         });
         set("GPUOOM_INJECT", inject::EXPECTED, &mut |v| {
             config.inject = inject::parse(v)?;
-            Some(())
+            Ok(())
         });
         set("GPUOOM_SEED", "a whole number", &mut |v| {
-            config.seed = v.parse().ok()?;
-            Some(())
+            config.seed = v.parse().map_err(|_| None)?;
+            Ok(())
         });
         // A path is bytes: it need not be text.
         if let Some(trace) = variable("GPUOOM_TRACE").filter(|value| !value.is_empty()) {
@@ -155,15 +159,22 @@ impl Config {
             config.trace = literal(&std::env::current_dir().unwrap_or_default()).join(&config.trace);
         }
         // A small virtual card and large granules: easily meant otherwise, because each block counts as whole granules.
-        if let Some(capacity) = config.capacity_bytes.filter(|capacity| *capacity < config.granularity_bytes) {
+        if let (Some(capacity), Some(granule)) = (config.capacity_bytes, config.granularity_bytes)
+            && capacity < granule
+        {
+            let (capacity, granule) = (units::Exact(capacity), units::Exact(granule));
             complaints.push(format!(
-                "GPUOOM_CAPACITY is {capacity} bytes, less than one granule of {} bytes: nothing fits on this virtual card. Set \
-                 GPUOOM_GRANULARITY=2M for the granules of cards of today",
-                config.granularity_bytes
+                "GPUOOM_CAPACITY is {capacity}, less than one granule of {granule}: nothing fits on this virtual card. Without \
+                 GPUOOM_GRANULARITY it rounds as the real card is seen to round"
             ));
         }
         config.complaints = complaints;
         config
+    }
+
+    /// Bytes to which the record pads each allocation.
+    pub(crate) fn model_granularity_bytes(&self) -> u64 {
+        self.granularity_bytes.unwrap_or(MODEL_GRANULARITY_BYTES)
     }
 
     /// A path below the system root.
@@ -224,30 +235,29 @@ fn stacks(text: &str) -> Option<Stacks> {
     Some(stacks)
 }
 
+fn size(text: &str) -> Result<u64, Wrong> {
+    units::size(text).map_err(|invalid| Some(invalid.to_string()))
+}
+
 /// From 512 bytes on, so that the count of granules of any real request fits its 32 bits.
-fn granularity(text: &str) -> Option<u64> {
-    size(text).filter(|bytes| (512..=1 << 40).contains(bytes))
+fn granularity(text: &str) -> Result<u64, Wrong> {
+    Some(size(text)?).filter(|bytes| (512..=1 << 40).contains(bytes)).ok_or(None)
 }
 
-#[allow(clippy::option_option)]
-fn capacity(text: &str) -> Option<Option<u64>> {
+fn capacity(text: &str) -> Result<Option<u64>, Wrong> {
     if text == "off" {
-        return Some(None);
+        return Ok(None);
     }
-    size(text).filter(|bytes| *bytes > 0).map(Some)
+    Some(size(text)?).filter(|bytes| *bytes > 0).map(Some).ok_or(None)
 }
 
-#[allow(clippy::option_option)]
-fn period(text: &str) -> Option<Option<Duration>> {
+fn period(text: &str) -> Result<Option<Duration>, Wrong> {
     if matches!(text, "off" | "0") {
-        return Some(None);
+        return Ok(None);
     }
-    let (number, unit_ms) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1000.0),
-    };
-    let ms: f64 = number.parse::<f64>().ok()? * unit_ms;
-    (ms.is_finite() && (1.0..=86_400_000.0).contains(&ms)).then(|| Some(Duration::from_millis(ms as u64)))
+    let period = units::time(text).map(Duration::from_nanos).map_err(|invalid| Some(invalid.to_string()))?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    range.contains(&period).then_some(Some(period)).ok_or(None)
 }
 
 #[cfg(test)]
@@ -273,7 +283,7 @@ mod tests {
             ("GPUOOM_SEED", "7"),
         ]);
         assert_eq!(config.complaints, Vec::<String>::new());
-        assert_eq!((config.trace.as_path(), config.granularity_bytes), (Path::new("/tmp/%p.bin"), 2 << 20));
+        assert_eq!((config.trace.as_path(), config.granularity_bytes), (Path::new("/tmp/%p.bin"), Some(2 << 20)));
         assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
         assert!(config.disabled && config.log == LogLevel::Debug);
         assert_eq!(config.stacks, Stacks { native: true, python: false });
@@ -304,10 +314,13 @@ mod tests {
     #[test]
     fn a_virtual_card_smaller_than_a_granule_is_said() {
         let complaints = |values: &[(&'static str, &'static str)]| read(values).complaints;
-        let small = complaints(&[("GPUOOM_CAPACITY", "100M")]);
-        assert!(small.len() == 1 && small[0].contains("nothing fits"), "{small:?}");
+        let small = complaints(&[("GPUOOM_CAPACITY", "100M"), ("GPUOOM_GRANULARITY", "256M")]);
+        assert!(
+            small.len() == 1 && small[0].contains("GPUOOM_CAPACITY is 100M, less than one granule of 256M"),
+            "{small:?}"
+        );
         assert!(complaints(&[("GPUOOM_CAPACITY", "100M"), ("GPUOOM_GRANULARITY", "2M")]).is_empty());
-        assert!(complaints(&[("GPUOOM_CAPACITY", "256M")]).is_empty());
+        assert!(complaints(&[("GPUOOM_CAPACITY", "1M")]).is_empty(), "the real card's granularity is not known yet");
     }
 
     #[test]
@@ -320,14 +333,40 @@ mod tests {
 
     #[test]
     fn sizes_and_periods() {
-        assert_eq!(size("16G"), Some(16 << 30));
-        assert_eq!(size("4096"), Some(4096));
-        assert_eq!(size("1MiB"), Some(1 << 20));
-        assert_eq!(size("99999999T"), None);
-        assert_eq!(granularity("0"), None);
-        assert_eq!(period("off"), Some(None));
-        assert_eq!(period("1e9s"), None);
-        assert_eq!(period("-1s"), None);
+        assert_eq!(
+            (size("1.5G"), granularity("1MiB"), capacity("16G")),
+            (Ok(3 << 29), Ok(1 << 20), Ok(Some(16 << 30)))
+        );
+        assert_eq!(
+            (granularity("0"), granularity("2T"), capacity("0"), period("25h")),
+            (Err(None), Err(None), Err(None), Err(None))
+        );
+        assert_eq!((period("off"), period("1.5s")), (Ok(None), Ok(Some(Duration::from_millis(1500)))));
+        let complaints = |name: &'static str, value| read(&[(name, value)]).complaints;
+        let invalid = "invalid size '3X': expected bytes, or K, M, G, T (such as 1.5G)";
+        for name in ["GPUOOM_GRANULARITY", "GPUOOM_CAPACITY"] {
+            assert_eq!(complaints(name, "3X"), [format!("{name}=3X: {invalid}; the default is used")]);
+        }
+        assert_eq!(
+            complaints("GPUOOM_INJECT", "oom@1,oom>3X"),
+            [format!("GPUOOM_INJECT=oom@1,oom>3X: {invalid}; the default is used")]
+        );
+        let wrong = complaints("GPUOOM_SAMPLE", "-1s");
+        assert!(wrong[0].contains("invalid time '-1s': expected a number with ns, us, ms, s, min or h"), "{wrong:?}");
+    }
+
+    #[test]
+    fn every_size_means_what_it_means_elsewhere() {
+        for (text, bytes) in units::examples() {
+            let config = read(&[
+                ("GPUOOM_GRANULARITY", text),
+                ("GPUOOM_CAPACITY", "1T"),
+                ("GPUOOM_INJECT", &format!("oom>{text}")),
+            ]);
+            assert_eq!((config.granularity_bytes, config.inject), (Some(bytes), vec![Rule::Above(bytes)]), "{text}");
+            assert_eq!(read(&[("GPUOOM_CAPACITY", text)]).capacity_bytes, Some(bytes), "{text}");
+            assert_eq!(config.complaints, Vec::<String>::new(), "{text}");
+        }
     }
 
     #[test]

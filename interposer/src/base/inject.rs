@@ -1,5 +1,7 @@
 //! `GPUOOM_INJECT`, as it is written: which calls are to fail.
 
+use super::setting::Wrong;
+
 /// What the variable is to hold, for the line about one that can't be understood.
 pub(crate) const EXPECTED: &str = "oom@N, oom>SIZE, oom%PERCENT or oom@FILE+0xOFFSET[#N], several separated by commas";
 
@@ -30,22 +32,25 @@ pub(crate) struct Site {
     pub(crate) nth: Option<u64>,
 }
 
-/// Reads the variable; `None` where it is not understood.
-pub(crate) fn parse(text: &str) -> Option<Vec<Rule>> {
-    let rules: Option<Vec<Rule>> = text.split(',').map(|one| rule(one.trim())).collect();
-    rules.filter(|rules| rules.len() <= MAX_RULES)
+/// Reads the variable.
+pub(crate) fn parse(text: &str) -> Result<Vec<Rule>, Wrong> {
+    let rules: Vec<Rule> = text.split(',').map(|one| rule(one.trim())).collect::<Result<_, _>>()?;
+    Some(rules).filter(|rules| rules.len() <= MAX_RULES).ok_or(None)
 }
 
-fn rule(text: &str) -> Option<Rule> {
-    let rest = text.strip_prefix("oom")?;
-    let (sort, value) = (rest.chars().next()?, rest.get(1..)?);
-    match sort {
-        '@' if value.contains('+') => site(value).map(Rule::Site),
-        '@' => count(value).map(Rule::Call),
-        '>' => super::size::parse(value).map(Rule::Above),
-        '%' => value.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).map(Rule::Chance),
-        _ => None,
+fn rule(text: &str) -> Result<Rule, Wrong> {
+    let rest = text.strip_prefix("oom").ok_or(None)?;
+    if let Some(value) = rest.strip_prefix('>') {
+        return gpuoom_units::size(value).map(Rule::Above).map_err(|invalid| Some(invalid.to_string()));
     }
+    let percent = |text: &str| text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).map(Rule::Chance);
+    let known = match (rest.strip_prefix('@'), rest.strip_prefix('%')) {
+        (Some(value), _) if value.contains('+') => site(value).map(Rule::Site),
+        (Some(value), _) => count(value).map(Rule::Call),
+        (_, Some(value)) => percent(value),
+        _ => None,
+    };
+    known.ok_or(None)
 }
 
 fn site(text: &str) -> Option<Site> {
@@ -71,13 +76,13 @@ mod tests {
         let site = |nth| Rule::Site(Site { file: "lib+a.so.1".into(), offset: 0x1f0, nth });
         for (text, rules) in [
             ("oom@3", vec![Rule::Call(3)]),
-            ("oom>1G", vec![Rule::Above(1 << 30)]),
+            ("oom>1.5G", vec![Rule::Above(3 << 29)]),
             ("oom%2.5", vec![Rule::Chance(2.5)]),
             ("oom@lib+a.so.1+0x1f0", vec![site(None)]),
             ("oom@lib+a.so.1+0x1f0#2", vec![site(Some(2))]),
             ("oom@1, oom@2", vec![Rule::Call(1), Rule::Call(2)]),
         ] {
-            assert_eq!(parse(text), Some(rules), "{text}");
+            assert_eq!(parse(text), Ok(rules), "{text}");
         }
     }
 
@@ -86,7 +91,7 @@ mod tests {
         let many = vec!["oom@1"; MAX_RULES + 1].join(",");
         let bad = ["", "oom", "oom@", "oom@0", "oom@-1", "oom%101", "oom%x", "oom>", "oom>-1", "oom@a+12", "oom@+0x1"];
         for text in bad.into_iter().chain(["oom@/a/b+0x1", "oom@a+0x1#0", "oom@1,,oom@2", "fail@1", "oom%NaN", &many]) {
-            assert_eq!(parse(text), None, "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 }

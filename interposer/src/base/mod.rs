@@ -5,6 +5,6 @@ pub(crate) mod guard;
 pub(crate) mod inject;
 pub(crate) mod log;
 pub(crate) mod program_memory;
-mod size;
+mod setting;
 pub(crate) mod thread;
 pub(crate) mod watching;

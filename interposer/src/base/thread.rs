@@ -8,6 +8,7 @@ use std::arch::{asm, global_asm};
 use std::cell::Cell;
 
 use gpuoom_trace::header::InFlight;
+use gpuoom_trace::outcome::Watched;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!("libgpuoom.so is written for Linux on x86-64 with glibc; the analyzer builds elsewhere");
@@ -27,17 +28,17 @@ pub(crate) struct Refused {
     pub(crate) library: u8,
 }
 
-/// One failure that is being watched, see `watch::failure`. All zero is a valid, unused one.
+/// One failure that is being watched, with the attempts to make up for it, see `watch::failure`. All zero is a valid, unused one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct OpenFailure {
-    pub(crate) requested_bytes: u64,
-    /// What the program's pointer variable holds after the failure.
+    pub(crate) watched: Watched,
+    /// What the program's pointer variable holds after the last of these failures.
     pub(crate) pointer: u64,
-    pub(crate) status: i32,
-    pub(crate) device: u8,
-    /// Strongest reaction so far: 0 none, 1 status checked, 2 text asked for, 3 exception.
-    pub(crate) shown: u8,
+    /// Where that variable is, 0 where there is none.
+    pub(crate) variable: u64,
+    /// How many failures this stands for.
+    pub(crate) count: u32,
     pub(crate) pointer_known: bool,
 }
 

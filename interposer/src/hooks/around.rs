@@ -48,8 +48,9 @@ fn judged(
 ) -> i32 {
     let what = describe(false);
     match faults::judge(frame, event, kind, &what) {
-        Verdict::Refused { reason, number } => {
-            let refusal = faults::refuse(frame, event, kind, what, reason, number);
+        Verdict::Refused { reason, number, what } => {
+            let flags = if watch::is_awake() { watch::flags_of(what.address) } else { 0 };
+            let refusal = faults::refuse(frame, event, kind, what, reason, number, flags);
             watch::failed(frame, &refusal.record, refusal.seq, refusal.out);
             frame.leave();
             refusal.record.status
@@ -84,12 +85,16 @@ fn allocate(
     if status != 0 && event != Event::Pin {
         what.address = 0;
     }
-    let record = frame.record(event, kind, status, &what, true);
+    let mut record = frame.record(event, kind, status, &what, true);
+    let is_awake = frame.is_programs_own() && watch::is_awake();
+    if is_awake {
+        record.kind_flags |= watch::flags_of(describe(false).address);
+    }
     let seq = frame.publish(&record, &what);
     frame.clear_under_way();
     if frame.is_programs_own() {
         if status == 0 {
-            watch::allocated(frame, &record);
+            watch::allocated(frame, &record, is_awake);
         } else {
             watch::failed(frame, &record, seq, out);
         }
@@ -151,7 +156,8 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
 #[inline(always)]
 pub(super) fn migration(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     if let Some(frame) = &call.frame {
-        watch::works_on(frame, describe(false).address);
+        let what = describe(false);
+        watch::works_on(frame, what.address, what.requested);
     }
     naming(call, describe, real)
 }
@@ -174,7 +180,7 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
         // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
         let record = Record { requested: UNKNOWN_BYTES, ..record };
         if status == 0 {
-            watch::allocated(&frame, &record);
+            watch::allocated(&frame, &record, watch::is_awake());
         } else {
             watch::failed(&frame, &record, seq, out);
         }

@@ -32,7 +32,7 @@ extern "C" fn begin(show: extern "C" fn(*const ())) -> bool {
     }
     let pid = std::process::id();
     let path = facts::trace_path(&config.trace, pid);
-    let recorder = Recorder::make(&path, config.granularity_bytes, pid, |recorder| {
+    let recorder = Recorder::make(&path, config.model_granularity_bytes(), pid, |recorder| {
         stack::begin();
         faults::forget_parent();
         write_metadata(recorder);

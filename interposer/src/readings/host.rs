@@ -57,7 +57,7 @@ fn descriptor_limit() -> Option<u64> {
 
 fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+    gpuoom_units::size(line).ok()
 }
 
 /// Used memory and limit of the process's cgroup: version 2, else version 1. "max" is no limit.

@@ -66,7 +66,8 @@ pub(crate) fn objects_changed() {
     }
 }
 
-fn is_wanted() -> bool {
+/// Whether numbers of sites stand for whole stacks.
+pub(crate) fn is_wanted() -> bool {
     let wanted = config::get().stacks;
     wanted.native || wanted.python
 }

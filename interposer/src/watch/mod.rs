@@ -2,6 +2,7 @@
 //!
 //! Nothing here runs while no thread has an undecided failure, except one test in each stub.
 
+mod empty;
 mod failure;
 mod stub;
 pub(crate) mod waits;
@@ -12,19 +13,32 @@ pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
 use gpuoom_trace::outcome::Step;
-use gpuoom_trace::record::Record;
+use gpuoom_trace::record::{Event, Record};
 
 use crate::base::guard;
 use crate::base::watching::WATCHING;
 use crate::call::Frame;
 
-/// An allocation of the program succeeded: it may be the retry of a failed one. The first on a device also makes the
-/// recorder's thread look at that device.
+/// Whether this thread has an undecided failure. A load and a compare while no thread has any.
 #[inline(always)]
-pub(crate) fn allocated(frame: &Frame, record: &Record) {
-    if WATCHING.load(Ordering::Relaxed) != 0 && is_watched() {
-        let device = record.device();
-        guard::cold((), || failure::step(Step::Allocated { device, requested_bytes: record.requested }));
+pub(crate) fn is_awake() -> bool {
+    WATCHING.load(Ordering::Relaxed) != 0 && is_watched()
+}
+
+/// Bits for the record of an allocation of the program while this thread has an undecided failure. `out`: its pointer
+/// variable, of a pin the memory itself.
+#[cold]
+#[inline(never)]
+pub(crate) fn flags_of(out: u64) -> u8 {
+    failure::same_variable(out)
+}
+
+/// An allocation of the program succeeded: it may make up for a failed one if this thread [`is_awake`]. The first on a device
+/// also makes the recorder's thread look at that device.
+#[inline(always)]
+pub(crate) fn allocated(frame: &Frame, record: &Record, is_awake: bool) {
+    if is_awake && record.event != Event::Import as u8 {
+        guard::cold((), || failure::step(Step::Allocated(failure::request_of(frame, record))));
     }
     if !crate::readings::is_known(record.device) {
         guard::cold((), || {

@@ -125,7 +125,7 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Family", &Family::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
     assert_numbers("Ends", &Ends::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
     assert_numbers("Does", &Does::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
-    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
+    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, SAME_VARIABLE, INJECTED });
     assert_constants!(injected { CAPACITY, CALL, SIZE, CHANCE, SITE });
     assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });

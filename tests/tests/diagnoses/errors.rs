@@ -19,6 +19,20 @@ fn dropped() -> Vec<Scene> {
     let dropped =
         |says, story, rest: &str| scene("dropped-oom-return", says, story, with(FULL, rest)).also(&["true-capacity"]);
     vec![
+        scene(
+            "requested-refusal",
+            First(Proven),
+            "GPUOOM_INJECT refuses the second call",
+            "alloc a 1G; alloc b 1G; launch",
+        )
+        .set("GPUOOM_INJECT", "oom@2")
+        .also(&["dropped-oom-return"]),
+        scene(
+            "requested-refusal",
+            Not,
+            "the same calls, and nobody asks for a failure",
+            "alloc a 1G; alloc b 1G; launch",
+        ),
         dropped(Found(Proven), "the pointer of the failed call goes into a copy", "copy b; launch"),
         dropped(Found(Probable), "a kernel is launched after the failure", "launch"),
         dropped(Not, "the program asks what went wrong, and ends", "query; exit 1"),

@@ -4,8 +4,8 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{full, set, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Proven};
 use crate::evidence::{Given, runtime_message};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[

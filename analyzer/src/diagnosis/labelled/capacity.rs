@@ -5,7 +5,7 @@ use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFre
 use super::machines::{AmdMachine, CARD, STRIX_HALO};
 use super::scenes::{card_file, full, torch};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[

@@ -7,7 +7,7 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::scenes::{at_failure, set, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[

@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::at_failure;
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[

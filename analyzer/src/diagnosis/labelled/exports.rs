@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, sampled, set};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const ROCM_7: i32 = 70_051_831;

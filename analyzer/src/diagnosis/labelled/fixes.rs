@@ -9,8 +9,8 @@ use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
 /// The commands of a diagnosis, each with the condition that is told.
 fn commands(trace: &TraceBuilder, id: &str) -> Vec<(String, String)> {
     let summary = summary(trace);
-    let found = summary.diagnoses.iter().find(|finding| finding.id == id);
-    let found = found.unwrap_or_else(|| panic!("{id}: {:?}", summary.diagnoses));
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == id);
+    let found = found.unwrap_or_else(|| panic!("{id}: {:?}", summary.conclusion.findings));
     let fixes = found.fix.iter().filter(|fix| !fix.command.is_empty());
     fixes.map(|fix| (fix.command.clone(), fix.only_if.clone())).collect()
 }
@@ -69,7 +69,7 @@ fn kernel_parameters_have_the_drivers_prefix_and_the_machines_pages() {
     assert_eq!(in_tree[0], first);
     assert!(in_tree.iter().any(|(command, only)| {
         command == "grubby --update-kernel=ALL --args=\"ttm.pages_limit=30690696 ttm.page_pool_size=30690696\""
-            && only == "distributions that have grubby"
+            && only == "the distribution has grubby"
     }));
     let files = STRIX_HALO.files().into_iter();
     let dkms = files.map(|(path, text)| (path.replace("/module/ttm/", "/module/amdttm/"), text)).collect();

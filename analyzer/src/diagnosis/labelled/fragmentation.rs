@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFre
 
 use super::scenes::{at_failure, full, set, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -205,8 +205,8 @@ fn rounded(blocks: &[(u64, u64)], apart: u64, total: u64, asked: u64) -> Scene {
 
 fn texts(scene: &Scene, id: &str) -> String {
     let summary = crate::testing::summary(&scene.trace);
-    let found = summary.diagnoses.iter().find(|finding| finding.id == id);
-    let excluded = summary.diagnoses_excluded.iter().find(|excluded| excluded.id == id);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == id);
+    let excluded = summary.conclusion.excluded.iter().find(|excluded| excluded.id == id);
     let evidence = found.into_iter().flat_map(|finding| &finding.evidence).map(|evidence| evidence.text.as_str());
     evidence.chain(excluded.map(|excluded| excluded.by.as_str())).collect::<Vec<_>>().join("; ")
 }
@@ -225,7 +225,7 @@ fn the_vectors_of_the_rounding_model() {
         assert!(text.contains(&format!("adds {shown} of what was asked for")), "{text}");
     }
     for scene in [v3d(), rounded(&[(75, 201_863_463)], 2 * MIB, 14_600 * MIB, 160 * MIB)] {
-        let json = serde_json::to_string(&crate::testing::summary(&scene.trace).diagnoses).unwrap();
+        let json = serde_json::to_string(&crate::testing::summary(&scene.trace).conclusion.findings).unwrap();
         assert!(!json.contains("18.9"), "{json}");
     }
 }
@@ -248,8 +248,8 @@ fn a_hole_of_the_model_is_no_waste() {
     let free = 9 * 256 * MIB;
     at_failure(&mut trace, seq, [(RuntimeFree, free), (VramTotal, 16 * GIB), (VramUsed, 16 * GIB - free)]);
     let summary = crate::testing::summary(&trace);
-    let model = summary.ooms[0].model.unwrap();
+    let model = summary.facts.ooms[0].model.unwrap();
     assert_eq!((model.free_bytes, model.largest_free_block_bytes, model.fits), (free, 256 * MIB, false));
-    assert_eq!(summary.diagnoses[0].id, "phantom-free");
-    assert!(summary.diagnoses.iter().all(|finding| finding.id != "granularity-waste"));
+    assert_eq!(summary.conclusion.findings[0].id, "phantom-free");
+    assert!(summary.conclusion.findings.iter().all(|finding| finding.id != "granularity-waste"));
 }

@@ -4,9 +4,9 @@ use gpuoom_trace::metadata::Quantity::RuntimeFree;
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Possible, Proven};
 use crate::evidence::smi::{Card, SmiReport};
 use crate::evidence::{Given, kernel_log};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// An MI210 whose driver keeps some pages back.

@@ -5,8 +5,8 @@ use gpuoom_trace::metadata::{Reading, trigger};
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
 use crate::evidence::{Given, kernel_log};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const KILL: &str = "[20599.491542] Out of memory: Killed process 4711 (llama-cli) total-vm:53312244kB, anon-rss:31451456kB, \

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Kind, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";

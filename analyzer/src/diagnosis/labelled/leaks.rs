@@ -3,7 +3,7 @@
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::Proven;
+use crate::judgement::check::Confidence::Proven;
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 

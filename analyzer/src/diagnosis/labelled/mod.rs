@@ -16,9 +16,11 @@ mod host;
 mod installed;
 mod leaks;
 mod machines;
+mod numbers;
 mod phantom_free;
 mod platform;
 mod pools;
+mod removals;
 mod reported;
 mod scenes;
 mod serving;
@@ -30,10 +32,10 @@ mod uses;
 
 use gpuoom_trace::metadata::Quantity;
 
-use crate::diagnosis::check::Confidence;
-use crate::diagnosis::finding::Role;
+use crate::conclusion::Summary;
+use crate::judgement::check::Confidence;
+use crate::judgement::role::Role;
 use crate::passes::oom::deciding;
-use crate::passes::summary::Summary;
 use crate::testing::{self, TraceBuilder};
 
 /// What the analyzer is given.
@@ -108,10 +110,11 @@ fn each_trace_is_diagnosed_as_its_label_says() {
     let mut wrong = Vec::new();
     for labelled in all() {
         let summary = summed_up(&(labelled.scene)());
-        let found = summary.diagnoses.iter().find(|finding| finding.id == labelled.id);
+        let found = summary.conclusion.findings.iter().find(|finding| finding.id == labelled.id);
         let found = found.map(|finding| finding.confidence);
-        let first = summary.diagnoses.first().map(|finding| finding.id);
-        let decides = deciding(summary.ooms.iter().map(|oom| oom.outcome)).map(|index| summary.ooms[index].cause);
+        let first = summary.conclusion.findings.first().map(|finding| finding.id);
+        let decides =
+            deciding(summary.facts.ooms.iter().map(|oom| oom.outcome)).map(|index| summary.conclusion.causes[index]);
         let holds = match labelled.says {
             Says::First(confidence) => {
                 let names_it =
@@ -122,10 +125,11 @@ fn each_trace_is_diagnosed_as_its_label_says() {
             Says::Not => found.is_none(),
         };
         if !holds {
-            let all: Vec<_> = summary.diagnoses.iter().map(|finding| (finding.id, finding.confidence)).collect();
+            let all: Vec<_> =
+                summary.conclusion.findings.iter().map(|finding| (finding.id, finding.confidence)).collect();
             wrong.push(format!(
                 "{} ({}): must say {:?}; found {all:?}, excluded {:?}",
-                labelled.id, labelled.story, labelled.says, summary.diagnoses_excluded
+                labelled.id, labelled.story, labelled.says, summary.conclusion.excluded
             ));
         }
     }
@@ -137,7 +141,7 @@ fn no_wrong_cause_is_ever_called_proven() {
     for labelled in all() {
         let summary = summed_up(&(labelled.scene)());
         let is_true = |id: &str| labelled.also.contains(&id) || (labelled.says != Says::Not && labelled.id == id);
-        let proven = summary.diagnoses.iter().filter(|finding| finding.confidence == Confidence::Proven);
+        let proven = summary.conclusion.findings.iter().filter(|finding| finding.confidence == Confidence::Proven);
         for finding in proven.filter(|finding| finding.role != Role::Refutation) {
             assert!(is_true(finding.id), "{} ({}): {} is called proven", labelled.id, labelled.story, finding.id);
         }
@@ -190,7 +194,12 @@ fn numbers_that_are_set_decide() {
     let confidence = |labelled: &Labelled, setting: Option<&str>| {
         let mut scene = (labelled.scene)();
         setting.into_iter().for_each(|text| scene.trace.evidence.thresholds.set(text).unwrap());
-        summed_up(&scene).diagnoses.iter().find(|finding| finding.id == labelled.id).map(|found| found.confidence)
+        summed_up(&scene)
+            .conclusion
+            .findings
+            .iter()
+            .find(|finding| finding.id == labelled.id)
+            .map(|found| found.confidence)
     };
     let mut without_effect = Vec::new();
     for (setting, id) in DECIDE {

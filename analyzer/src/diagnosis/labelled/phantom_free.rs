@@ -1,19 +1,19 @@
 //! C. Free memory reported, allocation refused.
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::evidence::Given;
 use crate::evidence::smi::{CardProcess, SmiReport};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "phantom-free",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "64 MiB are refused with 20 GiB free, and nothing explains it",
         scene: || one_block(64 * MIB, 20 * GIB, 0),
@@ -122,6 +122,22 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["mallocasync-oom", "true-capacity", "known-bad-version"],
         story: "8 GiB freed on a stream; the same request succeeds right after, without a free in between",
         scene: || freed_on_stream(true, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Probable),
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same, and another thread frees 4 GiB in between, which explains it as well",
+        scene: || {
+            let mut scene = freed_on_stream(false, false);
+            let trace = &mut scene.trace;
+            for block in 0..4 {
+                let record = trace.record_on(THREAD + 1, Event::Free, Kind::Device, "hipFree");
+                trace.push(Record { address: 0x10_0000_0000 + block * 2 * GIB, duration: 0, ..record }, &[]);
+            }
+            trace.alloc(0xA0_0000_0000, 4 * GIB);
+            scene
+        },
     },
     Labelled {
         id: "async-free-pending",
@@ -240,7 +256,7 @@ fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
 #[test]
 fn what_nothing_explains_is_to_be_reported_and_what_something_may_explain_is_not() {
     let summary = crate::testing::summary(&one_block(64 * MIB, 20 * GIB, 0).trace);
-    let umbrella = &summary.diagnoses[0];
+    let umbrella = &summary.conclusion.findings[0];
     assert_eq!(umbrella.id, "phantom-free");
     let last = umbrella.evidence.last().map(|evidence| evidence.text.as_str()).unwrap_or_default();
     assert!(last.starts_with("unexplained: "), "{last}");

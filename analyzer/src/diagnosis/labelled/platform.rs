@@ -6,8 +6,8 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
 use crate::evidence::{Given, runtime_message};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// gfx1201.

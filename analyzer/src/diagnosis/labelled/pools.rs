@@ -5,8 +5,8 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, full, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::judgement::check::Confidence::{Probable, Proven};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -64,6 +64,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "the same, and nobody tries hipMalloc",
         scene: || stream_ordered(60_443_483, false),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Not,
+        also: &["true-capacity", "cache-greed", "known-bad-version"],
+        story: "the card is full, 12 GiB are freed, and then hipMalloc of the same size succeeds",
+        scene: || full_then(true),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Not,
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same, and another thread frees them",
+        scene: || full_then(false),
     },
     Labelled {
         id: "mallocasync-oom",
@@ -234,6 +248,21 @@ fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scen
         (KfdOthersVram, 2 * GIB),
     ];
     at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// A card of which 2 GiB are free, on ROCm 6.4, and hipMallocAsync of 4 GiB; what is freed then makes room for hipMalloc.
+fn full_then(same_thread: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(60_443_483);
+    trace.alloc(0x10_0000_0000, 12 * GIB);
+    trace.alloc(0x20_0000_0000, 10 * GIB);
+    let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+    let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
+    at_failure(&mut trace, seq, [(RuntimeFree, 2 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB)]);
+    let thread = if same_thread { THREAD } else { THREAD + 1 };
+    let record = trace.record_on(thread, Event::Free, Kind::Device, "hipFree");
+    trace.push(Record { address: 0x10_0000_0000, duration: 0, ..record }, &[]);
+    trace.alloc(0x30_0000_0000, 4 * GIB);
     Scene { trace }
 }
 

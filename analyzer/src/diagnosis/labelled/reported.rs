@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, STRIX_HALO, amd_gpu, at_failure, sampled, set};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -186,7 +186,12 @@ fn an_override_of_another_family_is_called_serious() {
         amd_gpu(&mut trace, target, 24 * GIB, 32 * GIB);
         set(&mut trace, "HSA_OVERRIDE_GFX_VERSION_0", "11.0.0");
         let summary = crate::testing::summary(&trace);
-        summary.diagnoses[0].evidence.iter().map(|evidence| evidence.text.clone()).collect::<Vec<_>>().join("; ")
+        summary.conclusion.findings[0]
+            .evidence
+            .iter()
+            .map(|evidence| evidence.text.clone())
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     assert_eq!(text(STRIX_HALO), "HSA_OVERRIDE_GFX_VERSION_0=11.0.0 is in the environment");
     assert!(text(100_300).contains("serious: the machine has a gfx1030"), "{}", text(100_300));

@@ -5,7 +5,7 @@ use gpuoom_trace::metadata::Module;
 use super::scenes::set;
 use super::training::python;
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB};
 

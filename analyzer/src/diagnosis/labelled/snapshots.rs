@@ -2,9 +2,9 @@
 
 use super::scenes::{full, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
 use crate::evidence::Given;
 use crate::evidence::torch_snapshot::{Action, Block, Event, Frame, Segment, Snapshot, State};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -214,8 +214,8 @@ fn snapshot(shown: &Shown, addresses: &[u64], at_us: u64) -> Snapshot {
 
 fn evidence_of(scene: &Scene, id: &str) -> String {
     let summary = crate::testing::summary(&scene.trace);
-    let found = summary.diagnoses.iter().find(|finding| finding.id == id);
-    let excluded = summary.diagnoses_excluded.iter().find(|excluded| excluded.id == id);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == id);
+    let excluded = summary.conclusion.excluded.iter().find(|excluded| excluded.id == id);
     let evidence = found.into_iter().flat_map(|finding| &finding.evidence).map(|evidence| evidence.text.as_str());
     evidence.chain(excluded.map(|excluded| excluded.by.as_str())).collect::<Vec<_>>().join("; ")
 }
@@ -236,7 +236,11 @@ fn an_old_record_is_of_another_failure() {
     let mut old = scene(&HALF_USED, None);
     old.trace.evidence.torch_snapshots[0].content.device_traces[0][0].time_us -= 60_000_000;
     let summary = crate::testing::summary(&old.trace);
-    let found =
-        summary.diagnoses.iter().find(|finding| finding.id == "caching-fragmentation").expect("by its segments");
+    let found = summary
+        .conclusion
+        .findings
+        .iter()
+        .find(|finding| finding.id == "caching-fragmentation")
+        .expect("by its segments");
     assert_eq!(found.confidence, Probable, "{:?}", found.evidence);
 }

@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::Module;
 
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::{PARAMETERS, Program};
 use crate::testing::{GIB, MIB};
 

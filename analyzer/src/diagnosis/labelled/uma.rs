@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 
 use super::machines::{AmdMachine, CARD, HALF, RAM, STRIX_HALO};
 use super::{Labelled, Says, Scene, readings};
-use crate::diagnosis::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Probable, Proven};
 use crate::testing::{GIB, TraceBuilder};
 
 /// A Strix Halo whose TTM limit was raised to 110 GiB.

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
 use super::scenes::{at_failure, full};
 use super::{Labelled, Says, Scene};
-use crate::diagnosis::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[

@@ -2,22 +2,22 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
 use crate::diagnosis::torch_sums::TorchSums;
-use crate::diagnosis::versions::{Platform, Program, Version};
 use crate::evidence::runtime_message::RuntimeSays;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::judgement::role::Role;
 use crate::options::NO_CACHING;
+use crate::software::{Platform, Program, Version};
+use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
-    run("expandable-ignored", Role::Condition, expandable_ignored),
-    run("expandable-with-max-split", Role::Condition, expandable_with_max_split),
-    failure("expandable-with-max-split", Role::Cause, filled_by_the_pair),
-    run("expandable-hazard", Role::Cause, expandable_hazard),
-    run("caching-disabled", Role::Condition, caching_disabled),
+    run("expandable-ignored", expandable_ignored),
+    run("expandable-with-max-split", expandable_with_max_split),
+    failure("expandable-with-max-split", filled_by_the_pair),
+    run("expandable-hazard", expandable_hazard),
+    run("caching-disabled", caching_disabled),
 ];
 
 /// First torch in which the pair of options lets reserved memory grow to the whole card. (pytorch/pytorch#193400)
@@ -31,7 +31,7 @@ fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
     let asks = options.conf.is_on("expandable_segments");
     if !check.applies(
         asks && case.versions.has(Program::Torch)
-            && case.summary.devices.iter().any(|device| device.account.allocations > 0),
+            && case.facts.devices.iter().any(|device| device.account.allocations > 0),
     ) {
         return;
     }
@@ -55,6 +55,8 @@ fn holds_if(is_certain: bool, holds: bool) -> Holds {
 
 /// Both options in one string.
 fn expandable_with_max_split(case: &Case<'_>, check: &mut Check) {
+    // That both are set explains no failure by itself.
+    check.plays(Role::Condition);
     pair_is_set(case, check);
 }
 
@@ -114,7 +116,7 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
         "cuMemMap",
         "AMDKFD_IOC_MAP_MEMORY_TO_GPU",
     ];
-    let hung = case.summary.calls_under_way.iter().find(|call| MAPS.contains(&call.api.as_str()));
+    let hung = case.facts.calls_under_way.iter().find(|call| MAPS.contains(&call.api.as_str()));
     let mapped = case.replay.tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0);
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let asks = case.allocator_options().is_some_and(|options| options.conf.is_on("expandable_segments"));

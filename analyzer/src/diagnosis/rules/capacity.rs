@@ -2,19 +2,18 @@
 
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::judgement::check::{Check, Confidence, Holds};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::replay::tracks::retries::Ending;
+use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("true-capacity", Role::Cause, true_capacity),
-    failure("request-exceeds-device", Role::Cause, request_exceeds_device),
-    device("partition-slice", Role::Condition, partition_slice),
+    failure("true-capacity", true_capacity),
+    failure("request-exceeds-device", request_exceeds_device),
+    device("partition-slice", partition_slice),
 ];
 
 /// The card is full of this process's own live memory.
@@ -162,7 +161,7 @@ fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         (Some(_), _) => "CUDA_VISIBLE_DEVICES names a MIG slice".to_owned(),
         (None, mode) => format!("the card is in the partition mode {}", mode.unwrap_or_default()),
     });
-    let both = crate::diagnosis::check::Known::new(
+    let both = crate::judgement::check::Known::new(
         device.total_bytes.zip(board.filter(|board| *board > 0)),
         "the memory of the whole board",
     );

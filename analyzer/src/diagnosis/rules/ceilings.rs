@@ -2,21 +2,20 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::MIB;
-use crate::diagnosis::versions::{Platform, Program};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
+use crate::software::{Platform, Program};
+use crate::thresholds::MIB;
 use crate::words::size;
 use gpuoom_trace::record::Layer;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("single-alloc-cap", Role::Cause, single_alloc_cap),
-    failure("process-fraction-cap", Role::Cause, process_fraction_cap),
-    run("process-fraction-cap", Role::Cause, fraction_cap_by_message),
+    failure("single-alloc-cap", single_alloc_cap),
+    failure("process-fraction-cap", process_fraction_cap),
+    run("process-fraction-cap", fraction_cap_by_message),
 ];
 
 /// Pool size up to which HIP gives a single block at most three quarters. (ROCm/clr rocdevice.cpp)
@@ -100,7 +99,7 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     check.must(true, || ceiling.text.clone());
     let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
     let most = readings.into_iter().flatten().max();
-    let free = crate::diagnosis::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    let free = crate::judgement::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
     check.decides(
         free.is(|free| case.thresholds.is_enough(free, request)),
         || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
@@ -148,18 +147,14 @@ fn mps_limit(text: &str, device: u8) -> Option<u64> {
         (index.trim().parse() == Ok(device)).then(|| size.trim().to_owned())
     };
     let size = text.split(',').find_map(of_device)?;
-    let unit = match size.chars().last()?.to_ascii_uppercase() {
-        'G' => 1 << 30,
-        'M' => 1 << 20,
-        _ => return None,
-    };
-    size[..size.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
+    // The documentation has a unit behind each number; what a number alone means is not said.
+    size.ends_with(['G', 'M', 'g', 'm']).then(|| gpuoom_units::size(&size).ok())?
 }
 
 /// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
 fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     let by_fraction = |message: &&TorchMessage| {
-        judge(message).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
+        judge(message, &case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
     let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
@@ -169,7 +164,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
         let (tried, allowed) = (shown(message.tried), shown(message.allowed));
         format!("PyTorch's message: {tried} was asked for, and {allowed} are allowed")
     });
-    if !judge(message).findings[0].certain {
+    if !judge(message, &case.thresholds).findings[0].certain {
         check.at_most(Confidence::Probable);
     }
     check.unless(case.failure_of(message).is_some(), || {
@@ -212,7 +207,7 @@ fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
 fn allowed_by_torch(case: &Case<'_>, snapshot: usize, device: u32) -> Option<(String, f64, u64)> {
     const OPTION: &str = "per_process_memory_fraction";
     let of_device = |summary: &&DeviceSummary| summary.index.map(u32::from) == Some(device);
-    let total = case.summary.devices.iter().find(of_device)?.total_bytes?;
+    let total = case.facts.devices.iter().find(of_device)?.total_bytes?;
     let settings = &case.evidence.torch_snapshots.get(snapshot)?.content.allocator_settings;
     let told = settings.iter().find(|(name, _)| name == OPTION).and_then(|(_, value)| value.trim().parse().ok());
     let by_options = || Some((case.allocator_options()?, OPTION));
@@ -232,7 +227,7 @@ const SHARES: [(&str, Option<Program>); 4] = [
 
 /// The value of an option on the command line: `--name value` or `--name=value`.
 fn argument<'a>(case: &Case<'a>, name: &str) -> Option<&'a str> {
-    let arguments = &case.summary.process.command_line;
+    let arguments = &case.facts.process.command_line;
     let value = |(place, argument): (usize, &'a String)| match argument.strip_prefix(name) {
         Some("") => arguments.get(place + 1).map(String::as_str),
         Some(rest) => rest.strip_prefix('='),
@@ -243,7 +238,7 @@ fn argument<'a>(case: &Case<'a>, name: &str) -> Option<&'a str> {
 
 /// A framework keeps to its share without a failing call: JAX, and servers such as vLLM and SGLang.
 fn fraction_of_a_framework(case: &Case<'_>, check: &mut Check) {
-    let ends_badly = case.summary.ooms.is_empty() && case.replay.end.is_failure();
+    let ends_badly = case.facts.ooms.is_empty() && case.replay.end.is_failure();
     let is_share = |text: &str| text.trim().parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share));
     let set = SHARES.iter().filter(|(_, program)| program.is_none_or(|program| case.versions.has(program)));
     let set = set.filter_map(|(name, _)| Some((*name, case.variable(name).or_else(|| argument(case, name))?)));

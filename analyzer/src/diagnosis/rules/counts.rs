@@ -2,18 +2,17 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{GIB, share};
-use crate::diagnosis::versions::Platform;
+use crate::judgement::check::{Check, Confidence, Holds};
 use crate::replay::reservations::Refused;
+use crate::software::Platform;
+use crate::thresholds::{GIB, share};
 use crate::words::{grouped, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("map-count-exhaustion", Role::Cause, map_count_exhaustion),
-    failure("vmm-fd-exhaustion", Role::Cause, vmm_fd_exhaustion),
-    run("gpu-va-limit", Role::Cause, gpu_va_limit),
+    failure("map-count-exhaustion", map_count_exhaustion),
+    failure("vmm-fd-exhaustion", vmm_fd_exhaustion),
+    run("gpu-va-limit", gpu_va_limit),
 ];
 
 /// The process has as many memory mappings as the kernel allows.
@@ -84,7 +83,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 /// A reservation of GPU addresses was refused.
 fn gpu_va_limit(case: &Case<'_>, check: &mut Check) {
     let Some(refused) = case.replay.reservations.refused() else { return };
-    if !check.applies(case.summary.oom_count == 0) {
+    if !check.applies(case.facts.oom_count == 0) {
         return;
     }
     let Refused { bytes, reserved_bytes, .. } = *refused;

@@ -5,27 +5,40 @@ use gpuoom_trace::record::NO_DEVICE;
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::runtime_message::RuntimeSays;
+use crate::judgement::check::{Check, Confidence, Holds};
+use crate::judgement::role::Role;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
-use crate::words::{moment, signal, size};
+use crate::software::{Platform, Version};
+use crate::words::{clean, moment, signal, size, span};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("dropped-oom-return", Role::Severity, dropped_oom_return),
-    failure("late-surfacing-oom", Role::Cause, late_surfacing_oom),
-    run("runtime-internal-abort", Role::Cause, runtime_internal_abort),
-    failure("library-alloc-failed", Role::Cause, library_alloc_failed),
-    run("hang-not-oom", Role::Cause, hang_not_oom),
+    failure("requested-refusal", requested_refusal),
+    failure("dropped-oom-return", dropped_oom_return),
+    failure("late-surfacing-oom", late_surfacing_oom),
+    run("runtime-internal-abort", runtime_internal_abort),
+    failure("library-alloc-failed", library_alloc_failed),
+    run("hang-not-oom", hang_not_oom),
 ];
 
 /// From this version on HIP keeps an error until it is asked for. (ROCm HIP 7.0 changes page)
 const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
 
-/// A failing allocation was ignored.
+/// The recorder refused the call on request.
+fn requested_refusal(_case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_injected()) {
+        return;
+    }
+    check.must(true, || {
+        let injected = failure.report.injected.as_ref();
+        let setting = injected.and_then(|injected| injected.setting.as_deref()).unwrap_or("a setting of the recorder");
+        format!("{} was refused by {setting} before the runtime was asked", failure.report.api)
+    });
+}
+
+/// GPU work went on after a failing allocation, and nothing shows that the program had noticed.
 fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let oom = failure.oom;
     if !check.applies(oom.outcome == Outcome::Dropped) {
@@ -34,13 +47,23 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let pointer = oom.because == Because::FailedPointerUsed;
     check.must(true, || match pointer {
         true => format!("the pointer of the failed {} was passed to a GPU call", failure.report.api),
-        false => format!("after {} had failed, thread {} went on with GPU work", failure.report.api, oom.thread),
+        false => format!(
+            "after {} had failed, thread {} went on with GPU work{}, without any sign that it had noticed",
+            failure.report.api,
+            oom.thread,
+            work_after(failure.report)
+        ),
     });
+    // Each interface has its own way to tell of a failure.
+    check.part(failure.report.layer.unwrap_or("runtime"));
     if pointer {
         return;
     }
     check.at_most(Confidence::Probable);
-    check.would_settle("the failed call's pointer in a later call: nothing passed it on");
+    check.would_settle(
+        "the failed call's pointer in a later call: nothing passed it on (a look at the status that the call returned leaves no \
+         trace)",
+    );
     check.unless(asks_for_less(case, failure), || {
         "the program then asked for less, which is a way out on purpose".into()
     });
@@ -48,6 +71,20 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
     }
+}
+
+/// How long after the failure GPU work went on, and by which call.
+fn work_after(oom: &OomReport) -> String {
+    let work = oom.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+    work.map_or_else(String::new, |work| {
+        let api = work.api.as_deref().map(clean).unwrap_or_default();
+        format!(" {} later ({api})", span(oom.later_ns(work.at_ns)))
+    })
+}
+
+/// Whether a failure is of an interface that keeps a last error. CUDA's driver and ROCr keep none: each call tells its own.
+fn keeps_errors(oom: &OomReport) -> bool {
+    oom.layer == Some("runtime")
 }
 
 /// Whether the thread's next request came soon and was smaller.
@@ -62,7 +99,8 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 
 /// An old error is reported by an innocent call.
 fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let Some(earlier) = ignored_before(case, failure).filter(|_| !failure.is_injected()) else {
+    let earlier = ignored_before(case, failure).filter(|earlier| keeps_errors(earlier) && keeps_errors(failure.report));
+    let Some(earlier) = earlier.filter(|_| !failure.is_injected()) else {
         check.applies(false);
         return;
     };
@@ -73,7 +111,10 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
     check.must(true, || {
         let (number, api, thread) = (earlier.number, &earlier.api, earlier.thread);
-        format!("failure #{number} ({api}) was ignored on the same thread ({thread}), and this call returns out of memory again")
+        format!(
+            "after failure #{number} ({api}) GPU work went on with no sign of notice on the same thread ({thread}), and this call \
+             returns out of memory again"
+        )
     });
     check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {
         Some((request, free)) => format!("{} was asked for and {} was free", size(request), size(free)),
@@ -81,9 +122,9 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
 }
 
-/// An earlier failure of the same thread that the program ignored.
+/// An earlier failure of the same thread after which GPU work went on without a sign that it was noticed.
 fn ignored_before<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a OomReport> {
-    let before = &case.summary.ooms[..(failure.report.number - 1) as usize];
+    let before = &case.facts.ooms[..(failure.report.number - 1) as usize];
     let ignored = |oom: &&OomReport| oom.thread == failure.report.thread && oom.outcome == Outcome::Dropped;
     before.iter().rev().find(ignored)
 }
@@ -141,7 +182,7 @@ fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// The process aborts although no call failed.
 fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
     let is_rocm = case.versions.platform != Some(Platform::Cuda);
-    let open = case.summary.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
+    let open = case.facts.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
     if !check.applies(is_rocm && case.replay.end == End::Signaled(libc::SIGABRT) && !open) {
         return;
     }
@@ -159,13 +200,12 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
 
 /// Nothing failed: the program stands still.
 fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
-    let summary = case.summary;
-    if !check.applies(summary.oom_count == 0 && summary.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_)))
-    {
+    let facts = case.facts;
+    if !check.applies(facts.oom_count == 0 && facts.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_))) {
         return;
     }
     let alive_ns = case.last_sign_of_life_ns();
-    let stuck = summary.calls_under_way.iter().min_by_key(|call| call.at_ns);
+    let stuck = facts.calls_under_way.iter().min_by_key(|call| call.at_ns);
     let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= case.thresholds.hang_ns);
     if let Some(call) = stuck {
         check.must(true, || "no call failed".to_owned());

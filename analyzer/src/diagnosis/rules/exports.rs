@@ -2,14 +2,13 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::versions::{Platform, Version};
+use crate::judgement::check::{Basis, Check, Known};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::reads::Stretch;
+use crate::software::{Platform, Version};
 use crate::words::size;
 
-pub(super) const RULES: &[Rule] = &[failure("ipc-export-pin", Role::Cause, ipc_export_pin)];
+pub(super) const RULES: &[Rule] = &[failure("ipc-export-pin", ipc_export_pin)];
 
 /// First ROCm whose exports go through the kernel's buffers and may stay pinned. (ROCm/rocm-systems#4754)
 const PINNING_ROCM: Version = Version::new(7, 0);

@@ -2,21 +2,21 @@
 
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{Unit, share};
 use crate::diagnosis::torch_sums::{Told, TorchSums, place};
-use crate::diagnosis::versions::Program;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::passes::shape::run::plateau;
 use crate::replay::tracks::retries::Ending;
+use crate::software::Program;
+use crate::thresholds::{Unit, share};
 use crate::words::{count, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("caching-fragmentation", Role::Cause, caching_fragmentation),
-    failure("cache-greed", Role::Condition, cache_greed),
-    device("reserved-plateau", Role::Refutation, reserved_plateau),
+    failure("caching-fragmentation", caching_fragmentation),
+    failure("cache-greed", cache_greed),
+    device("reserved-plateau", reserved_plateau),
 ];
 
 /// Free memory is trapped in split segments of a caching allocator.
@@ -83,7 +83,8 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     check.must_by(
         Basis::Given,
-        of_reserved > failure.thresholds.unused_share || tried.bytes <= unused.bytes / 2,
+        of_reserved > failure.thresholds.unused_share
+            || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share,
         || format!("that is {} of what it had reserved", percent(of_reserved)),
     );
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");

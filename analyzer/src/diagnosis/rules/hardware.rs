@@ -2,16 +2,15 @@
 
 use super::{Rule, device};
 use crate::diagnosis::case::Case;
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
 use crate::evidence::kernel_log::KernelEventKind;
 use crate::evidence::smi;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::device::DeviceSummary;
+use crate::thresholds::share;
 use crate::words::{count, gib, percent};
 
 pub(super) const RULES: &[Rule] =
-    &[device("retired-pages", Role::Cause, retired_pages), device("suspect-hardware", Role::Cause, suspect_hardware)];
+    &[device("retired-pages", retired_pages), device("suspect-hardware", suspect_hardware)];
 
 /// Xid errors of the memory itself. (NVIDIA's list of Xid errors)
 const MEMORY_XIDS: [u64; 6] = [48, 63, 64, 92, 94, 95];

@@ -4,16 +4,13 @@ use gpuoom_trace::metadata::Quantity;
 
 use super::{Rule, run};
 use crate::diagnosis::case::Case;
-use crate::diagnosis::check::{Basis, Check, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{Unit, share};
+use crate::judgement::check::{Basis, Check, Holds, Known};
 use crate::replay::End;
+use crate::thresholds::{Unit, share};
 use crate::words::{gib, percent, size};
 
-pub(super) const RULES: &[Rule] = &[
-    run("host-ram-oom-kill", Role::Cause, host_ram_oom_kill),
-    run("cgroup-memory-limit", Role::Cause, cgroup_memory_limit),
-];
+pub(super) const RULES: &[Rule] =
+    &[run("host-ram-oom-kill", host_ram_oom_kill), run("cgroup-memory-limit", cgroup_memory_limit)];
 
 /// What a shell gives for a process that SIGKILL ended.
 const KILLED_STATUS: i32 = 128 + libc::SIGKILL;
@@ -39,7 +36,7 @@ fn host_ram_oom_kill(case: &Case<'_>, check: &mut Check) {
         _ => "the trace ends without an end of the process".to_owned(),
     });
     let alive_ns = case.last_sign_of_life_ns();
-    let last = case.summary.ooms.last().map(|oom| oom.at_ns);
+    let last = case.facts.ooms.last().map(|oom| oom.at_ns);
     check.must(last.is_none_or(|at_ns| alive_ns.saturating_sub(at_ns) > case.thresholds.quiet_ns), || {
         format!("no GPU call had failed in the last {}", Unit::Time.shown(case.thresholds.quiet_ns as f64))
     });

@@ -2,14 +2,11 @@
 
 use super::{Rule, run};
 use crate::diagnosis::case::Case;
-use crate::diagnosis::check::{Check, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::versions::{Platform, Program, Release, Version};
+use crate::judgement::check::{Check, Holds};
+use crate::software::{Platform, Program, Release, Version};
 
-pub(super) const RULES: &[Rule] = &[
-    run("known-bad-version", Role::Condition, known_bad_version),
-    run("version-mismatch", Role::Condition, version_mismatch),
-];
+pub(super) const RULES: &[Rule] =
+    &[run("known-bad-version", known_bad_version), run("version-mismatch", version_mismatch)];
 
 /// What a defect has to do with: it matters only to programs that use it.
 #[derive(Clone, Copy)]
@@ -148,7 +145,7 @@ fn known_bad_version(case: &Case<'_>, check: &mut Check) {
                 check.part(defect.part);
             }
             // A possible defect is worth a word only where something went wrong.
-            (Holds::Yes, Holds::Unknown(reading)) if case.summary.oom_count > 0 => {
+            (Holds::Yes, Holds::Unknown(reading)) if case.facts.oom_count > 0 => {
                 check.would_settle(reading);
                 check.note(true, || format!("ROCm {release} besides: {}", defect.what));
             }
@@ -162,7 +159,7 @@ fn known_bad_version(case: &Case<'_>, check: &mut Check) {
 fn half_cap_wheel(case: &Case<'_>, check: &mut Check) -> bool {
     let series = [Version { major: 2, minor: 12 }, Version { major: 2, minor: 13 }];
     let torch = case.versions.torch.filter(|torch| series.contains(torch));
-    let rdna4 = case.summary.devices.iter().any(|device| case.target(device).is_some_and(|(major, ..)| major == 12));
+    let rdna4 = case.facts.devices.iter().any(|device| case.target(device).is_some_and(|(major, ..)| major == 12));
     let Some(torch) = torch.filter(|_| rdna4) else { return false };
     check.must(true, || format!("PyTorch {torch} for ROCm on RDNA4: reports that only half of the card can be used"));
     check.part("wheels for RDNA4");

@@ -2,17 +2,16 @@
 
 use super::{Rule, device, run};
 use crate::diagnosis::case::Case;
-use crate::diagnosis::check::Check;
-use crate::diagnosis::finding::Role;
+use crate::judgement::check::Check;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::{self as shape, DeviceRun};
 use crate::replay::tracks::modules::Balance;
 use crate::words::count;
 
 pub(super) const RULES: &[Rule] = &[
-    device("live-leak", Role::Cause, live_leak),
-    device("model-swap-residual", Role::Cause, model_swap_residual),
-    run("module-load-unbalanced", Role::Cause, module_load_unbalanced),
+    device("live-leak", live_leak),
+    device("model-swap-residual", model_swap_residual),
+    run("module-load-unbalanced", module_load_unbalanced),
 ];
 
 fn run_of<'a>(case: &'a Case<'_>, device: &DeviceSummary) -> Option<&'a DeviceRun> {
@@ -22,6 +21,7 @@ fn run_of<'a>(case: &'a Case<'_>, device: &DeviceSummary) -> Option<&'a DeviceRu
 /// Live bytes rise cycle after cycle.
 fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     case.judge_leak(device.index, check);
+    account_for_growth(case, device, check);
 }
 
 /// Every load and unload of a model leaves memory behind.
@@ -29,6 +29,15 @@ fn model_swap_residual(case: &Case<'_>, device: &DeviceSummary, check: &mut Chec
     match run_of(case, device) {
         Some(run) => shape::model_swap(run, check),
         None => _ = check.applies(false),
+    }
+    account_for_growth(case, device, check);
+}
+
+/// What has come to stay on a device since its first cycle.
+fn account_for_growth(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let growth = case.facts.growth.iter().find(|growth| growth.device == device.index);
+    if let Some(bytes) = growth.and_then(|growth| u64::try_from(growth.total_bytes).ok()) {
+        check.accounts_for(bytes);
     }
 }
 

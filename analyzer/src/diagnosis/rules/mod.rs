@@ -27,8 +27,7 @@ mod uma;
 mod uses;
 
 use super::case::{Case, Failure};
-use super::check::Check;
-use super::finding::Role;
+use crate::judgement::check::Check;
 use crate::passes::device::DeviceSummary;
 
 /// What a rule is asked about.
@@ -47,25 +46,23 @@ pub enum Ask {
 pub struct Rule {
     /// Id of its entry in the catalogue.
     pub id: &'static str,
-    /// What part the diagnosis plays.
-    pub role: Role,
     /// What it is asked about.
     pub ask: Ask,
 }
 
 /// A rule about a failure.
-const fn failure(id: &'static str, role: Role, ask: fn(&Case<'_>, &Failure<'_>, &mut Check)) -> Rule {
-    Rule { id, role, ask: Ask::Failure(ask) }
+const fn failure(id: &'static str, ask: fn(&Case<'_>, &Failure<'_>, &mut Check)) -> Rule {
+    Rule { id, ask: Ask::Failure(ask) }
 }
 
 /// A rule about the run.
-const fn run(id: &'static str, role: Role, ask: fn(&Case<'_>, &mut Check)) -> Rule {
-    Rule { id, role, ask: Ask::Run(ask) }
+const fn run(id: &'static str, ask: fn(&Case<'_>, &mut Check)) -> Rule {
+    Rule { id, ask: Ask::Run(ask) }
 }
 
 /// A rule about a device.
-const fn device(id: &'static str, role: Role, ask: fn(&Case<'_>, &DeviceSummary, &mut Check)) -> Rule {
-    Rule { id, role, ask: Ask::Device(ask) }
+const fn device(id: &'static str, ask: fn(&Case<'_>, &DeviceSummary, &mut Check)) -> Rule {
+    Rule { id, ask: Ask::Device(ask) }
 }
 
 /// All rules.

@@ -3,11 +3,11 @@
 use super::llama::Start;
 use super::shapes::{facts, not_enough};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::Program;
 use crate::evidence::model::ModelFacts;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::shape::facts::Facts;
+use crate::software::Program;
+use crate::thresholds::share;
 use crate::words::{count, grouped, percent, size};
 
 /// What would tell how large the cache must be.

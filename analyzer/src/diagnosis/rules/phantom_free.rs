@@ -4,23 +4,23 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{Unit, share};
 use crate::evidence::smi::CardProcess;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::Read;
 use crate::replay::tracks::retries::Ending;
 use crate::replay::tracks::unknown::Unknown;
+use crate::thresholds::{Unit, share};
 use crate::words::{clean, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("phantom-free", Role::Cause, phantom_free),
-    failure("other-process-on-gpu", Role::Cause, other_process_on_gpu),
-    failure("zombie-vram", Role::Cause, zombie_vram),
-    failure("hidden-runtime-memory", Role::Cause, hidden_runtime_memory),
-    failure("async-free-pending", Role::Cause, async_free_pending),
+    failure("phantom-free", phantom_free),
+    failure("other-process-on-gpu", other_process_on_gpu),
+    failure("zombie-vram", zombie_vram),
+    failure("hidden-runtime-memory", hidden_runtime_memory),
+    failure("async-free-pending", async_free_pending),
 ];
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).
@@ -258,14 +258,21 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         )
     });
     let retry = case.replay.tracks.retries.of_failure((failure.report.number - 1) as usize);
-    let again = retry.filter(|retry| retry.freed_bytes == 0).map(|retry| retry.ending);
+    // What another thread freed in between explains a success as well.
+    let again = retry.filter(|retry| retry.freed_by_all_bytes() == 0).map(|retry| retry.ending);
     match again {
         Some(Ending::Succeeded) => {
             let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
-            check
-                .must(true, || format!("the same request succeeded within {within}, and nothing was freed in between"));
+            check.must(true, || {
+                format!(
+                    "the same request succeeded within {within}, and no thread freed anything on the device in between"
+                )
+            });
         }
-        _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
+        _ => {
+            let unknown = case.replay.tracks.waits_are_kept().map_or_else(|older| older, |()| Unknown::StreamProgress);
+            check.must(Holds::Unknown(unknown.reason()), String::new);
+        }
     }
     let hidden = failure.hidden_bytes().get();
     check.unless(hidden.is_some_and(|hidden| hidden < lacked), || {

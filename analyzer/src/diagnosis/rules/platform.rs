@@ -5,24 +5,23 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::runtime_message::RuntimeSays;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
 use crate::replay::End;
+use crate::software::{Platform, Version};
+use crate::thresholds::share;
 use crate::words::{gib, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("kfd-system-memory-limit", Role::Cause, kfd_system_memory_limit),
-    failure("pinned-host-exhaustion", Role::Cause, pinned_host_exhaustion),
-    device("gtt-exhaustion", Role::Cause, gtt_exhaustion),
-    failure("device-cgroup-limit", Role::Cause, device_cgroup_limit),
-    run("xnack-ineffective", Role::Condition, xnack_ineffective),
-    device("vram-half-cap", Role::Cause, vram_half_cap),
-    run("missing-libdrm-link", Role::Condition, missing_libdrm_link),
+    failure("kfd-system-memory-limit", kfd_system_memory_limit),
+    failure("pinned-host-exhaustion", pinned_host_exhaustion),
+    device("gtt-exhaustion", gtt_exhaustion),
+    failure("device-cgroup-limit", device_cgroup_limit),
+    run("xnack-ineffective", xnack_ineffective),
+    device("vram-half-cap", vram_half_cap),
+    run("missing-libdrm-link", missing_libdrm_link),
 ];
 
 /// Series of PyTorch's wheels that have the reports. (pytorch/pytorch#184880)
@@ -99,7 +98,7 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         check.applies(false);
         return;
     };
-    let went_wrong = case.summary.oom_count > 0 || case.replay.end.is_failure();
+    let went_wrong = case.facts.oom_count > 0 || case.replay.end.is_failure();
     if !check.applies(went_wrong && case.is_integrated(Some(device)).get() != Some(true)) {
         return;
     }
@@ -144,15 +143,15 @@ fn xnack_ineffective(case: &Case<'_>, check: &mut Check) {
         return;
     }
     check.must(true, || "HSA_XNACK=1 is set".to_owned());
-    let targets: Vec<Option<bool>> = case.summary.devices.iter().map(|device| case.is_rdna(device)).collect();
+    let targets: Vec<Option<bool>> = case.facts.devices.iter().map(|device| case.is_rdna(device)).collect();
     let holds = match targets.iter().all(Option::is_some) && !targets.is_empty() {
         true => Holds::from(targets.contains(&Some(true))),
         false if targets.contains(&Some(true)) => Holds::Yes,
         false => Holds::Unknown("the target of the GPU (KFD's topology)"),
     };
     check.must(holds, || {
-        let names = case.summary.devices.iter().filter(|device| case.is_rdna(device) == Some(true));
-        let names: Vec<String> = names.filter_map(|device| case.target_name(device)).collect();
+        let names = case.facts.devices.iter().filter(|device| case.is_rdna(device) == Some(true));
+        let names: Vec<String> = names.filter_map(|device| device.architecture.clone()).collect();
         format!("{} is an RDNA part: only Instinct parts can retry page faults", names.join(", "))
     });
 }
@@ -176,7 +175,7 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         format!("PyTorch {} for ROCm", torch.get().map(|torch| torch.to_string()).unwrap_or_default())
     });
     check.must(Known::new(rdna4, "the target of the GPU (KFD's topology)").is(|rdna4| rdna4), || {
-        format!("the GPU is {}", case.target_name(device).unwrap_or_default())
+        format!("the GPU is {}", device.architecture.clone().unwrap_or_default())
     });
     let total = Known::new(device.total_bytes, "the size of the device");
     let board = case.card(device).and_then(|card| card.vram_total_bytes).zip(total.get());

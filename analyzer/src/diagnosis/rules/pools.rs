@@ -2,23 +2,22 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::Unit;
 use crate::diagnosis::torch_sums::TorchSums;
-use crate::diagnosis::versions::{Platform, Version};
 use crate::evidence::torch_message::Printed;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
+use crate::software::{Platform, Version};
+use crate::thresholds::Unit;
 use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("pool-retention", Role::Cause, pool_retention),
-    failure("mallocasync-oom", Role::Cause, mallocasync_oom),
-    failure("pool-failure-leak", Role::Cause, pool_failure_leak),
-    failure("vmm-release-ineffective", Role::Cause, vmm_release_ineffective),
-    failure("graph-private-pool", Role::Cause, graph_private_pool),
+    failure("pool-retention", pool_retention),
+    failure("mallocasync-oom", mallocasync_oom),
+    failure("pool-failure-leak", pool_failure_leak),
+    failure("vmm-release-ineffective", vmm_release_ineffective),
+    failure("graph-private-pool", graph_private_pool),
 ];
 
 /// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)
@@ -100,10 +99,15 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let plain = next.filter(|next| is_plain(case, next.api) && next.requested_bytes >= request);
     let free = failure.runtime_free_bytes();
     let was_free = free.is(|free| case.thresholds.is_enough(free, request));
-    let succeeded = plain.is_some_and(|next| next.succeeded);
+    // Where any thread freed or waited in between, the card had more room then than at the failure.
+    let succeeded = plain.is_some_and(|next| next.succeeded && next.freed_bytes == 0 && next.waits == 0);
     check.must(Holds::from(succeeded).or(was_free), || match succeeded {
         true => {
-            format!("a {} of the same size succeeded right after {} had failed", api(case, plain), failure.report.api)
+            format!(
+                "a {} of the same size succeeded right after {} had failed, and no thread had freed anything on the device",
+                api(case, plain),
+                failure.report.api
+            )
         }
         false => format!("{} was refused with {} free", size(request), size(free.get().unwrap_or(0))),
     });
@@ -118,6 +122,8 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let grows = sizes_grow(case, failure);
         check.must(grows, || "the sizes that were asked for grow".to_owned());
     }
+    let freed = plain.filter(|next| next.succeeded).map_or(0, |next| next.freed_bytes);
+    check.note(freed > 0, || format!("{} were freed before a plain allocation succeeded", size(freed)));
     check.unless(plain.is_some_and(|next| !next.succeeded), || {
         "a plain allocation of the same size failed, too".to_owned()
     });

@@ -4,21 +4,21 @@ use gpuoom_trace::metadata::Quantity;
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
 use crate::diagnosis::torch_sums::TorchSums;
-use crate::diagnosis::versions::Platform;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::judgement::role::Role;
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
+use crate::software::Platform;
 use crate::words::size;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("free-overreported-graphics", Role::Cause, free_overreported_graphics),
-    failure("sysfs-free-overreported", Role::Cause, sysfs_free_overreported),
-    failure("reading-mismatch-benign", Role::Refutation, reading_mismatch_benign),
-    device("bar-visible-limit", Role::Condition, bar_visible_limit),
-    failure("bar-visible-limit", Role::Cause, window_is_full),
-    run("gfx-override-active", Role::Condition, gfx_override_active),
+    failure("free-overreported-graphics", free_overreported_graphics),
+    failure("sysfs-free-overreported", sysfs_free_overreported),
+    failure("reading-mismatch-benign", reading_mismatch_benign),
+    device("bar-visible-limit", bar_visible_limit),
+    failure("bar-visible-limit", window_is_full),
+    run("gfx-override-active", gfx_override_active),
 ];
 
 /// Whether a failure is of a card of AMD's with memory of its own, as far as that is known.
@@ -184,6 +184,8 @@ fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     if !check.applies(is_rocm && case.is_integrated(Some(device)).get() != Some(true)) {
         return;
     }
+    // The window explains no failure by itself.
+    check.plays(Role::Condition);
     let read = |quantity| case.device_series(quantity, index).map(|series| series.last.1);
     let card = case.card(device);
     let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));

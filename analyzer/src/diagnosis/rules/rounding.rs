@@ -2,17 +2,14 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::survivors::Survivors;
+use crate::thresholds::share;
 use crate::words::{percent, size};
 
-pub(super) const RULES: &[Rule] = &[
-    failure("granularity-waste", Role::Cause, granularity_waste),
-    failure("mixed-size-padding", Role::Cause, mixed_size_padding),
-];
+pub(super) const RULES: &[Rule] =
+    &[failure("granularity-waste", granularity_waste), failure("mixed-size-padding", mixed_size_padding)];
 
 /// Reading that would tell what the driver really rounds to.
 const DROPS: &str = "free memory before and after single allocations: what the driver really takes for each";
@@ -162,10 +159,20 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         },
     );
     let most = wasting.iter().max_by_key(|family| family.waste);
-    check.must_by(Basis::Modelled, most.is_some_and(|family| family.waste >= rounded.waste() / 2), || {
-        let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
-        format!("without the {} in blocks of up to {} at least half of the waste would go", size(bytes), size(family))
-    });
+    let part = failure.thresholds.family_waste_share;
+    check.must_by(
+        Basis::Modelled,
+        most.is_some_and(|family| family.waste as f64 >= rounded.waste() as f64 * part),
+        || {
+            let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
+            let part = if part == 0.5 { "half".to_owned() } else { percent(part) };
+            format!(
+                "without the {} in blocks of up to {} at least {part} of the waste would go",
+                size(bytes),
+                size(family)
+            )
+        },
+    );
     judge_by_addresses(failure, &rounded, check);
 }
 

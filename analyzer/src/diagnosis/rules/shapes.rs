@@ -3,27 +3,26 @@
 use super::llama::Start;
 use super::{Rule, failure, model};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::Program;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::shape::Shape;
 use crate::passes::shape::facts::Facts;
 use crate::replay::tracks::unknown::Unknown;
+use crate::software::Program;
+use crate::thresholds::share;
 use crate::words::size;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("oom-model-load", Role::Shape, oom_model_load),
-    failure("oom-first-forward", Role::Shape, oom_first_forward),
-    failure("oom-first-backward", Role::Shape, oom_first_backward),
-    failure("oom-optimizer-step", Role::Shape, oom_optimizer_step),
-    failure("oom-longest-batch", Role::Shape, oom_longest_batch),
-    failure("oom-eval-accumulation", Role::Cause, oom_eval_accumulation),
-    failure("oom-eval-batch", Role::Shape, oom_eval_batch),
-    failure("fsdp-gather-spike", Role::Shape, fsdp_gather_spike),
-    failure("kv-cache-prealloc", Role::Shape, model::kv_cache_prealloc),
-    failure("kv-cache-incremental", Role::Cause, kv_cache_incremental),
-    failure("legacy-pool-growth", Role::Cause, legacy_pool_growth),
+    failure("oom-model-load", oom_model_load),
+    failure("oom-first-forward", oom_first_forward),
+    failure("oom-first-backward", oom_first_backward),
+    failure("oom-optimizer-step", oom_optimizer_step),
+    failure("oom-longest-batch", oom_longest_batch),
+    failure("oom-eval-accumulation", oom_eval_accumulation),
+    failure("oom-eval-batch", oom_eval_batch),
+    failure("fsdp-gather-spike", fsdp_gather_spike),
+    failure("kv-cache-prealloc", model::kv_cache_prealloc),
+    failure("kv-cache-incremental", kv_cache_incremental),
+    failure("legacy-pool-growth", legacy_pool_growth),
 ];
 
 /// What is known up to a failure of device memory, where it is one that shapes look at.
@@ -180,7 +179,7 @@ fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let ranks = case.variable("WORLD_SIZE").and_then(|text| text.trim().parse::<u64>().ok());
     let is_single = match ranks {
         Some(ranks) => Holds::from(ranks == 1),
-        None if case.summary.process.rank > 0 => Holds::No,
+        None if case.facts.process.rank > 0 => Holds::No,
         None => Holds::Unknown("how many ranks there are (WORLD_SIZE): give the traces of all"),
     };
     check.unless(is_single, || "there is a single rank only (WORLD_SIZE=1), so nothing is gathered".to_owned());

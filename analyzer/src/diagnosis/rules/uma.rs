@@ -2,32 +2,29 @@
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds, Known};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::share;
-use crate::diagnosis::versions::Version;
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::machine::uma::{default_pages, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, card::Card};
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::cycles::Cycle;
 use crate::replay::End;
+use crate::software::Version;
+use crate::thresholds::share;
 use crate::words::{gib, grouped, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("uma-ttm-limit", Role::Cause, uma_ttm_limit),
-    run("uma-param-mismatch", Role::Condition, uma_param_mismatch),
-    failure("uma-carveout-only", Role::Cause, uma_carveout_only),
-    failure("uma-large-carveout-starves-gtt", Role::Cause, uma_large_carveout_starves_gtt),
-    failure("apu-reporting-inconsistent", Role::Cause, apu_reporting_inconsistent),
-    failure("uma-runtime-clamp", Role::Cause, uma_runtime_clamp),
-    device("uma-host-pressure", Role::Cause, uma_host_pressure),
-    device("sysmem-fallback", Role::Condition, sysmem_fallback),
+    failure("uma-ttm-limit", uma_ttm_limit),
+    run("uma-param-mismatch", uma_param_mismatch),
+    failure("uma-carveout-only", uma_carveout_only),
+    failure("uma-large-carveout-starves-gtt", uma_large_carveout_starves_gtt),
+    failure("apu-reporting-inconsistent", apu_reporting_inconsistent),
+    failure("uma-runtime-clamp", uma_runtime_clamp),
+    device("uma-host-pressure", uma_host_pressure),
+    device("sysmem-fallback", sysmem_fallback),
 ];
 
 /// From this version on HIP lets an APU spill. (ROCm/ROCm#3681)
 const SPILLING_ROCM: Version = Version { major: 6, minor: 4 };
-/// `amdgpu.vm_size` has the unit GiB; this many would be 4 TiB. (Linux amdgpu_drv.c)
-const ABSURD_VM_SIZE: i64 = 4096;
 
 /// Whether the failing device shares the host's memory, and device memory was refused. Ends the check where it does not, or
 /// where nobody knows: on a card none of these limits is a reason.
@@ -90,7 +87,7 @@ fn uma_ttm_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     };
     check.unless(of_carve_out.is(is_carve_out), || "the total is the carve-out of the BIOS instead".to_owned());
     if let Some((limit, ram)) = of_ram.get().filter(|_| !check.is_over()) {
-        let pages = recommended_pages(ram);
+        let pages = recommended_pages(ram, case.thresholds.host_keeps());
         let bytes = pages.saturating_mul(PAGE_BYTES);
         check.note_by(Basis::Estimated, bytes > limit, || {
             let kept = size(ram.saturating_sub(bytes));
@@ -121,7 +118,7 @@ fn sizes_that_disagree(case: &Case<'_>, card: Option<&Card>) -> Vec<String> {
     let gtt = card.and_then(|card| card.gtt_total_bytes);
     let gtt_size = case.machine.amdgpu_parameter("gttsize").and_then(|mib| u64::try_from(mib).ok());
     let gtt_size = gtt_size.map(|mib| mib.saturating_mul(1 << 20)).zip(limit);
-    let vm_size = case.machine.amdgpu_parameter("vm_size").filter(|gib| *gib >= ABSURD_VM_SIZE);
+    let vm_size = case.machine.amdgpu_parameter("vm_size").filter(|gib| case.thresholds.is_absurd_vm_size(*gib));
     let above_limit = gtt.zip(limit).filter(|(gtt, limit)| gtt > limit && !case.thresholds.is_near(*gtt, *limit));
     // MemTotal lacks the carve-out: that both are above all memory means that GTT is above it.
     let above_ram = gtt.zip(ram).filter(|(gtt, ram)| gtt > ram);
@@ -293,13 +290,12 @@ const THROUGHPUT: &str = "the program's throughput before and after: it falls to
 /// How many times as long steps take that hold more than a device has, beside those that fit; `None` without steps of both
 /// sorts.
 fn slower_beyond(case: &Case<'_>, device: Option<u8>, total_bytes: u64) -> Option<f64> {
-    const FEWEST: usize = 3;
     let steps = case.run_of(device)?.cycles.steps();
     let median = |beyond: bool| {
         let of_sort = steps.iter().filter(|cycle| (cycle.peak.bytes > total_bytes) == beyond);
         let mut durations: Vec<u64> = of_sort.map(Cycle::duration).collect();
         durations.sort_unstable();
-        (durations.len() >= FEWEST).then(|| durations[durations.len() / 2].max(1))
+        (durations.len() as u64 >= case.thresholds.steps_compared.max(1)).then(|| durations[durations.len() / 2].max(1))
     };
     Some(median(true)? as f64 / median(false)? as f64)
 }
@@ -307,7 +303,7 @@ fn slower_beyond(case: &Case<'_>, device: Option<u8>, total_bytes: u64) -> Optio
 /// No failure, but memory spills to system memory.
 fn sysmem_fallback(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let spills = case.versions.rocm.is_some_and(|rocm| rocm >= SPILLING_ROCM);
-    let failed = case.summary.ooms.iter().any(|oom| oom.device == device.index);
+    let failed = case.facts.ooms.iter().any(|oom| oom.device == device.index);
     if !check.applies(spills && !failed && case.is_integrated(Some(device)).get() == Some(true)) {
         return;
     }

@@ -3,23 +3,22 @@
 use super::attention::{self, AskedBy};
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::check::{Basis, Check, Confidence, Holds};
-use crate::diagnosis::finding::Role;
-use crate::diagnosis::thresholds::{MIB, Unit, share};
 use crate::evidence::model::ModelFacts;
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::libraries::Libraries;
 use crate::passes::shape::facts::ends_the_load;
 use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
+use crate::thresholds::{MIB, Unit, share};
 use crate::words::{percent, size};
 
 pub(super) const RULES: &[Rule] = &[
-    failure("preallocation-by-framework", Role::Cause, preallocation_by_framework),
-    failure("attention-quadratic", Role::Cause, attention_quadratic),
-    failure("training-state-exceeds-card", Role::Cause, training_state_exceeds_card),
-    failure("fixed-vs-activation", Role::Shape, fixed_vs_activation),
-    failure("repeated-large-temporaries", Role::Shape, repeated_large_temporaries),
+    failure("preallocation-by-framework", preallocation_by_framework),
+    failure("attention-quadratic", attention_quadratic),
+    failure("training-state-exceeds-card", training_state_exceeds_card),
+    failure("fixed-vs-activation", fixed_vs_activation),
+    failure("repeated-large-temporaries", repeated_large_temporaries),
 ];
 
 /// A framework took most of the card when it started.

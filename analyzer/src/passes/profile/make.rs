@@ -10,8 +10,6 @@ use super::figures::{Figure, Figures};
 use super::script::script;
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
-use crate::diagnosis::thresholds::{Change, Thresholds};
-use crate::diagnosis::versions::torch_version;
 use crate::machine::Machine;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
@@ -20,7 +18,9 @@ use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::{Oom, RefusedBy};
+use crate::software::torch_version;
 use crate::symbols::SymbolPlaces;
+use crate::thresholds::{Change, Thresholds};
 use crate::words;
 
 /// The format's version since which CUDA contexts are followed (FORMAT.md).

@@ -116,8 +116,8 @@ proptest! {
     fn sums_of_call_sites_are_the_report(actions in prop::collection::vec(action(), 1..120)) {
         let trace = build(&actions);
         let (profile, summary) = (profile(&trace), summary(&trace));
-        let reported = summary.devices.iter().filter_map(|device| Some((Place::Gpu(device.index?), device.account)));
-        for (place, account) in reported.chain([(Place::Host, summary.host)]) {
+        let reported = summary.facts.devices.iter().filter_map(|device| Some((Place::Gpu(device.index?), device.account)));
+        for (place, account) in reported.chain([(Place::Host, summary.facts.host)]) {
             let Some(known) = profile.places.iter().find(|known| known.place == place) else {
                 prop_assert_eq!(account.allocations + account.failures, 0);
                 continue;
@@ -134,6 +134,6 @@ proptest! {
             prop_assert_eq!(of(Figure::Failures), account.failures);
         }
         let ooms: u64 = profile.places.iter().map(|place| place.figures[Figure::Ooms]).sum();
-        prop_assert_eq!(ooms, summary.oom_count);
+        prop_assert_eq!(ooms, summary.facts.oom_count);
     }
 }

@@ -1,7 +1,7 @@
 //! Cycles of live bytes: from a floor to a peak and back.
 
-use crate::diagnosis::thresholds::Thresholds;
 use crate::replay::tracks::series::Turn;
+use crate::thresholds::Thresholds;
 
 /// A rise from a floor to a peak, and the fall behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

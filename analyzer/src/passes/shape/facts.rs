@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
 use super::repetition::Repetition;
-use crate::diagnosis::thresholds::{Thresholds, share};
 use crate::passes::fit::rank_correlation;
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::failures::Oom;
 use crate::replay::tracks::calls::{Call, LAST, What};
 use crate::replay::tracks::series::Turn;
+use crate::thresholds::{Thresholds, share};
 
 /// What PyTorch's allocator asks its segments in, in bytes.
 const SEGMENT_BYTES: u64 = 2 << 20;

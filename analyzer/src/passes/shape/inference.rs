@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, alive};
-use crate::diagnosis::check::{Check, Confidence};
-use crate::diagnosis::thresholds::{Thresholds, Unit, share};
+use crate::judgement::check::{Check, Confidence};
 use crate::replay::tracks::calls::{Call, What};
+use crate::thresholds::{Thresholds, Unit, share};
 use crate::words::{percent, size};
 
 /// Live requests among which the smaller block's successor is looked for.

@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::outcome::Outcome;
 
-use crate::diagnosis::check::{Check, Judgement};
-use crate::diagnosis::thresholds::Thresholds;
+use crate::judgement::check::{Check, Judgement};
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
+use crate::thresholds::Thresholds;
 use facts::Facts;
 
 /// Failures whose shape is judged of the beginning, and as many of the end, beside the one that decides.

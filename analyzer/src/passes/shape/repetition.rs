@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::diagnosis::thresholds::Thresholds;
 use crate::replay::tracks::calls::{Call, What};
+use crate::thresholds::Thresholds;
 
 /// Beyond some dozens nobody asks how often a stretch came.
 const MOST_TIMES: usize = 64;

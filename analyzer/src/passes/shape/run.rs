@@ -2,11 +2,11 @@
 
 use super::SEGMENTS;
 use super::cycles::{Cycle, Cycles};
-use crate::diagnosis::check::{Check, Confidence};
-use crate::diagnosis::thresholds::Thresholds;
+use crate::judgement::check::{Check, Confidence};
 use crate::passes::fit::variation;
 use crate::passes::growth::{self, Growth};
 use crate::replay::Replay;
+use crate::thresholds::Thresholds;
 use crate::words::{percent, size};
 
 /// What is known of a device over the whole run.

@@ -2,13 +2,13 @@
 
 use super::cycles::{Cycle, Cycles};
 use super::run::is_flat;
-use crate::diagnosis::check::{Basis, Check};
-use crate::diagnosis::thresholds::{Thresholds, share};
 use crate::diagnosis::torch_sums::place;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Origin, Snapshot, Tensors, tensors};
+use crate::judgement::check::{Basis, Check};
 use crate::passes::fit::{Fit, variation};
 use crate::passes::growth::without_end;
+use crate::thresholds::{Thresholds, share};
 use crate::words::{count, percent, size};
 
 /// Places that are named.

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::programs::{PARAMETERS, Program};
 use super::run::{self, DeviceRun};
 use super::{Shape, Shapes};
-use crate::diagnosis::check::{Check, Confidence, Judgement};
-use crate::diagnosis::thresholds::Thresholds;
+use crate::judgement::check::{Check, Confidence, Judgement};
 use crate::passes::growth;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, replay};
+use crate::thresholds::Thresholds;
 
 fn thresholds(settings: &[&str]) -> Thresholds {
     let mut thresholds = Thresholds::default();

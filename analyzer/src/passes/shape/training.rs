@@ -2,11 +2,11 @@
 
 use super::facts::{Facts, Phase, Told};
 use super::{MARKS, SEGMENTS};
-use crate::diagnosis::check::{Check, Confidence, Holds};
-use crate::diagnosis::thresholds::share;
+use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::fit::{Fit, variation};
 use crate::passes::shape::cycles::Cycle;
 use crate::replay::tracks::unknown::Unknown;
+use crate::thresholds::share;
 use crate::words::{percent, size};
 
 fn says(facts: &Facts, phase: Phase) -> Option<String> {

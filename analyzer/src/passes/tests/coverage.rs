@@ -11,7 +11,7 @@ const HSA: &str = "hsa_amd_memory_pool_allocate";
 const KFD: &str = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
 
 fn coverage(trace: &TraceBuilder) -> Coverage {
-    summary(trace).coverage
+    summary(trace).facts.coverage
 }
 
 fn interfaces(trace: &TraceBuilder) -> Vec<String> {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::stack::{Stack, action, depth};
 use super::{builder, read};
+use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
-use crate::passes::summary::Summary;
 use crate::testing::{At, GIB, MIB, TraceBuilder, at, summary};
 
 /// Owner, layer, kind, function, library and MiB of a row.
@@ -33,7 +33,7 @@ fn assert_closes(ledger: &DeviceLedger) {
 }
 
 fn moment<'a>(summary: &'a Summary, moment: &str) -> &'a DeviceLedger {
-    summary.ledger.iter().find(|ledger| ledger.moment == moment).unwrap()
+    summary.facts.ledger.iter().find(|ledger| ledger.moment == moment).unwrap()
 }
 
 /// One of everything on one card, down to the kernel.
@@ -99,7 +99,7 @@ fn each_holder_has_its_row_and_the_sum_closes() {
     assert_eq!(sources, ["sysfs", "hipMemGetInfo", "KFD"]);
     let sources: Vec<&str> = ledger.rows.iter().map(|row| row.source).take(3).collect();
     assert_eq!(sources, ["fdinfo", "KFD", "calls"]);
-    let devices: Vec<&str> = summary.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
+    let devices: Vec<&str> = summary.facts.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
     assert_eq!(devices, ["oom:1", "peak", "end"]);
 }
 
@@ -163,7 +163,7 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
     trace.alloc_through(flag::FROM_RUNTIME, &[staging]);
     trace.alloc_through(0, &[registered, At { kind: Kind::Registered, ..at(lock, 0x9000, 8 * MIB) }]);
     let summary = summary(&trace);
-    let ledger = summary.host_ledger.first().unwrap();
+    let ledger = summary.facts.host_ledger.first().unwrap();
     let rows: Vec<(&str, &str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.kind, row.bytes / MIB)).collect();
     let expected = [
         ("runtime", "registered", 16),
@@ -173,7 +173,7 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
         ("rounding", "host-pinned", 1),
     ];
     assert_eq!((ledger.moment.as_str(), rows), ("peak", expected.to_vec()));
-    assert!(summary.ledger.iter().all(|ledger| ledger.rows.is_empty()));
+    assert!(summary.facts.ledger.iter().all(|ledger| ledger.rows.is_empty()));
 }
 
 #[test]
@@ -190,14 +190,14 @@ fn a_handle_that_found_no_memory_is_a_failure_of_unknown_size() {
     create(&mut trace, 0);
     create(&mut trace, 1);
     let summary = summary(&trace);
-    let [oom] = &summary.ooms[..] else { panic!("{:#?}", summary.ooms) };
+    let [oom] = &summary.facts.ooms[..] else { panic!("{:#?}", summary.facts.ooms) };
     assert_eq!((oom.requested_bytes, oom.unknown_size, oom.outcome.name()), (0, true, "recovered"));
     assert_eq!(oom.evidence.last().unwrap().event, "module");
 }
 
 #[test]
 fn the_lowest_layer_of_a_device_is_known() {
-    let lowest = |trace: &TraceBuilder| summary(trace).coverage.lowest_layer;
+    let lowest = |trace: &TraceBuilder| summary(trace).facts.coverage.lowest_layer;
     let mut trace = builder();
     assert_eq!(lowest(&trace), None);
     trace.alloc(0x1000, MIB);
@@ -215,7 +215,7 @@ proptest! {
         actions.iter().for_each(|action| stack.act(*action));
         read(&mut stack.trace, &[(Quantity::RuntimeTotal, 64 * GIB), (Quantity::RuntimeFree, 1)]);
         let summary = summary(&stack.trace);
-        for ledger in &summary.ledger {
+        for ledger in &summary.facts.ledger {
             let sum: u64 = ledger.rows.iter().map(|row| row.bytes).sum();
             let expected = match ledger.moment.strip_prefix("oom:") {
                 Some(number) => stack.held_at_refusals[number.parse::<usize>().unwrap() - 1],
@@ -224,14 +224,14 @@ proptest! {
             };
             prop_assert_eq!(sum, expected, "{} {:#?}", ledger.moment, ledger.rows);
         }
-        if let Some(end) = summary.ledger.iter().find(|ledger| ledger.moment == "end") {
+        if let Some(end) = summary.facts.ledger.iter().find(|ledger| ledger.moment == "end") {
             assert_closes(end);
-            prop_assert_eq!(summary.coverage.accounted_bytes, Some(stack.total()));
+            prop_assert_eq!(summary.facts.coverage.accounted_bytes, Some(stack.total()));
         }
-        prop_assert_eq!(summary.unmatched_frees, 0);
+        prop_assert_eq!(summary.facts.unmatched_frees, 0);
         // A runtime that takes much for itself looks like one whose callers were not seen.
         if stack.runtimes_own_bytes <= 512 * MIB {
-            prop_assert!(summary.coverage.bypassed.is_empty(), "{:?}", summary.coverage.bypassed);
+            prop_assert!(summary.facts.coverage.bypassed.is_empty(), "{:?}", summary.facts.coverage.bypassed);
         }
     }
 }
@@ -245,13 +245,13 @@ fn each_failure_has_a_ledger() {
         trace.refuse(64 * GIB + number as u64 * GIB);
     }
     let summary = summary(&trace);
-    let moments: Vec<&str> = summary.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
+    let moments: Vec<&str> = summary.facts.ledger.iter().map(|ledger| ledger.moment.as_str()).collect();
     let mut sorted = moments.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["end", "oom:1", "oom:2", "oom:3", "peak"]);
     assert!(moments[0].starts_with("oom:") && moments[1] == "peak", "{moments:?}");
     let held = |name: &str| {
-        let ledger = summary.ledger.iter().find(|ledger| ledger.moment == name).expect("a ledger");
+        let ledger = summary.facts.ledger.iter().find(|ledger| ledger.moment == name).expect("a ledger");
         ledger.rows.iter().map(|row| row.bytes).sum::<u64>()
     };
     assert_eq!(["oom:1", "oom:2", "oom:3"].map(held), [GIB, 2 * GIB, 3 * GIB]);

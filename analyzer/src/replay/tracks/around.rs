@@ -47,6 +47,10 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
+    /// Bytes that any thread freed on the failure's device in between.
+    pub freed_bytes: u64,
+    /// Waits in between, of any thread, as far as they were recorded.
+    pub waits: u64,
 }
 
 /// One failure.
@@ -93,6 +97,17 @@ pub struct Around {
     /// Whether any thread began to wait for the device between this failure and the thread's next request. Unknown where there was
     /// none.
     pub waited_before_next: Waited,
+    /// Bytes that had been freed on the device before it, and waits, both of all threads.
+    pub(in crate::replay) before: Released,
+}
+
+/// What was given back and waited for since the trace began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::replay) struct Released {
+    /// Bytes.
+    pub(in crate::replay) freed_bytes: u64,
+    /// Waits.
+    pub(in crate::replay) waits: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -184,16 +199,21 @@ impl AllAround {
         !self.asking.is_empty()
     }
 
-    /// A thread asked for memory.
+    /// A thread asked for memory; `released` says what had been given back by then on a device.
     #[cold]
-    pub(super) fn asked(&mut self, thread: u32, next: Next, waits: &Waits) {
+    pub(super) fn asked(&mut self, thread: u32, next: Next, released: impl Fn(u8) -> Released, waits: &Waits) {
         let listed = &mut self.listed;
         self.asking.retain(|(of, failure)| {
             if *of != thread {
                 return true;
             }
             if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
-                around.next = Some(next);
+                let now = released(around.device);
+                around.next = Some(Next {
+                    freed_bytes: now.freed_bytes.saturating_sub(around.before.freed_bytes),
+                    waits: now.waits.saturating_sub(around.before.waits),
+                    ..next
+                });
                 around.waited_before_next = waits.since(around.seq, around.device);
             }
             false

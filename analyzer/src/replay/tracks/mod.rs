@@ -19,6 +19,7 @@ pub mod unknown;
 pub mod waits;
 
 use gpuoom_trace::clock::Clock;
+use gpuoom_trace::outcome;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
@@ -26,7 +27,7 @@ use super::apis::Does;
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
-use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS, Released};
 use calls::{Call, Calls, What};
 use captures::Captures;
 use exports::Exports;
@@ -48,7 +49,7 @@ const FREE_LOOKS: u64 = 1 << 20;
 const HOST: usize = 256;
 
 /// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// How long after a failure frees and another try belong to it, in nanoseconds.
     pub retry_ns: u64,
@@ -56,11 +57,34 @@ pub struct Limits {
     pub pending_ns: u64,
     /// A free of more than this is a large one, in bytes.
     pub large_free_bytes: u64,
+    /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
+    pub fall_back_part: u64,
+    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
+    pub much_released_bytes: u64,
+    /// By how many bytes a request that is tried again may differ.
+    pub same_request_bytes: u64,
+    /// By which share of the larger one it may differ.
+    pub same_request_share: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+        Limits {
+            retry_ns: retries::WITHIN_NS,
+            pending_ns: PENDING_NS,
+            large_free_bytes: LARGE_FREE_BYTES,
+            fall_back_part: outcome::Limits::DEFAULT.least_part,
+            much_released_bytes: reads::MUCH_RELEASED_BYTES,
+            same_request_bytes: retries::SAME_REQUEST_BYTES,
+            same_request_share: retries::SAME_REQUEST_SHARE,
+        }
+    }
+}
+
+impl Limits {
+    /// The numbers by which a later request belongs to a failure.
+    pub fn outcomes(&self) -> outcome::Limits {
+        outcome::Limits { soon_ns: self.retry_ns, least_part: self.fall_back_part }
     }
 }
 
@@ -94,6 +118,8 @@ pub struct DeviceTrack {
     pub reads: Reads,
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
+    /// What was freed since the trace began, in bytes.
+    freed_bytes: u64,
 }
 
 /// Everything that is followed.
@@ -118,10 +144,13 @@ pub struct Tracks {
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
     keeps_rare: bool,
     async_frees: AsyncFrees,
-    waits: Waits,
+    wait_log: Waits,
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    /// Waits since the trace began, as far as they were recorded.
+    waits: u64,
+    much_released_bytes: u64,
 }
 
 impl Tracks {
@@ -132,7 +161,7 @@ impl Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns), &limits),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -141,11 +170,25 @@ impl Tracks {
             exports: Exports::default(),
             keeps_rare,
             async_frees: AsyncFrees::default(),
-            waits: Waits::new(keeps_waits),
+            wait_log: Waits::new(keeps_waits),
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            waits: 0,
+            much_released_bytes: limits.much_released_bytes,
         }
+    }
+
+    /// What was given back on a device so far, and waited for.
+    fn released(&self, device: u8) -> Released {
+        Released { freed_bytes: self.device(device).map_or(0, |track| track.freed_bytes), waits: self.waits }
+    }
+
+    /// A thread asked for memory.
+    fn asked(&mut self, thread: u32, next: Next) {
+        let mut around = std::mem::take(&mut self.around);
+        around.asked(thread, next, |device| self.released(device), &self.wait_log);
+        self.around = around;
     }
 
     /// The track of a device.
@@ -184,8 +227,11 @@ impl Tracks {
             self.retries.given(thread, device, bytes, at);
         }
         if self.around.is_waiting() {
-            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true };
-            self.around.asked(thread, next, &self.waits);
+            let api = block.api;
+            self.asked(
+                thread,
+                Next { api, at, requested_bytes: bytes, device, succeeded: true, freed_bytes: 0, waits: 0 },
+            );
         }
     }
 
@@ -214,6 +260,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
+        track.freed_bytes = track.freed_bytes.saturating_add(bytes);
         if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -273,10 +320,19 @@ impl Tracks {
             Does::AsksStream => {}
             _ => {
                 if does.waits() {
-                    self.waits.push(record, does);
+                    self.wait_log.push(record, does);
                 }
-                self.async_frees.synchronised(record.device);
+                self.waited(record);
             }
+        }
+    }
+
+    /// The program waited for a device.
+    fn waited(&mut self, record: &Record) {
+        self.async_frees.synchronised(record.device);
+        self.waits += 1;
+        if self.retries.is_watching(record.at) {
+            self.retries.waited(record.device, record.at);
         }
     }
 
@@ -324,7 +380,7 @@ impl Tracks {
     /// # Errors
     /// The trace is of a recorder that kept waits only after a failure.
     pub fn waits_are_kept(&self) -> Result<(), Unknown> {
-        if self.waits.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
+        if self.wait_log.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
     }
 
     /// Stream captures.
@@ -348,15 +404,16 @@ impl Tracks {
         self.calls.keep();
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
-            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false };
-            self.around.asked(record.thread, next, &self.waits);
+            let api = record.api;
+            let next = Next { api, at, requested_bytes: bytes, device, succeeded: false, freed_bytes: 0, waits: 0 };
+            self.asked(record.thread, next);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
         let waited_since_free = match self.async_frees.last(device) {
-            Some(seq) => self.waits.since(seq, device),
+            Some(seq) => self.wait_log.since(seq, device),
             None => Waited::Unknown,
         };
         let read_before = self.device(device).and_then(|track| track.reads.last);
@@ -364,7 +421,9 @@ impl Tracks {
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();
+        let before = self.released(device);
         self.around.push(Around {
+            before,
             pending,
             waited_since_free,
             read_before,
@@ -404,12 +463,18 @@ impl Tracks {
         self.calls.first().first().map_or(0, |call| call.at)
     }
 
+    /// The recorder's readings of a failure were done.
+    pub(super) fn failure_read(&mut self, failure: usize, at: u64) {
+        self.retries.read_at(failure, at);
+    }
+
     /// A device was read.
     pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
-        self.track(Side::Device, device).reads.take(read);
+        let much_released_bytes = self.much_released_bytes;
+        self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }
 

@@ -5,8 +5,9 @@ use crate::replay::readings::DeviceReadings;
 
 /// Stretches between readings that are listed of the beginning, and as many of the end.
 const LISTED: usize = 64;
-/// Physical or exported memory that must have been given back between two readings for the stretch to be listed, in bytes.
-const MUCH_BYTES: u64 = 64 << 20;
+/// Physical or exported memory that must have been given back between two readings for the stretch to be listed, in bytes,
+/// unless set.
+pub const MUCH_RELEASED_BYTES: u64 = 64 << 20;
 
 /// Readings of the memory in use that are kept: beyond that every second one goes.
 const HISTORY: usize = 512;
@@ -133,7 +134,8 @@ impl Default for Reads {
 }
 
 impl Reads {
-    pub(super) fn take(&mut self, read: Read) {
+    /// Takes a reading; `much_released_bytes`: what must have been given back since the one before for both to be listed.
+    pub(super) fn take(&mut self, read: Read, much_released_bytes: u64) {
         let read = Read { least_held_bytes: self.least_held_bytes.min(read.held_bytes), ..read };
         self.least_held_bytes = read.held_bytes;
         self.first = self.first.or(Some(read));
@@ -141,10 +143,10 @@ impl Reads {
         let stretch = std::mem::take(&mut self.since);
         let Some(before) = self.last.replace(read) else { return };
         let stretch = Stretch { before, after: read, ..stretch };
-        if stretch.vmm_released_bytes >= MUCH_BYTES {
+        if stretch.vmm_released_bytes >= much_released_bytes {
             self.releases.push(stretch);
         }
-        if stretch.exported_freed_bytes >= MUCH_BYTES {
+        if stretch.exported_freed_bytes >= much_released_bytes {
             self.export_frees.push(stretch);
         }
     }

@@ -10,6 +10,7 @@ use super::captures::Captured;
 use super::retries::Ending;
 use super::series::MAX_TURNS;
 use super::unknown::Unknown;
+use super::waits::Waited;
 use crate::replay::tracks::Limits;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
@@ -76,6 +77,37 @@ fn an_allocators_retry_is_found_with_what_it_released() {
     assert_eq!((retry.freed_bytes, retry.freed_blocks, retry.releases), (3 * GIB, 3, 2));
     assert_eq!((retry.ending, replay.tracks.retries.succeeded()), (Ending::Succeeded, 1));
     assert_eq!(replay.tracks.retries.of_failure(1), Some(retry));
+}
+
+#[test]
+fn what_other_threads_free_is_told_apart() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    trace.alloc(2 << 32, GIB);
+    trace.refuse(2 * GIB);
+    let free = trace.record_on(99, Event::Free, Kind::Device, "hipFree");
+    trace.push(Record { address: 1 << 32, duration: 0, ..free }, &[]);
+    trace.free(2 << 32);
+    trace.after(Event::Sync, "hipDeviceSynchronize", 0, 0);
+    trace.alloc(9 << 32, 2 * GIB);
+    let replay = run(&trace);
+    let retry = replay.tracks.retries.of_failure(0).unwrap();
+    assert_eq!((retry.freed_bytes, retry.freed_by_others_bytes, retry.freed_by_others_blocks), (GIB, GIB, 1));
+    assert_eq!((retry.freed_by_all_bytes(), retry.waits, retry.ending), (2 * GIB, 1, Ending::Succeeded));
+    let next = replay.tracks.around.failure(0).and_then(|around| around.next).unwrap();
+    assert_eq!((next.freed_bytes, next.waits, next.succeeded), (2 * GIB, 1, true));
+}
+
+#[test]
+fn the_recorders_readings_are_no_pause_of_the_program() {
+    let mut trace = builder();
+    let seq = trace.refuse(2 * GIB);
+    trace.now_ns += 2_500_000_000;
+    trace.read_at_failure(seq, &[(gpuoom_trace::metadata::Quantity::RuntimeFree as u16, GIB)]);
+    trace.alloc(2 << 32, 2 * GIB);
+    let replay = run(&trace);
+    assert_eq!(replay.tracks.retries.of_failure(0).map(|retry| retry.ending), Some(Ending::Succeeded));
+    assert_eq!(replay.failures.listed[0].because, gpuoom_trace::outcome::Because::RetrySucceeded);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! `issue.md`: a report for the tracker that the diagnosis belongs to, filled in as far as the bundle can.
 
 use crate::bundle::issue::{Issue, Item, Place};
-use crate::diagnosis::finding::Finding;
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
 use crate::passes::device::DeviceSummary;
-use crate::passes::summary::{ProcessSummary, Summary};
-use crate::passes::verdict::judge;
+use crate::passes::facts::ProcessSummary;
 use crate::report::markdown::page::{Markdown, code, plain};
 use crate::report::text::diagnoses::evidence;
-use crate::report::text::verdict::sentences;
 use crate::words::{gib, gpu, runtime, runtime_version};
 
 /// Libraries that are listed.
@@ -23,7 +22,7 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
     page.heading(1, &title(issue));
     places(&mut page, issue);
     page.heading(2, "What happened");
-    page.paragraph(&plain(&sentences(summary, judge(summary)).join(" ")));
+    page.paragraph(&plain(&summary.conclusion.verdict.sentences.join(" ")));
     for (word, finding) in
         issue.finding.iter().map(|found| ("Diagnosis", found)).chain(issue.others.iter().map(|other| ("Also", other)))
     {
@@ -41,8 +40,8 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
     }
     page.heading(2, "Versions and hardware");
     page.table(&["", ""], &versions(summary));
-    libraries(&mut page, &summary.process);
-    steps(&mut page, &summary.process);
+    libraries(&mut page, &summary.facts.process);
+    steps(&mut page, &summary.facts.process);
     for place in &issue.places {
         asked(&mut page, place);
     }
@@ -55,10 +54,10 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
 }
 
 fn title(issue: &Issue<'_>) -> String {
-    let place = issue.summary.devices.first().map(|device| format!(" on {}", card(device))).unwrap_or_default();
+    let place = issue.summary.facts.devices.first().map(|device| format!(" on {}", card(device))).unwrap_or_default();
     match issue.finding {
         Some(finding) => format!("{}{place}", capital(finding)),
-        None if issue.summary.oom_count > 0 => format!("Out of GPU memory{place}, and no diagnosis fits"),
+        None if issue.summary.facts.oom_count > 0 => format!("Out of GPU memory{place}, and no diagnosis fits"),
         None => format!("GPU memory{place}: no allocation ran out of memory"),
     }
 }
@@ -100,7 +99,7 @@ fn versions(summary: &Summary) -> Vec<Vec<String>> {
         let value = value.unwrap_or_default();
         rows.push(vec![name.to_owned(), if value.is_empty() { "not known".to_owned() } else { plain(&value) }]);
     };
-    for device in &summary.devices {
+    for device in &summary.facts.devices {
         let architecture = device.architecture.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let total = device.total_bytes.map(|bytes| format!(", {}", gib(bytes))).unwrap_or_default();
         row(&gpu(device.index), Some(format!("{}{architecture}{total}", card(device))));
@@ -109,18 +108,18 @@ fn versions(summary: &Summary) -> Vec<Vec<String>> {
             device.runtime_version.map(|version| format!("{} {}", runtime(name), runtime_version(name, version)));
         row("runtime", version);
     }
-    let machine = &summary.machine;
-    row("software", Some(summary.software.join(", ")));
-    if let Some(version) = &summary.process.torch_version {
+    let machine = &summary.facts.machine;
+    row("software", Some(summary.facts.versions.words().join(", ")));
+    if let Some(version) = &summary.facts.process.torch_version {
         row("PyTorch", Some(version.clone()));
     }
-    let kernel = machine.kernel.clone().unwrap_or_else(|| summary.process.kernel.clone());
+    let kernel = machine.kernel.clone().unwrap_or_else(|| summary.facts.process.kernel.clone());
     row("kernel", Some(kernel));
     row("distribution", machine.distribution.name.clone());
     let driver = machine.nvidia_driver.as_ref().map(|version| format!("NVIDIA {version}"));
     row("driver", driver.or_else(|| machine.amdgpu_version.as_ref().map(|version| format!("amdgpu {version}"))));
     row("RAM", machine.memory.total_bytes.map(gib));
-    row("recorder", Some(format!("gpuoom {}", summary.process.recorder_version)));
+    row("recorder", Some(format!("gpuoom {}", summary.facts.process.recorder_version)));
     rows
 }
 

@@ -1,40 +1,31 @@
 //! What to do next, and where to report it.
 
 use super::page::{Markdown, code, plain};
-use crate::passes::advice::advise;
-use crate::passes::summary::Summary;
-use crate::passes::verdict::Verdict;
-use crate::report::text::advice::{MOST_STEPS, climb, describe, is_worth_reporting};
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
+use crate::report::text::advice::{MOST_STEPS, climb, is_worth_reporting};
 
-pub(super) fn write(page: &mut Markdown, summary: &Summary, verdict: Verdict, level: usize) {
-    let steps = summary.ladder.steps.iter().take(MOST_STEPS);
-    let mut items: Vec<String> = advise(summary, verdict).iter().map(|advice| plain(&describe(advice))).collect();
-    items.extend(steps.map(|step| plain(&climb(step))));
-    let warnings = &summary.warnings;
-    let warnings: Vec<String> =
-        warnings.iter().map(|warning| format!("{} is set: {}", code(&warning.setting), plain(&warning.why))).collect();
-    let places: Vec<String> = summary
-        .diagnoses
-        .iter()
-        .filter(|finding| is_worth_reporting(finding))
-        .flat_map(|finding| {
-            finding.file.iter().map(|filing| {
-                let with =
-                    if filing.with.is_empty() { String::new() } else { format!(", with {}", plain(&filing.with)) };
-                format!("to report {}: {}{with}", code(finding.id), plain(&filing.place))
-            })
-        })
-        .collect();
-    let not_advised: Vec<String> = summary
-        .ladder
-        .not_advised
-        .iter()
-        .map(|not| format!("not advised here: {} ({})", plain(not.what), plain(not.why)))
-        .collect();
-    if items.is_empty() && warnings.is_empty() && places.is_empty() {
+pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
+    let conclusion = &summary.conclusion;
+    let steps: Vec<String> = conclusion.ladder.steps.iter().take(MOST_STEPS).map(|step| plain(&climb(step))).collect();
+    let would_settle = conclusion.would_settle.iter().map(|text| format!("to find out why: {}", plain(text)));
+    let warnings =
+        conclusion.warnings.iter().map(|warning| format!("{} is set: {}", code(&warning.setting), plain(&warning.why)));
+    let places = conclusion.findings.iter().filter(|finding| is_worth_reporting(finding)).flat_map(places);
+    let items: Vec<String> = would_settle.chain(places).chain(warnings).collect();
+    if steps.is_empty() && items.is_empty() {
         return;
     }
     page.heading(level, "What to do");
-    page.list(true, &items);
-    page.list(false, &[places, warnings, not_advised].concat());
+    page.list(true, &steps);
+    let not_advised = conclusion.ladder.not_advised.iter();
+    let not_advised = not_advised.map(|not| format!("not advised here: {} ({})", plain(not.what), plain(not.why)));
+    page.list(false, &items.into_iter().chain(not_advised).collect::<Vec<_>>());
+}
+
+fn places(finding: &Finding) -> impl Iterator<Item = String> {
+    finding.file.iter().map(|filing| {
+        let with = filing.needs_in_words().map_or(String::new(), |needs| format!(", with {}", plain(&needs)));
+        format!("to report {}: {}{with}", code(finding.id), plain(&filing.place))
+    })
 }

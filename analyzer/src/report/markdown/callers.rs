@@ -1,8 +1,8 @@
 //! Who asked for what was refused, and who allocated what lives.
 
 use super::page::{Markdown, code, plain};
+use crate::conclusion::Summary;
 use crate::passes::oom::OomReport;
-use crate::passes::summary::Summary;
 use crate::report::text::callers::{INFERRED, lines, told};
 use crate::report::text::stack;
 use crate::words::{gpu, grouped, moment, size};

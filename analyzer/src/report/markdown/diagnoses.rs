@@ -1,17 +1,21 @@
 //! Why memory ran out.
 
 use super::page::{Markdown, code, plain};
-use crate::diagnosis::finding::{Finding, Role};
-use crate::passes::summary::Summary;
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
+use crate::judgement::role::Role;
 use crate::report::text::diagnoses::{MOST_RULED_OUT, MOST_TOLD, about, evidence};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
-    if summary.diagnoses.is_empty() {
+    if summary.conclusion.findings.is_empty() {
         return;
     }
     page.heading(level, "Why");
-    let (background, causes): (Vec<&Finding>, Vec<&Finding>) =
-        summary.diagnoses.iter().partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
+    let (background, causes): (Vec<&Finding>, Vec<&Finding>) = summary
+        .conclusion
+        .findings
+        .iter()
+        .partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
     causes.iter().take(MOST_TOLD).for_each(|finding| tell(page, finding));
     let also = causes.iter().skip(MOST_TOLD).chain(&background);
     let mut items: Vec<String> = also
@@ -20,7 +24,7 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
             format!("also {}, {sure}: {}: {}", code(finding.id), plain(&finding.title), plain(&evidence(finding)))
         })
         .collect();
-    for excluded in summary.diagnoses_excluded.iter().take(MOST_RULED_OUT) {
+    for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
         items.push(format!("not {}: {}", code(excluded.id), plain(&excluded.by)));
     }
     page.list(false, &items);

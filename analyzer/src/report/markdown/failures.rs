@@ -2,8 +2,8 @@
 
 use super::callers;
 use super::page::{Markdown, code, plain};
+use crate::conclusion::Summary;
 use crate::passes::oom::OomReport;
-use crate::passes::summary::Summary;
 use crate::report::text::failures::{asked, became, free_then, refused, status};
 use crate::words::{count, gpu, grouped, moment};
 
@@ -11,19 +11,19 @@ use crate::words::{count, gpu, grouped, moment};
 const MOST_ROWS: usize = 20;
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
-    if summary.oom_count == 0 {
+    if summary.facts.oom_count == 0 {
         return;
     }
     page.heading(level, "Out of memory");
-    let shown = summary.ooms.iter().take(MOST_ROWS);
+    let shown = summary.facts.ooms.iter().take(MOST_ROWS);
     let rows: Vec<Vec<String>> = shown.map(|oom| row(summary, oom)).collect();
     page.table(&[">no.", ">at", "call", ">asked", "where", "returned", "outcome", "then"], &rows);
-    let more = summary.oom_count.saturating_sub(rows.len() as u64);
+    let more = summary.facts.oom_count.saturating_sub(rows.len() as u64);
     if more > 0 {
         let more = count(more, "more failure", "more failures");
-        page.paragraph(&format!("{more} of {} in all: the JSON lists them.", grouped(summary.oom_count)));
+        page.paragraph(&format!("{more} of {} in all: the JSON lists them.", grouped(summary.facts.oom_count)));
     }
-    callers::write_stacks(page, &summary.ooms);
+    callers::write_stacks(page, &summary.facts.ooms);
 }
 
 fn row(summary: &Summary, oom: &OomReport) -> Vec<String> {

@@ -1,11 +1,11 @@
 //! Which program, which machine.
 
 use super::page::{Markdown, code, plain};
-use crate::passes::summary::Summary;
+use crate::conclusion::Summary;
 use crate::report::text::head::{describe, end, machine, place, started};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
-    let process = &summary.process;
+    let process = &summary.facts.process;
     let program = match process.executable.rsplit('/').next() {
         Some(name) if !name.is_empty() => name,
         _ => "a program whose name was not recorded",
@@ -19,10 +19,10 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     };
     row("command", code(&process.command_line.join(" ")));
     row("process", plain(&format!("{}, {}, {}", place(process), started(summary), end(summary))));
-    for device in &summary.devices {
+    for device in &summary.facts.devices {
         row("device", plain(&describe(device, process)));
     }
     row("machine", plain(&machine(summary)));
-    row("trace", format!("{}, format {}", code(&summary.trace.path), plain(&summary.trace.format_version)));
+    row("trace", format!("{}, format {}", code(&summary.facts.trace.path), plain(&summary.facts.trace.format_version)));
     page.table(&["", ""], &rows);
 }

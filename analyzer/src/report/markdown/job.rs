@@ -2,8 +2,8 @@
 
 use super::diagnoses;
 use super::page::{Markdown, code, plain};
-use crate::passes::job::{Job, JobProcess};
-use crate::passes::summary::Summary;
+use crate::conclusion::Summary;
+use crate::job::{Job, JobProcess};
 use crate::report::text::job::{end, ending, verdict};
 use crate::words::{count, gpu, moment, size};
 

@@ -1,8 +1,8 @@
 //! Who holds the memory of each device, and pinned host memory.
 
 use super::page::{Markdown, code, plain};
+use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
-use crate::passes::summary::Summary;
 use crate::report::text::ledger::{MOST_ROWS, describe_holder, notes, told};
 use crate::words::{gpu, moment, percent, size};
 

@@ -1,20 +1,20 @@
 //! What the program's own calls asked for: peaks and ends.
 
 use super::page::Markdown;
+use crate::conclusion::Summary;
 use crate::passes::account::AccountSummary;
-use crate::passes::summary::Summary;
 use crate::words::{gpu, grouped, moment, percent, size};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let used = |account: &AccountSummary| account.allocations + account.failures + account.empty_allocations > 0;
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for device in summary.devices.iter().filter(|device| used(&device.account)) {
+    for device in summary.facts.devices.iter().filter(|device| used(&device.account)) {
         let total = device.total_bytes.filter(|total| *total > 0);
         let share = total.map(|total| percent(device.account.peak.requested_bytes as f64 / total as f64));
         rows.push(row(gpu(device.index), &device.account, share));
     }
-    if used(&summary.host) {
-        rows.push(row("host, pinned".to_owned(), &summary.host, None));
+    if used(&summary.facts.host) {
+        rows.push(row("host, pinned".to_owned(), &summary.facts.host, None));
     }
     if rows.is_empty() {
         return;

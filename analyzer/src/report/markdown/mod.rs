@@ -16,21 +16,18 @@ mod tests;
 
 pub use job::write_job;
 
+use crate::conclusion::Summary;
 use crate::passes::map::DeviceMap;
-use crate::passes::summary::Summary;
-use crate::passes::verdict::judge;
-use crate::report::text;
 use page::Markdown;
 
 /// The report on one trace, with the maps of its devices at their peaks. `level` is that of its heading.
 pub fn write(summary: &Summary, maps: &[DeviceMap], level: usize) -> String {
     let mut page = Markdown::default();
-    let verdict = judge(summary);
     head::write(&mut page, summary, level);
-    page.paragraph(&format!("**{}**", page::plain(&text::verdict::sentences(summary, verdict).join(" "))));
+    page.paragraph(&format!("**{}**", page::plain(&summary.conclusion.verdict.sentences.join(" "))));
     failures::write(&mut page, summary, level + 1);
     diagnoses::write(&mut page, summary, level + 1);
-    advice::write(&mut page, summary, verdict, level + 1);
+    advice::write(&mut page, summary, level + 1);
     memory::write(&mut page, summary, level + 1);
     ledger::write(&mut page, summary, level + 1);
     callers::write(&mut page, summary, level + 1);

@@ -1,8 +1,8 @@
 //! What is long or drawn, folded away; and how complete the trace is.
 
 use super::page::{Markdown, plain};
+use crate::conclusion::Summary;
 use crate::passes::map::DeviceMap;
-use crate::passes::summary::Summary;
 use crate::report::page::{Look, Page};
 use crate::report::text::coverage::sentences;
 use crate::report::text::job::verdict::capital;
@@ -30,6 +30,7 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, maps: &[DeviceMap], 
     }
     page.heading(level, "Coverage");
     page.paragraph(&plain(&capital(&sentences(summary).join(" "))));
-    let notes: Vec<String> = summary.process.notes.iter().map(|note| format!("recorder: {}", plain(note))).collect();
+    let notes: Vec<String> =
+        summary.facts.process.notes.iter().map(|note| format!("recorder: {}", plain(note))).collect();
     page.list(false, &notes);
 }

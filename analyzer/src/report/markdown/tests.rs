@@ -2,10 +2,10 @@ use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::payload::stack_flag;
 use gpuoom_trace::record::{Event, flag};
 
+use crate::conclusion::sum_up;
 use crate::intake::read_through;
-use crate::passes::job::{Member, assemble};
+use crate::job::{Member, assemble};
 use crate::passes::map::{DeviceMap, Moment, draw};
-use crate::passes::summary::sum_up;
 use crate::replay::timeline::Timeline;
 use crate::replay::{Options, Replay};
 use crate::symbols::SymbolPlaces;

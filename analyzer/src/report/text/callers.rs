@@ -1,9 +1,9 @@
 //! Who allocated what lives at the most telling moment of each device, and which names are missing.
 
 use super::stack::source;
+use crate::conclusion::Summary;
 use crate::passes::callers::{Amount, CallerRow, Callers, LeftOut};
 use crate::passes::ledger::DeviceLedger;
-use crate::passes::summary::Summary;
 use crate::report::apart::way;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
@@ -30,10 +30,10 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 /// The most telling moment of each device, and of pinned host memory, where callers have names.
 pub(in crate::report) fn told(summary: &Summary) -> Vec<&DeviceLedger> {
     let mut last = None;
-    let devices = summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end");
+    let devices = summary.facts.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end");
     // The first of each device is its most telling moment.
     let first = devices.filter(|ledger| last.replace(ledger.device) != Some(ledger.device));
-    first.chain(summary.host_ledger.first()).filter(|ledger| is_named(&ledger.allocated_by)).collect()
+    first.chain(summary.facts.host_ledger.first()).filter(|ledger| is_named(&ledger.allocated_by)).collect()
 }
 
 /// Libraries alone stand among the holders already.
@@ -105,14 +105,14 @@ fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
 
 /// Whether the trace tells more than return addresses, so that names would be worth something.
 fn has_stacks(summary: &Summary) -> bool {
-    let rows = summary.ledger.iter().flat_map(|ledger| &ledger.allocated_by.rows);
-    let stacks = summary.ooms.iter().map(|oom| &oom.stack).chain(rows.map(|row| &row.stack));
+    let rows = summary.facts.ledger.iter().flat_map(|ledger| &ledger.allocated_by.rows);
+    let stacks = summary.facts.ooms.iter().map(|oom| &oom.stack).chain(rows.map(|row| &row.stack));
     stacks.into_iter().any(|stack| stack.len() > 1 || stack.iter().any(|frame| frame.function.is_some()))
 }
 
 /// Libraries of the program without names, and what to do about it.
 fn write_missing(page: &mut Page, summary: &Summary) {
-    let own = summary.symbols_missing.iter().filter(|missing| !only_passes_on(&missing.module));
+    let own = summary.facts.symbols_missing.iter().filter(|missing| !only_passes_on(&missing.module));
     let own: Vec<_> = own.collect();
     if own.is_empty() || !has_stacks(summary) {
         return;

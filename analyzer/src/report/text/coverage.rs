@@ -1,7 +1,7 @@
 //! How complete the trace is, and what it can't tell.
 
+use crate::conclusion::Summary;
 use crate::passes::coverage::Coverage;
-use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, grouped, moment, percent, size};
 
@@ -10,15 +10,15 @@ const ENOUGH: f64 = 0.98;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.headed("Coverage:", Paint::Plain, &sentences(summary).join(" "));
-    for note in &summary.process.notes {
+    for note in &summary.facts.process.notes {
         page.indented("           ", "           ", &format!("recorder: {}", clean(note)));
     }
 }
 
 /// All that is to be said, sentence by sentence.
 pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
-    let trace = &summary.trace;
-    let coverage = &summary.coverage;
+    let trace = &summary.facts.trace;
+    let coverage = &summary.facts.coverage;
     let mut parts = vec![accounts_for(coverage), bypassed(coverage)];
     parts.push(format!(
         "{} recorded, {} lost, {} torn.",
@@ -27,21 +27,24 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
         grouped(trace.torn_events)
     ));
     parts.extend(trace.trouble.map(|what| format!("The recorder had to leave events out, because {what}.")));
-    if !summary.damages.is_empty() {
-        parts.push(format!("{} of the file could not be read.", count(summary.damages.len() as u64, "part", "parts")));
+    if !summary.facts.damages.is_empty() {
+        parts.push(format!(
+            "{} of the file could not be read.",
+            count(summary.facts.damages.len() as u64, "part", "parts")
+        ));
     }
-    if summary.unmatched_frees > 0 && coverage.bypassed.is_empty() {
+    if summary.facts.unmatched_frees > 0 && coverage.bypassed.is_empty() {
         parts.push(format!(
             "{} of addresses that the trace does not know.",
-            count(summary.unmatched_frees, "free", "frees")
+            count(summary.facts.unmatched_frees, "free", "frees")
         ));
     }
     parts.extend(unclear_contexts(summary));
-    if summary.graph_node_bytes > 0 {
+    if summary.facts.graph_node_bytes > 0 {
         parts.push(format!(
             "Memory nodes of {} were added to graphs; they are not counted, because the memory comes when a graph runs{}.",
-            size(summary.graph_node_bytes),
-            summary.graph_reserved_bytes.map(|bytes| format!("; the program read that {} were reserved for them", size(bytes)))
+            size(summary.facts.graph_node_bytes),
+            summary.facts.graph_reserved_bytes.map(|bytes| format!("; the program read that {} were reserved for them", size(bytes)))
                 .unwrap_or_default()
         ));
     }
@@ -53,7 +56,7 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
 
 /// Memory whose context is not known may be gone with one that ended.
 fn unclear_contexts(summary: &Summary) -> Option<String> {
-    let unclear = summary.contexts_unclear;
+    let unclear = summary.facts.contexts_unclear;
     (unclear.blocks > 0).then(|| {
         format!(
             "When a CUDA context ended, up to {} ({}) had no known context: they are counted as held, and may be gone.",

@@ -1,7 +1,8 @@
 //! Why memory ran out: the most telling diagnoses, what speaks for them, what was checked, and what would settle them.
 
-use crate::diagnosis::finding::{Finding, Role};
-use crate::passes::summary::Summary;
+use crate::conclusion::Summary;
+use crate::conclusion::finding::Finding;
+use crate::judgement::role::Role;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count};
 
@@ -13,9 +14,12 @@ pub(in crate::report) const MOST_RULED_OUT: usize = 3;
 const MOST_NUMBERS: usize = 4;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    let (background, causes): (Vec<&Finding>, Vec<&Finding>) =
-        summary.diagnoses.iter().partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
-    if summary.diagnoses.is_empty() {
+    let (background, causes): (Vec<&Finding>, Vec<&Finding>) = summary
+        .conclusion
+        .findings
+        .iter()
+        .partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
+    if summary.conclusion.findings.is_empty() {
         return;
     }
     page.headed("WHY", Paint::Bold, "the most telling first");
@@ -28,8 +32,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.painted("  ", &format!("also {}, {}:", finding.id, finding.confidence.name()), Paint::Plain, &text);
     }
     rule_out(page, summary);
-    if summary.ooms_not_diagnosed > 0 {
-        let more = count(summary.ooms_not_diagnosed, "failure was", "failures were");
+    if summary.conclusion.ooms_not_diagnosed > 0 {
+        let more = count(summary.conclusion.ooms_not_diagnosed, "failure was", "failures were");
         page.indented("  ", "  ", &format!("{more} not diagnosed: the first ones and the one that decides are."));
     }
     page.gap();
@@ -73,7 +77,7 @@ pub(in crate::report) fn evidence(finding: &Finding) -> String {
 }
 
 fn rule_out(page: &mut Page, summary: &Summary) {
-    for excluded in summary.diagnoses_excluded.iter().take(MOST_RULED_OUT) {
+    for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
         page.painted("  ", &format!("not {}:", excluded.id), Paint::Plain, &clean(&excluded.by));
     }
 }

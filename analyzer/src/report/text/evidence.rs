@@ -1,6 +1,7 @@
 //! What was given beside the trace.
 
 use crate::catalogue;
+use crate::conclusion::Summary;
 use crate::evidence::model::ModelFacts;
 use crate::evidence::smi::{Card, CardProcess};
 use crate::evidence::torch_message::{Finding, Numbers, Printed};
@@ -8,7 +9,6 @@ use crate::passes::evidence::{
     JoinMoment, JoinedDevice, JudgedMessage, KernelLine, KernelLog, Smi, TorchLog, TorchSnapshot,
 };
 use crate::passes::model::{GivenModel, Predicted};
-use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, grouped, percent, size};
 
@@ -18,7 +18,7 @@ const MOST_MESSAGES: usize = 5;
 const MOST_LINES: usize = 8;
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
-    let Some(evidence) = &summary.other_evidence else { return };
+    let Some(evidence) = &summary.facts.other_evidence else { return };
     page.headed(
         "OTHER EVIDENCE",
         Paint::Bold,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gpuoom_trace::outcome::{Because, Outcome};
 
 use super::stack;
-use super::verdict::{outcome_paint, refused_on_request};
+use super::verdict::outcome_paint;
+use crate::conclusion::Summary;
+use crate::conclusion::sentence::refused_on_request;
 use crate::passes::oom::{Evidence, OomReport};
-use crate::passes::summary::Summary;
-use crate::passes::verdict::{device_of, fits_as_observed};
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
 
@@ -16,16 +16,17 @@ use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, sp
 const MOST_SHOWN: usize = 10;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    if summary.oom_count == 0 {
+    if summary.facts.oom_count == 0 {
         return;
     }
     // What sets something up is not among the timed calls.
-    let set_ups = summary.ooms.iter().filter(|oom| oom.unknown_size).count() as u64;
-    let calls = summary.allocation_latency_ns.count + set_ups;
-    let heading = format!("{} of {}", grouped(summary.oom_count), count(calls, "allocation call", "allocation calls"));
+    let set_ups = summary.facts.ooms.iter().filter(|oom| oom.unknown_size).count() as u64;
+    let calls = summary.facts.allocation_latency_ns.count + set_ups;
+    let heading =
+        format!("{} of {}", grouped(summary.facts.oom_count), count(calls, "allocation call", "allocation calls"));
     page.headed("OUT OF MEMORY", Paint::Bold, &heading);
-    if summary.ooms.len() <= MOST_SHOWN {
-        summary.ooms.iter().for_each(|oom| write_one(page, summary, oom));
+    if summary.facts.ooms.len() <= MOST_SHOWN {
+        summary.facts.ooms.iter().for_each(|oom| write_one(page, summary, oom));
     } else {
         write_folded(page, summary);
     }
@@ -63,7 +64,7 @@ pub(in crate::report) fn status(oom: &OomReport) -> String {
 }
 
 pub(in crate::report) fn refused(summary: &Summary, oom: &OomReport) -> String {
-    let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
+    let name = runtime(summary.facts.device_of(oom).and_then(|device| device.runtime.as_deref()));
     match oom.refused_by {
         Some("injected") => refused_on_request(oom),
         Some("kernel") => "refused by the kernel driver".to_owned(),
@@ -91,17 +92,24 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
         parts.push("nothing before that tells".to_owned());
     }
-    parts.join(", ")
+    let text = parts.join(", ");
+    match (oom.because, oom.attempt_of) {
+        (Because::GpuWorkContinued, _) => format!("{text}, without any sign that the program noticed"),
+        (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
+        (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
+        _ => text,
+    }
 }
 
 fn describe(oom: &OomReport, evidence: &Evidence) -> String {
-    let later = match evidence.at_ns.saturating_sub(oom.at_ns) {
+    let later = match oom.later_ns(evidence.at_ns) {
         _ if evidence.seq.is_none() => "in the end".to_owned(),
         ns => format!("{} later", span(ns)),
     };
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
+        "alloc" | "pin" if oom.because == Because::FellBack => format!("{api} gave {} {later}", gave(oom, evidence)),
         "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
@@ -118,6 +126,18 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     }
 }
 
+/// What another call gave in the place of the failed one.
+fn gave(oom: &OomReport, evidence: &Evidence) -> String {
+    let Some(gave) = evidence.gave else { return "memory".to_owned() };
+    let bytes = gave.requested_bytes.map_or("an unknown amount".to_owned(), size);
+    let kind = if gave.kind == oom.kind { String::new() } else { format!(" of {} memory", gave.kind) };
+    let place = match gave.device {
+        Some(device) if oom.device.is_some_and(|of| of != device) => format!(" on {}", gpu(Some(device))),
+        _ => String::new(),
+    };
+    format!("{bytes}{kind}{place}")
+}
+
 fn end(evidence: &Evidence) -> String {
     match evidence.by_signal {
         true => signal(evidence.status),
@@ -126,7 +146,7 @@ fn end(evidence: &Evidence) -> String {
 }
 
 pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String {
-    let name = runtime(device_of(summary, oom).and_then(|device| device.runtime.as_deref()));
+    let name = runtime(summary.facts.device_of(oom).and_then(|device| device.runtime.as_deref()));
     let mut parts =
         vec![format!("held then: {} asked, in {}", size(oom.held_bytes), count(oom.held_blocks, "block", "blocks"))];
     let mut free = Vec::new();
@@ -148,7 +168,7 @@ pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String
 fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
     // What a virtual card refused is no matter of the real one's granules.
     let model = oom.model.filter(|_| !oom.unknown_size && oom.injected.is_none())?;
-    let device = device_of(summary, oom)?;
+    let device = summary.facts.device_of(oom)?;
     let granules = size(device.granularity_bytes);
     let modelled = match model.fits {
         true => format!("modelled with {granules} granules it would fit"),
@@ -161,7 +181,7 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
     };
     let inferred =
         device.granularity_observed_bytes.map(|bytes| format!("with the {} inferred from the addresses", size(bytes)));
-    let observed = match (inferred, fits_as_observed(device, oom)) {
+    let observed = match (inferred, device.fits_as_observed(oom)) {
         (Some(with), Some(true)) => {
             format!("{with} the program's own blocks leave room for it: fragmentation does not explain the refusal")
         }
@@ -175,7 +195,7 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
 /// Many failures, by function, device and outcome.
 fn write_folded(page: &mut Page, summary: &Summary) {
     let mut groups = BTreeMap::<(u8, &str, Option<u8>), Vec<&OomReport>>::new();
-    for oom in &summary.ooms {
+    for oom in &summary.facts.ooms {
         let severity = match oom.outcome {
             Outcome::Dropped => 0,
             Outcome::Unresolved => 1,
@@ -204,15 +224,15 @@ fn write_folded(page: &mut Page, summary: &Summary) {
         page.painted("  ", &format!("{}:", first.outcome.name()), outcome_paint(first.outcome), &text);
         write_one(page, summary, first);
     }
-    let listed = summary.ooms.len() as u64;
-    if summary.oom_count > listed {
+    let listed = summary.facts.ooms.len() as u64;
+    if summary.facts.oom_count > listed {
         page.indented(
             "  ",
             "  ",
             &format!(
                 "only the first {} are listed; {} came later",
                 grouped(listed),
-                grouped(summary.oom_count - listed)
+                grouped(summary.facts.oom_count - listed)
             ),
         );
     }

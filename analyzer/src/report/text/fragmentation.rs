@@ -1,22 +1,22 @@
 //! Padding and fragmentation: the model that was asked for, beside what the addresses show.
 
-use crate::diagnosis::thresholds::Thresholds;
+use crate::conclusion::Summary;
 use crate::passes::device::DeviceSummary;
 use crate::passes::map::DeviceMap;
-use crate::passes::summary::Summary;
 use crate::report::map::{draw_addresses, is_drawn};
 use crate::report::page::{Page, Paint};
 use crate::report::shade::LEGEND;
+use crate::thresholds::Thresholds;
 use crate::words::{count, gpu, moment, percent, size};
 
 /// Rows of the small map.
 const FEW_ROWS: usize = 6;
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary, maps: &[DeviceMap]) {
-    for device in summary.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
+    for device in summary.facts.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
         let when = format!("{} at its peak, {}", gpu(device.index), moment(device.account.peak.at_ns));
         page.headed("FRAGMENTATION", Paint::Bold, &when);
-        item(page, "modelled", &modelled(device, &summary.thresholds));
+        item(page, "modelled", &modelled(device, &summary.facts.thresholds));
         item(page, "inferred", &inferred(device));
         if let Some(map) = maps.iter().find(|map| map.device == device.index)
             && map.address_space.stretches.iter().any(|stretch| is_drawn(&stretch.runs))

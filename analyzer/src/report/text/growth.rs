@@ -1,18 +1,18 @@
 //! Memory that grows from cycle to cycle: one paragraph, and only where it is significant.
 
+use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
-use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, size, span};
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
-    let significant: Vec<&Growth> = summary.growth.iter().filter(|growth| growth.significant).collect();
+    let significant: Vec<&Growth> = summary.facts.growth.iter().filter(|growth| growth.significant).collect();
     if significant.is_empty() {
         return;
     }
     page.headed("GROWTH", Paint::Bold, "what stays between cycles, a line through its floors");
     for growth in significant {
-        let ran_out = summary.ooms.iter().any(|oom| oom.device == growth.device);
+        let ran_out = summary.facts.ooms.iter().any(|oom| oom.device == growth.device);
         page.indented("  ", "  ", &describe(growth, ran_out));
     }
     page.gap();

@@ -1,16 +1,17 @@
 //! The first lines: which program, which machine.
 
-use crate::diagnosis::thresholds::Change;
+use crate::conclusion::Summary;
 use crate::passes::device::DeviceSummary;
-use crate::passes::summary::{ProcessSummary, Summary};
+use crate::passes::facts::ProcessSummary;
 use crate::report::page::Page;
+use crate::thresholds::Change;
 use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal, size};
 
 /// Settings by which the recorder itself refuses calls.
 const FAULTS: [&str; 3] = ["GPUOOM_CAPACITY", "GPUOOM_INJECT", "GPUOOM_SEED"];
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    let process = &summary.process;
+    let process = &summary.facts.process;
     let program = match process.command_line.is_empty() {
         false => process.command_line.join(" "),
         true if process.executable.is_empty() => "(a program whose name was not recorded)".to_owned(),
@@ -19,8 +20,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.two_sides(&clean(&program), &format!("{}, {}", place(process), end(summary)));
     let started = started(summary);
     let room = page.look.width.saturating_sub(started.chars().count() + 2);
-    page.line(&format!("{}, {started}", shorten(&clean(&summary.trace.path), room)));
-    for device in &summary.devices {
+    page.line(&format!("{}, {started}", shorten(&clean(&summary.facts.trace.path), room)));
+    for device in &summary.facts.devices {
         page.line(&describe(device, process));
     }
     let requested = FAULTS.iter().filter_map(|name| process.environment.get_key_value(*name));
@@ -32,8 +33,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if !machine.is_empty() {
         page.line(&machine);
     }
-    if !summary.thresholds_changed.is_empty() {
-        let changed: Vec<String> = summary.thresholds_changed.iter().map(Change::words).collect();
+    if !summary.facts.thresholds_changed.is_empty() {
+        let changed: Vec<String> = summary.facts.thresholds_changed.iter().map(Change::words).collect();
         page.indented("", "  ", &format!("thresholds set by hand (--threshold): {}", changed.join(", ")));
     }
     page.gap();
@@ -41,8 +42,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 
 /// What runs beside the GPUs: frameworks, drivers, the host.
 pub(in crate::report) fn machine(summary: &Summary) -> String {
-    let machine = &summary.machine;
-    let mut parts: Vec<String> = summary.software.iter().map(|name| clean(name)).collect();
+    let machine = &summary.facts.machine;
+    let mut parts: Vec<String> = summary.facts.versions.words().iter().map(|name| clean(name)).collect();
     parts.extend(machine.kernel.as_ref().map(|release| format!("kernel {}", clean(release))));
     parts.extend(machine.nvidia_driver.as_ref().map(|version| format!("NVIDIA driver {}", clean(version))));
     parts.extend(machine.memory.total_bytes.map(|bytes| format!("{} of RAM", gib(bytes))));
@@ -57,13 +58,13 @@ pub(in crate::report) fn place(process: &ProcessSummary) -> String {
 }
 
 pub(in crate::report) fn started(summary: &Summary) -> String {
-    let started = summary.trace.started_at.replace('T', " ");
+    let started = summary.facts.trace.started_at.replace('T', " ");
     format!("started {} UTC", started.split('.').next().unwrap_or(&started))
 }
 
 pub(in crate::report) fn end(summary: &Summary) -> String {
-    let ran = format!("ran {}", moment(summary.trace.duration_ns));
-    match (summary.process.exit_code, summary.process.signal) {
+    let ran = format!("ran {}", moment(summary.facts.trace.duration_ns));
+    match (summary.facts.process.exit_code, summary.facts.process.signal) {
         (Some(code), _) => format!("{ran}, exit {code}"),
         (_, Some(number)) => format!("{ran}, ended by {}", signal(number)),
         _ => format!("{ran}, end not seen"),

@@ -1,8 +1,8 @@
 //! Who holds the memory of each device, and pinned host memory.
 
+use crate::conclusion::Summary;
 use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
-use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
 
@@ -26,7 +26,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 /// The ledgers that are told: each device at its most telling moment, and the host.
 pub(in crate::report) fn told(summary: &Summary) -> (Vec<&DeviceLedger>, Option<&DeviceLedger>) {
     let mut devices: Vec<&DeviceLedger> = Vec::new();
-    for ledger in summary.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
+    for ledger in summary.facts.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
         // The first of each device is its most telling moment.
         if devices.last().is_none_or(|last| last.device != ledger.device) {
             devices.push(ledger);
@@ -34,7 +34,7 @@ pub(in crate::report) fn told(summary: &Summary) -> (Vec<&DeviceLedger>, Option<
     }
     // Pinned memory that only the program asked for stands in the section before.
     let tells = |ledger: &&DeviceLedger| ledger.rows.iter().any(|row| row.owner != PROGRAM) || ledger.moment != "peak";
-    (devices, summary.host_ledger.first().filter(tells))
+    (devices, summary.facts.host_ledger.first().filter(tells))
 }
 
 fn write_one(page: &mut Page, heading: &str, ledger: &DeviceLedger) {

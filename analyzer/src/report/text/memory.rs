@@ -1,14 +1,14 @@
 //! What the program's own calls asked for: peaks and ends.
 
+use crate::conclusion::Summary;
 use crate::passes::account::AccountSummary;
-use crate::passes::summary::Summary;
 use crate::report::page::{Page, Paint};
 use crate::words::{count, gpu, grouped, moment, percent, size, span};
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let used = |account: &AccountSummary| account.allocations + account.failures + account.empty_allocations > 0;
-    let devices: Vec<_> = summary.devices.iter().filter(|device| used(&device.account)).collect();
-    if devices.is_empty() && !used(&summary.host) {
+    let devices: Vec<_> = summary.facts.devices.iter().filter(|device| used(&device.account)).collect();
+    if devices.is_empty() && !used(&summary.facts.host) {
         return;
     }
     page.headed("MEMORY", Paint::Bold, "what the program's own calls asked for, counted once");
@@ -19,10 +19,10 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         });
         write_account(page, &gpu(device.index), &device.account, &share.unwrap_or_default());
     }
-    if used(&summary.host) {
-        write_account(page, "host ", &summary.host, " of pinned host memory");
+    if used(&summary.facts.host) {
+        write_account(page, "host ", &summary.facts.host, " of pinned host memory");
     }
-    let latency = &summary.allocation_latency_ns;
+    let latency = &summary.facts.allocation_latency_ns;
     if latency.count > 0 {
         let text = format!(
             "an allocation call takes {} (median), 99 % are under {}, the longest took {}",

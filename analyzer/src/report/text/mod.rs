@@ -19,17 +19,15 @@ pub(in crate::report) mod verdict;
 
 pub use job::{reported, write_job};
 
+use crate::conclusion::Summary;
 use crate::passes::map::DeviceMap;
-use crate::passes::summary::Summary;
-use crate::passes::verdict::judge;
 use crate::report::page::{Look, Page};
 
 /// The report on one trace, with the maps of its devices at their peaks.
 pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     let mut page = Page::new(look);
-    let verdict = judge(summary);
     head::write(&mut page, summary);
-    verdict::write(&mut page, summary, verdict);
+    verdict::write(&mut page, summary);
     failures::write(&mut page, summary);
     diagnoses::write(&mut page, summary);
     memory::write(&mut page, summary);
@@ -38,7 +36,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     callers::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     evidence::write(&mut page, summary);
-    advice::write(&mut page, summary, verdict);
+    advice::write(&mut page, summary);
     coverage::write(&mut page, summary);
     page.into_text()
 }

@@ -5,6 +5,7 @@ use gpuoom_trace::payload::{PythonFrame, stack_flag};
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 use serde_json::Value;
 
+use crate::conclusion::verdict::Verdict;
 use crate::passes::map::{Moment, draw};
 use crate::replay::Options;
 use crate::report::page::{Look, Page};
@@ -169,7 +170,11 @@ fn a_damaged_file_says_so() {
     trace.alloc(0x7f2a_0000_0000, GIB);
     trace.header.events_lost = 12;
     let mut summary = summary(&trace);
-    summary.damages.push(crate::passes::summary::DamageSummary { offset: 4096, reason: "the chunk is cut off".into() });
+    summary
+        .facts
+        .damages
+        .push(crate::passes::facts::DamageSummary { offset: 4096, reason: "the chunk is cut off".into() });
+    summary.conclusion.verdict = Verdict::new(&summary.facts, None);
     insta::assert_snapshot!(super::write(&summary, &[], Look::new(100, false)));
 }
 
@@ -362,7 +367,7 @@ fn stacks_that_were_inferred_say_so() {
     });
     insta::assert_snapshot!(parts.join("\n...\n"));
     page_of(&trace, 80);
-    let json = serde_json::to_value(summary(&trace)).unwrap();
+    let json = crate::testing::json(&summary(&trace));
     let at = |pointer: &str| json.pointer(pointer).and_then(Value::as_bool);
     assert_eq!((at("/ooms/0/stack_is_inferred"), at("/ooms/1/stack_is_inferred")), (Some(true), Some(false)));
     let row = |row: u8| at(&format!("/ledger/0/allocated_by/rows/{row}/stack_is_inferred"));
@@ -412,7 +417,7 @@ fn stacks_have_names() {
     page_of(&trace, 80);
 
     let summary = summary(&trace);
-    let json = serde_json::to_value(&summary.ooms[0].stack).unwrap();
+    let json = serde_json::to_value(&summary.facts.ooms[0].stack).unwrap();
     let offset = format!("{:#x}", inner - library.module().start);
     assert_eq!(json[1]["offset"], offset.as_str());
     assert_eq!(
@@ -423,7 +428,7 @@ fn stacks_have_names() {
         (&json[3]["kind"], &json[3]["file"], &json[3]["address"]),
         (&"python".into(), &torch.into(), &Value::Null)
     );
-    let peak = summary.ledger.iter().find(|ledger| ledger.moment == "peak").unwrap();
+    let peak = summary.facts.ledger.iter().find(|ledger| ledger.moment == "peak").unwrap();
     let keys: Vec<_> = peak.allocated_by.rows.iter().map(|row| (row.key.as_str(), row.bytes / GIB, row.ways)).collect();
     assert_eq!(
         keys,

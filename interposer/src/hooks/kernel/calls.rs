@@ -88,7 +88,7 @@ fn taken(frame: &Frame, plan: &Plan, status: i32, after: Option<&Payload>) {
         return;
     }
     if status == 0 {
-        watch::allocated(frame, &record);
+        watch::allocated(frame, &record, watch::is_awake());
     } else {
         watch::failed(frame, &record, seq, 0);
     }

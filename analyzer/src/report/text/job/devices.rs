@@ -1,7 +1,7 @@
 //! A row for each physical device: what its processes held together.
 
 use super::{MOST_IN_FULL, has_ranks, host};
-use crate::passes::job::{Job, JobDevice, JobPeak, JoinedBy, Share};
+use crate::job::{Job, JobDevice, JobPeak, JoinedBy, Share};
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gib_number, moment, percent, size, span};
 

@@ -8,8 +8,8 @@ pub(in crate::report) mod verdict;
 
 pub(in crate::report) use processes::ending;
 
-use crate::passes::job::{AlignedBy, Class, HostClock, Job, JobProcess};
-use crate::passes::summary::Summary;
+use crate::conclusion::Summary;
+use crate::job::{AlignedBy, Class, HostClock, Job, JobProcess};
 use crate::report::page::{Look, Page, Paint};
 use crate::report::text::diagnoses;
 use crate::words::{clean, count, moment, span};

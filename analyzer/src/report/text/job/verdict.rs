@@ -1,11 +1,11 @@
 //! Who failed first, in sentences.
 
-use super::super::verdict::{out_of_memory, reaction};
 use super::{end, name};
-use crate::passes::job::{Class, FirstFailure, Job};
+use crate::conclusion::Summary;
+use crate::conclusion::sentence::{failure, reaction};
+use crate::conclusion::verdict::Happened;
+use crate::job::{Class, FirstFailure, Job};
 use crate::passes::oom::OomReport;
-use crate::passes::summary::Summary;
-use crate::passes::verdict::{Verdict, judge};
 use crate::report::page::{Page, Paint};
 use crate::words::{count, moment, percent, size};
 
@@ -39,15 +39,17 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     let who = capital(&name(job, first.process));
     let when = moment(first.at_ns);
     let mut sentences = vec![match (process.class, job.verdict.earlier) {
-        (Class::Dropped, None) => format!("{who} ran out of memory first, at {when}, and ignored it."),
-        (Class::Dropped, Some(_)) => format!("{who} ran out of memory at {when} and ignored it."),
+        (Class::Dropped, None) => format!("{who} ran out of memory first, at {when}, and went on with GPU work."),
+        (Class::Dropped, Some(_)) => format!("{who} ran out of memory at {when} and went on with GPU work."),
         (Class::Recovered | Class::EndedBadly, _) => format!("{who} ran out of memory at {when}."),
         (_, None) => format!("{who} ran out of memory first, at {when}."),
         (_, Some(_)) => format!("{who} ran out of memory at {when}, which ended it."),
     }];
-    if let Verdict::OutOfMemory { oom, why } = judge(summary) {
-        sentences.push(out_of_memory(summary, &summary.ooms[oom], why));
-        sentences.push(reaction(process.ooms));
+    let verdict = &summary.conclusion.verdict;
+    if let Happened::OutOfMemory { oom } = verdict.happened {
+        sentences.push(failure(&summary.facts, &summary.facts.ooms[oom]));
+        sentences.push(verdict.why.clone());
+        sentences.push(reaction(&summary.facts.ooms));
     }
     if let Some(earlier) = job.verdict.earlier {
         sentences.push(format!(
@@ -61,8 +63,8 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     if job.processes.len() > 1 {
         let dropped = match job.verdict.dropped {
             0 => String::new(),
-            number if number == job.verdict.ran_out => " and ignored it".to_owned(),
-            number => format!(", {number} of them ignored it"),
+            number if number == job.verdict.ran_out => " and went on with GPU work".to_owned(),
+            number => format!(", {number} of them went on with GPU work"),
         };
         sentences.push(format!("{} of {all} ran out of memory{dropped}.", job.verdict.ran_out));
     }
@@ -70,7 +72,7 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
 }
 
 fn oom_of(summaries: &[Summary], failure: FirstFailure) -> Option<&OomReport> {
-    summaries[failure.process].ooms.iter().find(|oom| oom.number == failure.oom)
+    summaries[failure.process].facts.ooms.iter().find(|oom| oom.number == failure.oom)
 }
 
 fn healthy(job: &Job) -> Vec<String> {
@@ -120,8 +122,8 @@ fn bad_ends(job: &Job) -> Option<String> {
 /// What the traces do not tell.
 fn gaps(job: &Job, summaries: &[Summary]) -> Vec<String> {
     let count_where = |is: &dyn Fn(&Summary) -> bool| summaries.iter().filter(|summary| is(summary)).count() as u64;
-    let lost = count_where(&|summary| summary.trace.events_lost > 0 || !summary.damages.is_empty());
-    let vendor: u64 = summaries.iter().map(|summary| summary.vendor_ooms).fold(0, u64::saturating_add);
+    let lost = count_where(&|summary| summary.facts.trace.events_lost > 0 || !summary.facts.damages.is_empty());
+    let vendor: u64 = summaries.iter().map(|summary| summary.facts.vendor_ooms).fold(0, u64::saturating_add);
     let mut sentences = Vec::new();
     if vendor > 0 {
         let calls = count(vendor, "allocation", "allocations");

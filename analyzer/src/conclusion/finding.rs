@@ -1,0 +1,123 @@
+//! What a report says of a diagnosis.
+
+use serde::Serialize;
+
+use crate::catalogue::entry::{Entry, Filing};
+use crate::diagnosis::Judged;
+use crate::diagnosis::case::Failure;
+use crate::judgement::check::{Basis, Confidence, Evidence, Refuter};
+use crate::judgement::role::Role;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// Rung of the ladder, 0 the cheapest; `None` where the ladder has none for it.
+    pub rung: Option<u8>,
+    /// What to type; empty where it is a change of code or of habit.
+    pub command: String,
+    /// What it does.
+    pub why: String,
+    /// What it costs.
+    pub cost: String,
+    /// On which versions, where the trace does not tell whether they are these.
+    pub only_if: String,
+    /// What it gives back, where the trace tells.
+    pub gives_back_bytes: Option<u64>,
+    /// How that number came about.
+    pub gives_back_basis: Option<Basis>,
+    /// Whether that is enough for the failure; `None` where one of the numbers is missing.
+    pub is_enough: Option<bool>,
+}
+
+/// A diagnosis that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Id in the catalogue.
+    pub id: &'static str,
+    /// What it says, as half a sentence.
+    pub title: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// What part it plays.
+    pub role: Role,
+    /// The failures that it is about, by number; empty for the run or a device.
+    pub ooms: Vec<u64>,
+    /// The device, where it is about one.
+    pub device: Option<u8>,
+    /// What holds.
+    pub evidence: Vec<Evidence>,
+    /// What would have refuted it.
+    pub refuters_checked: Vec<Refuter>,
+    /// The readings, files or runs that would settle it.
+    pub missing: Vec<String>,
+    /// What to do about it, cheapest first.
+    pub fix: Vec<Fix>,
+    /// What is missing for the failure to succeed, where the trace tells.
+    pub shortfall_bytes: Option<u64>,
+    /// How much of what is in use is there because of it, where the rule tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounts_for_bytes: Option<u64>,
+    /// Whether a number of the evidence comes from the model of the card.
+    pub modelled: bool,
+    /// What a reader must know besides.
+    pub note: String,
+    /// Where to report it, and with what; empty: it is no bug.
+    pub file: Vec<Filing>,
+    /// Where the rule comes from.
+    pub sources: Vec<String>,
+}
+
+/// A diagnosis that was ruled out although its shape was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Excluded {
+    /// Id in the catalogue.
+    pub id: &'static str,
+    /// What it would have said.
+    pub title: String,
+    /// The failures that it would have been about.
+    pub ooms: Vec<u64>,
+    /// What refutes it.
+    pub by: String,
+}
+
+impl Finding {
+    /// Whether it is the reason of a failure, surely enough to say so: it was found of this failure, or it is so of the failure's
+    /// device and without it there would have been room for the request.
+    pub(super) fn explains(&self, failure: &Failure<'_>) -> bool {
+        if !self.role.explains() || self.confidence < Confidence::Probable {
+            return false;
+        }
+        self.ooms.contains(&failure.report.number) || (self.ooms.is_empty() && self.took_the_room(failure))
+    }
+
+    fn took_the_room(&self, failure: &Failure<'_>) -> bool {
+        let of_device = self.device.is_some() && self.device == failure.report.device;
+        let room = failure.request_bytes().zip(failure.free_bytes()).get().zip(self.accounts_for_bytes);
+        let is_enough =
+            |((request, free), bytes): ((u64, u64), u64)| free < request && free.saturating_add(bytes) >= request;
+        of_device && failure.is_real_of_device() && room.is_some_and(is_enough)
+    }
+
+    /// A diagnosis with the catalogue's words, and the fixes of it that suit what runs.
+    pub(crate) fn new(judged: Judged, entry: &Entry, fix: Vec<Fix>) -> Self {
+        let Judged { id, confidence, role, ooms, device, shortfall_bytes, parts } = judged;
+        Finding {
+            id,
+            title: entry.title.clone(),
+            confidence,
+            role,
+            ooms,
+            device,
+            fix,
+            evidence: parts.evidence,
+            refuters_checked: parts.refuters,
+            missing: parts.missing,
+            shortfall_bytes,
+            accounts_for_bytes: parts.accounts_for_bytes,
+            modelled: parts.modelled,
+            note: entry.note.clone(),
+            file: entry.file.clone(),
+            sources: entry.sources.clone(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The ladder: what the surest diagnoses have for fixes, cheapest rung first, and what is often advised and is wrong here.
+
+use serde::Serialize;
+
+use super::finding::{Finding, Fix};
+use crate::diagnosis::RuledOut;
+use crate::diagnosis::case::Case;
+use crate::judgement::check::Confidence;
+use crate::judgement::role::Role;
+use crate::software::{Platform, Program, Version};
+
+/// Options of PyTorch's allocator that must never be set together.
+const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
+/// First version of PyTorch whose ROCm builds have expandable segments.
+const EXPANDABLE_ON_ROCM: Version = Version { major: 2, minor: 12 };
+
+/// One rung.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The diagnosis that it is for.
+    pub id: &'static str,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// What to do.
+    #[serde(flatten)]
+    pub fix: Fix,
+}
+
+/// Something that is often advised and does not help here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotAdvised {
+    /// What is advised.
+    pub what: &'static str,
+    /// Why not here.
+    pub why: &'static str,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ladder {
+    /// Cheapest first.
+    pub steps: Vec<Step>,
+    /// What is not advised.
+    pub not_advised: Vec<NotAdvised>,
+}
+
+/// The ladder of a run: of what explains its failures or its end, of what the program did with a failure, and of conditions that
+/// are certain. What is only possible has no rung.
+pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], causes: &[&'static str]) -> Ladder {
+    let telling = |finding: &&Finding| match finding.role {
+        Role::Cause | Role::Shape => causes.contains(&finding.id) && finding.confidence >= Confidence::Probable,
+        Role::Severity => finding.confidence >= Confidence::Probable,
+        Role::Condition | Role::Refutation => finding.confidence == Confidence::Proven,
+    };
+    let mut steps: Vec<Step> = Vec::new();
+    for finding in found.iter().filter(telling) {
+        for fix in &finding.fix {
+            if !steps.iter().any(|step| is_same(&step.fix, fix)) {
+                steps.push(Step { id: finding.id, confidence: finding.confidence, fix: fix.clone() });
+            }
+        }
+    }
+    // The sort is stable: on one rung the more telling diagnosis stays first.
+    steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
+    keep_apart(&mut steps);
+    Ladder { steps, not_advised: not_advised(case, ruled_out) }
+}
+
+/// Whether two diagnoses advise one thing: the same command, whatever each says of it, or where there is none, the same words.
+fn is_same(one: &Fix, other: &Fix) -> bool {
+    one.command == other.command && (!one.command.is_empty() || one.why == other.why)
+}
+
+/// Of two options that are dangerous together only the first stays.
+fn keep_apart(steps: &mut Vec<Step>) {
+    let [first, second] = NEVER_TOGETHER.map(|option| steps.iter().position(|step| step.fix.command.contains(option)));
+    let Some((first, second)) = first.zip(second) else { return };
+    let dropped = if first < second { NEVER_TOGETHER[1] } else { NEVER_TOGETHER[0] };
+    steps.retain(|step| !step.fix.command.contains(dropped));
+}
+
+fn not_advised(case: &Case<'_>, ruled_out: &[RuledOut]) -> Vec<NotAdvised> {
+    // Where no such option could be set, nobody needs to be told that it does not help.
+    if case.facts.ooms.is_empty() {
+        return Vec::new();
+    }
+    let mut list = Vec::new();
+    let why = expandable(case, ruled_out);
+    list.extend(why.map(|why| NotAdvised { what: "expandable_segments", why }));
+    if case.versions.platform == Some(Platform::Rocm) && case.variable("HSA_OVERRIDE_GFX_VERSION").is_none() {
+        let (what, why) = ("HSA_OVERRIDE_GFX_VERSION", "it changes the instruction set and frees nothing");
+        list.push(NotAdvised { what, why });
+    }
+    list
+}
+
+/// Why expandable segments are not the answer, where that is known.
+fn expandable(case: &Case<'_>, ruled_out: &[RuledOut]) -> Option<&'static str> {
+    let versions = &case.versions;
+    if !versions.has(Program::Torch) {
+        return Some("an option of PyTorch, which is not in this process");
+    }
+    if versions.platform == Some(Platform::Rocm) && versions.torch.is_some_and(|torch| torch < EXPANDABLE_ON_ROCM) {
+        return Some("this version of PyTorch ignores it on ROCm");
+    }
+    let is_excluded = ruled_out.iter().any(|out| out.id == "caching-fragmentation");
+    is_excluded.then_some("fragmentation of the cache is ruled out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(command: &str) -> Step {
+        let fix = Fix {
+            rung: Some(4),
+            command: command.to_owned(),
+            why: String::new(),
+            cost: String::new(),
+            only_if: String::new(),
+            gives_back_bytes: None,
+            gives_back_basis: None,
+            is_enough: None,
+        };
+        Step { id: "caching-fragmentation", confidence: Confidence::Proven, fix }
+    }
+
+    #[test]
+    fn the_dangerous_pair_never_stands_on_one_ladder() {
+        let expandable = "PYTORCH_ALLOC_CONF=expandable_segments:True";
+        let split = "PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:N";
+        for (first, second) in [(expandable, split), (split, expandable)] {
+            let mut steps = vec![step(first), step("other"), step(second)];
+            keep_apart(&mut steps);
+            let left: Vec<&str> = steps.iter().map(|step| step.fix.command.as_str()).collect();
+            assert_eq!(left, [first, "other"]);
+        }
+    }
+}

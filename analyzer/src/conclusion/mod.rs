@@ -1,0 +1,127 @@
+//! What is concluded from the facts of a run: the findings, the verdict and what to do. All of it comes from the same findings,
+//! in every format: there is no second judge.
+//!
+//! Facts lie below ([`crate::passes::facts`]) and rules between ([`crate::diagnosis`]); neither knows this.
+
+pub mod finding;
+pub mod ladder;
+mod order;
+mod relations;
+pub mod remedies;
+pub(crate) mod sentence;
+mod spelling;
+pub mod verdict;
+pub mod warnings;
+
+use std::collections::HashSet;
+
+use gpuoom_trace::reader::TraceFile;
+
+use crate::catalogue;
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::{self, Judged, RuledOut};
+use crate::evidence::Evidence;
+use crate::passes::facts::Facts;
+use crate::replay::Replay;
+use finding::{Excluded, Finding};
+use ladder::Ladder;
+use verdict::{Happened, Verdict};
+use warnings::Warning;
+
+/// What is known of a run, and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// What is known.
+    pub facts: Facts,
+    /// What follows.
+    pub conclusion: Conclusion,
+}
+
+/// What follows from the facts of a run.
+#[derive(Clone, Debug)]
+pub struct Conclusion {
+    /// What happened and why, in a few sentences.
+    pub verdict: Verdict,
+    /// The cause of each failure in the order of [`Facts::ooms`]; `None` where none is at least probable.
+    pub causes: Vec<Option<&'static str>>,
+    /// Why memory ran out, the most telling first.
+    pub findings: Vec<Finding>,
+    /// Diagnoses that were ruled out although their shape was there.
+    pub excluded: Vec<Excluded>,
+    /// What to do, cheapest first.
+    pub ladder: Ladder,
+    /// Failures that no diagnosis was tried on, because there are too many.
+    pub ooms_not_diagnosed: u64,
+    /// What would tell why, where nothing is sure enough.
+    pub would_settle: Vec<String>,
+    /// Settings of the environment that do not do what people hope.
+    pub warnings: Vec<Warning>,
+}
+
+/// Sums up a trace that was replayed to its end, with what was given beside it.
+pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summary {
+    let facts = Facts::of(trace, replay, evidence);
+    let conclusion = conclude(&Case::new(trace, replay, &facts, evidence));
+    Summary { facts, conclusion }
+}
+
+/// Asks all rules and draws the conclusion.
+pub fn conclude(case: &Case<'_>) -> Conclusion {
+    let judgements = diagnosis::judge(case);
+    let ruled_out = judgements.ruled_out;
+    let mut findings: Vec<Finding> = judgements.held.into_iter().filter_map(|judged| found(case, judged)).collect();
+    relations::apply(&mut findings, &ruled_out);
+    order::sort(&mut findings);
+    let causes = causes(case, &findings);
+    let decides = verdict::deciding_finding(case.facts, &findings, &causes);
+    let explaining: Vec<&'static str> =
+        causes.iter().flatten().copied().chain(decides.map(|finding| finding.id)).collect();
+    Conclusion {
+        verdict: Verdict::new(case.facts, decides),
+        ladder: ladder::climb(case, &findings, &ruled_out, &explaining),
+        would_settle: would_settle(case, decides, &findings),
+        warnings: warnings::warn(case),
+        excluded: ruled_out.into_iter().filter_map(excluded).collect(),
+        ooms_not_diagnosed: judgements.not_looked_at,
+        findings,
+        causes,
+    }
+}
+
+fn found(case: &Case<'_>, judged: Judged) -> Option<Finding> {
+    let entry = catalogue::find(judged.id)?;
+    let fix = remedies::of(entry, case, &judged.parts, judged.shortfall_bytes);
+    Some(Finding::new(judged, entry, fix))
+}
+
+fn excluded(out: RuledOut) -> Option<Excluded> {
+    let title = catalogue::find(out.id)?.title.clone();
+    Some(Excluded { id: out.id, title, ooms: out.ooms, by: out.by })
+}
+
+/// The cause of each failure: the most telling diagnosis about it; where there is none, what is so of its device and took the
+/// room.
+fn causes(case: &Case<'_>, findings: &[Finding]) -> Vec<Option<&'static str>> {
+    let cause_of = |failure: Failure<'_>| {
+        let explaining = || findings.iter().filter(|finding| finding.explains(&failure));
+        let own = explaining().find(|finding| !finding.ooms.is_empty());
+        own.or_else(|| explaining().next()).map(|finding| finding.id)
+    };
+    case.failures().map(cause_of).collect()
+}
+
+/// What would tell why the deciding failure came: what the diagnoses about it lack, else the readings that it lacks.
+fn would_settle(case: &Case<'_>, decides: Option<&Finding>, findings: &[Finding]) -> Vec<String> {
+    let Happened::OutOfMemory { oom } = Happened::of(case.facts) else { return Vec::new() };
+    let Some(failure) = case.failures().nth(oom).filter(|_| decides.is_none()) else { return Vec::new() };
+    let about = findings.iter().filter(|finding| finding.ooms.contains(&failure.report.number));
+    let mut missing: Vec<String> = about.flat_map(|finding| finding.missing.clone()).collect();
+    if missing.is_empty() {
+        let readings = [failure.request_bytes(), failure.total_bytes(), failure.free_bytes(), failure.process_bytes()];
+        missing =
+            readings.iter().filter(|known| known.get().is_none()).map(|known| known.reading().to_owned()).collect();
+    }
+    let mut seen = HashSet::new();
+    missing.retain(|text| seen.insert(text.clone()));
+    missing
+}

@@ -1,0 +1,68 @@
+//! The order of questions: of two diagnoses that are equally sure, the one whose question comes first is named first.
+//!
+//! Each entry of the catalogue names the one that is asked right before it ([`Entry::asked_after`]).
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::finding::Finding;
+use crate::catalogue;
+use crate::catalogue::entry::Entry;
+use crate::judgement::role::Role;
+
+/// The place of an id in the order of questions.
+pub(super) fn place(id: &str) -> usize {
+    static PLACES: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
+    let places = PLACES.get_or_init(|| {
+        let ids = in_order(&catalogue::entries().collect::<Vec<_>>());
+        ids.into_iter().zip(0..).collect()
+    });
+    places.get(id).copied().unwrap_or(places.len())
+}
+
+/// Ids in the order in which they are asked. Of two entries that name the same one before them, the one that stands first in
+/// the catalogue is asked first. Entries that nobody leads to are left out; a test finds them.
+fn in_order<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
+    let mut order = Vec::new();
+    let mut open: Vec<&Entry> = entries.iter().rev().filter(|entry| entry.asked_after.is_empty()).copied().collect();
+    while let Some(entry) = open.pop() {
+        order.push(entry.id.as_str());
+        open.extend(entries.iter().rev().filter(|next| next.asked_after == entry.id));
+    }
+    order
+}
+
+/// The most telling first: causes before conditions, the surer before the less sure, then the order of questions.
+pub(super) fn sort(found: &mut [Finding]) {
+    found.sort_by_key(|finding| {
+        let is_background = matches!(finding.role, Role::Condition | Role::Refutation);
+        (is_background, Reverse(finding.confidence), finding.role == Role::Severity, place(finding.id))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_of_the_catalogue_has_its_place_once() {
+        let entries: Vec<&Entry> = catalogue::entries().collect();
+        let mut known: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        let mut placed = in_order(&entries);
+        known.sort_unstable();
+        placed.sort_unstable();
+        assert_eq!(known, placed, "an entry is asked after one that is not there, or in a circle");
+    }
+
+    /// What is only the end state of another is asked after it: a full card after the leak that filled it, and an umbrella
+    /// after all that explains it.
+    #[test]
+    fn an_umbrella_is_asked_after_what_explains_it() {
+        assert!(place("live-leak") < place("true-capacity"));
+        let resolving = |umbrella: &str| {
+            catalogue::entries().filter(move |entry| entry.resolves.iter().any(|id| id == umbrella)).collect::<Vec<_>>()
+        };
+        assert!(resolving("phantom-free").len() > 10);
+    }
+}

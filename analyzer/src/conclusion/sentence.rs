@@ -1,0 +1,256 @@
+//! The verdict in sentences that need no other knowledge: what was seen, why by the finding that decides, what the program made of
+//! it, and what is missing. The first never says why: only findings do.
+
+use super::finding::Finding;
+use super::verdict::Happened;
+use crate::passes::device::DeviceSummary;
+use crate::passes::facts::Facts;
+use crate::passes::oom::OomReport;
+use crate::passes::outcomes::{Outcomes, count_outcomes};
+use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
+use gpuoom_trace::outcome::{Because, Outcome};
+
+/// All sentences of a verdict.
+pub(super) fn all(facts: &Facts, happened: Happened, decides: Option<&Finding>) -> Vec<String> {
+    let mut sentences = match happened {
+        Happened::OutOfMemory { oom } => {
+            vec![failure(facts, &facts.ooms[oom]), why(decides), reaction(&facts.ooms)]
+        }
+        Happened::Healthy { fullest } => vec![healthy(facts, &facts.devices[fullest])],
+        Happened::NothingAllocated => vec![nothing(facts)],
+    };
+    // A failure explains an end; where there is none, the end itself is the news.
+    let is_failure = matches!(happened, Happened::OutOfMemory { .. });
+    let place = if is_failure { sentences.len() } else { 0 };
+    sentences.splice(place..place, ending(facts));
+    sentences.extend(decides.filter(|_| !is_failure).map(|finding| why(Some(finding))));
+    sentences.extend(vendor(facts));
+    sentences.extend(damage(facts));
+    sentences
+}
+
+/// What the finding that decides says, and how sure it is.
+pub(crate) fn why(decides: Option<&Finding>) -> String {
+    match decides {
+        Some(finding) => format!("Why: {} ({}, {}).", clean(&finding.title), finding.id, finding.confidence.name()),
+        None => "Why is not known: no diagnosis is more than possible.".to_owned(),
+    }
+}
+
+/// What was refused, and what was read at that moment.
+pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
+    let device = facts.device_of(oom);
+    if oom.refused_by == Some("injected") {
+        return injected(oom, device.map(|device| device.granularity_bytes));
+    }
+    let asked = size(oom.requested_bytes);
+    if matches!(oom.kind, "host-pinned" | "registered") {
+        return format!(
+            "{} of {asked} failed: the system refused pinned host memory. This is memory of the machine, not of a GPU.",
+            clean(&oom.api)
+        );
+    }
+    let what = match oom.unknown_size {
+        true => format!("{} ran out of memory on {}; how much it needs is not known", clean(&oom.api), gpu(oom.device)),
+        false => format!("{} refused {asked} ({})", gpu(oom.device), clean(&oom.api)),
+    };
+    format!("{what}. {}", held_and_free(oom, device))
+}
+
+fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
+    let total = device.and_then(|device| device.total_bytes);
+    let of_total = total.map_or(String::new(), |total| format!(" of {}", size(total)));
+    let name = runtime(device.and_then(|device| device.runtime.as_deref()));
+    let free = match oom.free_reported_bytes {
+        Some(bytes) => {
+            let short = oom.requested_bytes.saturating_sub(bytes);
+            let short = match oom.unknown_size || short == 0 {
+                true => String::new(),
+                false => format!(", {} less than requested", size(short)),
+            };
+            format!("{name} reported {} free{short}", size(bytes))
+        }
+        None => "how much was free was not measured".to_owned(),
+    };
+    format!("The program's own blocks held {}{of_total}; {free}.", size(oom.held_bytes))
+}
+
+/// A refusal on request: it says nothing about the real card.
+fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
+    let by = format!("{} of {} was {}", clean(&oom.api), size(oom.requested_bytes), refused_on_request(oom));
+    let real = oom.free_reported_bytes.filter(|_| oom.kind != "host-pinned" && oom.kind != "registered");
+    let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
+    match oom.injected.as_ref().map(|injected| injected.reason) {
+        Some("capacity") => {
+            // Before traces said it, the virtual card rounded to what the record is padded to.
+            let granularity =
+                oom.injected.as_ref().and_then(|injected| injected.granularity_bytes).or(granularity_bytes);
+            let rounded = granularity.map_or("before rounding".to_owned(), |bytes| {
+                format!("each counted in whole granules of {}", size(bytes))
+            });
+            format!(
+                "{by}: the virtual card has no room for it beside what the program holds ({} in {}, {rounded}).{real}",
+                size(oom.held_bytes),
+                count(oom.held_blocks, "block", "blocks")
+            )
+        }
+        _ => format!("{by}. No card was asked.{real}"),
+    }
+}
+
+/// Who refused a call on request, and by which setting.
+pub(crate) fn refused_on_request(oom: &OomReport) -> String {
+    let setting = oom.injected.as_ref().and_then(|injected| injected.setting.as_deref());
+    match setting {
+        Some(setting) => format!("refused by gpuoom itself ({})", clean(setting)),
+        None => "refused by gpuoom itself, on request".to_owned(),
+    }
+}
+
+/// What the program did about its failures, as far as that was seen.
+pub(crate) fn reaction(ooms: &[OomReport]) -> String {
+    let outcomes = count_outcomes(ooms);
+    let total = outcomes.total();
+    match ooms.iter().find(|oom| oom.outcome == Outcome::Dropped) {
+        Some(first) => went_on(outcomes, first),
+        None if outcomes.recovered == total => recovered(outcomes),
+        None if total == 1 => single(ooms[0].because),
+        None => mixed(outcomes),
+    }
+}
+
+/// GPU work went on. That results can't be trusted is known only where the failed call's pointer was used.
+fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
+    let total = outcomes.total();
+    match (outcomes.failed_pointer_used, total) {
+        (1.., 1) => {
+            "The failed call's pointer was passed to a GPU call: the program's results can't be trusted.".to_owned()
+        }
+        (used @ 1.., _) => format!(
+            "After {used} of {total} failures the failed call's pointer was passed to a GPU call: the program's results can't \
+             be trusted."
+        ),
+        (0, 1) => {
+            let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+            let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
+            format!("GPU work went on{later} without any sign that the program noticed.")
+        }
+        _ => format!(
+            "After {} of {total} failures GPU work went on without any sign that the program noticed.",
+            outcomes.dropped
+        ),
+    }
+}
+
+fn recovered(outcomes: Outcomes) -> String {
+    let total = outcomes.total();
+    match (outcomes.fell_back, total, outcomes.stories) {
+        (0, ..) => "Each time the program tried again and succeeded.".to_owned(),
+        (_, 1, _) => "The program fell back: another call got memory in its place.".to_owned(),
+        (_, _, 1) => format!("The program fell back: after {total} refused attempts another call got memory."),
+        (fell_back, ..) if fell_back == total => "Each time the program fell back: another call got memory.".to_owned(),
+        (fell_back, ..) => format!(
+            "Of {total} failures, {} were tried again with success, and after {fell_back} another call got memory.",
+            total - fell_back
+        ),
+    }
+}
+
+/// One failure that was not made up for, and not followed by work without a sign of notice.
+fn single(because: Because) -> String {
+    match because {
+        Because::ErrorRead => {
+            "The last error was read, and GPU work went on: whether anybody looked at it can't be seen.".to_owned()
+        }
+        Because::TraceEnded => "The trace ends before the program reacts.".to_owned(),
+        Because::StatusChecked => "The last error was read, and no GPU work followed.".to_owned(),
+        _ => "The program noticed the failure; nothing was dropped.".to_owned(),
+    }
+}
+
+fn mixed(outcomes: Outcomes) -> String {
+    let Outcomes { recovered, propagated, unresolved, fell_back, error_read, .. } = outcomes;
+    let parts = [
+        (propagated, "noticed"),
+        (recovered - fell_back, "tried again with success"),
+        (fell_back, "made up for by another call"),
+        (error_read, "with the error read before GPU work went on"),
+        (unresolved - error_read, "still open at the end"),
+    ];
+    let parts: Vec<String> =
+        parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+    let none = if unresolved == 0 { "Nothing was dropped." } else { "None was seen to be dropped." };
+    format!("Of {} failures: {}. {none}", outcomes.total(), parts.join(", "))
+}
+
+fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
+    let peak = &device.account.peak;
+    let of_total = device.total_bytes.map_or(String::new(), |total| format!(" of {}", size(total)));
+    let failed: u64 = facts.devices.iter().map(|device| device.account.failures).sum();
+    let opening = match failed {
+        0 => "No allocation failed.".to_owned(),
+        failed => format!("No allocation ran out of memory ({failed} failed for other reasons)."),
+    };
+    let left = &device.account.end;
+    let left = match left.live_allocations {
+        0 => "0 bytes left at the end".to_owned(),
+        blocks => {
+            format!("{} in {} not given back at the end", size(left.requested_bytes), count(blocks, "block", "blocks"))
+        }
+    };
+    let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
+    format!("{opening} Peak {}{of_total} {where_at}; {left}.", size(peak.requested_bytes))
+}
+
+fn nothing(facts: &Facts) -> String {
+    match facts.trace.events {
+        0 if !facts.damages.is_empty() => "No event of the trace could be read.".to_owned(),
+        0 => "The trace holds no events.".to_owned(),
+        _ => "The program allocated no GPU memory through the functions that are recorded.".to_owned(),
+    }
+}
+
+/// How the process ended, where that is part of the story.
+fn ending(facts: &Facts) -> Option<String> {
+    let at = moment(facts.trace.duration_ns);
+    let how = match (facts.process.end, facts.process.signal) {
+        ("exited", _) => return None,
+        ("signaled", Some(number)) => format!("The process was ended by {}.", signal(number)),
+        _ if facts.trace.clean_close => return None,
+        _ => "The process was killed, or still runs (no end mark).".to_owned(),
+    };
+    let lost = facts.trace.events_lost;
+    let under_way = match &facts.calls_under_way[..] {
+        [] => "no allocation call was under way".to_owned(),
+        calls => format!(
+            "{}: {}",
+            count(calls.len() as u64, "call was under way", "calls were under way"),
+            list_calls(facts)
+        ),
+    };
+    Some(format!("{how} Everything up to {at} is here; {} lost, {under_way}.", count(lost, "event", "events")))
+}
+
+fn list_calls(facts: &Facts) -> String {
+    let shown = facts.calls_under_way.iter().take(3);
+    let calls: Vec<String> = shown
+        .map(|call| format!("{} {} on thread {}", clean(&call.api), size(call.requested_bytes), call.thread))
+        .collect();
+    calls.join(", ")
+}
+
+/// Failures inside vendor libraries, which the program may never have heard of.
+fn vendor(facts: &Facts) -> Option<String> {
+    let number = facts.vendor_ooms;
+    let calls = count(number, "allocation", "allocations");
+    (number > 0).then(|| format!("{calls} that GPU libraries made for themselves ran out of memory."))
+}
+
+fn damage(facts: &Facts) -> Option<String> {
+    let first = facts.damages.first()?;
+    let places = count(facts.damages.len() as u64, "place", "places");
+    Some(format!(
+        "The file is damaged in {places} (offset {}: {}): what lies there is missing from this report.",
+        first.offset, first.reason
+    ))
+}

@@ -1,0 +1,90 @@
+//! How a fix is spelled on what runs, and whether it would do anything there.
+//!
+//! Options of PyTorch's allocator do nothing where its cache is off, or where another allocator does the work (PyTorch's
+//! docs/source/notes/hip.rst). Parameters of the kernel's memory manager begin with `amdttm.` in AMD's out-of-tree driver.
+
+use crate::catalogue::entry::{Fix, Spelling};
+use crate::diagnosis::case::Case;
+use crate::machine::uma::recommended_pages;
+use crate::options::VARIABLES;
+use crate::options::parse::AllocConf;
+
+/// How parameters of the kernel's memory manager for GPUs begin.
+const TTM: &str = "ttm.";
+/// The number that is to be filled in.
+const PAGES: &str = "<pages>";
+
+/// Whether a command is known to change nothing here.
+pub(super) fn is_moot(command: &str, case: &Case<'_>) -> bool {
+    options_are_moot(command, case) || is_the_only_device(command, case)
+}
+
+/// The allocator options that a command sets; `None` for another command.
+fn allocator_options(command: &str) -> Option<AllocConf> {
+    let (variable, text) = command.split_once('=')?;
+    VARIABLES.contains(&variable).then(|| AllocConf::parse(text))
+}
+
+fn options_are_moot(command: &str, case: &Case<'_>) -> bool {
+    let Some(wanted) = allocator_options(command) else { return false };
+    if case.is_caching_off() {
+        return true;
+    }
+    let Some(set) = case.allocator_options().filter(|options| options.chosen.is_certain) else { return false };
+    let has = |key: &str, value: &str| set.conf.get(key) == Some(value);
+    let is_set = !wanted.settings.is_empty() && wanted.settings.iter().all(|option| has(&option.key, &option.value));
+    is_set || (set.conf.is_async() && wanted.get("backend").is_none())
+}
+
+/// Whether another device is asked for, and the machine has one GPU of AMD's.
+fn is_the_only_device(command: &str, case: &Case<'_>) -> bool {
+    let gpus = case.machine.nodes.iter().filter(|node| node.is_gpu()).count();
+    command.starts_with("ROCR_VISIBLE_DEVICES=") && gpus == 1
+}
+
+/// Whether the machine tells how a command is spelled there.
+pub(super) fn is_known(spelling: Spelling, case: &Case<'_>) -> bool {
+    match spelling {
+        Spelling::Ttm => case.machine.ttm.is_some(),
+    }
+}
+
+/// A fix's command as this machine's driver understands it, with the number of pages where it follows from the machine's memory.
+pub(super) fn spelled(fix: &Fix, case: &Case<'_>) -> String {
+    let mut command = fix.command.clone();
+    if fix.spelling != Some(Spelling::Ttm) {
+        return command;
+    }
+    if case.machine.ttm.is_some_and(|ttm| ttm.out_of_tree) {
+        command = command.replace(TTM, &format!("amd{TTM}"));
+    }
+    let integrated = case.machine.cards.iter().any(|card| case.machine.is_integrated(card) == Some(true));
+    match case.ram_bytes().get().filter(|_| integrated) {
+        Some(ram) => command.replace(PAGES, &recommended_pages(ram, case.thresholds.host_keeps()).to_string()),
+        None => command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_with_parameters_of_the_memory_manager_say_so() {
+        let fixes = || crate::catalogue::entries().flat_map(|entry| &entry.fixes);
+        assert!(fixes().filter(|fix| fix.spelling == Some(Spelling::Ttm)).count() > 3);
+        for fix in fixes() {
+            let has_parameter = fix.command.contains(TTM) || fix.command.contains(PAGES);
+            assert_eq!(fix.spelling == Some(Spelling::Ttm), has_parameter, "{}", fix.command);
+        }
+    }
+
+    #[test]
+    fn commands_that_set_allocator_options_are_known() {
+        let fixes = crate::catalogue::entries().flat_map(|entry| &entry.fixes);
+        for fix in fixes.filter(|fix| fix.command.contains("ALLOC_CONF=")) {
+            let conf = allocator_options(&fix.command).unwrap_or_else(|| panic!("{}", fix.command));
+            assert_eq!((conf.settings.len(), conf.malformed.len()), (1, 0), "{}", fix.command);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The verdict: which failure decides, which finding explains it, and both in a few sentences.
+
+use serde::{Serialize, Serializer};
+
+use super::finding::Finding;
+use super::sentence;
+use crate::judgement::check::Confidence;
+use crate::judgement::role::Role;
+use crate::passes::facts::Facts;
+use crate::passes::oom::deciding;
+use gpuoom_trace::outcome::Outcome;
+
+/// What happened, as far as memory goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// At least one allocation ran out of memory; this one decides.
+    OutOfMemory {
+        /// Index in [`Facts::ooms`].
+        oom: usize,
+    },
+    /// Nothing ran out of memory.
+    Healthy {
+        /// Index in [`Facts::devices`] of the device that was fullest.
+        fullest: usize,
+    },
+    /// The program got no device memory at all, nor was it refused any.
+    NothingAllocated,
+}
+
+impl Happened {
+    /// What happened in a run.
+    pub fn of(facts: &Facts) -> Self {
+        if let Some(oom) = deciding(facts.ooms.iter().map(|oom| oom.outcome)) {
+            return Happened::OutOfMemory { oom };
+        }
+        let fullest = (0..facts.devices.len()).max_by_key(|index| facts.devices[*index].account.peak.requested_bytes);
+        match fullest {
+            Some(fullest) if facts.devices[fullest].account.allocations + facts.host.allocations > 0 => {
+                Happened::Healthy { fullest }
+            }
+            _ => Happened::NothingAllocated,
+        }
+    }
+}
+
+/// The verdict on a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// What happened.
+    #[serde(skip)]
+    pub happened: Happened,
+    /// What happened and why, sentence by sentence.
+    #[serde(rename = "sentence", serialize_with = "joined")]
+    pub sentences: Vec<String>,
+    /// The sentence of it that says why.
+    #[serde(skip)]
+    pub why: String,
+    /// Id of the diagnosis that decides; `None` where none is at least probable.
+    pub cause: Option<&'static str>,
+    /// How sure that is.
+    pub confidence: Option<Confidence>,
+}
+
+fn joined<S: Serializer>(sentences: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&sentences.join(" "))
+}
+
+impl Verdict {
+    /// The verdict on these facts, where `decides` is the finding that explains them.
+    pub(crate) fn new(facts: &Facts, decides: Option<&Finding>) -> Self {
+        let happened = Happened::of(facts);
+        Verdict {
+            happened,
+            sentences: sentence::all(facts, happened, decides),
+            why: sentence::why(decides),
+            cause: decides.map(|finding| finding.id),
+            confidence: decides.map(|finding| finding.confidence),
+        }
+    }
+}
+
+/// The finding that decides: the cause of the failure that decides; where all failures were recovered from, or there is none,
+/// what explains how the run went or ended.
+pub(super) fn deciding_finding<'f>(
+    facts: &Facts,
+    findings: &'f [Finding],
+    causes: &[Option<&'static str>],
+) -> Option<&'f Finding> {
+    let sure = |finding: &&Finding| finding.confidence >= Confidence::Probable;
+    let of_run = || findings.iter().filter(sure).find(|finding| finding.role == Role::Cause && finding.ooms.is_empty());
+    let Happened::OutOfMemory { oom } = Happened::of(facts) else { return of_run() };
+    let failure = &facts.ooms[oom];
+    let of_failure = || {
+        let cause = causes.get(oom).copied().flatten()?;
+        let is_about = |finding: &&Finding| {
+            finding.ooms.contains(&failure.number) || (finding.ooms.is_empty() && finding.device == failure.device)
+        };
+        findings.iter().filter(sure).filter(is_about).find(|finding| finding.id == cause)
+    };
+    match failure.outcome {
+        Outcome::Recovered => of_run().or_else(of_failure),
+        _ => of_failure(),
+    }
+}

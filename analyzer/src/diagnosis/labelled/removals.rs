@@ -1,0 +1,85 @@
+//! Unknown is never zero and never "no": a run of which less is known is never judged more surely.
+//!
+//! Each labelled trace is judged again without one reading, one event, one file about the machine or one piece of evidence.
+//! `GPUOOM_REMOVE=all cargo test -p gpuoom-analyze --lib removals` takes away every event, not a sample of each trace's.
+
+use std::collections::BTreeMap;
+
+use super::{Labelled, all};
+use crate::conclusion::Summary;
+use crate::judgement::check::Confidence;
+use crate::testing::removals::Removal;
+use crate::testing::{TraceBuilder, summary};
+
+/// Events that are taken away from each trace, one at a time, where not all are.
+const SAMPLE: usize = 6;
+
+/// How sure each diagnosis of a device, of a failure or of the run is, and whether it says that something is missing.
+type Sureness = BTreeMap<(&'static str, Option<u8>, Vec<u64>), (Confidence, bool)>;
+
+fn sureness(summary: &Summary) -> Sureness {
+    let findings = summary.conclusion.findings.iter();
+    findings
+        .map(|finding| {
+            let key = (finding.id, finding.device, finding.ooms.clone());
+            (key, (finding.confidence, !finding.missing.is_empty()))
+        })
+        .collect()
+}
+
+/// What is said more surely with less known.
+fn violations(whole: &Summary, less: &Summary) -> Vec<String> {
+    let before = sureness(whole);
+    // A failure that is gone changes the numbers of those after it: what is said of an id counts then.
+    let surest = |id: &str| before.iter().filter(|((other, ..), _)| *other == id).map(|(_, (sure, _))| *sure).max();
+    let mut wrong = Vec::new();
+    for ((id, ..), (confidence, says_what_is_missing)) in sureness(less) {
+        match surest(id) {
+            Some(known) if confidence > known => wrong.push(format!("{id} rises from {known:?} to {confidence:?}")),
+            // What a missing reading could refute may appear, if the finding says what is missing.
+            None if confidence == Confidence::Proven => wrong.push(format!("{id} becomes proven")),
+            None if confidence == Confidence::Probable && !says_what_is_missing => {
+                wrong.push(format!("{id} becomes probable, and says of nothing that it is missing"));
+            }
+            _ => {}
+        }
+    }
+    let was_ruled_out = |id: &str| whole.conclusion.excluded.iter().any(|known| known.id == id);
+    let ruled_out = less.conclusion.excluded.iter().filter(|out| !was_ruled_out(out.id));
+    wrong.extend(ruled_out.map(|out| format!("{} is ruled out: {}", out.id, out.by)));
+    wrong
+}
+
+fn violations_of(labelled: &Labelled, trace: &TraceBuilder, events: usize) -> (usize, Vec<String>) {
+    let whole = summary(trace);
+    let removals = trace.removals(events);
+    let wrong = removals.iter().flat_map(|removal| {
+        let found = violations(&whole, &summary(&trace.without(*removal)));
+        found.into_iter().map(move |what| format!("{} ({}) without {removal:?}: {what}", labelled.id, labelled.story))
+    });
+    (removals.len(), wrong.collect())
+}
+
+#[test]
+fn less_evidence_is_never_more_certainty() {
+    let events = if std::env::var_os("GPUOOM_REMOVE").is_some_and(|what| what == "all") { usize::MAX } else { SAMPLE };
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for labelled in all() {
+        let (removals, found) = violations_of(labelled, &(labelled.scene)().trace, events);
+        tried += removals;
+        wrong.extend(found);
+    }
+    println!("{tried} removals, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{} of {tried} removals:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The test itself sees a loss: an event that is gone is one that the report counts.
+#[test]
+fn an_event_that_is_taken_away_is_lost() {
+    let mut trace = TraceBuilder::default().device(0, "card", 1 << 34);
+    trace.alloc(0x1000_0000, 1 << 30);
+    let removal = *trace.removals(10).iter().find(|removal| matches!(removal, Removal::Event(_))).unwrap();
+    let less = summary(&trace.without(removal));
+    assert_eq!((less.facts.trace.events_lost, less.facts.devices[0].account.allocations), (1, 0));
+    assert!(!less.facts.are_whole());
+}

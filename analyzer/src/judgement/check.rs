@@ -1,0 +1,468 @@
+//! How a rule is put to the test: what must hold, what would refute it, and how sure that makes the diagnosis.
+
+use serde::Serialize;
+
+use super::role::Role;
+
+/// Whether a predicate holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// Nobody can say without this reading.
+    Unknown(&'static str),
+}
+
+impl From<bool> for Holds {
+    fn from(holds: bool) -> Self {
+        if holds { Holds::Yes } else { Holds::No }
+    }
+}
+
+impl Holds {
+    /// Both. What is known to be false decides, whatever is not known.
+    pub fn and(self, other: Holds) -> Holds {
+        match (self, other) {
+            (Holds::No, _) | (_, Holds::No) => Holds::No,
+            (Holds::Unknown(reading), _) | (_, Holds::Unknown(reading)) => Holds::Unknown(reading),
+            _ => Holds::Yes,
+        }
+    }
+
+    /// Either. What is known to be true decides, whatever is not known.
+    pub fn or(self, other: Holds) -> Holds {
+        match (self, other) {
+            (Holds::Yes, _) | (_, Holds::Yes) => Holds::Yes,
+            (Holds::Unknown(reading), _) | (_, Holds::Unknown(reading)) => Holds::Unknown(reading),
+            _ => Holds::No,
+        }
+    }
+}
+
+/// A number that was read, or the name of the reading that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known<T> {
+    value: Option<T>,
+    reading: &'static str,
+}
+
+impl<T: Copy> Known<T> {
+    /// A value, and what it is called where it is missing.
+    pub fn new(value: Option<T>, reading: &'static str) -> Self {
+        Known { value, reading }
+    }
+
+    /// The value.
+    pub fn get(self) -> Option<T> {
+        self.value
+    }
+
+    /// What tells it.
+    pub fn reading(self) -> &'static str {
+        self.reading
+    }
+
+    /// Whether something holds for it.
+    pub fn is(self, predicate: impl FnOnce(T) -> bool) -> Holds {
+        self.value.map_or(Holds::Unknown(self.reading), |value| predicate(value).into())
+    }
+
+    /// Another value made from it.
+    pub fn map<U: Copy>(self, change: impl FnOnce(T) -> U) -> Known<U> {
+        Known { value: self.value.map(change), reading: self.reading }
+    }
+
+    /// Both; the first that is missing gives the name.
+    pub fn zip<U: Copy>(self, other: Known<U>) -> Known<(T, U)> {
+        let reading = if self.value.is_none() { self.reading } else { other.reading };
+        Known { value: self.value.zip(other.value), reading }
+    }
+
+    /// This, or where it is missing the other.
+    pub fn or(self, other: Known<T>) -> Known<T> {
+        if self.value.is_some() || other.value.is_none() { self } else { other }
+    }
+}
+
+/// How sure a diagnosis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Only the shape holds.
+    Possible,
+    /// One reading is missing, the rest holds, nothing refutes it.
+    Probable,
+    /// Everything that must hold holds, and nothing refutes it.
+    Proven,
+}
+
+impl Confidence {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Possible => "possible",
+            Confidence::Probable => "probable",
+            Confidence::Proven => "proven",
+        }
+    }
+}
+
+/// Where a number comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// A recorded call, or a reading.
+    Measured,
+    /// The model of the card with its granule.
+    Modelled,
+    /// A formula over measured numbers.
+    Estimated,
+    /// The user, or a file that the user gave.
+    Given,
+}
+
+impl Basis {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Measured => "measured",
+            Basis::Modelled => "modelled",
+            Basis::Estimated => "estimated",
+            Basis::Given => "given",
+        }
+    }
+}
+
+/// One thing that speaks for a diagnosis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// What holds, with its numbers.
+    pub text: String,
+    /// Where the numbers come from.
+    pub basis: Basis,
+}
+
+/// A refuter and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refuter {
+    /// What would refute the diagnosis.
+    pub text: String,
+    /// Whether it could be checked. (One that holds makes the diagnosis disappear.)
+    pub checked: bool,
+}
+
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It does not apply, or something that must hold does not.
+    None,
+    /// Everything that must hold may hold, and this refutes it.
+    Excluded {
+        /// What refutes it, with its numbers.
+        by: String,
+    },
+    /// It holds.
+    Found(Confidence),
+}
+
+/// A rule under test. Texts are made only where they are needed: most rules do not apply to most failures.
+#[derive(Debug)]
+pub struct Check {
+    evidence: Vec<Evidence>,
+    refuters: Vec<Refuter>,
+    missing: Vec<String>,
+    unknown: u32,
+    held: u32,
+    failed: bool,
+    excluded: Option<String>,
+    limit: Confidence,
+    returns: Vec<Returns>,
+    parts: Vec<&'static str>,
+    accounts_for_bytes: Option<u64>,
+    modelled: bool,
+    role: Option<Role>,
+}
+
+/// What a check found out, beside how sure it is.
+#[derive(Debug)]
+pub struct Parts {
+    /// What holds.
+    pub evidence: Vec<Evidence>,
+    /// What would have refuted it.
+    pub refuters: Vec<Refuter>,
+    /// What would settle it.
+    pub missing: Vec<String>,
+    /// What rungs would give back.
+    pub returns: Vec<Returns>,
+    /// Which of the entry's several causes it is, where it has several (see `Only::part`).
+    pub causes: Vec<&'static str>,
+    /// How much of what is in use it accounts for, where the rule can tell.
+    pub accounts_for_bytes: Option<u64>,
+    /// Whether a number comes from the model of the card.
+    pub modelled: bool,
+}
+
+/// What one rung of the ladder would give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returns {
+    /// Rung of the ladder.
+    pub rung: u8,
+    /// Bytes.
+    pub bytes: u64,
+    /// How the number came about.
+    pub basis: Basis,
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Check {
+            evidence: Vec::new(),
+            refuters: Vec::new(),
+            missing: Vec::new(),
+            unknown: 0,
+            held: 0,
+            failed: false,
+            excluded: None,
+            limit: Confidence::Proven,
+            returns: Vec::new(),
+            parts: Vec::new(),
+            accounts_for_bytes: None,
+            modelled: false,
+            role: None,
+        }
+    }
+}
+
+impl Check {
+    /// Whether the rule can be about this at all; asked first, and no evidence by itself. False ends the check.
+    pub fn applies(&mut self, holds: bool) -> bool {
+        self.failed |= !holds;
+        !self.failed
+    }
+
+    /// Something that must hold, by measured numbers.
+    pub fn must(&mut self, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        self.must_by(Basis::Measured, holds, text);
+    }
+
+    /// Something that must hold.
+    pub fn must_by(&mut self, basis: Basis, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        if self.failed {
+            return;
+        }
+        match holds.into() {
+            Holds::Yes => {
+                self.held += 1;
+                self.modelled |= basis == Basis::Modelled;
+                let text = text();
+                // What another line has said already comes without words.
+                if !text.is_empty() {
+                    self.evidence.push(Evidence { text, basis });
+                }
+            }
+            Holds::No => self.failed = true,
+            Holds::Unknown(reading) => {
+                self.unknown += 1;
+                self.miss(reading);
+            }
+        }
+    }
+
+    /// Something that need not hold, and is worth saying where it does.
+    pub fn note(&mut self, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        self.note_by(Basis::Measured, holds, text);
+    }
+
+    /// The same, where the numbers are not measured.
+    pub fn note_by(&mut self, basis: Basis, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        if !self.failed && holds.into() == Holds::Yes {
+            self.evidence.push(Evidence { text: text(), basis });
+        }
+    }
+
+    /// Something that refutes the diagnosis. The text says what, so that it can stand in the list of what was checked.
+    pub fn unless(&mut self, holds: impl Into<Holds>, text: impl FnOnce() -> String) {
+        if self.failed || self.excluded.is_some() {
+            return;
+        }
+        match holds.into() {
+            Holds::Yes => self.excluded = Some(text()),
+            Holds::No => self.refuters.push(Refuter { text: text(), checked: true }),
+            Holds::Unknown(reading) => {
+                self.unknown += 1;
+                self.refuters.push(Refuter { text: text(), checked: false });
+                self.miss(reading);
+            }
+        }
+    }
+
+    /// Something that must hold, and whose opposite is worth saying: it then excludes the diagnosis.
+    pub fn decides(
+        &mut self,
+        holds: impl Into<Holds>,
+        proves: impl FnOnce() -> String,
+        refutes: impl FnOnce() -> String,
+    ) {
+        match holds.into() {
+            Holds::No => self.unless(true, refutes),
+            holds if self.excluded.is_none() => self.must(holds, proves),
+            _ => {}
+        }
+    }
+
+    /// It can't be surer than this.
+    pub fn at_most(&mut self, limit: Confidence) {
+        self.limit = self.limit.min(limit);
+    }
+
+    /// Something that was not recorded may refute it, or what refutes it: it is not proven, and nothing is ruled out.
+    pub fn could_be_otherwise(&mut self, missing: &str) {
+        self.at_most(Confidence::Probable);
+        self.miss(missing);
+        self.failed |= self.excluded.is_some();
+    }
+
+    /// It plays another part here than its rule says.
+    pub fn plays(&mut self, role: Role) {
+        self.role = Some(role);
+    }
+
+    /// The part that it plays, where that is another one than its rule says.
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// A reading, a file or a run that would settle it, without lowering the confidence.
+    pub fn would_settle(&mut self, reading: &str) {
+        self.miss(reading);
+    }
+
+    /// What a rung of the ladder would give back.
+    pub fn gives_back(&mut self, rung: u8, bytes: u64, basis: Basis) {
+        if !self.failed && bytes > 0 {
+            self.returns.push(Returns { rung, bytes, basis });
+        }
+    }
+
+    /// How much of what is in use is there because of it. What is so of a device can explain a failure on it only by that.
+    pub fn accounts_for(&mut self, bytes: u64) {
+        self.accounts_for_bytes = Some(bytes);
+    }
+
+    /// Whether something that must hold does not: the rest need not be computed.
+    pub fn is_over(&self) -> bool {
+        self.failed
+    }
+
+    fn miss(&mut self, reading: &str) {
+        if !self.failed && !self.missing.iter().any(|known| known == reading) {
+            self.missing.push(reading.to_owned());
+        }
+    }
+
+    /// What was found.
+    pub fn judgement(&self) -> Judgement {
+        // Where nothing of what must hold was seen to hold, there is not even a shape.
+        if self.failed || self.held == 0 {
+            return Judgement::None;
+        }
+        if let Some(by) = &self.excluded {
+            return Judgement::Excluded { by: by.clone() };
+        }
+        let confidence = match self.unknown {
+            0 => Confidence::Proven,
+            1 => Confidence::Probable,
+            _ => Confidence::Possible,
+        };
+        Judgement::Found(confidence.min(self.limit))
+    }
+
+    /// Names one of the several causes that an entry has: its fixes are then for these only.
+    pub fn part(&mut self, name: &'static str) {
+        self.parts.push(name);
+    }
+
+    /// Takes the check apart.
+    pub fn into_parts(self) -> Parts {
+        Parts {
+            evidence: self.evidence,
+            refuters: self.refuters,
+            missing: self.missing,
+            returns: self.returns,
+            causes: self.parts,
+            accounts_for_bytes: self.accounts_for_bytes,
+            modelled: self.modelled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        "text".to_owned()
+    }
+
+    fn judged(rule: impl FnOnce(&mut Check)) -> Judgement {
+        let mut check = Check::default();
+        rule(&mut check);
+        check.judgement()
+    }
+
+    #[test]
+    fn confidence_falls_with_each_missing_reading() {
+        let unknown = Holds::Unknown("a reading");
+        assert_eq!(judged(|check| check.must(true, text)), Judgement::Found(Confidence::Proven));
+        let one = judged(|check| {
+            check.must(true, text);
+            check.unless(unknown, text);
+        });
+        assert_eq!(one, Judgement::Found(Confidence::Probable));
+        let two = judged(|check| {
+            check.must(true, text);
+            check.must(unknown, text);
+            check.unless(unknown, text);
+        });
+        assert_eq!(two, Judgement::Found(Confidence::Possible));
+        assert_eq!(judged(|check| check.must(unknown, text)), Judgement::None, "not even a shape");
+    }
+
+    #[test]
+    fn what_does_not_hold_ends_it_and_what_refutes_excludes_it() {
+        let failed = judged(|check| {
+            check.must(true, text);
+            check.must(false, || unreachable!("not needed"));
+            check.unless(true, || unreachable!("not needed"));
+        });
+        assert_eq!(failed, Judgement::None);
+        let excluded = judged(|check| {
+            check.must(true, text);
+            check.unless(true, || "because".to_owned());
+        });
+        assert_eq!(excluded, Judgement::Excluded { by: "because".to_owned() });
+    }
+
+    #[test]
+    fn a_limit_holds() {
+        let limited = judged(|check| {
+            check.must(true, text);
+            check.at_most(Confidence::Possible);
+        });
+        assert_eq!(limited, Judgement::Found(Confidence::Possible));
+    }
+
+    #[test]
+    fn known_and_unknown_combine() {
+        let unknown = Holds::Unknown("x");
+        assert_eq!(unknown.and(Holds::No), Holds::No);
+        assert_eq!(unknown.and(Holds::Yes), unknown);
+        assert_eq!(unknown.or(Holds::Yes), Holds::Yes);
+        assert_eq!(unknown.or(Holds::No), unknown);
+        let (three, none) = (Known::new(Some(3), "three"), Known::<i32>::new(None, "none"));
+        assert_eq!(three.zip(none).is(|_| true), Holds::Unknown("none"));
+        assert_eq!(none.or(three).get(), Some(3));
+    }
+}

@@ -1,0 +1,137 @@
+//! Traces and evidence from which one thing is taken away: what a recorder may fail to read, to record, or a user to give.
+
+use gpuoom_trace::metadata::{Reading, decode, encode_readings};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
+
+use super::TraceBuilder;
+
+/// One thing that is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// All readings of a quantity: nobody could read it in this run.
+    Readings(u16),
+    /// One record of readings.
+    ReadingRecord(usize),
+    /// One event, which the header counts as lost.
+    Event(usize),
+    /// One file about the machine.
+    MachineFile(usize),
+    /// The evidence of one sort that was given beside the trace.
+    Evidence(Given),
+}
+
+/// Sorts of evidence beside a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    TorchLogs,
+    RuntimeLogs,
+    TorchSnapshots,
+    Smi,
+    KernelLogs,
+    Model,
+}
+
+impl Given {
+    const ALL: [Given; 6] =
+        [Given::TorchLogs, Given::RuntimeLogs, Given::TorchSnapshots, Given::Smi, Given::KernelLogs, Given::Model];
+}
+
+/// Events whose loss a recorder would count. The others carry what it knows about itself: sites, modules, marks of the process.
+fn can_be_lost(record: &Record) -> bool {
+    !matches!(record.event(), None | Some(Event::Site | Event::Reading | Event::Process))
+        && !record.has(flag::CORRECTION)
+}
+
+fn quantities(payload: &[u8]) -> Vec<Reading> {
+    decode(payload::unpack(payload)).unwrap_or_default()
+}
+
+impl TraceBuilder {
+    /// Everything that can be taken away, with at most `events` of its events, evenly chosen.
+    pub(crate) fn removals(&self, events: usize) -> Vec<Removal> {
+        let numbered = || self.records.iter().enumerate();
+        let readings = numbered().filter(|(_, (record, _))| record.event() == Some(Event::Reading));
+        let mut read: Vec<u16> =
+            readings.clone().flat_map(|(_, (_, payload))| quantities(payload)).map(|one| one.quantity).collect();
+        read.sort_unstable();
+        read.dedup();
+        let lossy: Vec<usize> =
+            numbered().filter(|(_, (record, _))| can_be_lost(record)).map(|(number, _)| number).collect();
+        let every = lossy.len().div_ceil(events.max(1)).max(1);
+        let given = Given::ALL.into_iter().filter(|given| self.has(*given)).map(Removal::Evidence);
+        read.into_iter()
+            .map(Removal::Readings)
+            .chain(readings.map(|(number, _)| Removal::ReadingRecord(number)))
+            .chain(lossy.into_iter().rev().step_by(every).map(Removal::Event))
+            .chain((0..self.machine.len()).map(Removal::MachineFile))
+            .chain(given)
+            .collect()
+    }
+
+    fn has(&self, given: Given) -> bool {
+        let evidence = &self.evidence;
+        match given {
+            Given::TorchLogs => !evidence.torch_logs.is_empty(),
+            Given::RuntimeLogs => !evidence.runtime_logs.is_empty(),
+            Given::TorchSnapshots => !evidence.torch_snapshots.is_empty(),
+            Given::Smi => !evidence.smi.is_empty(),
+            Given::KernelLogs => !evidence.kernel_logs.is_empty(),
+            Given::Model => evidence.model.is_some(),
+        }
+    }
+
+    /// The same trace without one thing.
+    pub(crate) fn without(&self, removal: Removal) -> TraceBuilder {
+        let mut less = self.clone();
+        match removal {
+            Removal::Readings(quantity) => {
+                for (record, payload) in &mut less.records {
+                    if record.event() == Some(Event::Reading) {
+                        drop_quantity(payload, quantity);
+                    }
+                }
+            }
+            Removal::ReadingRecord(number) => less.blank(number),
+            Removal::Event(number) => {
+                less.blank(number);
+                less.header.events_lost += 1;
+            }
+            Removal::MachineFile(number) => _ = less.machine.remove(number),
+            Removal::Evidence(given) => less.drop_evidence(given),
+        }
+        less
+    }
+
+    /// Puts a reading of nothing in a record's place, so that all others keep their numbers.
+    fn blank(&mut self, number: usize) {
+        let (record, payload) = &mut self.records[number];
+        let Record { commit, at, thread, slots, .. } = *record;
+        let nothing = Record::new(Event::Reading, Kind::None);
+        *record = Record { commit, at, thread, slots, device: NO_DEVICE, ..nothing };
+        payload.fill(0);
+    }
+
+    fn drop_evidence(&mut self, given: Given) {
+        let evidence = &mut self.evidence;
+        match given {
+            Given::TorchLogs => evidence.torch_logs.clear(),
+            Given::RuntimeLogs => evidence.runtime_logs.clear(),
+            Given::TorchSnapshots => evidence.torch_snapshots.clear(),
+            Given::Smi => evidence.smi.clear(),
+            Given::KernelLogs => evidence.kernel_logs.clear(),
+            Given::Model => evidence.model = None,
+        }
+    }
+}
+
+fn drop_quantity(payload: &mut Vec<u8>, quantity: u16) {
+    let kept: Vec<Reading> = quantities(payload).into_iter().filter(|reading| reading.quantity != quantity).collect();
+    let mut bytes = [0; MAX_PAYLOAD_BYTES];
+    let used = encode_readings(&kept, &mut bytes);
+    let mut room = [0; MAX_PAYLOAD_BYTES];
+    let packed = payload::pack(&bytes[..used], &mut room).to_vec();
+    let length = payload.len();
+    *payload = packed;
+    payload.resize(length, 0);
+}
