@@ -168,6 +168,15 @@ impl TraceBuilder {
         self
     }
 
+    /// Makes the last device one of CUDA's.
+    pub fn cuda(mut self) -> Self {
+        if let Some(device) = self.devices.last_mut() {
+            device.runtime = "cuda".into();
+            device.runtime_version = 13_020;
+        }
+        self
+    }
+
     /// Gives the last device another version of its runtime, as that encodes it.
     pub fn runtime_version(mut self, version: i32) -> Self {
         if let Some(device) = self.devices.last_mut() {

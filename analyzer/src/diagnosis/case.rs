@@ -12,7 +12,6 @@ use crate::evidence::runtime_message::RuntimeSays;
 use crate::evidence::torch_snapshot::Moment;
 use crate::judgement::check::{Holds, Known};
 use crate::machine::Machine;
-use crate::machine::card::Card;
 use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::fragmentation::saturate;
@@ -103,26 +102,25 @@ impl<'a> Case<'a> {
         self.replay.tracks.around.failure((failure.report.number - 1) as usize)
     }
 
-    /// The machine's card that a device is.
-    pub fn card(&self, device: &DeviceSummary) -> Option<&'a Card> {
-        device.card(self.machine)
-    }
-
     /// Whether a device uses the host's memory (an APU).
     pub fn is_integrated(&self, device: Option<&DeviceSummary>) -> Known<bool> {
-        let card = device.and_then(|device| self.card(device));
-        let by_machine = card.and_then(|card| self.machine.is_integrated(card));
+        let by_machine = device.and_then(|device| self.node(device)?.is_integrated());
         Known::new(by_machine, "whether the GPU shares the host's memory (KFD's topology)")
     }
 
     /// Major, minor and stepping of a device's target, where KFD's topology tells it.
     pub fn target(&self, device: &DeviceSummary) -> Option<(u64, u64, u64)> {
-        self.machine.node_of(self.card(device)?)?.target()
+        self.node(device)?.target()
+    }
+
+    /// The target's name, such as `gfx1100`.
+    pub fn target_name(&self, device: &DeviceSummary) -> Option<String> {
+        self.node(device)?.target_name()
     }
 
     /// Whether a device is of the RDNA family, where that is known.
     pub fn is_rdna(&self, device: &DeviceSummary) -> Option<bool> {
-        self.machine.node_of(self.card(device)?)?.is_rdna()
+        self.node(device)?.is_rdna()
     }
 
     /// What the given logs of the kernel say.
@@ -175,11 +173,6 @@ impl<'a> Case<'a> {
             event.process.as_deref().is_some_and(|name| !name.is_empty() && executable.starts_with(name))
         };
         own.or_else(|| kills().find(named))
-    }
-
-    /// Whether the kernel refused a command submission for want of memory.
-    pub fn kernel_refused_submission(&self) -> Holds {
-        self.kernel_says(|event| event.kind == KernelEventKind::CommandSubmission)
     }
 
     /// Whether the runtime wrote this to the program's standard error; not known where no log of the program was given.
@@ -309,9 +302,10 @@ impl<'a> Failure<'a> {
         runtime.zip(driver).map(|(runtime, driver)| runtime.min(driver)).or(runtime).or(driver)
     }
 
-    /// (`L_dev + L_vmm`) What the program's own live blocks hold on the device.
+    /// (`L_dev + L_vmm`) What the program's own live blocks hold on the device. Managed memory is left out: its pages may lie in
+    /// RAM.
     pub fn own_bytes(&self) -> u64 {
-        saturate(self.oom.held.requested_bytes)
+        saturate(self.oom.held.requested_bytes.saturating_sub(self.oom.held_managed_bytes))
     }
 
     /// (`K_self`) This process's memory as the driver counts it (KFD, else NVML).
@@ -324,9 +318,9 @@ impl<'a> Failure<'a> {
         )
     }
 
-    /// (`hidden`) What the driver counts for this process beyond its own blocks.
+    /// (`hidden`) What the driver counts for this process beyond its own blocks. Managed memory may be among what it counts.
     pub fn hidden_bytes(&self) -> Known<u64> {
-        let own = self.own_bytes();
+        let own = saturate(self.oom.held.requested_bytes);
         self.process_bytes().map(|process| process.saturating_sub(own))
     }
 

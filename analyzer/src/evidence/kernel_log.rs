@@ -7,6 +7,8 @@
 
 use serde::Serialize;
 
+use crate::machine::pci::PciAddress;
+
 /// Most entries that are kept.
 const MOST_EVENTS: usize = 1000;
 /// Longest part of a line that is kept.
@@ -59,6 +61,9 @@ pub struct KernelEvent {
     pub pid: Option<u64>,
     /// Its name.
     pub process: Option<String>,
+    /// The card that it is about, where the line has its address.
+    #[serde(skip)]
+    pub place: Option<PciAddress>,
     /// Number of an Xid error.
     pub code: Option<u64>,
     /// Sizes that it names, in bytes.
@@ -119,7 +124,8 @@ pub fn read(log: &str) -> Vec<KernelEvent> {
         let Some((_, kind)) = row else { continue };
         let event = event(number as u64 + 1, line, *kind);
         let same = |last: &&mut KernelEvent| {
-            (last.kind, last.pid, last.code, &last.sizes) == (event.kind, event.pid, event.code, &event.sizes)
+            let who = |event: &KernelEvent| (event.kind, event.pid, event.place, event.code);
+            who(last) == who(&event) && last.sizes == event.sizes
         };
         if let Some(last) = events.last_mut().filter(same) {
             last.repeated += 1;
@@ -148,6 +154,7 @@ fn event(line: u64, text: &str, kind: KernelEventKind) -> KernelEvent {
         kind,
         pid,
         process,
+        place: PciAddress::in_text(text),
         code: (kind == KernelEventKind::Xid).then(|| xid_of(text)).flatten(),
         sizes: sizes_of(text, kind),
         text: message.trim().chars().take(MOST_CHARACTERS).collect(),

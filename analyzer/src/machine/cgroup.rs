@@ -77,6 +77,11 @@ impl DeviceMemory {
     pub fn pci_bus_id(&self) -> Option<&str> {
         self.region.strip_prefix("drm/")?.split('/').next()
     }
+
+    /// Whether it is the card's own memory: amdgpu has `vram`, xe `vram0` and so on; other regions hold what is not.
+    pub fn is_vram(&self) -> bool {
+        self.region.rsplit('/').next().is_some_and(|heap| heap.starts_with("vram"))
+    }
 }
 
 pub(super) fn device_memory(files: &Files<'_>) -> Vec<DeviceMemory> {

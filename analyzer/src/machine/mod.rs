@@ -9,6 +9,8 @@ pub mod cgroup;
 pub mod distribution;
 pub mod host;
 pub mod kfd;
+pub mod mapping;
+pub mod pci;
 mod text;
 pub mod uma;
 

@@ -5,8 +5,6 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::machine::Machine;
-use crate::machine::card::Card;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::fragmentation::{self, Fragmentation, Observed};
 use crate::passes::oom::OomReport;
@@ -56,15 +54,6 @@ pub struct DeviceSummary {
 }
 
 impl DeviceSummary {
-    /// The machine's card that this device is: by its place on the bus, or the only one there is.
-    pub fn card<'m>(&self, machine: &'m Machine) -> Option<&'m Card> {
-        match (&self.pci_bus_id, &machine.cards[..]) {
-            (Some(place), _) => machine.card(place),
-            (None, [only]) => Some(only),
-            _ => None,
-        }
-    }
-
     /// Whether the request would fit with the granularity that the addresses show, where the numbers decide it.
     ///
     /// Placement is no obstacle there: drivers scatter a buffer over physical memory.

@@ -12,7 +12,9 @@ use serde::Serialize;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
+use crate::machine::kfd::KfdNode;
 use crate::passes::account::{AccountSummary, describe_account};
+use crate::passes::cards::Cards;
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -224,8 +226,9 @@ impl Facts {
         let libraries = Libraries::new(trace, replay);
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
-        let devices = describe_devices(trace, replay, &machine);
         let process = describe_process(trace, replay.end);
+        let devices = describe_devices(trace, replay, &machine, &process.environment);
+        let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -235,7 +238,9 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
+            shapes: Shapes::of(replay, &evidence.thresholds)
+                .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
+            ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
             ledger: used_accounts(replay)
@@ -243,7 +248,6 @@ impl Facts {
                 .collect(),
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
-            shapes: Shapes::of(replay, &evidence.thresholds),
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
@@ -270,7 +274,12 @@ fn used_accounts(replay: &Replay) -> impl Iterator<Item = (u8, &Account)> {
     replay.accounts.devices().filter(|(device, account)| *device != NO_DEVICE || account.calls != Calls::default())
 }
 
-fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Vec<DeviceSummary> {
+fn describe_devices(
+    trace: &TraceFile,
+    replay: &Replay,
+    machine: &Machine,
+    environment: &BTreeMap<String, String>,
+) -> Vec<DeviceSummary> {
     let describe = |(device, account): (u8, &Account)| {
         let at_peak = account.blocks_at_peak(replay.blocks(device));
         device::describe(trace, replay, device, account, &at_peak)
@@ -278,8 +287,11 @@ fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Ve
     let mut devices: Vec<DeviceSummary> = used_accounts(replay).map(describe).collect();
     devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
-    for device in &mut devices {
-        device.architecture = device.card(machine).and_then(|card| machine.node_of(card)?.target_name());
+    let cards = Cards { machine, environment, devices: &devices };
+    let architectures: Vec<Option<String>> =
+        devices.iter().map(|device| cards.node(device).and_then(KfdNode::target_name)).collect();
+    for (device, architecture) in devices.iter_mut().zip(architectures) {
+        device.architecture = architecture;
     }
     devices
 }

@@ -15,6 +15,7 @@ use crate::replay::census::Census;
 use crate::replay::failures::Oom;
 use crate::replay::readings::{DeviceReadings, Source, Whole};
 use crate::symbols::Stacks;
+use crate::words::gpu;
 
 /// Failures of a device that have a ledger beside the one that decides the verdict.
 const MOST_FAILURES: usize = 64;
@@ -64,8 +65,11 @@ pub struct ReadingRow {
 /// `total_bytes`, less `overattributed_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceLedger {
-    /// Device index, `None` for memory whose device is not known.
+    /// Device index, `None` for memory whose device is not known, and for that of the host.
     pub device: Option<u8>,
+    /// Whether it is the host's pinned memory.
+    #[serde(skip)]
+    pub is_host: bool,
     /// The moment: `oom:N`, `peak` or `end`.
     pub moment: String,
     /// The moment.
@@ -92,6 +96,13 @@ pub struct DeviceLedger {
     pub readings: Vec<ReadingRow>,
     /// Who asked for what calls account for, by the places in the program.
     pub allocated_by: Callers,
+}
+
+impl DeviceLedger {
+    /// Whose memory it is, as people read it.
+    pub fn place(&self) -> String {
+        if self.is_host { "pinned host memory".to_owned() } else { gpu(self.device) }
+    }
 }
 
 /// A moment whose holders are known.
@@ -124,7 +135,10 @@ pub fn of_device(
 pub fn of_host(replay: &Replay, libraries: &Libraries<'_>, stacks: &Stacks<'_>) -> Vec<DeviceLedger> {
     let account = &replay.accounts.host;
     let moments = moments(replay, Side::Host, NO_DEVICE, account, (None, None));
-    let ledgers = moments.into_iter().map(|moment| write(replay, libraries, stacks, NO_DEVICE, account, moment));
+    let ledgers = moments.into_iter().map(|moment| {
+        let ledger = write(replay, libraries, stacks, NO_DEVICE, account, moment);
+        DeviceLedger { is_host: true, ..ledger }
+    });
     ledgers.filter(|ledger| !ledger.rows.is_empty()).collect()
 }
 
@@ -138,6 +152,11 @@ fn moments(
     let mut moments = Vec::new();
     let at_failure = |(number, oom): Numbered<'_>, most_callers: usize| {
         let census = oom.census.as_deref().cloned().unwrap_or_default();
+        if side == Side::Host {
+            // What was read at the failure is of a card, and nothing of that is the host's.
+            let read = DeviceReadings::default();
+            return Moment { most_callers, name: format!("oom:{number}"), at: oom.at, census, read };
+        }
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
         Moment { most_callers, name: format!("oom:{number}"), at: oom.at, census, read }
@@ -177,6 +196,7 @@ fn write(
     let unattributed_bytes = missing.map(|missing| missing.saturating_sub(held));
     DeviceLedger {
         device: (device != NO_DEVICE).then_some(device),
+        is_host: false,
         moment: moment.name,
         at_ns: replay.clock.at_ns(moment.at),
         total_bytes: whole.map(|whole| whole.total_bytes).or(replay.accounts.total_bytes(device)),

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod around;
 pub mod callers;
+pub mod cards;
 pub mod coverage;
 pub mod device;
 pub mod distribution;
@@ -19,9 +20,11 @@ pub mod model;
 pub mod oom;
 pub mod outcomes;
 pub mod profile;
+pub mod rise;
 pub mod rows;
 pub mod shape;
 pub mod time;
+pub mod trend;
 
 #[cfg(test)]
 mod tests;

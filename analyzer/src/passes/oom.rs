@@ -306,7 +306,7 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
 }
 
 /// The recorder was not to measure; for one reason or another.
-const NOT_ASKED: &str = "it was turned off, measured before on this device, or not tried for this kind of memory";
+const NOT_ASKED: &str = "it was turned off, measured before on this device, not tried for this kind of memory, or there was no runtime to ask";
 
 fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
     if read.largest_allocatable_bytes.is_some() {
@@ -317,7 +317,9 @@ fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
             "this version of the runtime is not known to keep the last error per thread"
         }
         probe_skipped::CAPTURE => "a stream was being captured",
-        probe_skipped::TIMEOUT => "it took too long",
+        // Recorders before this one said so as well where there was no runtime to ask.
+        probe_skipped::TIMEOUT if read.runtime_free_bytes.is_none() => "neither runtime nor driver answered",
+        probe_skipped::TIMEOUT => "it took too long, or the process was ending",
         probe_skipped::NO_THREAD => "the recorder has no thread of its own in this process",
         probe_skipped::NOT_ASKED => NOT_ASKED,
         _ => "the recorder gives a reason that this version does not know",

@@ -156,6 +156,8 @@ pub struct Oom {
     pub process: ProcessReadings,
     /// What the program held on that device.
     pub held: Held,
+    /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
+    pub held_managed_bytes: u128,
     /// Who held what there, as far as that was counted.
     pub census: Option<Box<Census>>,
     /// Whether layers below the one that was asked had been recorded before.

@@ -9,6 +9,7 @@ pub mod block;
 pub mod census;
 pub mod comparison;
 pub mod contexts;
+mod counters;
 pub mod failures;
 pub mod held;
 pub mod live;
@@ -181,6 +182,7 @@ pub struct Replay {
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
+    counters: counters::Counters,
     objects: objects::Objects,
     contexts: contexts::Contexts,
     resets: resets::Resets,
@@ -234,6 +236,7 @@ impl Replay {
             ),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
+            counters: counters::Counters::new(trace),
             objects: objects::Objects::default(),
             contexts: contexts::Contexts::default(),
             resets: resets::Resets::new(&trace.metadata.devices),

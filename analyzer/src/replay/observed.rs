@@ -16,6 +16,7 @@ use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
+use super::tracks::between::Done;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
 use super::tracks::waits::Waited;
@@ -61,8 +62,11 @@ impl Replay {
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
         let account = self.accounts.side_mut(side, device);
-        let (held, model) = match account {
-            Some(account) => (account.held, account.arena.as_ref().map(Arena::free_space)),
+        let (held, held_managed_bytes, model) = match account {
+            Some(account) => {
+                let managed = account.holdings.bytes_of(Kind::Managed);
+                (account.held, managed, account.arena.as_ref().map(Arena::free_space))
+            }
             None => Default::default(),
         };
         if self.failures.listed.len() < MAX_LISTED {
@@ -93,6 +97,7 @@ impl Replay {
             read: DeviceReadings::default(),
             process: ProcessReadings::default(),
             held,
+            held_managed_bytes,
             census,
             saw_below,
             model,
@@ -121,12 +126,13 @@ impl Replay {
             captured: None,
             pooled: None,
             exported_freed_bytes: None,
+            done: Done::default(),
             read_before: None,
+            read_at: None,
             read_after: None,
             next: None,
             waited_since_free: Waited::Unknown,
             waited_before_next: Waited::Unknown,
-            before: Default::default(),
         };
         self.tracks.refused(record, device, around);
     }
@@ -172,7 +178,7 @@ impl Replay {
 
     /// Takes what the recorder read.
     pub(super) fn reading(&mut self, record: &Record, payload: &[u8]) {
-        let readings: Vec<Reading> = metadata::decode(payload::unpack(payload)).unwrap_or_default();
+        let readings = self.counters.placed(metadata::decode(payload::unpack(payload)).unwrap_or_default());
         for reading in &readings {
             self.readings.take(reading, record.at);
             if reading.quantity == Quantity::RuntimeTotal as u16 {
@@ -192,6 +198,7 @@ impl Replay {
             let about = |reading: &&Reading| oom.device.is_none_or(|device| device == reading.device);
             let about: Vec<Reading> = readings.iter().filter(about).copied().collect();
             about.iter().for_each(|reading| oom.read.take(reading));
+            oom.read.drop_probe_of_nobody();
             readings.iter().for_each(|reading| oom.process.take(reading));
         }
         self.compare(record, &readings);
@@ -204,7 +211,7 @@ impl Replay {
         self.tracks.read(
             device,
             of_failure,
-            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes },
+            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes, ..Read::default() },
         );
     }
 

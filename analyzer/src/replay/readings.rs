@@ -1,6 +1,6 @@
 //! What the recorder read along the way: free and total memory, by device and by who says so.
 
-use gpuoom_trace::metadata::{Quantity, Reading};
+use gpuoom_trace::metadata::{Quantity, Reading, probe_skipped};
 use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
@@ -191,6 +191,16 @@ impl DeviceReadings {
             _ => return,
         };
         *field = Some(reading.value);
+    }
+
+    /// Forgets that not even the smallest block could be had, where the runtime answered nothing else: it had no context to
+    /// ask on, and refused whatever the size. Recorders up to format 1.5 took that for a measurement.
+    pub fn drop_probe_of_nobody(&mut self) {
+        let answered = self.runtime_free_bytes.is_some() || self.runtime_total_bytes.is_some();
+        if self.largest_allocatable_bytes == Some(0) && !answered {
+            self.largest_allocatable_bytes = None;
+            self.probe_skipped = Some(probe_skipped::NOT_ASKED);
+        }
     }
 
     /// The whole device, by each source that tells both numbers: those that see all users of the card come first.

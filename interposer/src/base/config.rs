@@ -8,8 +8,7 @@ use std::time::Duration;
 use gpuoom_units as units;
 use once_cell::sync::OnceCell;
 
-use super::inject::{self, Rule};
-use super::setting::Wrong;
+use super::inject::{self, Rule, Wrong};
 
 /// Padding of the record where nobody says.
 const MODEL_GRANULARITY_BYTES: u64 = 256 << 20;

@@ -1,9 +1,10 @@
 //! `GPUOOM_INJECT`, as it is written: which calls are to fail.
 
-use super::setting::Wrong;
-
 /// What the variable is to hold, for the line about one that can't be understood.
 pub(crate) const EXPECTED: &str = "oom@N, oom>SIZE, oom%PERCENT or oom@FILE+0xOFFSET[#N], several separated by commas";
+
+/// What is wrong with a value, where there is more to say than what was expected.
+pub(crate) type Wrong = Option<String>;
 
 /// Rules that are kept; nobody writes so many.
 pub(crate) const MAX_RULES: usize = 16;

@@ -5,6 +5,5 @@ pub(crate) mod guard;
 pub(crate) mod inject;
 pub(crate) mod log;
 pub(crate) mod program_memory;
-mod setting;
 pub(crate) mod thread;
 pub(crate) mod watching;

@@ -72,7 +72,9 @@ pub(crate) enum Verdict {
     /// It is made, and counts on the virtual card, if there is one.
     Made(Option<card::Room>),
     /// It fails in the runtime's place.
-    Refused { reason: Reason, number: u64, what: Described },
+    Refused { reason: Reason, number: u64 },
+    /// It fails because the virtual card has no room for it, rounded to this granularity.
+    Full { granularity_bytes: u64, number: u64 },
 }
 
 /// Decides about an allocation before it is made.
@@ -84,16 +86,11 @@ pub(crate) fn judge(frame: &Frame, event: Event, kind: Kind, what: &Described) -
     }
     let number = rules::number();
     if let Some(reason) = rules::refuses(number, what.requested, frame.caller()) {
-        return Verdict::Refused { reason, number, what: *what };
+        return Verdict::Refused { reason, number };
     }
     match card::reserve(event, kind, what, frame.thread_device()) {
         Ok(room) => Verdict::Made(room),
-        Err(full) => {
-            // The pool, if one was named, comes first.
-            let pool = if what.number_count > 0 { what.numbers[0] } else { 0 };
-            let what = Described { numbers: [pool, full.granularity_bytes], number_count: 2, ..*what };
-            Verdict::Refused { reason: Reason::Capacity, number, what }
-        }
+        Err(full) => Verdict::Full { granularity_bytes: full.granularity_bytes, number },
     }
 }
 
@@ -113,15 +110,14 @@ pub(crate) struct Refusal {
     pub(crate) out: u64,
 }
 
-/// Fails a call as the runtime would, and records that. `flags`: of the record, beside its own.
+/// Fails a call as the runtime would, and records that; `flags` are those of its record, by its pointer variable.
 pub(crate) fn refuse(
     frame: &Frame,
     event: Event,
     kind: Kind,
     mut what: Described,
-    reason: Reason,
-    number: u64,
-    flags: u8,
+    (reason, number): (Reason, u64),
+    flags: impl Fn(u64) -> u8,
 ) -> Refusal {
     let row = table::row(frame.api());
     let status = row.meaning.codes.out_of_memory().first().copied().unwrap_or(2);
@@ -133,7 +129,7 @@ pub(crate) fn refuse(
     }
     what.address = number << 8 | u64::from(reason as u8);
     let record = frame.record(event, kind, status, &what, true);
-    let record = Record { kind_flags: record.kind_flags | flag::INJECTED | flags, ..record };
+    let record = Record { kind_flags: record.kind_flags | flag::INJECTED | flags(out), ..record };
     let seq = frame.publish(&record, &what);
     Refusal { record, seq, out }
 }

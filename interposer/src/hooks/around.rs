@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record, flag};
 use crate::base::thread;
 use crate::call::{Described, Frame};
 use crate::devices::contexts::say_context;
-use crate::faults::Verdict;
+use crate::faults::{Reason, Verdict};
 use crate::{faults, link, readings, watch};
 
 /// A call in one of the functions below.
@@ -48,12 +48,12 @@ fn judged(
 ) -> i32 {
     let what = describe(false);
     match faults::judge(frame, event, kind, &what) {
-        Verdict::Refused { reason, number, what } => {
-            let flags = if watch::is_awake() { watch::flags_of(what.address) } else { 0 };
-            let refusal = faults::refuse(frame, event, kind, what, reason, number, flags);
-            watch::failed(frame, &refusal.record, refusal.seq, refusal.out);
-            frame.leave();
-            refusal.record.status
+        Verdict::Refused { reason, number } => refuse(frame, event, kind, what, (reason, number)),
+        Verdict::Full { granularity_bytes, number } => {
+            // The pool, if one was named, comes first.
+            let pool = if what.number_count > 0 { what.numbers[0] } else { 0 };
+            let what = Described { numbers: [pool, granularity_bytes], number_count: 2, ..what };
+            refuse(frame, event, kind, what, (Reason::Capacity, number))
         }
         Verdict::Made(room) => {
             let status = allocate(frame, event, kind, describe, real);
@@ -63,6 +63,15 @@ fn judged(
             status
         }
     }
+}
+
+/// The call fails in the runtime's place, and is watched like any other that failed.
+fn refuse(frame: &Frame, event: Event, kind: Kind, what: Described, why: (Reason, u64)) -> i32 {
+    let flags = |out| if watch::is_awake() { watch::flags_of(out) } else { 0 };
+    let refusal = faults::refuse(frame, event, kind, what, why, flags);
+    watch::failed(frame, &refusal.record, refusal.seq, refusal.out);
+    frame.leave();
+    refusal.record.status
 }
 
 /// The same, once it is clear that the call is made.

@@ -115,7 +115,12 @@ impl Answerer {
 }
 
 fn answer(device: Device, question: Question) -> Answer {
-    let Some(runtime) = Runtime::of(device.library, device.caller) else { return Answer::Nothing };
+    let Some(runtime) = Runtime::of(device.library, device.caller) else {
+        return match question {
+            Question::Largest { .. } => Answer::Largest(Err(probe_skipped::NOT_ASKED)),
+            _ => Answer::Nothing,
+        };
+    };
     match question {
         Question::Facts => Answer::Facts(runtime.facts(device.index)),
         Question::Memory => {
@@ -129,10 +134,7 @@ fn answer(device: Device, question: Question) -> Answer {
         Question::Largest { .. } if !runtime.last_error_is_per_thread() => {
             Answer::Largest(Err(probe_skipped::RUNTIME_UNVERIFIED))
         }
-        Question::Largest { refused_bytes } => {
-            let largest = probe::largest(&runtime, device.index, refused_bytes);
-            Answer::Largest(largest.ok_or(probe_skipped::TIMEOUT))
-        }
+        Question::Largest { refused_bytes } => Answer::Largest(probe::largest(&runtime, device.index, refused_bytes)),
     }
 }
 
@@ -173,6 +175,8 @@ mod tests {
         let thread = std::thread::spawn(move || answerer.serve());
         assert!(matches!(asker.ask(device, Question::Memory), Answer::Nothing), "HSA has no such numbers");
         assert_eq!((asker.asked, asker.answered), (1, 1));
+        let largest = asker.ask(device, Question::Largest { refused_bytes: 1 });
+        assert!(matches!(largest, Answer::Largest(Err(probe_skipped::NOT_ASKED))), "nobody was asked: it took no time");
         drop(asker);
         thread.join().unwrap();
         let (mut asker, _stuck) = super::asker();

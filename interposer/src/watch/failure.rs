@@ -153,7 +153,7 @@ fn join(state: &mut Open) {
     for index in 0..usize::from(state.open_failures) {
         let newer = state.failures[index];
         if kept > 0 && state.failures[kept - 1].watched.takes_in(&newer.watched) {
-            take_in(&mut state.failures[kept - 1], &newer);
+            state.failures[kept - 1].take_in(&newer);
         } else {
             state.failures[kept] = newer;
             kept += 1;
@@ -196,14 +196,14 @@ pub(super) fn step(step: Step) {
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
-        let was_noticed = is_noticed(&failure);
+        let was_noticed = failure.is_noticed();
         match failure.watched.step(step, &Limits::DEFAULT) {
             Some((outcome, _)) => {
                 NOTICED.fetch_sub(if was_noticed { failure.count } else { 0 }, Ordering::Relaxed);
                 count(outcome, failure.count);
             }
             None => {
-                let is_news = !was_noticed && is_noticed(&failure);
+                let is_news = !was_noticed && failure.is_noticed();
                 NOTICED.fetch_add(if is_news { failure.count } else { 0 }, Ordering::Relaxed);
                 state.failures[kept] = failure;
                 kept += 1;
@@ -239,19 +239,21 @@ fn monotonic_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Whether the program has shown that it knows of a failure.
-fn is_noticed(failure: &OpenFailure) -> bool {
-    failure.watched.shown() != Shown::Nothing
-}
-
-/// A failure stands for a newer one, too.
-fn take_in(failure: &mut OpenFailure, newer: &OpenFailure) {
-    failure.count += newer.count;
-    if newer.variable != 0 {
-        failure.variable = newer.variable;
+impl OpenFailure {
+    /// Whether the program has shown that it knows of it.
+    fn is_noticed(&self) -> bool {
+        self.watched.shown() != Shown::Nothing
     }
-    if newer.pointer_known {
-        (failure.pointer, failure.pointer_known) = (newer.pointer, true);
+
+    /// Stands for a newer failure, too.
+    fn take_in(&mut self, newer: &OpenFailure) {
+        self.count += newer.count;
+        if newer.variable != 0 {
+            self.variable = newer.variable;
+        }
+        if newer.pointer_known {
+            (self.pointer, self.pointer_known) = (newer.pointer, true);
+        }
     }
 }
 

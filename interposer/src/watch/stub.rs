@@ -102,12 +102,12 @@ fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
         let row = table::row(api);
+        // Before the record: what comes to matter meanwhile must not count as waited for.
+        let moments = target.and_then(Target::news);
         let pointer = match row.event {
             Event::GpuWork => failed_pointer(row, &arguments.integers),
             _ => FailedPointer::No,
         };
-        // Before the record: what comes to matter meanwhile must not count as waited for.
-        let moments = target.and_then(Target::news);
         note(&frame, row, arguments, pointer);
         if let (Some(target), Some(moments)) = (target, moments) {
             target.recorded(moments);

@@ -88,9 +88,15 @@ int sim_DeviceTotalMem(size_t *bytes, int device) {
 int sim_DeviceGetPCIBusId(char *text, int length, int device) {
     if (!text || length < 13) return SIM_INVALID_VALUE;
     if (!valid(device)) return SIM_INVALID_DEVICE;
-    const char *first = sim_config()->sysfs.pci_bus_id;
-    if (device == 0 && first[0]) {
-        snprintf(text, (size_t)length, "%s", first);
+    const char *place = sim_config()->sysfs.pci_bus_ids;
+    for (int before = 0; before < device && *place; before++) {
+        place += strcspn(place, ",");
+        place += *place == ',';
+    }
+    size_t size = strcspn(place, ",");
+    if (size == 1 && *place == '-') return SIM_INVALID_DEVICE;
+    if (size > 0) {
+        snprintf(text, (size_t)length, "%.*s", (int)size, place);
         return SIM_SUCCESS;
     }
     // A bus that no machine this runs on has: sysfs must not be asked about someone's real card.

@@ -8,6 +8,9 @@ use crate::scene::{Scene, scene};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
+const SUBMISSION: &str =
+    "[85392.497777] amdgpu 0000:03:00.0: amdgpu: [drm] *ERROR* Not enough memory for command submission!\n";
+
 fn mib(bytes: u64) -> String {
     format!("{}M", bytes / MIB)
 }
@@ -198,11 +201,28 @@ fn host_memory() -> Vec<Scene> {
             .also(&["true-capacity"]),
         scene(
             "gtt-exhaustion",
-            First(Probable),
-            "all of GTT is in use, and the program fails",
+            First(Possible),
+            "all of GTT is in use, and the program fails for a reason of its own, or for that",
             "alloc a 1G; sleep 250; exit 1",
         )
         .on(gtt(33_600_000_000)),
+        scene(
+            "gtt-exhaustion",
+            Found(Proven),
+            "the same, and the kernel says that it refused a command of this card",
+            "alloc a 1G; sleep 250; exit 1",
+        )
+        .on(gtt(33_600_000_000))
+        .given("--kernel-log", SUBMISSION),
+        scene(
+            "gtt-exhaustion",
+            Found(Probable),
+            "all of GTT is in use, and pinned memory is refused",
+            "host a 4G; sleep 250; host b 4G",
+        )
+        .on(gtt(33_600_000_000))
+        .set("SIM_PINNED_LIMIT", "6G")
+        .also(&["pinned-host-exhaustion"]),
         scene("gtt-exhaustion", Not, "half of GTT is in use", "alloc a 1G; sleep 250; exit 1").on(gtt(16 * GIB)),
         scene("device-cgroup-limit", First(Proven), "the group may have 8 GiB of the card", "push 1G 7; alloc b 2G")
             .on(Machine::of("container"))
@@ -225,7 +245,7 @@ fn parts() -> Vec<Scene> {
             .torch("2.12.0+rocm7.0", "7.0.51831")
             .set("SIM_HIP_VERSION", 70_051_831)
             .set("SIM_PROCESS_LIMIT", "12G")
-            .also(&["phantom-free", "known-bad-version"])
+            .also(&["phantom-free"])
     };
     let libdrm =
         |says, story, wrote: &str| scene("missing-libdrm-link", says, story, "alloc a 1G").given("--torch-log", wrote);
@@ -245,14 +265,16 @@ fn parts() -> Vec<Scene> {
         scene(
             "known-bad-version",
             Found(Proven),
-            "stream-ordered memory on ROCm 6.4",
-            "async a 1G; free a; sync; sleep 250",
+            "stream-ordered memory is refused on ROCm 6.4 where plain memory is not",
+            "alloc w 1G; async a 3G; failures go; async x 2G; alloc y 2G; exit 1",
         )
-        .set("SIM_HIP_VERSION", 60_443_483),
+        .set("SIM_HIP_VERSION", 60_443_483)
+        .set("SIM_POOL_LIMIT", "4G")
+        .also(&["mallocasync-oom"]),
         scene(
             "known-bad-version",
-            Found(Probable),
-            "virtual memory on ROCm 6.4 of an unknown patch level",
+            Not,
+            "virtual memory on ROCm 6.4, and all of it comes back",
             "alloc a 1G; virtual v 64M; free v; sleep 250",
         )
         .set("SIM_HIP_VERSION", 60_443_483),

@@ -143,10 +143,26 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "late-surfacing-oom",
-        says: Says::Found(Proven),
+        says: Says::Found(Possible),
         also: &["phantom-free"],
-        story: "an ignored error comes back from a small call with 20 GiB free, on HIP 7.0",
+        story: "an ignored error comes back from a small call with 20 GiB free, on HIP 7.0; or it really was refused",
         scene: || ignored_then(70_000_000, 20 * GIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Not,
+        also: &["pinned-host-exhaustion"],
+        story: "the second request is for pinned memory, which has nothing to do with what the card has free",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(70_000_000);
+            trace.refuse(20 * GIB);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+            let seq = trace.push(Record { status: 2, requested: 64 * MIB, ..record }, &[]);
+            trace.read_at_failure(seq, &readings([(RuntimeFree, 20 * GIB)]));
+            trace.after(Event::Exception, "__cxa_throw", 0, 0);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "late-surfacing-oom",
@@ -215,6 +231,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "hipMemMap has not returned after 90 s",
         scene: || hangs(90, Some("hipMemMap")),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "hipFree has not returned after 90 s: it waits for the device, and a long kernel looks the same",
+        scene: || hangs(90, Some("hipFree")),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::First(Probable),
+        also: &[],
+        story: "hipMalloc has not returned after 90 s",
+        scene: || hangs(90, Some("hipMalloc")),
     },
     Labelled {
         id: "hang-not-oom",

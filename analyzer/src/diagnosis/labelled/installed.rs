@@ -1,11 +1,12 @@
 //! E. What is installed.
 
 use gpuoom_trace::metadata::Module;
-use gpuoom_trace::record::{Kind, process};
+use gpuoom_trace::metadata::Quantity::RuntimeFree;
+use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
-use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Probable, Proven};
+use super::{Labelled, Says, Scene, readings};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";
@@ -14,22 +15,22 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "known-bad-version",
         says: Says::Found(Proven),
-        also: &[],
-        story: "virtual memory on ROCm 6.4.1",
-        scene: || on_rocm(60_443_483, &[LIBRARY], virtual_memory),
+        also: &["mallocasync-oom"],
+        story: "stream-ordered memory is refused on ROCm 6.4, and plain memory of the same size is not",
+        scene: || refused_pool(60_443_483),
     },
     Labelled {
         id: "known-bad-version",
-        says: Says::Found(Probable),
-        also: &[],
-        story: "virtual memory on ROCm 6.4 of an unknown patch level",
-        scene: || on_rocm(60_443_483, &[], virtual_memory),
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same on ROCm 7.0, which has the fix",
+        scene: || refused_pool(70_051_831),
     },
     Labelled {
         id: "known-bad-version",
-        says: Says::Found(Proven),
+        says: Says::Not,
         also: &[],
-        story: "stream-ordered allocations on ROCm 6.4",
+        story: "stream-ordered memory on ROCm 6.4, and all is well",
         scene: || {
             on_rocm(60_443_483, &[], |trace| {
                 trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x1000_0000, GIB);
@@ -38,21 +39,34 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "known-bad-version",
-        says: Says::Found(Proven),
+        says: Says::Not,
         also: &[],
-        story: "PyTorch 2.12 for ROCm on RDNA4",
+        story: "virtual memory on ROCm 6.4.1, and nothing is missing",
+        scene: || on_rocm(60_443_483, &[LIBRARY], virtual_memory),
+    },
+    Labelled {
+        id: "known-bad-version",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "virtual memory on ROCm 7.1, whose defect no rule can see, and memory is refused",
         scene: || {
-            let mut scene = on_rocm(70_051_831, &[], |_| {});
-            scene.trace.machine = AmdMachine { target: 120_001, ..CARD }.with(&[torch("2.12.0+rocm7.0", "7.0.51831")]);
-            scene
+            on_rocm(70_151_831, &[], |trace| {
+                virtual_memory(trace);
+                let seq = trace.refuse(64 * MIB);
+                trace.read_at_failure(seq, &readings([(RuntimeFree, 20 * GIB)]));
+            })
         },
     },
     Labelled {
         id: "known-bad-version",
         says: Says::Not,
         also: &[],
-        story: "virtual memory on ROCm 7.0, which no such defect is known of",
-        scene: || on_rocm(70_051_831, &[], virtual_memory),
+        story: "PyTorch 2.12 for ROCm on RDNA4, which uses little of the card",
+        scene: || {
+            let mut scene = on_rocm(70_051_831, &[], |_| {});
+            scene.trace.machine = AmdMachine { target: 120_001, ..CARD }.with(&[torch("2.12.0+rocm7.0", "7.0.51831")]);
+            scene
+        },
     },
     Labelled {
         id: "known-bad-version",
@@ -109,6 +123,17 @@ fn on_rocm(version: i32, libraries: &[&str], act: impl FnOnce(&mut TraceBuilder)
     act(&mut trace);
     trace.end(process::EXITS, 0);
     Scene { trace }
+}
+
+/// hipMallocAsync fails with 20 GiB free, and hipMalloc of the same size succeeds at once.
+fn refused_pool(version: i32) -> Scene {
+    on_rocm(version, &[], |trace| {
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x1000_0000, GIB);
+        let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+        let seq = trace.push(Record { status: 2, requested: 2 * GIB, ..record }, &[]);
+        trace.read_at_failure(seq, &readings([(RuntimeFree, 20 * GIB)]));
+        trace.alloc(0x90_0000_0000, 2 * GIB);
+    })
 }
 
 fn virtual_memory(trace: &mut TraceBuilder) {

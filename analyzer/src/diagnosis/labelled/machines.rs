@@ -1,6 +1,6 @@
 //! Machines for labelled traces: the files that a recorder would have kept.
 
-/// RAM of a Strix Halo with 128 GiB, without what the firmware keeps (user document 002).
+/// RAM of a Strix Halo with 128 GiB, without what the firmware keeps.
 pub(super) const RAM: u64 = 131_151_392 << 10;
 /// Half of it: what TTM gives by itself.
 pub(super) const HALF: u64 = 16_393_924 * 4096;

@@ -11,6 +11,7 @@ mod errors;
 mod exports;
 mod fixes;
 mod fragmentation;
+mod growth;
 mod hardware;
 mod host;
 mod installed;
@@ -29,6 +30,7 @@ mod tensors;
 mod training;
 mod uma;
 mod uses;
+mod which_card;
 
 use gpuoom_trace::metadata::Quantity;
 
@@ -91,6 +93,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         serving::TRACES,
         host::TRACES,
         hardware::TRACES,
+        which_card::TRACES,
     ]
     .into_iter()
     .flatten()
@@ -158,7 +161,9 @@ fn each_rule_is_proven_by_a_trace_and_refuted_by_another() {
 }
 
 /// Numbers that a trace with this diagnosis passes by default, and with this setting does not.
-const DECIDE: [(&str, &str); 28] = [
+const DECIDE: [(&str, &str); 30] = [
+    ("step-share=0", "live-leak"),
+    ("leak-total=100G", "live-leak"),
     ("swing-share=100%", "live-leak"),
     ("end-share=100%", "live-leak"),
     ("plateau-least-cycles=1000", "reserved-plateau"),

@@ -6,8 +6,8 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::evidence::{Given, runtime_message};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::evidence::{Given, kernel_log, runtime_message};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// gfx1201.
@@ -23,7 +23,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kfd-system-memory-limit",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["pinned-host-exhaustion"],
         story: "2 GiB are pinned: others may hold the rest",
         scene: || pins(2, 4),
@@ -36,11 +36,40 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || device_memory(CARD.files(), 1, 64 * MIB),
     },
     Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Not,
+        also: &[],
+        story: "500 GiB in one request on a machine with 64: its size is wrong, and no limit",
+        scene: || pins(2, 500),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "an APU whose carve-out of 96 GiB is full: KFD does not count that",
+        scene: || {
+            let machine = AmdMachine { target: 110_501, ram: 32 * GIB, vram: 96 * GIB, bank: 96 * GIB, ..CARD };
+            let mut trace = TraceBuilder::default().device(0, "APU", 96 * GIB);
+            trace.machine = machine.files();
+            (0..95).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            trace.read_at_failure(seq, &readings([(RuntimeFree, GIB)]));
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "pinned-host-exhaustion",
         says: Says::First(Proven),
         also: &[],
         story: "hipHostMalloc is refused",
         scene: || pins(2, 4),
+    },
+    Labelled {
+        id: "pinned-host-exhaustion",
+        says: Says::Not,
+        also: &[],
+        story: "500 GiB in one request on a machine with 64: its size is wrong",
+        scene: || pins(2, 500),
     },
     Labelled {
         id: "pinned-host-exhaustion",
@@ -51,10 +80,24 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "gtt-exhaustion",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
-        story: "31.5 of 32 GiB GTT are in use, and the program aborts",
+        story: "31.5 of 32 GiB GTT are in use, and the program aborts for that or for another reason",
         scene: || gtt(32 * GIB - 512 * MIB),
+    },
+    Labelled {
+        id: "gtt-exhaustion",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same, and the kernel refused a command submission of this card",
+        scene: || refused_commands("0000:03:00.0"),
+    },
+    Labelled {
+        id: "gtt-exhaustion",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and it was another card's",
+        scene: || refused_commands("0000:83:00.0"),
     },
     Labelled {
         id: "gtt-exhaustion",
@@ -69,6 +112,35 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the group may have 8 GiB, 7 live, 2 more are asked for",
         scene: || device_memory(in_group(8), 7, 2 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the group may have 20 GiB: others of it would have to hold the rest",
+        scene: || device_memory(in_group(20), 7, 2 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the limit is another card's",
+        scene: || {
+            let other = ("/sys/fs/cgroup/a/dmem.max", format!("drm/0000:83:00.0/vram {}\n", 8 * GIB));
+            device_memory(CARD.with(&[other]), 7, 2 * GIB)
+        },
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "a limit of a region that is not the card's memory, and a runtime that does not tell where the card is",
+        scene: || {
+            let other = ("/sys/fs/cgroup/a/dmem.max", format!("drm/0000:03:00.0/stolen {}\nuser {}\n", GIB, GIB));
+            let mut scene = device_memory(CARD.with(&[other]), 7, 2 * GIB);
+            scene.trace = scene.trace.bus_id("");
+            scene
+        },
     },
     Labelled {
         id: "device-cgroup-limit",
@@ -119,7 +191,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "missing-libdrm-link",
         says: Says::Found(Proven),
         also: &[],
-        story: "standard error says so (user document 002)",
+        story: "standard error says so",
         scene: || wrote("Fail to open libdrm_amdgpu.so: libdrm_amdgpu.so: cannot open shared object file"),
     },
     Labelled {
@@ -190,6 +262,14 @@ fn gtt(used: u64) -> Scene {
     trace.reading(record, &[read(GttTotal, 32 * GIB), read(GttUsed, used)]);
     trace.end(process::EXITS, 1);
     Scene { trace }
+}
+
+/// GTT is full, and the kernel's log has a line of a card in this slot.
+fn refused_commands(place: &str) -> Scene {
+    let mut scene = gtt(32 * GIB - 512 * MIB);
+    let log = format!("[9.1] amdgpu {place}: amdgpu: [drm] *ERROR* Not enough memory for command submission!");
+    scene.trace.evidence.kernel_logs = vec![Given { path: "dmesg.txt".into(), content: kernel_log::read(&log) }];
+    scene
 }
 
 fn with_xnack(machine: AmdMachine) -> Scene {

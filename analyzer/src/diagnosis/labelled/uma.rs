@@ -26,7 +26,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "uma-ttm-limit",
         says: Says::First(Proven),
         also: &["true-capacity"],
-        story: "60 GiB live of half of 128, four more are asked for (user document 002)",
+        story: "60 GiB live of half of 128, four more are asked for",
         scene: || apu(STRIX_HALO.files(), HALF, 60, 4, gib(0.65)),
     },
     Labelled {
@@ -113,6 +113,35 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "uma-runtime-clamp",
         says: Says::Not,
         also: &["true-capacity"],
+        story: "the same, and the user lowers the total",
+        scene: || {
+            let mut scene = apu(RAISED.files(), HALF, 60, 4, gib(0.65));
+            scene.trace.process.environment = vec![("GPU_MAX_HEAP_SIZE".into(), "57".into())];
+            scene
+        },
+    },
+    Labelled {
+        id: "uma-runtime-clamp",
+        says: Says::Not,
+        also: &["true-capacity", "uma-carveout-only"],
+        story: "the carve-out happens to be half of the RAM",
+        scene: || apu(AmdMachine { vram: HALF, ..RAISED }.files(), HALF, 60, 4, gib(0.65)),
+    },
+    Labelled {
+        id: "apu-reporting-inconsistent",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "more is free than there is, over CUDA",
+        scene: || {
+            let mut scene = apu(Vec::new(), gib(15.5), 9, 5, gib(84.98));
+            scene.trace = scene.trace.cuda();
+            scene
+        },
+    },
+    Labelled {
+        id: "uma-runtime-clamp",
+        says: Says::Not,
+        also: &["true-capacity"],
         story: "the runtime follows the kernel",
         scene: || apu(RAISED.files(), 110 * GIB, 108, 4, gib(0.65)),
     },
@@ -122,6 +151,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "104 of 125 GiB are the GPU's, 1 GiB is left, and the process was killed",
         scene: || killed(104, GIB),
+    },
+    Labelled {
+        id: "uma-host-pressure",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and the kernel killed a browser",
+        scene: || {
+            let mut scene = killed(104, GIB);
+            let log =
+                "[20599.491542] Out of memory: Killed process 9 (chrome) total-vm:53312244kB, anon-rss:31451456kB";
+            let content = crate::evidence::kernel_log::read(log);
+            scene.trace.evidence.kernel_logs = vec![crate::evidence::Given { path: "dmesg.txt".into(), content }];
+            scene
+        },
     },
     Labelled {
         id: "uma-host-pressure",

@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
-use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Program};
@@ -18,6 +18,8 @@ pub(super) const RULES: &[Rule] = &[
     run("process-fraction-cap", fraction_cap_by_message),
 ];
 
+const MPS_SERVER: &str =
+    "whether the program runs under an MPS server (nvidia-cuda-mps-control): without one the limit has no effect";
 /// Pool size up to which HIP gives a single block at most three quarters. (ROCm/clr rocdevice.cpp)
 const SMALL_POOL_BYTES: u64 = 512 * MIB;
 
@@ -26,7 +28,7 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let both = failure.request_bytes().zip(failure.total_bytes());
     let Some((request, total)) = both.get() else { return };
-    if !check.applies(is_rocm && failure.is_real_of_device() && request <= total) {
+    if !check.applies(is_rocm && failure.is_real_of_card() && request <= total) {
         return;
     }
     let percent = single_alloc_percent(case, failure, total);
@@ -91,15 +93,16 @@ fn smaller_succeeded(case: &Case<'_>, failure: &Failure<'_>, request: u64) -> Ho
 
 /// A setting of the runtime or of the driver keeps the process below what the card has.
 fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     let Some(ceiling) = ceiling(case, failure) else { return };
     let Some(request) = failure.request_bytes().get() else { return };
     check.must(true, || ceiling.text.clone());
+    ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
     let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
     let most = readings.into_iter().flatten().max();
-    let free = crate::judgement::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    let free = Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
     check.decides(
         free.is(|free| case.thresholds.is_enough(free, request)),
         || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
@@ -121,23 +124,43 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 struct Ceiling {
     text: String,
     limit_bytes: Option<u64>,
+    /// Without what the ceiling has no effect, where that is not known.
+    missing: Option<&'static str>,
 }
 
-/// A ceiling in the environment that the runtime or the driver keeps.
+/// A ceiling in the environment that the runtime or the driver keeps; one of another vendor's says nothing.
 fn ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
-    let number = |name: &str| case.variable(name)?.trim().parse::<u64>().ok();
-    if let Some(percent) = number("GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100) {
-        let all = failure.oom.read.vram_total_bytes;
-        let limit = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
-        let limit_bytes = limit.or(failure.total_bytes().get());
-        return Some(Ceiling { text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"), limit_bytes });
+    match case.versions.platform? {
+        Platform::Rocm => heap_ceiling(case, failure).or_else(|| hidden_free(case)),
+        Platform::Cuda => mps_ceiling(case, failure.oom.device?),
     }
-    if let Some(text) = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
-        let limit_bytes = mps_limit(text, failure.oom.device?);
-        return Some(Ceiling { text: format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set"), limit_bytes });
-    }
-    let hidden = number("HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
-    Some(Ceiling { text: format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)"), limit_bytes: None })
+}
+
+fn heap_ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
+    let percent = number(case, "GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100)?;
+    let all = failure.oom.read.vram_total_bytes;
+    let limit = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
+    let limit_bytes = limit.or(failure.total_bytes().get());
+    Some(Ceiling { text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"), limit_bytes, missing: None })
+}
+
+/// What is hidden is only not reported: a program may keep to it, the runtime does not.
+fn hidden_free(case: &Case<'_>) -> Option<Ceiling> {
+    let hidden = number(case, "HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
+    let text = format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)");
+    Some(Ceiling { text, limit_bytes: None, missing: None })
+}
+
+/// A limit for another device is none.
+fn mps_ceiling(case: &Case<'_>, device: u8) -> Option<Ceiling> {
+    let text = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")?;
+    let limit_bytes = Some(mps_limit(text, device)?);
+    let text = format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set");
+    Some(Ceiling { text, limit_bytes, missing: Some(MPS_SERVER) })
+}
+
+fn number(case: &Case<'_>, name: &str) -> Option<u64> {
+    case.variable(name)?.trim().parse().ok()
 }
 
 /// The limit of one device in `0=1G,1=512M`. (NVIDIA's documentation of MPS)

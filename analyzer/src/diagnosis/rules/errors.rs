@@ -97,13 +97,20 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     })
 }
 
-/// An old error is reported by an innocent call.
+/// An old error is reported by an innocent call. It is never proven: whether somebody read the error in between, which also
+/// clears it, is not recorded once the program goes on.
 fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let earlier = ignored_before(case, failure).filter(|earlier| keeps_errors(earlier) && keeps_errors(failure.report));
-    let Some(earlier) = earlier.filter(|_| !failure.is_injected()) else {
+    let Some(earlier) = earlier.filter(|_| !failure.is_injected() && !failure.is_of_host()) else {
         check.applies(false);
         return;
     };
+    check.at_most(Confidence::Probable);
+    check.would_settle("the error that the runtime kept before this call (hipPeekAtLastError, cudaPeekAtLastError)");
+    if !failure.oom.unknown_size {
+        // An allocation function returns its own status; only what is wrapped around it may hand out an old one.
+        check.at_most(Confidence::Possible);
+    }
     let versions = &case.versions;
     check.must(errors_stick(case), || match versions.platform {
         Some(Platform::Cuda) => "CUDA keeps an error until the program asks for it".to_owned(),
@@ -173,15 +180,15 @@ fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.note(free.is(|_| true), || format!("{} was free", size(free.get().unwrap_or(0))));
     }
     check.must(seen, || {
-        "no allocation failed inside it: it is not memory, but the set-up (kernels or libraries that are missing, another \
-         architecture, an old error)"
+        "no allocation failed inside it: rather the set-up (kernels or libraries that are missing, another architecture, an \
+         old error) than memory of the GPU"
             .to_owned()
     });
 }
 
 /// The process aborts although no call failed.
 fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
-    let is_rocm = case.versions.platform != Some(Platform::Cuda);
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let open = case.facts.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
     if !check.applies(is_rocm && case.replay.end == End::Signaled(libc::SIGABRT) && !open) {
         return;
@@ -198,6 +205,19 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
     check.unless(says_other, || "an illegal address or an invalid instruction set was reported".to_owned());
 }
 
+/// How sure it can be that a call hangs which does not return: some wait for the GPU's work by design, as long as that takes,
+/// and allocations may.
+fn surest_of(api: &str) -> Confidence {
+    const ADDRESSES: [&str; 4] = ["Map", "MemCreate", "AddressReserve", "MemSetAccess"];
+    const WAITS: [&str; 5] = ["Free", "free", "Unmap", "Unregister", "Synchronize"];
+    let is_one = |parts: &[&str]| parts.iter().any(|part| api.contains(part));
+    match () {
+        () if is_one(&WAITS) => Confidence::Possible,
+        () if is_one(&ADDRESSES) => Confidence::Proven,
+        () => Confidence::Probable,
+    }
+}
+
 /// Nothing failed: the program stands still.
 fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
     let facts = case.facts;
@@ -209,6 +229,7 @@ fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
     let stuck = stuck.filter(|call| alive_ns.saturating_sub(call.at_ns) >= case.thresholds.hang_ns);
     if let Some(call) = stuck {
         check.must(true, || "no call failed".to_owned());
+        check.at_most(surest_of(&call.api));
         check.must(true, || {
             let waited = moment(alive_ns.saturating_sub(call.at_ns));
             format!("{} began at {} and had not returned {waited} later", call.api, moment(call.at_ns))

@@ -2,8 +2,7 @@
 
 use super::{Rule, device};
 use crate::diagnosis::case::Case;
-use crate::evidence::kernel_log::KernelEventKind;
-use crate::evidence::smi;
+use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::device::DeviceSummary;
 use crate::thresholds::share;
@@ -15,18 +14,10 @@ pub(super) const RULES: &[Rule] =
 /// Xid errors of the memory itself. (NVIDIA's list of Xid errors)
 const MEMORY_XIDS: [u64; 6] = [48, 63, 64, 92, 94, 95];
 
-/// The card of a device in a tool's output: by its number, or the only one there is.
-fn told_of<'a>(case: &Case<'a>, device: &DeviceSummary) -> Option<&'a smi::Card> {
-    let index = device.index.map(u64::from);
-    let cards = || case.evidence.smi.iter().flat_map(|file| &file.content.cards);
-    let only = || cards().next().filter(|_| cards().count() == 1);
-    cards().find(|card| card.index.is_some() && card.index == index).or_else(only)
-}
-
 /// The driver took bad pages out of use.
 fn retired_pages(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    let told = told_of(case, device).and_then(|card| card.retired_pages);
-    let logged = case.kernel_says(|event| event.kind == KernelEventKind::BadPages);
+    let told = case.told_of(device).and_then(|card| card.retired_pages);
+    let logged = case.kernel_says_of(device, |event| event.kind == KernelEventKind::BadPages);
     let holds = match told {
         Some(pages) => Holds::from(pages > 0).or(logged),
         None if logged == Holds::Yes => Holds::Yes,
@@ -48,18 +39,19 @@ fn retired_pages(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
 
 /// What the board has: as the kernel found it, else as sysfs or a tool says.
 fn nominal(case: &Case<'_>, device: &DeviceSummary) -> Known<u64> {
-    let found = case.kernel_events().filter(|event| event.kind == KernelEventKind::VramAndBar);
+    let is_of_device = |event: &&KernelEvent| case.is_logged_of(device, event) == Some(true);
+    let found = case.kernel_events().filter(|event| event.kind == KernelEventKind::VramAndBar).filter(is_of_device);
     let sizes = found.flat_map(|event| &event.sizes).filter(|(name, _)| *name == "vram");
     let logged = sizes.map(|(_, bytes)| *bytes).max();
     let of_card = case.card(device).and_then(|card| card.vram_total_bytes);
-    let told = told_of(case, device).and_then(|card| card.total_bytes);
+    let told = case.told_of(device).and_then(|card| card.total_bytes);
     Known::new(logged.max(of_card).max(told), "the size of the board (mem_info_vram_total)")
 }
 
 /// Errors of the memory itself.
 fn memory_errors(case: &Case<'_>, device: &DeviceSummary) -> Holds {
-    let told = told_of(case, device).and_then(|card| card.uncorrected_errors).map(|errors| Holds::from(errors > 0));
-    let logged = case.kernel_says(|event| match event.kind {
+    let told = case.told_of(device).and_then(|card| card.uncorrected_errors).map(|errors| Holds::from(errors > 0));
+    let logged = case.kernel_says_of(device, |event| match event.kind {
         KernelEventKind::Xid => event.code.is_some_and(|code| MEMORY_XIDS.contains(&code)),
         kind => kind == KernelEventKind::BadPages,
     });

@@ -1,12 +1,15 @@
 //! E. What is installed: versions with listed defects, and parts that do not belong together.
 
-use super::{Rule, run};
+use super::{Ask, Rule, run};
 use crate::diagnosis::case::Case;
-use crate::judgement::check::{Check, Holds};
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::software::{Platform, Program, Release, Version};
 
 pub(super) const RULES: &[Rule] =
     &[run("known-bad-version", known_bad_version), run("version-mismatch", version_mismatch)];
+
+/// Failures that are looked at for a sign.
+const MOST_FAILURES: usize = 256;
 
 /// What a defect has to do with: it matters only to programs that use it.
 #[derive(Clone, Copy)]
@@ -27,6 +30,8 @@ struct Defect {
     /// Its fixes in the catalogue are of this part.
     part: &'static str,
     what: &'static str,
+    /// Diagnoses that are its sign in a run; empty where no rule can see one.
+    shown_by: &'static [&'static str],
 }
 
 const fn release(major: u32, minor: u32, patch: u32) -> Release {
@@ -41,6 +46,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::Modules,
         part: "leak of modules",
         what: "the runtime leaks memory with each module (fixed in 5.6.1)",
+        shown_by: &["hidden-runtime-memory", "model-swap-residual"],
     },
     Defect {
         from: release(0, 0, 0),
@@ -48,6 +54,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::ClosedImports,
         part: "closed imports",
         what: "memory leaks when an IPC handle is closed (fixed in 6.2.1)",
+        shown_by: &[],
     },
     Defect {
         from: release(6, 4, 0),
@@ -55,6 +62,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::VirtualMemory,
         part: "virtual memory of 6.4",
         what: "virtual memory is not given back on release (fixed in 6.4.2)",
+        shown_by: &["vmm-release-ineffective"],
     },
     Defect {
         from: release(0, 0, 0),
@@ -62,6 +70,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::StreamOrdered,
         part: "stream-ordered allocation",
         what: "stream-ordered allocation can run out of memory where hipMalloc would not (fixed in 7.0)",
+        shown_by: &["mallocasync-oom", "pool-failure-leak"],
     },
     Defect {
         from: release(7, 0, 0),
@@ -69,6 +78,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::Exports,
         part: "exports of 7.0",
         what: "buffers that were exported by IPC stay pinned after their free",
+        shown_by: &["ipc-export-pin"],
     },
     Defect {
         from: release(7, 1, 0),
@@ -76,6 +86,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::VirtualMemory,
         part: "virtual memory of 7.1",
         what: "access to virtual memory is set wrongly in some cases",
+        shown_by: &[],
     },
     Defect {
         from: release(7, 14, 0),
@@ -83,6 +94,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::VirtualMemory,
         part: "virtual memory of 7.14",
         what: "each handle of virtual memory takes a descriptor, and live memory was seen to read back zeros",
+        shown_by: &["vmm-fd-exhaustion"],
     },
     Defect {
         from: release(7, 15, 0),
@@ -90,6 +102,7 @@ const DEFECTS: [Defect; 8] = [
         concerns: Concerns::Imports,
         part: "imports of 7.15",
         what: "access to imported memory fails (nightly builds)",
+        shown_by: &[],
     },
 ];
 
@@ -125,43 +138,72 @@ fn uses(case: &Case<'_>, concerns: Concerns) -> Holds {
     }
 }
 
-/// The installed version has a listed defect.
+/// The installed version has a listed defect, and the run shows its sign. What a program merely could have met is not said of
+/// it: most programs on such a version are well.
 fn known_bad_version(case: &Case<'_>, check: &mut Check) {
     if !check.applies(case.versions.platform == Some(Platform::Rocm)) {
         return;
     }
     let mut any = half_cap_wheel(case, check);
-    let Some(release) = case.versions.release() else {
-        check.applies(any);
-        return;
-    };
     for defect in &DEFECTS {
-        match (defect.is_in(release), uses(case, defect.concerns)) {
-            (Holds::No, _) | (_, Holds::No) => {}
-            (is_in, Holds::Yes) => {
-                any = true;
-                check.must(true, || format!("ROCm {release}: {}", defect.what));
-                check.must(is_in, String::new);
-                check.part(defect.part);
-            }
-            // A possible defect is worth a word only where something went wrong.
-            (Holds::Yes, Holds::Unknown(reading)) if case.facts.oom_count > 0 => {
-                check.would_settle(reading);
-                check.note(true, || format!("ROCm {release} besides: {}", defect.what));
-            }
-            _ => {}
+        let Some(release) = case.versions.release() else { break };
+        let is_in = defect.is_in(release);
+        if is_in == Holds::No || uses(case, defect.concerns) != Holds::Yes {
+            continue;
         }
+        let Some((sign, sure)) = sign_of(case, defect) else { continue };
+        any = true;
+        check.must(true, || format!("ROCm {release}: {}", defect.what));
+        check.must(is_in, String::new);
+        check.must(true, || sign);
+        check.at_most(sure);
+        check.part(defect.part);
     }
     check.applies(any);
 }
 
-/// PyTorch's wheels for RDNA4 of spring 2026.
+/// The sign of a defect in a run, and how sure it is.
+fn sign_of(case: &Case<'_>, defect: &Defect) -> Option<(String, Confidence)> {
+    if defect.shown_by.is_empty() {
+        // No rule can see one. Worth a word only where something failed.
+        let text = "memory was refused in this run; whether this is why can't be told".to_owned();
+        return (case.facts.oom_count > 0).then_some((text, Confidence::Possible));
+    }
+    let shown = defect.shown_by.iter().filter_map(|id| Some((*id, found(case, id)?)));
+    let (id, sure) = shown.max_by_key(|(_, sure)| *sure)?;
+    Some((format!("its sign is in this run: {id}"), sure))
+}
+
+/// How sure another rule is of this run.
+fn found(case: &Case<'_>, id: &str) -> Option<Confidence> {
+    let mut surest = None;
+    let mut judge = |ask: &dyn Fn(&mut Check)| {
+        let mut check = Check::default();
+        ask(&mut check);
+        if let Judgement::Found(sure) = check.judgement() {
+            surest = surest.max(Some(sure));
+        }
+    };
+    for rule in super::all().filter(|rule| rule.id == id) {
+        match rule.ask {
+            Ask::Run(ask) => judge(&|check| ask(case, check)),
+            Ask::Device(ask) => {
+                case.facts.devices.iter().for_each(|device| judge(&|check| ask(case, device, check)));
+            }
+            Ask::Failure(ask) => {
+                case.failures().take(MOST_FAILURES).for_each(|failure| judge(&|check| ask(case, &failure, check)));
+            }
+        }
+    }
+    surest
+}
+
+/// PyTorch's wheels for RDNA4 of spring 2026, and a run that ends near half of the card.
 fn half_cap_wheel(case: &Case<'_>, check: &mut Check) -> bool {
-    let series = [Version { major: 2, minor: 12 }, Version { major: 2, minor: 13 }];
-    let torch = case.versions.torch.filter(|torch| series.contains(torch));
-    let rdna4 = case.facts.devices.iter().any(|device| case.target(device).is_some_and(|(major, ..)| major == 12));
-    let Some(torch) = torch.filter(|_| rdna4) else { return false };
+    let Some(torch) = case.versions.torch else { return false };
+    let Some(sure) = found(case, "vram-half-cap") else { return false };
     check.must(true, || format!("PyTorch {torch} for ROCm on RDNA4: reports that only half of the card can be used"));
+    check.at_most(sure);
     check.part("wheels for RDNA4");
     true
 }

@@ -5,8 +5,11 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::evidence::kernel_log::KernelEventKind;
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::machine::cgroup::DeviceMemory;
+use crate::machine::pci::PciAddress;
 use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
 use crate::replay::End;
@@ -30,24 +33,34 @@ const KFD_USE: &str = "the system memory that KFD counts for all processes, whic
 
 /// KFD refuses more of the host's memory.
 fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let integrated = case.is_integrated(failure.device).get() == Some(true);
     let of_host = failure.is_of_host() || failure.oom.kind == Kind::Managed;
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    if !check.applies(is_rocm && !failure.is_injected() && (of_host || (integrated && failure.is_of_device()))) {
+    let of_apu = || failure.is_of_device() && case.is_integrated(failure.device).get() == Some(true);
+    if !check.applies(is_rocm && !failure.is_injected() && (of_host || of_apu())) {
         return;
     }
     check.must(true, || match of_host {
         true => format!("{} asked for host memory", failure.report.api),
         false => "the GPU uses the host's memory".to_owned(),
     });
+    more_than_ram(case, failure, check);
+    let limit = kernel_limit(case, of_host);
+    if !of_host {
+        // A total that is smaller, or that is the carve-out of the BIOS, is met first: other diagnoses are about those.
+        let both = limit.zip(failure.total_bytes());
+        check.must(both.is(|(limit, total)| limit < total), || {
+            let (limit, total) = both.get().unwrap_or((0, 0));
+            format!("the kernel gives {} of the {} that the runtime offers", gib(limit), gib(total))
+        });
+        let carve_out = failure.device.and_then(|device| case.card(device)).and_then(|card| card.vram_total_bytes);
+        let both = Known::new(carve_out, "the carve-out of the BIOS (mem_info_vram_total)").zip(failure.total_bytes());
+        check.unless(both.is(|(carve_out, total)| case.thresholds.is_near(total, carve_out)), || {
+            "the memory is the carve-out of the BIOS, which KFD does not count".to_owned()
+        });
+    }
     // What the program itself holds is the least that KFD counts.
     let own = failure.own_bytes();
-    let wanted = failure.request_bytes().map(|request| own.saturating_add(request));
-    let kfd = case.ram_bytes().map(kfd_limit_bytes);
-    // For device memory of an APU the TTM limit is a diagnosis of its own.
-    let ttm = if of_host { case.ttm_limit_bytes() } else { kfd };
-    let limit = kfd.zip(ttm).map(|(kfd, ttm)| kfd.min(ttm)).or(kfd).or(ttm);
-    let both = wanted.zip(limit);
+    let both = failure.request_bytes().map(|request| own.saturating_add(request)).zip(limit);
     let holds = match both.is(|(wanted, limit)| wanted > limit) {
         Holds::No if of_host => Holds::Unknown(KFD_USE),
         holds => holds,
@@ -60,15 +73,44 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
             gib(limit)
         )
     });
-    if holds != Holds::Yes && both.get().is_some() {
-        let (wanted, limit) = both.get().unwrap_or((0, 0));
+    if holds == Holds::Yes {
+        return;
+    }
+    // That others hold the rest is nothing but possible, and where managed memory lies is not known.
+    check.at_most(Confidence::Possible);
+    if let Some((wanted, limit)) = both.get() {
         check.note_by(Basis::Estimated, true, || {
             format!("the program's part would be {} of the {} that the kernel gives at most", size(wanted), gib(limit))
         });
     }
 }
 
-/// Pinned memory ran out, and not that of a device.
+/// What the kernel gives of the host's memory: KFD's limit, unless it is turned off, and TTM's for what is not device memory of
+/// an APU, for which that is a diagnosis of its own.
+fn kernel_limit(case: &Case<'_>, of_host: bool) -> Known<u64> {
+    let is_off = |value: &str| matches!(value.trim(), "Y" | "y" | "1");
+    let mut parameters = case.machine.amdgpu_parameters.iter();
+    let off = parameters.any(|known| known.name == "no_system_mem_limit" && known.value.as_deref().is_some_and(is_off));
+    let kfd = case.ram_bytes().map(kfd_limit_bytes);
+    let ttm = case.ttm_limit_bytes();
+    match (of_host, off) {
+        (true, true) => ttm,
+        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| kfd.min(ttm)).or(kfd),
+        (false, true) => Known::new(None, KFD_USE),
+        (false, false) => kfd,
+    }
+}
+
+/// A request for more than the machine has is refused whatever limit there is: its size is wrong.
+fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let both = failure.request_bytes().get().zip(case.ram_bytes().get());
+    let Some((request, ram)) = both.filter(|(request, ram)| request > ram) else { return };
+    check.unless(true, || {
+        format!("{} in one request is more than the {} of RAM: no limit is the reason", size(request), gib(ram))
+    });
+}
+
+/// Pinned memory was refused, and not that of a device.
 fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_of_host() && !failure.is_injected()) {
         return;
@@ -82,10 +124,7 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
             size(own)
         )
     });
-    let locked = case.machine.limits.locked_bytes.and_then(|limit| limit.soft);
-    check.note(locked.is_some_and(|limit| own.saturating_add(failure.oom.requested_bytes) > limit), || {
-        format!("the limit of locked memory (ulimit -l) is {}", size(locked.unwrap_or(0)))
-    });
+    more_than_ram(case, failure, check);
     let available = case.series(Quantity::HostAvailable).map(|series| series.last.1);
     check.note(available.is_some(), || {
         format!("{} of RAM was available at the last reading", size(available.unwrap_or(0)))
@@ -99,7 +138,8 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         return;
     };
     let went_wrong = case.facts.oom_count > 0 || case.replay.end.is_failure();
-    if !check.applies(went_wrong && case.is_integrated(Some(device)).get() != Some(true)) {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    if !check.applies(is_rocm && went_wrong) {
         return;
     }
     let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
@@ -109,15 +149,31 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         let (used, total) = both.get().unwrap_or((0, 0));
         format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
     });
-    check.must(case.kernel_refused_submission(), || {
-        "the kernel says that there is not enough memory for a command submission".to_owned()
+    check.unless(case.is_integrated(Some(device)).is(|integrated| integrated), || {
+        "the GPU uses the host's memory: GTT is what it has".to_owned()
     });
+    let refused = kernel_refused_submission(case, device);
+    check.must(refused, || "the kernel says that there is not enough memory for a command submission".to_owned());
+    // Without that line a full GTT explains at most that memory of the host was refused.
+    let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
+    if refused != Holds::Yes && !case.failures().any(|failure| is_of_host(&failure)) {
+        check.at_most(Confidence::Possible);
+    }
+}
+
+/// Whether the kernel refused a command submission of a device for want of memory.
+fn kernel_refused_submission(case: &Case<'_>, device: &DeviceSummary) -> Holds {
+    case.kernel_says_of(device, |event| event.kind == KernelEventKind::CommandSubmission)
 }
 
 /// The limit of a control group for device memory.
 fn device_cgroup_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let card = failure.device.and_then(|device| case.card(device)).and_then(|card| card.pci_bus_id.clone());
-    let of_card = case.machine.device_memory.iter().filter(|region| region.pci_bus_id() == card.as_deref());
+    let place = failure.device.and_then(|device| case.place(device));
+    let is_of_card = |region: &&DeviceMemory| {
+        let of_region = region.pci_bus_id().and_then(PciAddress::parse);
+        region.is_vram() && place.zip(of_region).is_some_and(|(place, of_region)| place.is(of_region))
+    };
+    let of_card = case.machine.device_memory.iter().filter(is_of_card);
     let Some(region) = of_card.min_by_key(|region| region.limit_bytes).filter(|_| failure.is_real_of_device()) else {
         check.applies(false);
         return;
@@ -132,6 +188,10 @@ fn device_cgroup_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         Holds::No if fits_card != Holds::No => Holds::Unknown("what the group held at the failure (dmem.current)"),
         holds => holds,
     };
+    if holds != Holds::Yes {
+        // Others of the group may hold the rest: nobody saw it.
+        check.at_most(Confidence::Possible);
+    }
     check.must(holds, || {
         format!("the program held {}, so the request makes it {}", gib(own), gib(wanted.get().unwrap_or(0)))
     });
@@ -143,17 +203,20 @@ fn xnack_ineffective(case: &Case<'_>, check: &mut Check) {
         return;
     }
     check.must(true, || "HSA_XNACK=1 is set".to_owned());
-    let targets: Vec<Option<bool>> = case.facts.devices.iter().map(|device| case.is_rdna(device)).collect();
-    let holds = match targets.iter().all(Option::is_some) && !targets.is_empty() {
-        true => Holds::from(targets.contains(&Some(true))),
-        false if targets.contains(&Some(true)) => Holds::Yes,
+    let used = || case.facts.devices.iter().filter(|device| device.account.allocations > 0);
+    let without: Vec<String> = used()
+        .filter(|device| case.is_rdna(device) == Some(true))
+        .filter_map(|device| device.architecture.clone())
+        .collect();
+    let holds = match used().all(|device| case.is_rdna(device).is_some()) && used().next().is_some() {
+        _ if !without.is_empty() => Holds::Yes,
+        true => Holds::No,
         false => Holds::Unknown("the target of the GPU (KFD's topology)"),
     };
-    check.must(holds, || {
-        let names = case.facts.devices.iter().filter(|device| case.is_rdna(device) == Some(true));
-        let names: Vec<String> = names.filter_map(|device| device.architecture.clone()).collect();
-        format!("{} is an RDNA part: only Instinct parts can retry page faults", names.join(", "))
-    });
+    if holds != Holds::Yes {
+        check.at_most(Confidence::Possible);
+    }
+    check.must(holds, || format!("{} is an RDNA part: only Instinct parts can retry page faults", without.join(", ")));
 }
 
 /// A library for the names of devices is not found.

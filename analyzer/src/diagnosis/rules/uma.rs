@@ -8,7 +8,7 @@ use crate::machine::{Machine, PAGE_BYTES, card::Card};
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::cycles::Cycle;
 use crate::replay::End;
-use crate::software::Version;
+use crate::software::{Platform, Version};
 use crate::thresholds::share;
 use crate::words::{gib, grouped, percent, size};
 
@@ -211,8 +211,13 @@ fn uma_large_carveout_starves_gtt(case: &Case<'_>, failure: &Failure<'_>, check:
 /// Free memory above the total.
 fn apu_reporting_inconsistent(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let integrated = case.is_integrated(failure.device).get();
-    if !check.applies(failure.is_real_of_device() && integrated != Some(false)) {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    if !check.applies(is_rocm && failure.is_real_of_device() && integrated != Some(false)) {
         return;
+    }
+    if integrated.is_none() {
+        // On a card the same numbers are another matter.
+        check.at_most(Confidence::Possible);
     }
     let both = failure.runtime_free_bytes().zip(failure.total_bytes());
     check.must(both.is(|(free, total)| free > total), || {
@@ -228,6 +233,15 @@ fn apu_reporting_inconsistent(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     });
 }
 
+/// The variable by which the user lowers the total that the runtime reports.
+fn lowered_by(case: &Case<'_>) -> Option<String> {
+    const LOWER: [(&str, &str); 3] =
+        [("GPU_MAX_HEAP_SIZE", "100"), ("GPUOOM_CAPACITY", "off"), ("GPUOOM_CAPACITY", "0")];
+    let set = LOWER.iter().find_map(|(name, _)| Some((*name, case.variable(name)?)));
+    let (name, value) = set.filter(|set| !LOWER.contains(set))?;
+    Some(format!("{name}={value}"))
+}
+
 /// The runtime offers half of what the kernel does.
 fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !is_apu_failure(case, failure, check) {
@@ -240,9 +254,8 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         let (limit, ram) = raised.get().unwrap_or((0, 0));
         format!("the TTM limit was raised to {} of {} RAM", gib(limit), gib(ram))
     });
-    let card = failure.device.and_then(|device| case.card(device));
-    let bank =
-        card.and_then(|card| case.machine.node_of(card)).map(|node| node.local_bytes()).filter(|bytes| *bytes > 0);
+    let node = failure.device.and_then(|device| case.node(device));
+    let bank = node.map(|node| node.local_bytes()).filter(|bytes| *bytes > 0);
     let bank = Known::new(bank, "the size of KFD's memory bank").zip(limit);
     check.must(bank.is(|(bank, limit)| case.thresholds.is_near(bank, limit)), || {
         format!("KFD offers {}", gib(bank.get().map_or(0, |(bank, _)| bank)))
@@ -252,6 +265,15 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         format!("the runtime reports {} all the same: half of the RAM", gib(total.get().unwrap_or(0)))
     });
     exceeds_total(failure, check);
+    let of_carve_out = total.zip(carve_out(case, failure.device));
+    check.unless(of_carve_out.is(|(total, carve_out)| case.thresholds.is_near(total, carve_out)), || {
+        "the total is the carve-out of the BIOS, which happens to be half of the RAM".to_owned()
+    });
+    let lowered = lowered_by(case);
+    check.unless(lowered.is_some(), || match lowered {
+        Some(set) => format!("{set} lowers the total"),
+        None => "a variable lowers the total".to_owned(),
+    });
 }
 
 /// GPU memory took the RAM that the host needs.
@@ -276,7 +298,9 @@ fn uma_host_pressure(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
         Some(least) => format!("at least once only {} of RAM was available", size(least)),
         None => format!("all tasks waited for memory {:.1} % of the time", full.unwrap_or(0.0)),
     });
-    check.must(case.kernel_killed(), || "the kernel killed a process for want of memory".to_owned());
+    check.must(case.kernel_killed_own(), || {
+        case.kernel_kill_text().unwrap_or_else(|| "the kernel killed it for want of memory".to_owned())
+    });
 }
 
 /// The most that the program's blocks held on a device at once.

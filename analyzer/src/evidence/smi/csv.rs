@@ -28,13 +28,21 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
         };
         if of_processes {
             let Some(pid) = cell(&["pid"]).and_then(|pid| pid.parse().ok()) else { continue };
-            let (name, used_bytes) = (cell(&["process_name", "name"]), bytes(&["used_memory", "used_gpu_memory"]));
-            report.processes.push(CardProcess { card: None, pid, name: name.and_then(named), used_bytes });
+            report.processes.push(CardProcess {
+                card: None,
+                pci_bus_id: cell(&["gpu_bus_id"]).and_then(named),
+                uuid: cell(&["gpu_uuid"]).and_then(named),
+                pid,
+                name: cell(&["process_name", "name"]).and_then(named),
+                used_bytes: bytes(&["used_memory", "used_gpu_memory"]),
+            });
             continue;
         }
         let index = cell(&["index", "device"]).and_then(|index| index.trim_start_matches("card").parse().ok());
         report.cards.push(Card {
             index: index.or(Some(number as u64)),
+            pci_bus_id: cell(&["pci.bus_id", "gpu_bus_id", "PCI Bus"]).and_then(named),
+            uuid: cell(&["uuid", "gpu_uuid"]).and_then(named),
             name: cell(&["name", "gpu_name", "Card Series", "Card series"]).and_then(named),
             total_bytes: bytes(&["memory.total", "VRAM Total Memory"]),
             used_bytes: bytes(&["memory.used", "VRAM Total Used"]),

@@ -36,6 +36,7 @@ fn from_value(value: &Value) -> Option<SmiReport> {
         let bytes = |key: &str| card.get(key).and_then(|value| number(value, 1));
         report.cards.push(Card {
             index: Some(index),
+            pci_bus_id: card.get("PCI Bus").and_then(Value::as_str).and_then(named),
             name: ["Card Series", "Card series"].iter().find_map(|key| named(card.get(*key)?.as_str()?)),
             total_bytes: bytes("VRAM Total Memory (B)"),
             used_bytes: bytes("VRAM Total Used Memory (B)"),
@@ -54,6 +55,8 @@ fn amd_smi(rows: &[Value]) -> SmiReport {
         let memory = |name: &str| at(&format!("/mem_usage/{name}")).and_then(|value| number(value, MIB));
         let card = Card {
             index,
+            pci_bus_id: text(row, &["/bus/bdf", "/bdf"]),
+            uuid: text(row, &["/uuid"]),
             name: at("/asic/market_name").and_then(Value::as_str).and_then(named),
             total_bytes: memory("total_vram").or_else(|| at("/vram/size").and_then(|value| number(value, MIB))),
             used_bytes: memory("used_vram"),
@@ -72,6 +75,11 @@ fn amd_smi(rows: &[Value]) -> SmiReport {
     report
 }
 
+/// The first of these places that says something.
+fn text(row: &Value, places: &[&str]) -> Option<String> {
+    places.iter().find_map(|place| named(row.pointer(place)?.as_str()?))
+}
+
 fn process(card: Option<u64>, info: &Value) -> Option<CardProcess> {
     let pid = info.get("pid")?;
     let pid = pid.as_u64().or_else(|| pid.as_str()?.parse().ok())?;
@@ -79,6 +87,8 @@ fn process(card: Option<u64>, info: &Value) -> Option<CardProcess> {
     let used = used.iter().find_map(|path| info.pointer(path));
     Some(CardProcess {
         card,
+        pci_bus_id: None,
+        uuid: None,
         pid,
         name: info.get("name").and_then(Value::as_str).and_then(named),
         // Without a unit these are bytes.

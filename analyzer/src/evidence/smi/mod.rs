@@ -19,6 +19,11 @@ const MOST_ROWS: usize = 10_000;
 pub struct Card {
     /// Number, as the tool counts.
     pub index: Option<u64>,
+    /// PCI address, as the tool writes it.
+    pub pci_bus_id: Option<String>,
+    /// UUID: as good as a serial number, so it is kept to match lists, and written nowhere.
+    #[serde(skip)]
+    pub uuid: Option<String>,
     /// Name.
     pub name: Option<String>,
     /// Its memory.
@@ -38,6 +43,11 @@ pub struct Card {
 pub struct CardProcess {
     /// Number of the card.
     pub card: Option<u64>,
+    /// PCI address of the card, where its list has that.
+    pub pci_bus_id: Option<String>,
+    /// UUID of the card, where its list has that; as [`Card::uuid`].
+    #[serde(skip)]
+    pub uuid: Option<String>,
     /// Process id.
     pub pid: u64,
     /// Name.
@@ -55,6 +65,13 @@ pub struct SmiReport {
     pub cards: Vec<Card>,
     /// Processes.
     pub processes: Vec<CardProcess>,
+}
+
+impl SmiReport {
+    /// The tool: each counts cards in a way of its own.
+    pub fn tool(&self) -> &'static str {
+        self.format.split(' ').next().unwrap_or(self.format)
+    }
 }
 
 /// Why a file could not be read.
@@ -91,8 +108,11 @@ pub fn read(text: &str) -> Result<SmiReport, SmiError> {
     let mut report = readers.iter().find_map(|read| read(text)).unwrap_or(Err(SmiError::Unknown))?;
     report.cards.truncate(MOST_ROWS);
     report.processes.truncate(MOST_ROWS);
-    let says_something =
-        |card: &Card| card.total_bytes.is_some() || card.used_bytes.is_some() || card.retired_pages.is_some();
+    // Addresses alone help to read another file of the same tool.
+    let says_something = |card: &Card| {
+        let of_memory = card.total_bytes.is_some() || card.used_bytes.is_some() || card.retired_pages.is_some();
+        of_memory || card.pci_bus_id.is_some()
+    };
     if report.processes.is_empty() && !report.cards.iter().any(says_something) {
         let advice = match report.format.starts_with("nvidia") {
             true => "run nvidia-smi -q -x",

@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
     let report = match () {
         () if text.contains("NVIDIA-SMI ") => nvidia(text),
-        () if text.contains("GPU[") && text.contains("VRAM Total") => rocm(text),
+        () if text.contains("GPU[") && (text.contains("VRAM Total") || text.contains("PCI Bus:")) => rocm(text),
         () if text.lines().any(|line| line.starts_with("GPU: ")) => amd(text),
         () => return None,
     };
@@ -32,7 +32,8 @@ fn nvidia(text: &str) -> SmiReport {
             && let Ok(index) = index.parse()
         {
             let name = name.trim().rsplit_once("  ").map_or(name, |(name, _)| name);
-            report.cards.push(Card { index: Some(index), name: named(name), ..Card::default() });
+            let pci_bus_id = right.split_whitespace().next().and_then(named);
+            report.cards.push(Card { index: Some(index), pci_bus_id, name: named(name), ..Card::default() });
         }
         let usage = inner.split('|').find(|cell| cell.contains("MiB /"));
         if let (Some((used, total)), Some(card)) =
@@ -51,7 +52,7 @@ fn nvidia_process(line: &str) -> Option<CardProcess> {
     let kind = words.iter().position(|word| matches!(*word, "C" | "G" | "C+G" | "M+C"))?;
     let pid = words.get(kind.checked_sub(1)?)?.parse().ok()?;
     let (used, name) = words.get(kind + 1..)?.split_last()?;
-    Some(CardProcess { card, pid, name: named(&name.join(" ")), used_bytes: size(used, MIB) })
+    Some(CardProcess { card, pid, name: named(&name.join(" ")), used_bytes: size(used, MIB), ..CardProcess::default() })
 }
 
 /// `GPU[0]  : VRAM Total Memory (B): 34342961152`
@@ -71,6 +72,10 @@ fn rocm(text: &str) -> SmiReport {
         }
         let Some(card) = report.cards.last_mut() else { continue };
         match name.trim() {
+            // The address has colons of its own: what stood before the last one is not its name.
+            address if address.starts_with("PCI Bus") => {
+                card.pci_bus_id = rest.split_once("PCI Bus:").and_then(|(_, address)| named(address));
+            }
             "VRAM Total Memory (B)" => card.total_bytes = size(number, 1),
             "VRAM Total Used Memory (B)" => card.used_bytes = size(number, 1),
             _ => {}
@@ -95,6 +100,8 @@ fn amd(text: &str) -> SmiReport {
                 card.index = value.parse().ok();
             }
             "MARKET_NAME" => card.name = named(value),
+            "BDF" => card.pci_bus_id = named(value),
+            "UUID" => card.uuid = named(value),
             "TOTAL_VRAM" => card.total_bytes = size(value, MIB),
             "USED_VRAM" => card.used_bytes = size(value, MIB),
             "FREE_VRAM" => card.free_bytes = size(value, MIB),

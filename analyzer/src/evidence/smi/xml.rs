@@ -21,6 +21,8 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
         let errors = element(gpu, "ecc_errors").and_then(|errors| element(errors, "aggregate")).unwrap_or_default();
         report.cards.push(Card {
             index: Some(index as u64),
+            pci_bus_id: element(gpu, "pci").and_then(|pci| element(pci, "pci_bus_id")).and_then(named),
+            uuid: element(gpu, "uuid").and_then(named),
             name: element(gpu, "product_name").and_then(named),
             total_bytes: of_memory("total"),
             used_bytes: of_memory("used"),
@@ -33,6 +35,8 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
             let Some(pid) = element(process, "pid").and_then(|pid| pid.trim().parse().ok()) else { continue };
             report.processes.push(CardProcess {
                 card: Some(index as u64),
+                pci_bus_id: None,
+                uuid: None,
                 pid,
                 name: element(process, "process_name").and_then(named),
                 used_bytes: element(process, "used_memory").and_then(|text| size(text, MIB)),

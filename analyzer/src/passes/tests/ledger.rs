@@ -1,7 +1,7 @@
 //! Ledgers: who holds what, and that it adds up.
 
 use gpuoom_trace::metadata::Quantity;
-use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
+use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
 use proptest::prelude::*;
 
 use super::stack::{Stack, action, depth};
@@ -174,6 +174,35 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
     ];
     assert_eq!((ledger.moment.as_str(), rows), ("peak", expected.to_vec()));
     assert!(summary.facts.ledger.iter().all(|ledger| ledger.rows.is_empty()));
+}
+
+#[test]
+fn what_was_read_of_a_card_is_not_the_hosts() {
+    let mut trace = builder();
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x1000, 3 * MIB);
+    let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    let seq = trace.push(Record { status: 2, requested: 64 * MIB, ..record }, &[]);
+    let of_card = [(Quantity::RuntimeFree as u16, 100 * MIB), (Quantity::KfdOthersVram as u16, 50 * MIB)];
+    trace.read_at_failure(seq, &of_card);
+    let summary = summary(&trace);
+    let ledger = summary.facts.host_ledger.iter().find(|ledger| ledger.moment == "oom:1").unwrap();
+    let rows: Vec<(&str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.bytes / MIB)).collect();
+    assert_eq!(rows, [("program", 3)]);
+    assert_eq!((ledger.total_bytes, ledger.free_bytes, ledger.unattributed_bytes), (None, None, None));
+    assert!(ledger.readings.is_empty());
+}
+
+#[test]
+fn memory_of_an_unknown_device_is_not_the_hosts() {
+    let mut trace = builder();
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { requested: MIB, address: 0x1000, device: NO_DEVICE, ..record }, &[]);
+    let unknown = summary(&trace);
+    let places: Vec<String> = unknown.facts.ledger.iter().filter(|l| !l.rows.is_empty()).map(|l| l.place()).collect();
+    assert_eq!(places, ["an unknown device"; 2], "at the peak and at the end");
+    let mut trace = builder();
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x1000, MIB);
+    assert_eq!(summary(&trace).facts.host_ledger[0].place(), "pinned host memory");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use gpuoom_trace::record::NO_DEVICE;
 
+use super::between::Done;
 use super::captures::Captured;
 use super::ends::Ends;
 use super::pools::Pooled;
@@ -47,10 +48,8 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
-    /// Bytes that any thread freed on the failure's device in between.
-    pub freed_bytes: u64,
-    /// Waits in between, of any thread, as far as they were recorded.
-    pub waits: u64,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
 }
 
 /// One failure.
@@ -64,6 +63,8 @@ pub struct Around {
     pub device: u8,
     /// Kernel thread id.
     pub thread: u32,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
     /// Number of calls for memory before it, for [`super::calls::Calls::before`].
     pub calls_before: u64,
     /// Bytes that the program held on that device, or on the host where that was asked.
@@ -87,6 +88,8 @@ pub struct Around {
     pub exported_freed_bytes: Option<u64>,
     /// The last reading of the device before the failure.
     pub read_before: Option<Read>,
+    /// The reading that belongs to it: what it says of memory may be of before and of after what other threads did meanwhile.
+    pub read_at: Option<Read>,
     /// The first reading of the device after the failure, beside the one that belongs to it.
     pub read_after: Option<Read>,
     /// The thread's next request.
@@ -97,17 +100,6 @@ pub struct Around {
     /// Whether any thread began to wait for the device between this failure and the thread's next request. Unknown where there was
     /// none.
     pub waited_before_next: Waited,
-    /// Bytes that had been freed on the device before it, and waits, both of all threads.
-    pub(in crate::replay) before: Released,
-}
-
-/// What was given back and waited for since the trace began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::replay) struct Released {
-    /// Bytes.
-    pub(in crate::replay) freed_bytes: u64,
-    /// Waits.
-    pub(in crate::replay) waits: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,21 +191,16 @@ impl AllAround {
         !self.asking.is_empty()
     }
 
-    /// A thread asked for memory; `released` says what had been given back by then on a device.
+    /// A thread asked for memory.
     #[cold]
-    pub(super) fn asked(&mut self, thread: u32, next: Next, released: impl Fn(u8) -> Released, waits: &Waits) {
+    pub(super) fn asked(&mut self, thread: u32, next: Next, waits: &Waits) {
         let listed = &mut self.listed;
         self.asking.retain(|(of, failure)| {
             if *of != thread {
                 return true;
             }
             if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
-                let now = released(around.device);
-                around.next = Some(Next {
-                    freed_bytes: now.freed_bytes.saturating_sub(around.before.freed_bytes),
-                    waits: now.waits.saturating_sub(around.before.waits),
-                    ..next
-                });
+                around.next = Some(next);
                 around.waited_before_next = waits.since(around.seq, around.device);
             }
             false
@@ -226,6 +213,9 @@ impl AllAround {
         self.unread.retain(|failure| {
             let Some(around) = listed.find_mut(*failure, |around| around.failure) else { return false };
             let is_own = of_failure == Some(around.seq);
+            if is_own && around.device == device {
+                around.read_at = Some(read);
+            }
             if is_own || (around.device != device && around.device != NO_DEVICE) {
                 return true;
             }

@@ -2,6 +2,7 @@
 //! labels, and what was the case around failures. Memory is bounded, whatever the trace holds.
 
 pub mod around;
+pub mod between;
 pub mod calls;
 pub mod captures;
 pub mod ends;
@@ -27,7 +28,8 @@ use super::apis::Does;
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
-use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS, Released};
+use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use between::Done;
 use calls::{Call, Calls, What};
 use captures::Captures;
 use exports::Exports;
@@ -118,8 +120,8 @@ pub struct DeviceTrack {
     pub reads: Reads,
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
-    /// What was freed since the trace began, in bytes.
-    freed_bytes: u64,
+    /// What was done on it so far.
+    done: Done,
 }
 
 /// Everything that is followed.
@@ -144,13 +146,13 @@ pub struct Tracks {
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
     keeps_rare: bool,
     async_frees: AsyncFrees,
-    wait_log: Waits,
+    waits: Waits,
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
-    /// Waits since the trace began, as far as they were recorded.
-    waits: u64,
     much_released_bytes: u64,
+    /// What was done on all devices at once.
+    done: Done,
 }
 
 impl Tracks {
@@ -170,25 +172,13 @@ impl Tracks {
             exports: Exports::default(),
             keeps_rare,
             async_frees: AsyncFrees::default(),
-            wait_log: Waits::new(keeps_waits),
+            waits: Waits::new(keeps_waits),
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
-            waits: 0,
             much_released_bytes: limits.much_released_bytes,
+            done: Done::default(),
         }
-    }
-
-    /// What was given back on a device so far, and waited for.
-    fn released(&self, device: u8) -> Released {
-        Released { freed_bytes: self.device(device).map_or(0, |track| track.freed_bytes), waits: self.waits }
-    }
-
-    /// A thread asked for memory.
-    fn asked(&mut self, thread: u32, next: Next) {
-        let mut around = std::mem::take(&mut self.around);
-        around.asked(thread, next, |device| self.released(device), &self.wait_log);
-        self.around = around;
     }
 
     /// The track of a device.
@@ -206,6 +196,12 @@ impl Tracks {
         (0..=u8::MAX).zip(&self.devices).filter_map(|(device, track)| Some((device, track.as_deref()?)))
     }
 
+    /// What was done on a device so far.
+    pub(super) fn done(&self, device: u8) -> Done {
+        let own = self.device(device).map_or_else(Done::default, |track| track.done);
+        Done { waits: own.waits + self.done.waits, loads: self.done.loads, ..own }
+    }
+
     #[inline]
     fn track(&mut self, side: Side, device: u8) -> &mut DeviceTrack {
         let place = if side == Side::Host { HOST } else { usize::from(device) };
@@ -217,7 +213,9 @@ impl Tracks {
     pub(super) fn given(&mut self, block: &Block, thread: u32, held_bytes: u128) {
         let side = Side::of(block.kind);
         let (at, bytes, device) = (block.at, block.requested_bytes, block.device);
-        self.track(side, device).live.follow(at, saturate(held_bytes), bytes);
+        let track = self.track(side, device);
+        track.live.follow(at, saturate(held_bytes), bytes);
+        track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
         self.calls.push(call(block, thread, at, What::Given));
         self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
@@ -227,11 +225,11 @@ impl Tracks {
             self.retries.given(thread, device, bytes, at);
         }
         if self.around.is_waiting() {
-            let api = block.api;
-            self.asked(
-                thread,
-                Next { api, at, requested_bytes: bytes, device, succeeded: true, freed_bytes: 0, waits: 0 },
-            );
+            // Without what this call itself was given.
+            let mut done = self.done(device);
+            done.given_bytes = done.given_bytes.saturating_sub(bytes);
+            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true, done };
+            self.around.asked(thread, next, &self.waits);
         }
     }
 
@@ -260,7 +258,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
-        track.freed_bytes = track.freed_bytes.saturating_add(bytes);
+        track.done.returned_bytes = track.done.returned_bytes.saturating_add(bytes);
         if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -286,7 +284,10 @@ impl Tracks {
     fn returned_to_pool(&mut self, block: &Block, record: &Record) {
         let (seq, at, freed_as) = (record.seq(), record.at, record.kind());
         self.pools.returned(block.pool, block.device, block.requested_bytes);
-        let pool = &mut self.track(Side::Device, block.device).pool;
+        let track = self.track(Side::Device, block.device);
+        let done = &mut track.done;
+        done.returned_to_pools_bytes = done.returned_to_pools_bytes.saturating_add(block.requested_bytes);
+        let pool = &mut track.pool;
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
         if freed_as == Kind::Pool {
@@ -315,24 +316,34 @@ impl Tracks {
             _ if record.status != 0 => {}
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),
-            Does::SetsPool => self.pools.set(record, payload),
+            Does::SetsPool => self.set_pool(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
             Does::AsksStream => {}
-            _ => {
-                if does.waits() {
-                    self.wait_log.push(record, does);
-                }
-                self.waited(record);
-            }
+            _ => self.waited(record, does),
         }
     }
 
-    /// The program waited for a device.
-    fn waited(&mut self, record: &Record) {
+    /// A pool's attribute was set, or a pool was trimmed.
+    #[cold]
+    fn set_pool(&mut self, record: &Record, payload: &[u8]) {
+        self.pools.set(record, payload);
+        if record.device != NO_DEVICE && payload::unpack_numbers(payload).count() == 1 {
+            self.track(Side::Device, record.device).done.trims += 1;
+        }
+    }
+
+    /// The program waited for a device, or for all.
+    fn waited(&mut self, record: &Record, does: Does) {
+        if does.waits() {
+            self.waits.push(record, does);
+        }
         self.async_frees.synchronised(record.device);
-        self.waits += 1;
         if self.retries.is_watching(record.at) {
             self.retries.waited(record.device, record.at);
+        }
+        match record.device {
+            NO_DEVICE => self.done.waits += 1,
+            device => self.track(Side::Device, device).done.waits += 1,
         }
     }
 
@@ -347,6 +358,7 @@ impl Tracks {
 
     /// Code was loaded or unloaded, or a graph made or ended.
     pub(super) fn module(&mut self, record: &Record, does: Does) {
+        self.done.loads += u64::from(record.status == 0 && matches!(does, Does::LoadsModule | Does::LoadsCode));
         let failed = record.has(flag::CORRECTION);
         match does {
             Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
@@ -380,7 +392,7 @@ impl Tracks {
     /// # Errors
     /// The trace is of a recorder that kept waits only after a failure.
     pub fn waits_are_kept(&self) -> Result<(), Unknown> {
-        if self.wait_log.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
+        if self.waits.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
     }
 
     /// Stream captures.
@@ -404,16 +416,17 @@ impl Tracks {
         self.calls.keep();
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
-            let api = record.api;
-            let next = Next { api, at, requested_bytes: bytes, device, succeeded: false, freed_bytes: 0, waits: 0 };
-            self.asked(record.thread, next);
+            let done = self.done(device);
+            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false, done };
+            self.around.asked(record.thread, next, &self.waits);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
+        let done = self.done(device);
         let waited_since_free = match self.async_frees.last(device) {
-            Some(seq) => self.wait_log.since(seq, device),
+            Some(seq) => self.waits.since(seq, device),
             None => Waited::Unknown,
         };
         let read_before = self.device(device).and_then(|track| track.reads.last);
@@ -421,9 +434,7 @@ impl Tracks {
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();
-        let before = self.released(device);
         self.around.push(Around {
-            before,
             pending,
             waited_since_free,
             read_before,
@@ -431,6 +442,7 @@ impl Tracks {
             pooled,
             exported_freed_bytes,
             calls_before,
+            done,
             ..around
         });
         let (thread, site, api) = (record.thread, record.site, record.api);
@@ -474,6 +486,7 @@ impl Tracks {
             return;
         }
         let much_released_bytes = self.much_released_bytes;
+        let read = Read { done: self.done(device), ..read };
         self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }

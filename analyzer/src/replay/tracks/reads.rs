@@ -1,5 +1,6 @@
 //! Readings of a device, each with what the program held then, and what happened between two of them.
 
+use super::between::Done;
 use super::ends::Ends;
 use crate::replay::readings::DeviceReadings;
 
@@ -66,6 +67,8 @@ pub struct Read {
     pub least_held_bytes: u64,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
+    /// What had been done on the device when the reading was recorded.
+    pub done: Done,
 }
 
 impl Read {
@@ -102,6 +105,12 @@ impl Stretch {
         let expected = i128::from(self.before.held_bytes) - i128::from(self.after.held_bytes);
         let free = |read: &Read| read.least_free_bytes().map(i128::from);
         Some((expected, free(&self.after)? - free(&self.before)?))
+    }
+
+    /// Of the physical memory that was released, what did not become free, in bytes.
+    pub fn stuck_bytes(&self) -> u64 {
+        let missing = self.expected_and_seen().map_or(0, |(expected, seen)| expected - seen.max(0));
+        u64::try_from(missing.max(0)).unwrap_or(u64::MAX).min(self.vmm_released_bytes)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::conclusion::Summary;
 use crate::passes::oom::OomReport;
 use crate::report::text::callers::{INFERRED, lines, told};
 use crate::report::text::stack;
-use crate::words::{gpu, grouped, moment, size};
+use crate::words::{grouped, moment, size};
 
 /// What the lines of a stack are indented by on a page of text.
 const INDENT: &str = "      ";
@@ -26,7 +26,7 @@ pub(super) fn write_stacks(page: &mut Markdown, ooms: &[OomReport]) {
 /// Who allocated what lives at the most telling moment of each device.
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     for ledger in told(summary) {
-        let place = ledger.device.map_or("pinned host memory".to_owned(), |device| gpu(Some(device)));
+        let place = ledger.place();
         page.heading(level, &format!("Who allocated {place}"));
         let when = match ledger.moment.strip_prefix("oom:") {
             Some(number) => format!("At failure {number}, {}.", moment(ledger.at_ns)),

@@ -4,15 +4,15 @@ use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
 use crate::report::text::ledger::{MOST_ROWS, describe_holder, notes, told};
-use crate::words::{gpu, moment, percent, size};
+use crate::words::{moment, percent, size};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let (devices, host) = told(summary);
     for ledger in devices {
-        write_one(page, &format!("Who holds {}", gpu(ledger.device)), ledger, level);
+        write_one(page, &format!("Who holds {}", ledger.place()), ledger, level);
     }
     if let Some(ledger) = host {
-        write_one(page, "Who holds pinned host memory", ledger, level);
+        write_one(page, &format!("Who holds {}", ledger.place()), ledger, level);
     }
 }
 

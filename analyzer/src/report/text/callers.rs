@@ -8,7 +8,7 @@ use crate::report::apart::way;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
 use crate::symbols::plumbing::only_passes_on;
-use crate::words::{clean, count, gib_number, gpu, grouped, mib_number, moment, shorten};
+use crate::words::{clean, count, gib_number, grouped, mib_number, moment, shorten};
 
 /// Callers that are shown of one device.
 const MOST_ROWS: usize = 8;
@@ -42,7 +42,7 @@ fn is_named(callers: &Callers) -> bool {
 }
 
 fn write_one(page: &mut Page, ledger: &DeviceLedger) {
-    let place = ledger.device.map_or("pinned host memory".to_owned(), |device| gpu(Some(device)));
+    let place = ledger.place();
     let when = match ledger.moment.strip_prefix("oom:") {
         Some(number) => format!("at failure #{number}, {}", moment(ledger.at_ns)),
         None => format!("at the {}, {}", ledger.moment, moment(ledger.at_ns)),

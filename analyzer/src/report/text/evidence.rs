@@ -184,9 +184,9 @@ fn more(page: &mut Page, count: usize) {
 
 fn write_smi(page: &mut Page, smi: &Smi) {
     file(page, &smi.path, &format!("output of {}", smi.report.format));
-    for Card { index, name, total_bytes, used_bytes, free_bytes, retired_pages, uncorrected_errors } in
-        smi.report.cards.iter().take(MOST_LINES)
-    {
+    for card in smi.report.cards.iter().take(MOST_LINES) {
+        let Card { index, pci_bus_id, name, total_bytes, used_bytes, free_bytes, .. } = card;
+        let Card { retired_pages, uncorrected_errors, .. } = card;
         let of = |name: &str, bytes: &Option<u64>| bytes.map(|bytes| format!("{} {name}", size(bytes)));
         let mut parts = vec![of("in total", total_bytes), of("in use", used_bytes), of("free", free_bytes)];
         parts.push(retired_pages.filter(|pages| *pages > 0).map(|pages| count(pages, "retired page", "retired pages")));
@@ -194,11 +194,13 @@ fn write_smi(page: &mut Page, smi: &Smi) {
         parts.push(errors.map(|errors| count(errors, "uncorrected memory error", "uncorrected memory errors")));
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let index = index.map_or("a card".to_owned(), |index| format!("card {index}"));
+        let place = pci_bus_id.as_deref().map(|place| format!(" at {}", clean(place))).unwrap_or_default();
         let name = name.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
-        note(page, &format!("{index}{name}: {}", parts.join(", ")));
+        let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+        note(page, &format!("{index}{name}{place}{parts}"));
     }
     more(page, smi.report.cards.len());
-    for CardProcess { card, pid, name, used_bytes } in smi.report.processes.iter().take(MOST_LINES) {
+    for CardProcess { card, pid, name, used_bytes, .. } in smi.report.processes.iter().take(MOST_LINES) {
         let name = name.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
         let card = card.map(|card| format!(" of card {card}")).unwrap_or_default();
         let used = used_bytes.map_or("an unknown amount".to_owned(), size);

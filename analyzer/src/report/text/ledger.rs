@@ -4,7 +4,7 @@ use crate::conclusion::Summary;
 use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, gib_number, gpu, mib_number, moment, percent, shorten, size};
+use crate::words::{clean, count, gib_number, mib_number, moment, percent, shorten, size};
 
 /// Rows that are shown of one ledger; smaller ones are summed up.
 pub(in crate::report) const MOST_ROWS: usize = 10;
@@ -16,10 +16,10 @@ const AGREES_BYTES: u64 = 1 << 20;
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let (devices, host) = told(summary);
     for ledger in devices {
-        write_one(page, &format!("WHO HOLDS {}", gpu(ledger.device)), ledger);
+        write_one(page, &format!("WHO HOLDS {}", ledger.place()), ledger);
     }
     if let Some(ledger) = host {
-        write_one(page, "WHO HOLDS pinned host memory", ledger);
+        write_one(page, &format!("WHO HOLDS {}", ledger.place()), ledger);
     }
 }
 
@@ -59,7 +59,7 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
     let most = ledger.total_bytes.into_iter().chain(ledger.rows.iter().map(|row| row.bytes)).max().unwrap_or(0);
     let (unit, number): (_, fn(u64) -> String) =
         if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
-    row(page, "", unit, if ledger.total_bytes.is_some() { "% of the card" } else { "" });
+    row(page, "", unit, if ledger.total_bytes.is_some() && !ledger.is_host { "% of the card" } else { "" });
     let mut line = |text: &str, bytes: u64| row(page, text, &number(bytes), &share(bytes));
     let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
     for holder in shown {
