@@ -223,6 +223,48 @@ fn uncaught_exception_is_propagated() {
     assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
 }
 
+/// What the recorder says on stderr when these are the outcomes.
+fn last_words(report: &Report) -> String {
+    let total = report.count("/ooms");
+    let count = |outcome: &str, because: &str| {
+        let is_it = |index: &usize| {
+            report.text(&format!("/ooms/{index}/outcome")) == outcome
+                && (because.is_empty() || report.text(&format!("/ooms/{index}/because")) == because)
+        };
+        (0..total).filter(is_it).count()
+    };
+    let [recovered, propagated, dropped] = ["recovered", "propagated", "dropped"].map(|outcome| count(outcome, ""));
+    let [unresolved, undecided] = ["error_read", "trace_ended"].map(|because| count("unresolved", because));
+    let what = match dropped {
+        0 if recovered == total => "recovered by the program".to_owned(),
+        0 if propagated == total => "propagated by the program".to_owned(),
+        0 if undecided == total => "undecided when the process ended".to_owned(),
+        0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
+        0 => {
+            let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
+            let open =
+                if undecided > 0 { format!(", {undecided} undecided when the process ended") } else { String::new() };
+            format!("{recovered} recovered, {propagated} propagated{more}{open}")
+        }
+        _ if dropped == total => "DROPPED by the program".to_owned(),
+        _ => format!("{dropped} of them DROPPED by the program"),
+    };
+    format!("{total} out-of-memory return{}, {what} (", if total == 1 { "" } else { "s" })
+}
+
+/// The recorder and the analyzer count the same outcomes, whatever order things come in.
+#[test]
+fn recorder_and_analyzer_agree() {
+    for seed in 0..12 {
+        let client = Client::new(program("oom_walk.c")).arg(seed.to_string()).env("SIM_CAPACITY", "1G");
+        let run = client.env("GPUOOM_PROBE", "off").run_recorded();
+        let report = report_of(&run);
+        assert!(report.count("/ooms") > 20, "seed {seed}");
+        let words = last_words(&report);
+        assert!(run.recorder_lines()[0].contains(&words), "seed {seed}: {words}\n{}", run.stderr);
+    }
+}
+
 #[test]
 fn absurd_sizes_do_not_wrap_around() {
     let run = Client::new(program("huge_sizes.c")).env("GPUOOM_PROBE", "off").run_both();

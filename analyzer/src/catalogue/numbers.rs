@@ -55,6 +55,7 @@ mod tests {
                 "ROCm 7.15 nightly",
                 "torch is 2.12 or later",
                 "torch 2.12 or 2.13",
+                "RDNA4",
                 "the 2.12 or 2.13 series (spring 2026)",
                 "gfx10, gfx11 or gfx12",
                 "ROCm/rocm-systems#4363",
@@ -102,8 +103,8 @@ mod tests {
             ],
         ),
         (
-            "codes, counts and tiers",
-            &["137", "rose by at least 1", "is above 0", "(T0)", "(T1)", "(T2)", "(T2:", "T0)"],
+            "codes, counts, tiers and names",
+            &["137", "libamdhip64", "rose by at least 1", "is above 0", "(T0)", "(T1)", "(T2)", "(T2:", "T0)"],
         ),
     ];
 

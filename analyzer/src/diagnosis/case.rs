@@ -113,11 +113,6 @@ impl<'a> Case<'a> {
         self.node(device)?.target()
     }
 
-    /// The target's name, such as `gfx1100`.
-    pub fn target_name(&self, device: &DeviceSummary) -> Option<String> {
-        self.node(device)?.target_name()
-    }
-
     /// Whether a device is of the RDNA family, where that is known.
     pub fn is_rdna(&self, device: &DeviceSummary) -> Option<bool> {
         self.node(device)?.is_rdna()

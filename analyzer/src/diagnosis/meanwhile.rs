@@ -1,7 +1,7 @@
 //! What happened around a failure on any thread, and whether readings are of the card that refused: what ties events to it.
 
 use super::case::{Case, Failure};
-use crate::judgement::check::Holds;
+use crate::judgement::check::{Holds, Known};
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::replay::tracks::around::Next;
 use crate::replay::tracks::between::Done;
@@ -43,22 +43,19 @@ impl<'a> Case<'a> {
     /// with another amount of memory (a slice of a board), has other counters.
     pub fn is_read_of_card(&self, failure: &Failure<'_>) -> Holds {
         const PLACE: &str = "which card of the machine the device is (its place on the bus)";
-        if let Some(device) = failure.device
-            && !self.machine.cards.is_empty()
-        {
-            let is_placed = device.pci_bus_id.is_some();
-            match self.card(device) {
-                None if is_placed => return Holds::No,
-                None => return Holds::Unknown(PLACE),
-                Some(_) => {}
-            }
-        }
+        const TOTAL: &str = "the memory of the device by its runtime";
+        let is_placed = match failure.device {
+            // NVML names the card itself.
+            _ if self.machine.cards.is_empty() => Holds::Yes,
+            Some(device) if self.card(device).is_some() => Holds::Yes,
+            Some(device) if device.pci_bus_id.is_some() => Holds::No,
+            _ => Holds::Unknown(PLACE),
+        };
         let read = &failure.oom.read;
         let by_driver = read.vram_total_bytes.or(read.nvml_total_bytes);
-        match read.runtime_total_bytes.zip(by_driver) {
-            Some((runtime, driver)) => self.thresholds.is_near(runtime, driver).into(),
-            None => Holds::Yes,
-        }
+        let by_runtime = read.runtime_total_bytes.or(failure.device.and_then(|device| device.total_bytes));
+        let both = Known::new(by_runtime.zip(by_driver), TOTAL);
+        is_placed.and(both.is(|(runtime, driver)| self.thresholds.is_near(runtime, driver)))
     }
 
     /// Whether PyTorch's own library asked, by the library that a call site lies in. Where PyTorch has no library of its own

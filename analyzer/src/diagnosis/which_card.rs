@@ -1,5 +1,5 @@
-//! Which card of the machine a device of the program is, and what logs and tools say of that one. Where it can't be told,
-//! nothing is said of it.
+//! What the machine's files, the kernel's log and the vendors' tools say of the card that a device is. Where it is not known
+//! which that is, nothing is said of it.
 
 use super::case::Case;
 use crate::evidence::Given;
@@ -8,65 +8,65 @@ use crate::evidence::smi::{self, CardProcess, SmiReport};
 use crate::judgement::check::Holds;
 use crate::machine::card::Card;
 use crate::machine::kfd::KfdNode;
-use crate::machine::mapping::{self, Chosen};
 use crate::machine::pci::PciAddress;
-use crate::passes::cards::{Cards, runtime_of};
 use crate::passes::device::DeviceSummary;
+use crate::passes::which_card::WhichCard;
 
 /// What is missing where several cards may be meant.
 const WHICH_CARD: &str = "which of the machine's cards is meant (its PCI address)";
 
 impl<'a> Case<'a> {
-    /// How the program's devices lie among the machine's.
-    fn cards(&self) -> Cards<'a> {
-        Cards { machine: self.machine, environment: self.environment(), devices: &self.facts.devices }
+    fn which_card(&self) -> WhichCard<'a> {
+        WhichCard { machine: self.machine, environment: self.environment(), devices: &self.facts.devices }
     }
 
-    /// The card of a device: by its place on the bus, or the only GPU there is.
+    /// The card of a device.
     pub fn card(&self, device: &DeviceSummary) -> Option<&'a Card> {
-        self.cards().card(device)
+        self.which_card().card(device)
     }
 
     /// KFD's node of a device.
     pub fn node(&self, device: &DeviceSummary) -> Option<&'a KfdNode> {
-        self.cards().node(device)
+        self.which_card().node(device)
     }
 
     /// Where a device is on the bus.
     pub fn place(&self, device: &DeviceSummary) -> Option<PciAddress> {
-        self.cards().place(device)
-    }
-
-    /// Whether the machine has but one GPU that a device could be, so that whoever names none means it.
-    fn has_one_gpu(&self, device: &DeviceSummary) -> bool {
-        self.cards().has_one_gpu(device)
+        self.which_card().place(device)
     }
 
     /// The card of a device in the output of the vendors' tools.
     pub fn told_of(&self, device: &DeviceSummary) -> Option<&'a smi::Card> {
-        let files = || self.evidence.smi.iter();
         let is_it = |file: &Given<SmiReport>, card: &smi::Card| self.is_told_card(device, &file.content, card);
-        files().find_map(|file| file.content.cards.iter().find(|card| is_it(file, card) == Some(true)))
+        let mut files = self.evidence.smi.iter();
+        files.find_map(|file| file.content.cards.iter().find(|card| is_it(file, card) == Some(true)))
     }
 
     /// Whether a tool's card is that of a device; `None` where nobody knows.
     fn is_told_card(&self, device: &DeviceSummary, file: &SmiReport, card: &smi::Card) -> Option<bool> {
         let place = self.place_told(file, card.pci_bus_id.as_deref(), card.uuid.as_deref(), card.index);
-        match (self.place(device), place) {
-            (Some(own), Some(place)) => Some(own.is(place)),
-            // A list of one card, from a machine that has one.
-            _ if file.cards.len() == 1 && self.has_one_gpu(device) => Some(true),
-            _ => self.chosen_uuid(device).zip(card.uuid.as_deref()).map(|(own, uuid)| uuid.starts_with(&own)),
-        }
+        // A list of one card, from a machine that has one.
+        let is_only = || file.cards.len() == 1 && self.which_card().has_one_gpu(device);
+        self.is_same(device, place, card.uuid.as_deref(), is_only)
     }
 
     /// Whether a process in a tool's list uses the card of a device; `None` where nobody knows.
     pub fn is_told_process(&self, device: &DeviceSummary, file: &SmiReport, process: &CardProcess) -> Option<bool> {
         let place = self.place_told(file, process.pci_bus_id.as_deref(), process.uuid.as_deref(), process.card);
+        self.is_same(device, place, process.uuid.as_deref(), || self.which_card().has_one_gpu(device))
+    }
+
+    fn is_same(
+        &self,
+        device: &DeviceSummary,
+        place: Option<PciAddress>,
+        uuid: Option<&str>,
+        is_only: impl FnOnce() -> bool,
+    ) -> Option<bool> {
         match (self.place(device), place) {
             (Some(own), Some(place)) => Some(own.is(place)),
-            _ if self.has_one_gpu(device) => Some(true),
-            _ => self.chosen_uuid(device).zip(process.uuid.as_deref()).map(|(own, uuid)| uuid.starts_with(&own)),
+            _ if is_only() => Some(true),
+            _ => self.which_card().chosen_uuid(device).zip(uuid).map(|(own, uuid)| uuid.starts_with(&own)),
         }
     }
 
@@ -88,21 +88,11 @@ impl<'a> Case<'a> {
         PciAddress::parse(card.pci_bus_id.as_deref()?)
     }
 
-    /// The UUID by which the environment chose a device.
-    fn chosen_uuid(&self, device: &DeviceSummary) -> Option<String> {
-        let (runtime, index) = (runtime_of(device)?, usize::from(device.index?));
-        let variable = |name: &str| self.variable(name).map(str::to_owned);
-        match mapping::chosen(runtime, variable, index, mapping::gpu_count(&self.machine, Some(runtime)))? {
-            Chosen::Uuid(uuid) => Some(uuid),
-            Chosen::Position(_) => None,
-        }
-    }
-
     /// Whether a line of the kernel's log is about a device; `None` where nobody knows.
     pub fn is_logged_of(&self, device: &DeviceSummary, event: &KernelEvent) -> Option<bool> {
         match (self.place(device), event.place) {
             (Some(own), Some(place)) => Some(own.is(place)),
-            _ => self.has_one_gpu(device).then_some(true),
+            _ => self.which_card().has_one_gpu(device).then_some(true),
         }
     }
 

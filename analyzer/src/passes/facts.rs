@@ -12,9 +12,8 @@ use serde::Serialize;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
-use crate::machine::kfd::KfdNode;
 use crate::passes::account::{AccountSummary, describe_account};
-use crate::passes::cards::Cards;
+
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -28,6 +27,7 @@ use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
 use crate::passes::time::rfc3339;
+use crate::passes::which_card::WhichCard;
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
 use crate::software::{Versions, torch_version};
@@ -227,7 +227,7 @@ impl Facts {
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
-        let devices = describe_devices(trace, replay, &machine, &process.environment);
+        let devices = describe_devices(trace, replay, &machine);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
@@ -274,12 +274,7 @@ fn used_accounts(replay: &Replay) -> impl Iterator<Item = (u8, &Account)> {
     replay.accounts.devices().filter(|(device, account)| *device != NO_DEVICE || account.calls != Calls::default())
 }
 
-fn describe_devices(
-    trace: &TraceFile,
-    replay: &Replay,
-    machine: &Machine,
-    environment: &BTreeMap<String, String>,
-) -> Vec<DeviceSummary> {
+fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Vec<DeviceSummary> {
     let describe = |(device, account): (u8, &Account)| {
         let at_peak = account.blocks_at_peak(replay.blocks(device));
         device::describe(trace, replay, device, account, &at_peak)
@@ -287,9 +282,9 @@ fn describe_devices(
     let mut devices: Vec<DeviceSummary> = used_accounts(replay).map(describe).collect();
     devices.extend(device::unused(trace, replay));
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
-    let cards = Cards { machine, environment, devices: &devices };
-    let architectures: Vec<Option<String>> =
-        devices.iter().map(|device| cards.node(device).and_then(KfdNode::target_name)).collect();
+    let environment = trace.metadata.process.environment.iter().cloned().collect();
+    let which = WhichCard { machine, environment: &environment, devices: &devices };
+    let architectures: Vec<Option<String>> = devices.iter().map(|device| which.node(device)?.target_name()).collect();
     for (device, architecture) in devices.iter_mut().zip(architectures) {
         device.architecture = architecture;
     }

@@ -3,7 +3,6 @@
 pub mod account;
 pub mod around;
 pub mod callers;
-pub mod cards;
 pub mod coverage;
 pub mod device;
 pub mod distribution;
@@ -25,6 +24,7 @@ pub mod rows;
 pub mod shape;
 pub mod time;
 pub mod trend;
+pub mod which_card;
 
 #[cfg(test)]
 mod tests;

@@ -72,7 +72,7 @@ thresholds! {
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
     gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "ours: five times the noise", ["free-overreported-graphics", "sysfs-free-overreported"];
     /// Difference between two readings that is nothing.
-    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "reading-mismatch-benign", "sdma-sensitive", "caching-fragmentation", "graph-private-pool"];
+    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign", "sdma-sensitive", "caching-fragmentation", "graph-private-pool"];
     /// The same as a share of the card: what a reading may be off on a large one.
     gap_noise_share: f64 = 0.02, Share, "catalogue", ["free-overreported-graphics"];
     /// Difference from which on a warning is due even where it explains no failure.
@@ -190,7 +190,7 @@ thresholds! {
     /// Granularity of the addresses from which on the 256 MiB model is more than a model.
     granularity_large_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Time without an answer from which on a program hangs.
-    hang_ns: u64 = 60_000_000_000, Time, "user document 003", ["hang-not-oom", "expandable-hazard"];
+    hang_ns: u64 = 60_000_000_000, Time, "catalogue", ["hang-not-oom", "expandable-hazard", "repeated-large-temporaries"];
     /// Free memory below which the runtime itself may find none.
     abort_free_bytes: u64 = 64 * MIB, Bytes, "ours: one block of ROCr's small-block cache and code objects", ["runtime-internal-abort"];
     /// Share of the RAM from which on a TTM limit was raised.

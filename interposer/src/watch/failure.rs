@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use gpuoom_trace::outcome::{Limits, Outcome, Request, Shown, Step, Watched};
+use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
 use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
 
 use super::waits;
@@ -198,9 +198,9 @@ pub(super) fn step(step: Step) {
         let mut failure = state.failures[index];
         let was_noticed = failure.is_noticed();
         match failure.watched.step(step, &Limits::DEFAULT) {
-            Some((outcome, _)) => {
+            Some((outcome, because)) => {
                 NOTICED.fetch_sub(if was_noticed { failure.count } else { 0 }, Ordering::Relaxed);
-                count(outcome, failure.count);
+                count(outcome, because, failure.count);
             }
             None => {
                 let is_news = !was_noticed && failure.is_noticed();
@@ -222,12 +222,13 @@ fn stop_watching() {
     watching::end();
 }
 
-fn count(outcome: Outcome, failures: u32) {
+fn count(outcome: Outcome, because: Because, failures: u32) {
     let counter = match outcome {
         Outcome::Recovered => &RECOVERED,
         Outcome::Propagated => &PROPAGATED,
         Outcome::Dropped => &DROPPED,
-        Outcome::Unresolved => &UNRESOLVED,
+        Outcome::Unresolved if because == Because::ErrorRead => &UNRESOLVED,
+        Outcome::Unresolved => return,
     };
     counter.fetch_add(failures, Ordering::Relaxed);
 }

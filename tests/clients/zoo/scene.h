@@ -303,6 +303,7 @@ static void process_command(const char *command, const char *a) {
         // Volatile: nobody reads it, and a compiler would leave it out.
         static void *volatile resident;
         resident = memset(malloc(size_of(a)), 1, size_of(a));
+        (void)resident;
     } else if (!strcmp(command, "mappings")) {
         map_until(number);
     } else if (!strcmp(command, "load")) {

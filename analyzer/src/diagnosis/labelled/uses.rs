@@ -140,49 +140,56 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "fixed-vs-activation",
         says: Says::Found(Possible),
-        also: &["repeated-large-temporaries"],
+        also: &["true-capacity"],
         story: "4 GiB after each cycle, 20 at its peak: nothing says that it is a model",
         scene: || steps(4, |_| 8, 16),
     },
     Labelled {
         id: "fixed-vs-activation",
         says: Says::Found(Probable),
-        also: &[],
+        also: &["true-capacity"],
         story: "the same, and labels name steps",
         scene: || labelled_steps(4, |_| 8, 16, |_| "forward".to_owned()),
     },
     Labelled {
         id: "fixed-vs-activation",
         says: Says::Found(Proven),
-        also: &[],
+        also: &["true-capacity"],
         story: "labels name batches of 1, 2 and 4, and the peaks grow with them",
-        scene: || labelled_steps(2, |step| 2 << (step % 3), 9, |step| format!("forward batch={}", 1 << (step % 3))),
+        scene: || labelled_steps(2, |step| 2 << (step % 3), 8, |step| format!("forward batch={}", 1 << (step % 3))),
     },
     Labelled {
         id: "fixed-vs-activation",
         says: Says::Not,
-        also: &[],
+        also: &["true-capacity"],
         story: "labels name batches of 1, 2 and 4, and the peak is always the same: a workspace",
         scene: || labelled_steps(4, |_| 8, 9, |step| format!("forward batch={}", 1 << (step % 3))),
     },
     Labelled {
         id: "fixed-vs-activation",
         says: Says::Not,
-        also: &[],
+        also: &["true-capacity"],
         story: "16 GiB stay after each step: the fixed part is the larger one",
         scene: || steps(16, |_| 2, 4),
     },
     Labelled {
         id: "repeated-large-temporaries",
         says: Says::Found(Probable),
-        also: &[],
+        also: &["true-capacity"],
         story: "twelve pieces of work of different size, each with large temporary blocks",
         scene: || steps(2, |step| 4 + step % 5, 12),
     },
     Labelled {
         id: "repeated-large-temporaries",
+        says: Says::Found(Possible),
+        also: &["other-process-on-gpu"],
+        story: "the same cycles, and another process leaves no room",
+        scene: || with_others(2, |step| 4 + step % 5, 12),
+    },
+    Labelled {
+        id: "repeated-large-temporaries",
         says: Says::Not,
-        also: &["fixed-vs-activation"],
+        also: &["true-capacity", "fixed-vs-activation"],
         story: "the same, and labels name a training, whose batches vary",
         scene: || labelled_steps(2, |step| 4 + step % 5, 12, |step| format!("train step {step}")),
     },
@@ -202,7 +209,7 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "repeated-large-temporaries",
         says: Says::Not,
-        also: &["fixed-vs-activation"],
+        also: &["true-capacity", "fixed-vs-activation"],
         story: "the same with constant sizes: a training",
         scene: || steps(2, |_| 8, 12),
     },
@@ -323,16 +330,29 @@ fn cycles(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, label: fn(u
     trace
 }
 
-/// The same, and then a request that others leave no room for.
+/// The same, and then a request in the next cycle that the card has no room for.
 fn labelled_steps(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64, label: fn(u64) -> String) -> Scene {
     let mut trace = cycles(fixed_gib, temporary_gib, count, label);
+    let temporary = temporary_gib(count) * GIB;
+    trace.alloc(0x20_0000_0000, temporary);
+    trace.alloc(0x40_0000_0000, temporary);
+    let seq = trace.refuse(10 * GIB);
+    let own = fixed_gib * GIB + 2 * temporary;
+    full(&mut trace, seq, 24 * GIB, own, 24 * GIB - own);
+    Scene { trace }
+}
+
+/// Cycles, and then a request that others leave no room for.
+fn with_others(fixed_gib: u64, temporary_gib: fn(u64) -> u64, count: u64) -> Scene {
+    let mut trace = cycles(fixed_gib, temporary_gib, count, |_| String::new());
     let seq = trace.refuse(8 * GIB);
+    let own = fixed_gib * GIB;
     let read = [
         (RuntimeFree, 6 * GIB),
         (VramTotal, 24 * GIB),
         (VramUsed, 18 * GIB),
-        (KfdProcessVram, fixed_gib * GIB),
-        (KfdOthersVram, 0),
+        (KfdProcessVram, own),
+        (KfdOthersVram, 18 * GIB - own),
     ];
     at_failure(&mut trace, seq, read);
     Scene { trace }

@@ -84,6 +84,9 @@ fn pair_is_set(case: &Case<'_>, check: &mut Check) -> bool {
     });
     let torch = Known::new(case.versions.torch, TORCH);
     let is_rocm = Holds::from(case.versions.platform == Some(Platform::Rocm));
+    if is_rocm == Holds::No && torch.get().is_none() {
+        check.at_most(Confidence::Possible);
+    }
     check.must(is_rocm.or(torch.is(|torch| torch >= PAIR_GROWS)), || match case.versions.platform {
         Some(Platform::Rocm) => "on ROCm, where memory in use was seen to read zeros with this pair (7.14)".to_owned(),
         _ => "with this torch reserved memory grows to the whole card".to_owned(),

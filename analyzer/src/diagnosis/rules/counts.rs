@@ -30,13 +30,18 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return;
     }
     let read = &failure.oom.process;
-    let limit = read.memory_map_limit.or(case.machine.virtual_memory.max_map_count).unwrap_or(65_530);
+    let told = read.memory_map_limit.or(case.machine.virtual_memory.max_map_count);
+    let limit = told.unwrap_or(65_530);
     let blocks = case.around(failure).map_or(failure.oom.held.blocks, |around| around.live_blocks);
     let texts = |maps: u64| format!("the process has {} memory mappings of at most {}", grouped(maps), grouped(limit));
     match read.memory_maps {
         Some(maps) => {
             let reached = maps as f64 >= case.thresholds.count_share * limit as f64;
             check.decides(reached, || texts(maps), || texts(maps));
+            if told.is_none() {
+                check.at_most(Confidence::Possible);
+                check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
+            }
             // One block needs a few: what is left beyond that was not the limit.
             if limit.saturating_sub(maps) > case.thresholds.mappings_left {
                 check.at_most(Confidence::Possible);

@@ -72,7 +72,7 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
     }
-    if !sums.is_of_failure {
+    if sums.is_of_failure == Holds::No {
         check.at_most(Confidence::Possible);
     }
     check.must_by(

@@ -45,13 +45,12 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             String::new,
         );
     }
-    if case.is_read_of_card(failure) == Holds::Yes {
-        let by_driver = failure.driver_free_bytes().get();
-        let too_little = failure.request_bytes().get().zip(by_driver).is_some_and(|(request, free)| free < request);
-        check.unless(too_little, || {
-            format!("the driver's counters called only {} free, which is less", size(by_driver.unwrap_or(0)))
-        });
-    }
+    let by_driver = failure.driver_free_bytes();
+    let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
+    check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
+        Some(free) => format!("the driver's counters called {} free, which is less", size(free)),
+        None => "the driver's counters called less free".to_owned(),
+    });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {
         format!("the largest block that could be had then was {}", size(largest.unwrap_or(0)))
@@ -70,7 +69,8 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return held_by_told(case, failure, &told, check);
     }
     if others.get() == Some(0) {
-        return nobody_else(failure, check);
+        // Where all that is listed may be this process, nothing is known of others.
+        return if is_unlisted(failure) { _ = check.applies(false) } else { nobody_else(failure, check) };
     }
     let total = failure.total_bytes().get().unwrap_or(0);
     explains(failure, others, Basis::Measured, check, |others| {
@@ -92,12 +92,16 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// another number, as in a container: then as much of theirs may be its own.
 fn others_bytes(failure: &Failure<'_>) -> Known<u64> {
     let others = failure.other_compute_bytes();
-    let read = &failure.oom.read;
-    let is_unlisted = read.others_vram_bytes.is_some() && read.process_vram_bytes.unwrap_or(0) == 0;
-    match is_unlisted {
+    match is_unlisted(failure) {
         true => others.map(|others| others.saturating_sub(failure.own_bytes())),
         false => others,
     }
+}
+
+/// Whether KFD lists processes, and this one is not among them although it holds memory.
+fn is_unlisted(failure: &Failure<'_>) -> bool {
+    let read = &failure.oom.read;
+    read.others_vram_bytes.is_some() && read.process_vram_bytes.unwrap_or(0) == 0 && failure.own_bytes() > 0
 }
 
 /// Others are the reason where the request would have fit without them. Where it would not, they are worth a word at most.
@@ -333,10 +337,13 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         )
     });
     came_without_a_free(case, failure, check);
-    let hidden = failure.hidden_bytes().get();
-    check.unless(hidden.is_some_and(|hidden| hidden < lacked), || {
-        let hidden = size(hidden.unwrap_or(0));
-        format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+    let hidden = failure.hidden_bytes();
+    check.unless(hidden.is(|hidden| hidden < lacked), || match hidden.get() {
+        Some(hidden) => {
+            let hidden = size(hidden);
+            format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+        }
+        None => "the driver counts less for this process beyond what lives than was missing".to_owned(),
     });
 }
 

@@ -5,6 +5,7 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
@@ -33,17 +34,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_device() && untrimmed > 0) {
         return;
     }
-    let threshold = pooled.filter(|pooled| missing > 0 && pooled.retained_bytes >= missing);
-    match threshold {
-        Some(pooled) => check.must(true, || kept_by_threshold(&pooled)),
-        None => {
-            // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
-            let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
-            check.at_most(most);
-            check
-                .would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
-        }
-    }
+    by_attributes(pooled.filter(|pooled| pooled.retained_bytes >= missing), failure, check);
     check.must_by(Basis::Estimated, untrimmed >= missing, || {
         format!(
             "stream-ordered pools gave at most {} more at once than they give now, and {} were missing",
@@ -63,14 +54,30 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             format!("the pools were trimmed {trims}, and can keep only {} since", size(kept))
         }
     });
+    counted_by_driver(failure, missing, check);
     let hidden = failure.hidden_bytes();
-    // Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
+    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
+}
+
+/// What lets the pool keep it: an attribute that the program set, or nothing that is known.
+fn by_attributes(retained: Option<Pooled>, failure: &Failure<'_>, check: &mut Check) {
+    if let Some(pooled) = retained {
+        return check.must(true, || kept_by_threshold(&pooled));
+    }
+    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
+    let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
+    check.at_most(most);
+    check.would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
+}
+
+/// Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
+fn counted_by_driver(failure: &Failure<'_>, missing: u64, check: &mut Check) {
+    let hidden = failure.hidden_bytes();
     check.decides(
         hidden.is(|hidden| hidden >= missing),
         || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
         || format!("the driver counts only {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
     );
-    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
 }
 
 /// What a pool keeps by an attribute that the program set.
@@ -104,8 +111,8 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let free = failure.runtime_free_bytes();
     let was_free = free.is(|free| case.thresholds.is_enough(free, request));
     // A full card refuses either call.
-    let was_full = was_free == Holds::No && free.get().is_some_and(|free| free < request);
-    check.must(!was_full && (alone.is_some() || was_free != Holds::No), || match free.get() {
+    let was_enough = if alone.is_some() { free.is(|free| free >= request) } else { was_free };
+    check.must(was_enough, || match free.get() {
         Some(free) => format!("{} was refused with {} free", size(request), size(free)),
         None => format!("{} was refused", size(request)),
     });
@@ -115,24 +122,24 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || format!("ROCm {} has the fix", shown()),
     );
     match alone {
-        Some(next) => check.must(true, || {
-            let (plain, stream_ordered) = (&case.replay.apis.get(next.api).name, &failure.report.api);
-            format!(
-                "{plain} of the same size succeeded right after {stream_ordered} had failed, and no thread gave anything back in \
-                 between"
-            )
-        }),
+        Some(next) => check.must(true, || worked_alone(case, failure, next.api)),
         None => {
             check.at_most(Confidence::Probable);
-            check.would_settle("hipMalloc of the same size right after the failure, with nothing given back in between");
-            check.must(was_free, String::new);
-            let grows = sizes_grow(case, failure);
-            check.must(grows, || "the sizes that were asked for grow".to_owned());
+            check
+                .would_settle("hipMalloc of the same size right after the failure, with nothing given back in between");
+            check.must(sizes_grow(case, failure), || "the sizes that were asked for grow".to_owned());
         }
     }
     check.unless(plain.is_some_and(|(next, _)| !next.succeeded), || {
         "a plain allocation of the same size failed, too".to_owned()
     });
+}
+
+fn worked_alone(case: &Case<'_>, failure: &Failure<'_>, plain: u16) -> String {
+    let (plain, stream_ordered) = (&case.replay.apis.get(plain).name, &failure.report.api);
+    format!(
+        "{plain} of the same size succeeded right after {stream_ordered} had failed, and no thread gave anything back in between"
+    )
 }
 
 /// Whether nothing was done between a failure and the next request that could have made room: no thread gave memory back, and
@@ -185,17 +192,6 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             size(gone)
         )
     });
-    if by_others.is_none() {
-        check.must(Holds::Unknown("what other processes held before the failure and after it (KFD)"), String::new);
-    }
-    let until = around.read_at.map_or(around.done, |read| read.done);
-    let loads = until.since(&before.done).loads;
-    if loads > 0 {
-        check.at_most(Confidence::Possible);
-        check.note(true, || {
-            format!("{} of code came in between, which take memory, too", count(loads, "load", "loads"))
-        });
-    }
     let clock = &case.replay.clock;
     let age = clock.at_ns(failure.oom.at).saturating_sub(clock.at_ns(before.at));
     let is_fresh = match age <= case.thresholds.pool_leak_ns {
@@ -208,6 +204,22 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             Unit::Time.shown(case.thresholds.pool_leak_ns as f64)
         )
     });
+    taken_otherwise(around, by_others.is_some(), check);
+}
+
+/// What else takes memory between two readings, beside blocks: other processes, and code that is loaded.
+fn taken_otherwise(around: &Around, others_known: bool, check: &mut Check) {
+    if !others_known {
+        check.must(Holds::Unknown("what other processes held before the failure and after it (KFD)"), String::new);
+    }
+    let until = around.read_at.map_or(around.done, |read| read.done);
+    let loads = around.read_before.map_or(0, |before| until.since(&before.done).loads);
+    if loads > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!("{} of code came in between, which take memory, too", count(loads, "load", "loads"))
+        });
+    }
 }
 
 /// Memory was unmapped and released, and the card did not get it back.
@@ -285,7 +297,7 @@ fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Chec
     );
     let certain = missing.get().is_some_and(|missing| private.least() >= missing.most()) && sums.is_certain();
     if !certain {
-        check.at_most(if sums.is_of_failure { Confidence::Probable } else { Confidence::Possible });
+        check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
     check.gives_back(0, private.bytes, Basis::Given);
 }

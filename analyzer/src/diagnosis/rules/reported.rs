@@ -27,6 +27,11 @@ fn is_amd_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     is_rocm && failure.is_real_of_device() && case.is_integrated(failure.device).get() != Some(true)
 }
 
+/// Whether the failure's card is known to have memory of its own.
+fn has_own_memory(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    case.is_integrated(failure.device).is(|is_integrated| !is_integrated)
+}
+
 /// HIP's free memory contains what graphics clients hold.
 fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (Some(request), Some(runtime), Some(driver)) =
@@ -35,9 +40,8 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         return;
     };
     let gap = runtime.saturating_sub(driver);
-    if !check.applies(case.is_read_of_card(failure) == Holds::Yes) {
-        return;
-    }
+    check.must(case.is_read_of_card(failure), String::new);
+    check.must(has_own_memory(case, failure), String::new);
     // Where both say that there was not enough, only a large gap is worth a word.
     let is_reported = request <= runtime;
     if !check.applies(is_amd_card(case, failure) && (is_reported || gap >= case.thresholds.gap_notable_bytes)) {
@@ -93,9 +97,11 @@ fn hidden_by_setting<'a>(case: &Case<'a>) -> Option<(&'static str, &'a str)> {
 
 /// sysfs shows more free memory than HIP.
 fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(is_amd_card(case, failure) && case.is_read_of_card(failure) == Holds::Yes) {
+    if !check.applies(is_amd_card(case, failure)) {
         return;
     }
+    check.must(case.is_read_of_card(failure), String::new);
+    check.must(has_own_memory(case, failure), String::new);
     check.at_most(Confidence::Probable);
     let readings = failure.runtime_free_bytes().zip(failure.driver_free_bytes());
     let Some((runtime, driver)) = readings.get() else { return };
@@ -120,6 +126,11 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     if !explains {
         check.plays(Role::Condition);
     }
+    what_accounts_for(gap, case, failure, check);
+}
+
+/// The known ways by which the kernel's answer to HIP is smaller.
+fn what_accounts_for(gap: u64, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (rounding, swapped) = (case.rounding_bytes(failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
     let accounts_for = |bytes: u64| bytes as f64 >= case.thresholds.explained_share * gap as f64;
     check.note_by(Basis::Estimated, accounts_for(rounding), || {
@@ -220,6 +231,7 @@ fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));
     let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
     let (Some(total), Some(visible)) = (total, visible) else { return };
+    check.must(case.is_integrated(Some(device)).is(|is_integrated| !is_integrated), String::new);
     check.must(visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes), || {
         format!("the processor sees {} of {} of video memory", size(visible), size(total))
     });

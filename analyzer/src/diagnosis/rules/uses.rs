@@ -7,6 +7,7 @@ use super::attention::{self, exponent};
 use super::{Rule, failure, training_state};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::labels::number_behind;
+use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::passes::fragmentation::saturate;
 use crate::passes::libraries::Libraries;
@@ -127,6 +128,7 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
             percent(share(peak - most, total))
         )
     });
+    explains_the_failure(failure, check);
     if !case.labels_name_steps(failure) {
         check.at_most(Confidence::Possible);
         check.would_settle(
@@ -207,7 +209,15 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.unless(case.retry(failure).is_some_and(|retry| retry.is_release_and_success()), || {
         "the same request succeeded after a cache was released".to_owned()
     });
-    if failure.oom.outcome == Outcome::Recovered {
+    explains_the_failure(failure, check);
+}
+
+/// The curve alone says nothing of a failure that did no harm, or that came although the program's own memory and the request
+/// would have fit: then something else was on the card.
+fn explains_the_failure(failure: &Failure<'_>, check: &mut Check) {
+    let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
+    let would_fit = |alone| matches!(alone, Alone::Fits { spare_bytes } if spare_bytes >= usual);
+    if failure.oom.outcome == Outcome::Recovered || failure.alone().get().is_none_or(would_fit) {
         check.at_most(Confidence::Possible);
     }
 }

@@ -88,7 +88,9 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
     let same_path = last.path != 0 && last.path == by.path;
     let same_size =
         [refused.wanted_bytes, last.requested_bytes].into_iter().any(|bytes| is_same_size(bytes, by.requested_bytes));
-    let is_tied = same_path || soon && (by.same_variable && !refused.is_past || same_size);
+    // After an exception a variable of the same address may be another one: the frames between are gone.
+    let same_variable = by.same_variable && !refused.is_past && !refused.was_thrown;
+    let is_tied = same_path || soon && (same_variable || same_size);
     let is_near = soon && !refused.was_thrown;
     let [place_unknown, path_unknown] = [last.place == 0 || by.place == 0, last.path == 0 || by.path == 0];
     let same_place = last.place == by.place && !place_unknown;

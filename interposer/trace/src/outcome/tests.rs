@@ -153,7 +153,7 @@ fn after_an_exception_only_what_is_tied_to_the_failure_makes_up_for_it() {
         (ELSEWHERE, Recovered, RetrySucceeded),
         (late(FAILED), Recovered, RetrySucceeded),
         (late(Request { requested_bytes: 512 * MIB, ..FAILED }), Recovered, FellBack),
-        (Request { same_variable: true, ..elsewhere(512 * MIB) }, Recovered, FellBack),
+        (Request { same_variable: true, ..elsewhere(512 * MIB) }, Propagated, Exception),
         (elsewhere(512 * MIB), Propagated, Exception),
         (Request { requested_bytes: 512 * MIB, ..path_unknown }, Propagated, Exception),
         (Request { requested_bytes: 2048 * MIB, ..path_unknown }, Propagated, Exception),

@@ -71,7 +71,7 @@ fn failed() -> Vec<Scene> {
         .also(&["known-bad-version", "async-free-pending"]),
         failed("the failure was asked for: it was injected", "alloc w 1G; failures go; async x 2G; alloc y 2G; launch")
             .set("GPUOOM_INJECT", "oom@2")
-            .also(&["known-bad-version"]),
+            .also(&["known-bad-version", "requested-refusal"]),
     ]
 }
 

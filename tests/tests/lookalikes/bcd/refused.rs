@@ -27,10 +27,11 @@ fn enough() -> Vec<Scene> {
         .set("GPUOOM_PROBE", "off")
         .also(&["true-capacity"]),
         looks_like(id, "the failure was asked for: it was injected", "alloc a 1G; alloc b 64M")
-            .set("GPUOOM_INJECT", "oom@2"),
+            .set("GPUOOM_INJECT", "oom@2")
+            .also(&["requested-refusal"]),
         looks_like(id, "the failure was asked for: a card of 8 GiB was played", "push 1G 7; alloc b 4G")
             .set("GPUOOM_CAPACITY", "8G")
-            .also(&["true-capacity"]),
+            .also(&["true-capacity", "requested-refusal"]),
         looks_like(id, "pinned memory of the host is refused, and the card is empty", "host a 1G; host b 4G")
             .set("SIM_PINNED_LIMIT", "2G")
             .also(&["pinned-host-exhaustion"]),

@@ -1,0 +1,86 @@
+//! Which card of the machine a device of the program is. Where it can't be told, it is none.
+
+use std::collections::BTreeMap;
+
+use crate::machine::Machine;
+use crate::machine::card::Card;
+use crate::machine::kfd::KfdNode;
+use crate::machine::mapping::{self, Chosen, Runtime};
+use crate::machine::pci::PciAddress;
+use crate::passes::device::DeviceSummary;
+
+/// What decides it: the machine, the `*_VISIBLE_DEVICES` variables, and all devices of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct WhichCard<'f> {
+    /// The machine that the trace was recorded on.
+    pub machine: &'f Machine,
+    /// The recorded environment.
+    pub environment: &'f BTreeMap<String, String>,
+    /// The program's devices.
+    pub devices: &'f [DeviceSummary],
+}
+
+impl<'f> WhichCard<'f> {
+    /// The card of a device: by its place on the bus, or the only GPU there is.
+    pub fn card(&self, device: &DeviceSummary) -> Option<&'f Card> {
+        match self.place(device) {
+            Some(place) => self.machine.cards.iter().find(|card| is_at(card.pci_bus_id.as_deref(), place)),
+            None => self.machine.cards.first().filter(|_| self.is_only(device)),
+        }
+    }
+
+    /// KFD's node of a device.
+    pub fn node(&self, device: &DeviceSummary) -> Option<&'f KfdNode> {
+        let mut gpus = self.machine.nodes.iter().filter(|node| node.is_gpu());
+        match self.place(device) {
+            Some(place) => gpus.find(|node| is_at(node.pci_bus_id().as_deref(), place)),
+            None => gpus.next().filter(|_| self.is_only(device)),
+        }
+    }
+
+    /// Where a device is on the bus: as its runtime tells, else as the environment chooses it from the machine's GPUs.
+    pub fn place(&self, device: &DeviceSummary) -> Option<PciAddress> {
+        if let Some(told) = device.pci_bus_id.as_deref() {
+            return PciAddress::parse(told);
+        }
+        let runtime = runtime_of(device)?;
+        // Several devices on a machine that shows one GPU: it does not show all.
+        let devices = self.devices.iter().filter(|device| device.index.is_some()).count();
+        let shows_all = devices <= mapping::gpu_count(self.machine, Some(runtime));
+        mapping::place(self.machine, runtime, self.variables(), device.index?.into()).filter(|_| shows_all)
+    }
+
+    /// Whether the machine has but one GPU that a device could be, so that whoever names none means it.
+    pub fn has_one_gpu(&self, device: &DeviceSummary) -> bool {
+        !self.machine.cut && mapping::gpu_count(self.machine, runtime_of(device)) == 1
+    }
+
+    /// The UUID by which the environment chose a device.
+    pub fn chosen_uuid(&self, device: &DeviceSummary) -> Option<String> {
+        let (runtime, index) = (runtime_of(device)?, usize::from(device.index?));
+        let count = mapping::gpu_count(self.machine, Some(runtime));
+        match mapping::chosen(runtime, self.variables(), index, count)? {
+            Chosen::Uuid(uuid) => Some(uuid),
+            Chosen::Position(_) => None,
+        }
+    }
+
+    fn variables(&self) -> impl Fn(&str) -> Option<String> + 'f {
+        let environment = self.environment;
+        move |name| environment.get(name).cloned()
+    }
+
+    /// Whether a device whose runtime does not tell its place is the machine's only GPU.
+    fn is_only(&self, device: &DeviceSummary) -> bool {
+        let is_alone = self.devices.iter().all(|other| other.index.is_none() || other.index == device.index);
+        is_alone && device.pci_bus_id.is_none() && device.index == Some(0) && self.has_one_gpu(device)
+    }
+}
+
+fn runtime_of(device: &DeviceSummary) -> Option<Runtime> {
+    Runtime::named(device.runtime.as_deref()?)
+}
+
+fn is_at(address: Option<&str>, place: PciAddress) -> bool {
+    address.and_then(PciAddress::parse).is_some_and(|address| address.is(place))
+}
