@@ -360,7 +360,8 @@ fn came_without_a_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     let retry = case.retry(failure).filter(|retry| retry.ending == Ending::Succeeded);
     let Some(done) = retry.and_then(|_| case.until_last_try(failure)) else {
         check.at_most(Confidence::Possible);
-        check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new);
+        let unknown = case.replay.tracks.waits_are_kept().err().unwrap_or(Unknown::StreamProgress);
+        check.must(Holds::Unknown(unknown.reason()), String::new);
         return;
     };
     if done.returned_bytes > 0 || done.trims > 0 {
