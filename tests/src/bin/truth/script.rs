@@ -110,7 +110,7 @@ pub(crate) fn raw(command: impl Into<String>) -> Op {
 /// A size as the player reads it, with the largest unit that has no rest.
 fn size(bytes: u64) -> String {
     let units = [("G", 30), ("M", 20), ("K", 10)];
-    let unit = units.iter().find(|(_, shift)| bytes > 0 && bytes % (1 << shift) == 0);
+    let unit = units.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     unit.map_or_else(|| bytes.to_string(), |(name, shift)| format!("{}{name}", bytes >> shift))
 }
 
@@ -299,7 +299,7 @@ impl Model {
     fn resume(&mut self, name: &str) {
         let mut rest = self.others.remove(name).unwrap_or_default().into_iter();
         let mut device = 0;
-        while let Some(op) = rest.next() {
+        for op in rest.by_ref() {
             match op {
                 Op::Alloc { bytes, .. } => self.held_by_others[device] += bytes.next_multiple_of(GRANULE),
                 Op::Device(number) => device = number,

@@ -269,7 +269,7 @@ fn many_at_start(case: &mut Case) {
 fn another_thread_frees(case: &mut Case) {
     healthy(case, 0.2, 0.4);
     let held = Model::of(&case.program.setup, None).held(0);
-    let big = (case.usable() - held) * 8 / 10 & !0x1F_FFFF;
+    let big = ((case.usable() - held) * 8 / 10) & !0x1F_FFFF;
     let wanted = case.rng.within(big / 2, big * 9 / 10) & !0x1F_FFFF;
     let kind = case.rng.pick(&["alloc", "async"]);
     let mut ops = vec![Op::Worker("holder".into(), vec![Op::At("hold", vec![alloc("big", Kind::Device, big)])])];

@@ -29,7 +29,7 @@ fn retention(case: &mut Case) {
     let low = (case.usable() - kept) as f64 * 1.03;
     let peak = case.rng.between(low, case.usable() as f64 * 0.96) as u64;
     case.program.fit(peak);
-    let first = kept / 3 & !0x1F_FFFF;
+    let first = (kept / 3) & !0x1F_FFFF;
     let phase = vec![
         raw("keep 1T"),
         alloc("pa", Kind::Async, first),
@@ -209,7 +209,7 @@ fn in_pieces(case: &mut Case) {
     let held = Model::of(&[case.program.setup.clone(), case.program.steps.concat()].concat(), None).held(0);
     let room = case.usable() - held;
     let (segments, blocks) = (case.rng.within(2, 8), case.rng.within(6, 16));
-    let block = room * 95 / 100 / segments / blocks & !0xFFFF;
+    let block = (room * 95 / 100 / segments / blocks) & !0xFFFF;
     let size = block * blocks;
     let mut ops = Vec::new();
     for segment in 0..segments {
