@@ -221,6 +221,7 @@ fn injected(case: &mut Case) {
     case.truth.is_healthy = true;
     case.truth.is_decidable = true;
     case.truth.fails = Some(true);
+    case.truth.also.push("requested-refusal");
 }
 
 /// The recorder was asked to pretend that the card is smaller.
@@ -231,9 +232,9 @@ fn virtual_card(case: &mut Case) {
     case.set("GPUOOM_CAPACITY", virtual_bytes);
     case.truth.fails = Some(true);
     // Of the card that was asked for, not of the real one.
-    case.truth.right = vec!["true-capacity", "request-exceeds-device"];
+    case.truth.right = vec!["requested-refusal", "true-capacity", "request-exceeds-device"];
     let refusal = case.refusal(virtual_bytes);
     case.truth.also = refusal.map(|refusal| case.shapes(&refusal)).unwrap_or_default();
     case.truth.also.push("granularity-waste");
-    case.truth.is_decidable = false;
+    case.truth.is_decidable = true;
 }
