@@ -71,7 +71,7 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "dropped-oom-return",
         says: Says::Not,
-        also: &[],
+        also: &["request-exceeds-device"],
         story: "forty attempts, each for half of the last one, and the last one fits",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
