@@ -34,8 +34,13 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let total = total.get().unwrap_or(0);
         format!("this process holds {} of {} ({})", size(own), size(total), percent(share(own, total)))
     });
-    if total.get().is_some_and(|total| share(own, total) < case.thresholds.capacity_high_share) {
-        check.at_most(Confidence::Probable);
+    if let Some(share) = total.get().map(|total| share(own, total)) {
+        check.at_most(match share {
+            // That it does not fit is certain, that the card is full is too much said.
+            _ if share < case.thresholds.capacity_medium_share => Confidence::Possible,
+            _ if share < case.thresholds.capacity_high_share => Confidence::Probable,
+            _ => Confidence::Proven,
+        });
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
     check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
