@@ -54,6 +54,8 @@ mod tests {
                 "ROCm 7.14:",
                 "ROCm 7.15 nightly",
                 "torch is 2.12 or later",
+                "before torch 2.7",
+                "torch is 2.7 or later",
                 "torch 2.12 or 2.13",
                 "RDNA4",
                 "the 2.12 or 2.13 series (spring 2026)",
@@ -65,6 +67,9 @@ mod tests {
             "settings and what they are compared with",
             &[
                 "HSA_XNACK=1",
+                "uses torch: to 1",
+                "something else than 1",
+                "the value is not 1",
                 "HSA_ENABLE_SDMA=1",
                 "HSA_ENABLE_SDMA=0",
                 "HSA_ENABLE_IPC_MODE_LEGACY=1",
