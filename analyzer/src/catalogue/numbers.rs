@@ -109,7 +109,7 @@ mod tests {
         ),
         (
             "codes, counts, tiers and names",
-            &["137", "libamdhip64", "rose by at least 1", "is above 0", "(T0)", "(T1)", "(T2)", "(T2:", "T0)"],
+            &["137", "libamdhip64", "rose by at least 1", "is above 0", "(T0)", "(T2)", "(T2:", "T0)"],
         ),
     ];
 
