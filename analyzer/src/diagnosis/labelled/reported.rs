@@ -205,7 +205,7 @@ fn two_readings_of(asked: u64, by_hip: u64, by_sysfs: u64, graphics: u64, board:
             (VramTotal, board),
             (VramUsed, board - by_sysfs),
             (KfdProcessVram, own),
-            (KfdOthersVram, board - 16 * GIB),
+            (KfdOthersVram, 0),
             (GraphicsVram, read),
         ],
     );
