@@ -119,7 +119,7 @@ impl Scene {
     }
 
     /// With a library of that file name in the process.
-    pub(crate) fn library(mut self, name: &'static str) -> Self {
+    pub(crate) fn library(self, name: &'static str) -> Self {
         self.library_of(name, "caller.c")
     }
 

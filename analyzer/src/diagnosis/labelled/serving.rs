@@ -176,9 +176,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-incremental",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: &[],
-        story: "the same without a label: four arrays that grow, which is not told beside something surer",
+        story: "the same without a label: four arrays that grow",
         scene: || tokens(1, None),
     },
     Labelled {
