@@ -36,8 +36,8 @@ pub const SEGMENTS: &str = "the program's own tensors: an allocator with a cache
                             steps again with PYTORCH_NO_CUDA_MEMORY_CACHING=1 (PYTORCH_NO_HIP_MEMORY_CACHING=1 on ROCm), or \
                             give a memory snapshot";
 /// What a label would settle.
-pub const MARKS: &str = "what the program does here: its labels (gpuoom_mark), or the names of its functions (--symbols), would \
-                         settle it";
+pub const MARKS: &str =
+    "what the program does here: its labels (gpuoom_mark), or the names of its functions (--symbols)";
 
 /// A shape that a failure can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

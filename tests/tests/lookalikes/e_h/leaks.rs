@@ -74,7 +74,7 @@ fn stepped() -> Vec<Scene> {
         ),
         leak(
             "a loader that fills the card shard by shard, with a staging buffer for each",
-            format!("loop 48; alloc s 256M; push 500M; copy -; free s; end"),
+            "loop 48; alloc s 256M; push 500M; copy -; free s; end".to_owned(),
         ),
         leak(
             "columns of a table are read one by one through a buffer that is given back, and then queries run",
