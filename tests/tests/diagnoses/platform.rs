@@ -218,7 +218,7 @@ fn host_memory() -> Vec<Scene> {
             "gtt-exhaustion",
             Found(Probable),
             "all of GTT is in use, and pinned memory is refused",
-            "host a 4G; sleep 250; host b 4G",
+            "alloc d 1G; host a 4G; sleep 250; host b 4G",
         )
         .on(gtt(33_600_000_000))
         .set("SIM_PINNED_LIMIT", "6G")

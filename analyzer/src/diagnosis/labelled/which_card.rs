@@ -141,8 +141,8 @@ fn counted(by_uuid: bool, place: &str) -> Scene {
     };
     let before = [of(0, 23 * GIB), of(1, GIB)].concat();
     trace.reading(Record { status: trigger::START, ..record }, &before);
-    let seq = trace.refuse(40 * GIB);
-    let read = [(RuntimeFree, 23 * GIB), (RuntimeTotal, 24 * GIB), (KfdOthersVram, 22 * GIB)];
+    let seq = trace.refuse(4 * GIB);
+    let read = [(RuntimeFree, 2 * GIB), (RuntimeTotal, 24 * GIB), (KfdOthersVram, 20 * GIB)];
     trace.read_at_failure(seq, &readings(read));
     Scene { trace }
 }

@@ -203,7 +203,8 @@ fn clamps() -> Vec<Scene> {
         .also(&["true-capacity", "uma-carveout-only"]),
         fills(ID, "a virtual card of half of the RAM, for a trial", apu_of(most), most, 45, 10 * GIB)
             .set("GPUOOM_CAPACITY", half)
-            .set("GPUOOM_GRANULARITY", "2M"),
+            .set("GPUOOM_GRANULARITY", "2M")
+            .also(&["requested-refusal"]),
     ]
 }
 

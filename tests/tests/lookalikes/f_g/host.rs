@@ -49,7 +49,8 @@ fn pinned() -> Vec<Scene> {
             .also(&["true-capacity"]),
         looks_like(ID, "managed memory is refused", "push 1G 22; managed m 4G").also(&["true-capacity"]),
         looks_like(ID, "the failure was made to order, to try the program", "host a 1G; host b 1G")
-            .set("GPUOOM_INJECT", "oom@2"),
+            .set("GPUOOM_INJECT", "oom@2")
+            .also(&["requested-refusal"]),
         looks_like(ID, "a size that is a negative number", "host a 1G; host b 16000000T")
             .set("SIM_PINNED_LIMIT", "64G"),
     ]
