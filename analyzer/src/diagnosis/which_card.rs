@@ -65,7 +65,8 @@ impl<'a> Case<'a> {
     ) -> Option<bool> {
         match (self.place(device), place) {
             (Some(own), Some(place)) => Some(own.is(place)),
-            _ if is_only() => Some(true),
+            // A list that names another place may be another machine's.
+            (_, None) if is_only() => Some(true),
             _ => self.which_card().chosen_uuid(device).zip(uuid).map(|(own, uuid)| uuid.starts_with(&own)),
         }
     }

@@ -110,8 +110,11 @@ fn full_for_another_reason() -> Vec<Scene> {
             .set("SIM_FAIL_AT", 23)
             .also(&["phantom-free"]),
         full("22 of 24 GiB are live, and the 23rd is refused on request", "push 1G 22; alloc b 1G")
-            .set("GPUOOM_INJECT", "oom@23"),
-        on_nvidia(full("the same over CUDA", "push 1G 22; alloc b 1G")).set("GPUOOM_INJECT", "oom@23"),
+            .set("GPUOOM_INJECT", "oom@23")
+            .also(&["requested-refusal"]),
+        on_nvidia(full("the same over CUDA", "push 1G 22; alloc b 1G"))
+            .set("GPUOOM_INJECT", "oom@23")
+            .also(&["requested-refusal"]),
     ]
 }
 
