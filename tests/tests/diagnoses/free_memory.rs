@@ -15,7 +15,7 @@ fn held() -> Vec<Scene> {
     let pending =
         |rest: &str| format!("async a 12G; async b 6G; free a; failures retry; on_failure; {rest} end; async c 10G");
     vec![
-        scene("phantom-free", First(Proven), "64 MiB are refused with 20 GiB free", "alloc a 1G; alloc b 64M")
+        scene("phantom-free", First(Probable), "64 MiB are refused with 20 GiB free", "alloc a 1G; alloc b 64M")
             .set("SIM_PROCESS_LIMIT", "1G"),
         scene("phantom-free", Not, "what was free was not enough", "alloc a 1G; alloc b 8G")
             .on(others(20))
