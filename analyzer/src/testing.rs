@@ -168,18 +168,19 @@ impl TraceBuilder {
         self
     }
 
-    /// Gives the last device another version of its runtime, as that encodes it.
-    pub fn runtime_version(mut self, version: i32) -> Self {
-        if let Some(device) = self.devices.last_mut() {
-            device.runtime_version = version;
-        }
-        self
-    }
-
     /// Makes the last device one of CUDA's.
     pub fn cuda(mut self) -> Self {
         if let Some(device) = self.devices.last_mut() {
             device.runtime = "cuda".into();
+            device.runtime_version = 13_020;
+        }
+        self
+    }
+
+    /// Gives the last device another version of its runtime, as that encodes it.
+    pub fn runtime_version(mut self, version: i32) -> Self {
+        if let Some(device) = self.devices.last_mut() {
+            device.runtime_version = version;
         }
         self
     }
@@ -379,6 +380,14 @@ impl TraceBuilder {
     pub fn after(&mut self, event: Event, api: &str, status: i32, flags: u8) -> u64 {
         let record = self.record(event, Kind::None, api);
         self.push(Record { status, kind_flags: flags, ..record }, &[])
+    }
+
+    /// GPU work that was given what a failed call left in its variable.
+    pub fn used_pointer(&mut self, api: &str, pointer: u64) -> u64 {
+        let record = self.record(Event::GpuWork, Kind::None, api);
+        let record = Record { kind_flags: flag::FAILED_POINTER, address: pointer, ..record };
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        self.push(record, payload::numbers(&[pointer], &mut out))
     }
 
     /// Readings because of a failure.

@@ -144,7 +144,43 @@ pub fn runtime_version(runtime: Option<&str>, version: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// What people are shown, they can type in: it means the same within what was rounded away.
+        #[test]
+        fn what_is_shown_is_read(number in any::<u64>(), shift in 0u32..64) {
+            let number = number >> shift;
+            let near = |shown: &str, read: u64, last_digit: f64| {
+                prop_assert!((read as f64 - number as f64).abs() <= last_digit / 2.0 + 1.0, "{}: {}", shown, read);
+                Ok(())
+            };
+            // Of 16 EiB two digits are more than 64 bits have.
+            if number < u64::MAX - (1 << 30) {
+                let shown = size(number);
+                let last_digit = match shown.rsplit(' ').next() {
+                    Some("GiB") => 0.01 * (1u64 << 30) as f64,
+                    Some("MiB") => 0.1 * (1u64 << 20) as f64,
+                    Some("KiB") => 0.1 * 1024.0,
+                    _ => 0.0,
+                };
+                // A large number is not exact as a floating-point number, and printed from one.
+                near(&shown, gpuoom_units::size(&shown).unwrap(), last_digit + number as f64 * 1e-15)?;
+            }
+            let shown = span(number);
+            let last_digit = match shown.rsplit(' ').next() {
+                Some("s") => 1e6,
+                Some("ms") => 1e5,
+                Some("µs") => 1e3,
+                _ => 0.0,
+            };
+            if number < u64::MAX - 1_000_000_000 {
+                near(&shown, gpuoom_units::time(&shown).unwrap(), last_digit + number as f64 * 1e-15)?;
+            }
+        }
+    }
 
     #[test]
     fn sizes_read_well() {

@@ -71,7 +71,7 @@ const REPORT: [Promise; 89] = [
     ("ooms[].outcome", "recovered|propagated|dropped|unresolved"),
     (
         "ooms[].because",
-        "retry_succeeded|exception|error_reported|status_checked|process_exited|gpu_work_continued|failed_pointer_used|\
+        "retry_succeeded|fell_back|error_read|exception|error_reported|status_checked|process_exited|gpu_work_continued|failed_pointer_used|\
          trace_ended",
     ),
     ("ooms[].evidence", "list"),

@@ -135,3 +135,29 @@ fn assert_prints(trace: &Trace, percent: &str) {
         assert!(!text.contains(impossible), "{impossible}:\n{text}");
     }
 }
+
+/// A size is the same number at the recorder's entrance and at the analyzer's, and what is wrong is told in the same words.
+#[test]
+fn sizes_mean_the_same_everywhere() {
+    for (text, bytes) in [("1.5M", 1_572_864), ("0.5 GiB", 512 << 20), ("3.7K", 3788), ("4096", 4096)] {
+        let (trace, _) = record(&V5, text);
+        let granularity = |report: &Report| report.number("/devices/0/granularity_bytes");
+        assert_eq!(granularity(&trace.report()), bytes, "GPUOOM_GRANULARITY={text}");
+        let (other, _) = record(&V5, "256M");
+        let threshold = format!("model-granule={text}");
+        let by_threshold = other.report_with(&["--threshold".as_ref(), threshold.as_ref()]);
+        assert_eq!(granularity(&by_threshold), bytes, "--threshold {threshold}");
+        let by_option = other.whatif(&["--granularity", text]);
+        let needs = 0..by_option.count("/devices/0/needs");
+        let granules = needs.map(|need| by_option.number(&format!("/devices/0/needs/{need}/granularity/bytes")));
+        assert!(granules.into_iter().any(|granule| granule == bytes), "--granularity {text}");
+    }
+    let said = "invalid size '3X': expected bytes, or K, M, G, T (such as 1.5G)";
+    let (trace, run) = record(&V5, "3X");
+    assert!(run.stderr.contains(said), "{}", run.stderr);
+    for arguments in [["map", "--granularity", "3X"], ["report", "--threshold", "model-granule=3X"]] {
+        let output = trace.analyze_anyway(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{arguments:?}");
+    }
+}

@@ -144,7 +144,7 @@ fn capture_is_not_disturbed_by_readings() {
     run.assert_trace_is_true();
     let report = run.only_trace().report();
     assert_eq!(report.number("/devices/0/allocations"), 2);
-    report.assert_only_oom("propagated", "status_checked");
+    report.assert_only_oom("recovered", "fell_back");
 }
 
 #[test]

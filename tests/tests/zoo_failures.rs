@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use gpuoom_tests::{Client, Finished, MIB, Report, program};
+use gpuoom_tests::{Client, Finished, Library, MIB, Report, program, program_with};
 
 const TOO_BIG: u64 = 4096 << 30;
 
@@ -59,9 +59,108 @@ fn retry_after_a_free_is_recovered() {
 }
 
 #[test]
-fn smaller_success_is_no_recovery() {
+fn a_smaller_block_in_its_place_is_a_fall_back() {
     let client = Client::new(program("oom_smaller.c")).env("SIM_CAPACITY", "1G");
-    run_and_expect(client, "dropped", "gpu_work_continued");
+    run_and_expect(client, "recovered", "fell_back");
+}
+
+fn falls_back(way: &str) -> Finished {
+    let client = Client::new(program("oom_falls_back.c")).arg(way).env("SIM_CAPACITY", "1G").env("SIM_DEVICES", "2");
+    client.run_both()
+}
+
+#[test]
+fn another_call_that_gets_memory_is_a_fall_back() {
+    for way in ["smaller", "same_variable", "pieces", "pinned", "managed", "device"] {
+        let run = falls_back(way);
+        let report = report_of(&run);
+        report.assert_only_oom("recovered", "fell_back");
+        assert_ne!(report.count("/ooms/0/evidence"), 0, "{way}: an outcome rests on events");
+        assert!(run.recorder_lines()[0].contains("1 out-of-memory return, recovered by the program"), "{}", run.stderr);
+        assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{way}");
+    }
+}
+
+#[test]
+fn another_call_that_gets_memory_for_something_else_is_no_fall_back() {
+    for way in ["trifle", "late", "larger"] {
+        let run = falls_back(way);
+        report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
+        assert!(run.recorder_lines()[0].contains("DROPPED"), "{way}: {}", run.stderr);
+        let text = run.only_trace().report_text();
+        assert!(text.contains("without any sign that the program noticed"), "{text}");
+        assert!(!text.contains("trusted"), "{text}");
+    }
+}
+
+/// Each attempt is refused and cleared, as in many programs; together they are one story that ends well.
+#[test]
+fn forty_attempts_are_one_fall_back() {
+    let run = falls_back("shrinking");
+    let report = report_of(&run);
+    let refused = report.count("/ooms");
+    assert!(refused > 40, "{refused}");
+    for index in 0..refused {
+        assert_eq!(report.text(&format!("/ooms/{index}/outcome")), "recovered", "{index}");
+        assert_eq!(report.text(&format!("/ooms/{index}/because")), "fell_back", "{index}");
+        if index > 1 {
+            // The last ones are small enough to be attempts for the first failure, too.
+            assert!(report.number(&format!("/ooms/{index}/attempt_of")) <= 2, "{index}");
+        }
+    }
+    let line = format!("{refused} out-of-memory returns, recovered by the program");
+    assert!(run.recorder_lines()[0].contains(&line), "{}", run.stderr);
+    assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{:?}", report.diagnoses());
+}
+
+#[test]
+fn an_error_that_is_cleared_before_work_is_unresolved() {
+    let client = Client::new(program("oom_cleared.c"));
+    let run = client.run_both();
+    report_of(&run).assert_only_oom("unresolved", "error_read");
+    assert!(run.recorder_lines()[0].contains("whose error was read before GPU work went on"), "{}", run.stderr);
+    let text = run.only_trace().report_text();
+    assert!(text.contains("can't be seen") && !text.contains("noticed"), "{text}");
+}
+
+#[test]
+fn a_null_for_a_copy_of_nothing_is_no_failed_pointer() {
+    run_and_expect(Client::new(program("oom_nothing.c")), "dropped", "gpu_work_continued");
+}
+
+#[test]
+fn what_the_variable_of_a_failed_call_held_before_may_be_a_block() {
+    let client = || Client::new(program_with("oom_own_block.c", Library::Cuda));
+    run_and_expect(client(), "dropped", "gpu_work_continued");
+    run_and_expect(client().arg("cleared"), "unresolved", "error_read");
+    let report = run_and_expect(client().arg("garbage"), "dropped", "failed_pointer_used");
+    report.assert_diagnosed("dropped-oom-return", "proven");
+}
+
+#[test]
+fn a_program_of_the_driver_interface_is_told_of_its_own_results() {
+    let client = Client::new(program_with("oom_driver_only.c", Library::CudaDriver));
+    let run = client.run_both();
+    let report = report_of(&run);
+    report.assert_only_oom("dropped", "gpu_work_continued");
+    let diagnoses = report.excerpt("/diagnoses");
+    assert!(diagnoses.contains("look at the CUresult"), "{diagnoses}");
+    let text = run.only_trace().report_text();
+    assert!(!text.contains("GetLastError") && !diagnoses.contains("GetLastError"), "{text}\n{diagnoses}");
+}
+
+#[test]
+fn a_retry_that_another_thread_made_room_for_is_a_retry() {
+    let client = Client::new(program("oom_other_frees.c")).env("SIM_CAPACITY", "1G");
+    let run = client.run_both();
+    report_of(&run).assert_only_oom("recovered", "retry_succeeded");
+    assert!(!run.only_trace().report_text().contains("freed anything on the device in between"));
+}
+
+#[test]
+fn work_after_an_exception_is_no_drop_and_another_block_no_fall_back() {
+    run_and_expect(Client::new(program("oom_throw_on.cpp")), "propagated", "exception");
+    run_and_expect(Client::new(program("oom_throw_on.cpp")).arg("more"), "propagated", "exception");
 }
 
 #[test]
@@ -122,6 +221,48 @@ fn uncaught_exception_is_propagated() {
     report.assert_only_oom("propagated", "exception");
     assert_ne!(report.text("/process/end"), "exited");
     assert_eq!(report.number("/devices/0/end/live_allocations"), 1);
+}
+
+/// What the recorder says on stderr when these are the outcomes.
+fn last_words(report: &Report) -> String {
+    let total = report.count("/ooms");
+    let count = |outcome: &str, because: &str| {
+        let is_it = |index: &usize| {
+            report.text(&format!("/ooms/{index}/outcome")) == outcome
+                && (because.is_empty() || report.text(&format!("/ooms/{index}/because")) == because)
+        };
+        (0..total).filter(is_it).count()
+    };
+    let [recovered, propagated, dropped] = ["recovered", "propagated", "dropped"].map(|outcome| count(outcome, ""));
+    let [unresolved, undecided] = ["error_read", "trace_ended"].map(|because| count("unresolved", because));
+    let what = match dropped {
+        0 if recovered == total => "recovered by the program".to_owned(),
+        0 if propagated == total => "propagated by the program".to_owned(),
+        0 if undecided == total => "undecided when the process ended".to_owned(),
+        0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
+        0 => {
+            let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
+            let open =
+                if undecided > 0 { format!(", {undecided} undecided when the process ended") } else { String::new() };
+            format!("{recovered} recovered, {propagated} propagated{more}{open}")
+        }
+        _ if dropped == total => "DROPPED by the program".to_owned(),
+        _ => format!("{dropped} of them DROPPED by the program"),
+    };
+    format!("{total} out-of-memory return{}, {what} (", if total == 1 { "" } else { "s" })
+}
+
+/// The recorder and the analyzer count the same outcomes, whatever order things come in.
+#[test]
+fn recorder_and_analyzer_agree() {
+    for seed in 0..12 {
+        let client = Client::new(program("oom_walk.c")).arg(seed.to_string()).env("SIM_CAPACITY", "1G");
+        let run = client.env("GPUOOM_PROBE", "off").run_recorded();
+        let report = report_of(&run);
+        assert!(report.count("/ooms") > 20, "seed {seed}");
+        let words = last_words(&report);
+        assert!(run.recorder_lines()[0].contains(&words), "seed {seed}: {words}\n{}", run.stderr);
+    }
 }
 
 #[test]

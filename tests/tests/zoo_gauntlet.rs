@@ -18,7 +18,7 @@ fn each_way_to_treat_a_failure_is_told_apart() {
     let (rows, status) = table("gauntlet_many.c", &["--timeout", "5s"]);
     let expected = [
         row(6, "recovered", "retry_succeeded", "exit 0"),
-        row(5, "propagated", "error_reported", "exit 0"),
+        row(5, "recovered", "fell_back", "exit 0"),
         row(4, "dropped", "gpu_work_continued", "exit 0"),
         row(3, "propagated", "process_exited", "signal 11"),
         row(2, "unresolved", "trace_ended", "hung"),

@@ -18,7 +18,8 @@ fn walk(source: &str, library: Library, settings: &[(&str, &str)], seed: &str) -
     };
     let small = on_card(client(), "1G").run_plain();
     assert_eq!(small.exit_code(), REFUSED, "the walk must meet the end of the card: {}", small.stderr);
-    let large = on_card(client(), "16G").env("GPUOOM_CAPACITY", "1G").env("GPUOOM_GRANULARITY", "2M").run_recorded();
+    // The virtual card finds the granularity out by itself.
+    let large = on_card(client(), "16G").env("GPUOOM_CAPACITY", "1G").run_recorded();
     for (line, (on_virtual, on_small)) in large.stdout.lines().zip(small.stdout.lines()).enumerate() {
         assert_eq!(on_virtual, on_small, "{source}, seed {seed}, line {line}; {}", large.stderr);
     }
@@ -105,6 +106,43 @@ fn threads_never_hold_more_than_the_card_and_a_child_has_its_own() {
         run.stderr
     );
     assert_eq!(run.exit_code(), 0);
+}
+
+/// 60 blocks of 20 MiB are 1.2 GiB: they fit a card of 4 GiB, whatever the record's model pads them to.
+#[test]
+fn blocks_count_as_on_the_real_card_unless_a_granule_is_set() {
+    let list = || on_card(Client::new(program_with("alloc_list.c", Library::Hip)), "16G").arg("60x20971520");
+    let run = list().env("GPUOOM_CAPACITY", "4G").run_recorded();
+    assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "60 held\n"), "{}", run.stderr);
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/peak/padded_bytes"), 60 * (256 << 20), "the record's model is another matter");
+    let fewer = list().env("GPUOOM_CAPACITY", "1.15G").run_recorded();
+    assert_eq!(refused_with(&fewer), (58, 2 << 20), "of 1177.6 MiB");
+    let padded = list().env("GPUOOM_CAPACITY", "4G").env("GPUOOM_GRANULARITY", "256M").run_recorded();
+    assert_eq!(refused_with(&padded), (16, 256 << 20));
+}
+
+/// Small blocks of a card that packs them: the granularity that its addresses show counts.
+#[test]
+fn a_smaller_granularity_is_seen() {
+    let list = on_card(Client::new(program_with("alloc_list.c", Library::Hip)), "16G").arg("1000x65536");
+    let run = list.env("SIM_GRANULARITY", "64K").env("GPUOOM_CAPACITY", "32M").run_recorded();
+    // The first block counts as 2 MiB: of one address nothing can be told.
+    assert_eq!(refused_with(&run), (1 + (30 << 20) / (64 << 10), 64 << 10));
+}
+
+/// How many blocks were had before the virtual card refused one, and what it rounded to by the trace, in JSON and in words.
+fn refused_with(run: &Finished) -> (u64, u64) {
+    let trace = run.only_trace();
+    let report = trace.report();
+    let granularity = report.number("/ooms/0/injected/granularity_bytes");
+    let words = match granularity >> 20 {
+        0 => format!("each counted in whole granules of {} KiB", granularity >> 10),
+        mib => format!("each counted in whole granules of {mib} MiB"),
+    };
+    let text = trace.report_text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(&words), "{text}");
+    (report.number("/devices/0/allocations"), granularity)
 }
 
 /// The first call that a run on a smaller card would refuse, by `whatif` on a run with enough memory, is the first that the

@@ -14,6 +14,9 @@ pub struct Entry {
     pub id: String,
     /// What it says, as half a sentence.
     pub title: String,
+    /// The same where sizes and times alone speak for it: what they show, and no name for it. Empty: the title.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub seen: String,
     /// Where it can happen: `rocm`, `cuda`, or something finer.
     pub platforms: Vec<String>,
     /// Lowest tier of evidence that decides it.
@@ -56,6 +59,13 @@ pub struct Entry {
     /// Where the rule comes from.
     #[serde(default)]
     pub sources: Vec<String>,
+}
+
+impl Entry {
+    /// What it says where nothing names what it is about.
+    pub fn title_of_guess(&self) -> &str {
+        if self.seen.is_empty() { &self.title } else { &self.seen }
+    }
 }
 
 /// One thing to do.

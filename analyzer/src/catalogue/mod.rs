@@ -3,6 +3,7 @@
 
 pub mod entry;
 pub mod need;
+pub mod numbers;
 pub mod only;
 
 #[cfg(test)]

@@ -137,3 +137,38 @@ fn a_mistyped_id_is_understood() {
     assert_eq!(nearest("ttm")[0], "uma-ttm-limit");
     assert_eq!(nearest(&"x".repeat(1 << 20)).len(), 3);
 }
+
+/// Words of PyTorch, of training and of language models. Advice with them is for programs in which such a thing was seen; a
+/// diagnosis that is itself about a model has said so.
+#[test]
+fn advice_for_frameworks_is_for_their_programs() {
+    const WORDS: [&str; 14] = [
+        "torch",
+        "transformers",
+        "lora",
+        "zero 1",
+        "fsdp",
+        "adafactor",
+        "micro-batch",
+        "autocast",
+        "checkpointing",
+        "device_map",
+        "kv cache",
+        "flashattention",
+        "layers",
+        "sequences",
+    ];
+    const OF_MODELS: [&str; 2] = ["training-state-exceeds-card", "attention-quadratic"];
+    let mut wrong = Vec::new();
+    for entry in chapters().iter().filter(|chapter| "AIJ".contains(chapter.letter)).flat_map(|chapter| &chapter.entries)
+    {
+        for fix in entry.fixes.iter().filter(|fix| fix.only.program.is_none()) {
+            let text = fix.text.to_lowercase();
+            let named = WORDS.iter().find(|word| text.contains(*word));
+            if named.is_some() && !OF_MODELS.contains(&&entry.id[..]) {
+                wrong.push(format!("{}: {} ({named:?})", entry.id, fix.text));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

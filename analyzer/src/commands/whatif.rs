@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
+use super::thresholds::ThresholdArgs;
 use super::traces;
 use super::units::{parse_size, parse_size_or_nothing};
 use crate::evidence::{Evidence, Source, load};
@@ -44,6 +45,8 @@ pub(super) struct WhatifArgs {
     /// Only this device
     #[arg(long, value_name = "INDEX")]
     device: Option<u8>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -85,6 +88,7 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
         granularities_bytes: distinct(&args.granularity),
         device: args.device,
         overhead_bytes: args.overhead,
+        thresholds: args.thresholds.values()?,
     };
     let combinations = (question.capacities_bytes.len() + 1) * (question.granularities_bytes.len() + 1);
     if combinations > MAX_COMBINATIONS {

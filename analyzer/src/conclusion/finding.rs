@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::catalogue::entry::{Entry, Filing};
 use crate::diagnosis::Judged;
-use crate::diagnosis::case::Failure;
 use crate::judgement::check::{Basis, Confidence, Evidence, Refuter};
 use crate::judgement::role::Role;
 
@@ -54,11 +53,11 @@ pub struct Finding {
     pub fix: Vec<Fix>,
     /// What is missing for the failure to succeed, where the trace tells.
     pub shortfall_bytes: Option<u64>,
-    /// How much of what is in use is there because of it, where the rule tells.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub accounts_for_bytes: Option<u64>,
     /// Whether a number of the evidence comes from the model of the card.
     pub modelled: bool,
+    /// Whether sizes and times alone speak for it, and nothing names what it is about.
+    #[serde(skip)]
+    pub is_guess: bool,
     /// What a reader must know besides.
     pub note: String,
     /// Where to report it, and with what; empty: it is no bug.
@@ -81,21 +80,9 @@ pub struct Excluded {
 }
 
 impl Finding {
-    /// Whether it is the reason of a failure, surely enough to say so: it was found of this failure, or it is so of the failure's
-    /// device and without it there would have been room for the request.
-    pub(super) fn explains(&self, failure: &Failure<'_>) -> bool {
-        if !self.role.explains() || self.confidence < Confidence::Probable {
-            return false;
-        }
-        self.ooms.contains(&failure.report.number) || (self.ooms.is_empty() && self.took_the_room(failure))
-    }
-
-    fn took_the_room(&self, failure: &Failure<'_>) -> bool {
-        let of_device = self.device.is_some() && self.device == failure.report.device;
-        let room = failure.request_bytes().zip(failure.free_bytes()).get().zip(self.accounts_for_bytes);
-        let is_enough =
-            |((request, free), bytes): ((u64, u64), u64)| free < request && free.saturating_add(bytes) >= request;
-        of_device && failure.is_real_of_device() && room.is_some_and(is_enough)
+    /// Whether it is the reason of a failure, surely enough to say so.
+    pub(super) fn explains(&self, number: u64) -> bool {
+        self.role.explains() && self.confidence >= Confidence::Probable && self.ooms.contains(&number)
     }
 
     /// A diagnosis with the catalogue's words, and the fixes of it that suit what runs.
@@ -103,7 +90,7 @@ impl Finding {
         let Judged { id, confidence, role, ooms, device, shortfall_bytes, parts } = judged;
         Finding {
             id,
-            title: entry.title.clone(),
+            title: if parts.is_guess { entry.title_of_guess().to_owned() } else { entry.title.clone() },
             confidence,
             role,
             ooms,
@@ -113,7 +100,7 @@ impl Finding {
             refuters_checked: parts.refuters,
             missing: parts.missing,
             shortfall_bytes,
-            accounts_for_bytes: parts.accounts_for_bytes,
+            is_guess: parts.is_guess,
             modelled: parts.modelled,
             note: entry.note.clone(),
             file: entry.file.clone(),

@@ -4,6 +4,7 @@
 //! Facts lie below ([`crate::passes::facts`]) and rules between ([`crate::diagnosis`]); neither knows this.
 
 pub mod finding;
+mod guesses;
 pub mod ladder;
 mod order;
 mod relations;
@@ -18,7 +19,7 @@ use std::collections::HashSet;
 use gpuoom_trace::reader::TraceFile;
 
 use crate::catalogue;
-use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::case::Case;
 use crate::diagnosis::{self, Judged, RuledOut};
 use crate::evidence::Evidence;
 use crate::passes::facts::Facts;
@@ -71,6 +72,7 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
     let ruled_out = judgements.ruled_out;
     let mut findings: Vec<Finding> = judgements.held.into_iter().filter_map(|judged| found(case, judged)).collect();
     relations::apply(&mut findings, &ruled_out);
+    guesses::drop_explained(&mut findings);
     order::sort(&mut findings);
     let causes = causes(case, &findings);
     let decides = verdict::deciding_finding(case.facts, &findings, &causes);
@@ -99,15 +101,10 @@ fn excluded(out: RuledOut) -> Option<Excluded> {
     Some(Excluded { id: out.id, title, ooms: out.ooms, by: out.by })
 }
 
-/// The cause of each failure: the most telling diagnosis about it; where there is none, what is so of its device and took the
-/// room.
+/// The cause of each failure: the most telling diagnosis about it that is at least probable.
 fn causes(case: &Case<'_>, findings: &[Finding]) -> Vec<Option<&'static str>> {
-    let cause_of = |failure: Failure<'_>| {
-        let explaining = || findings.iter().filter(|finding| finding.explains(&failure));
-        let own = explaining().find(|finding| !finding.ooms.is_empty());
-        own.or_else(|| explaining().next()).map(|finding| finding.id)
-    };
-    case.failures().map(cause_of).collect()
+    let cause_of = |number: u64| findings.iter().find(|finding| finding.explains(number)).map(|finding| finding.id);
+    case.facts.ooms.iter().map(|oom| cause_of(oom.number)).collect()
 }
 
 /// What would tell why the deciding failure came: what the diagnoses about it lack, else the readings that it lacks.

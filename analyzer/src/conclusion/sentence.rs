@@ -7,13 +7,14 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, moment, runtime, signal, size};
+use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
+use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
 pub(super) fn all(facts: &Facts, happened: Happened, decides: Option<&Finding>) -> Vec<String> {
     let mut sentences = match happened {
         Happened::OutOfMemory { oom } => {
-            vec![failure(facts, &facts.ooms[oom]), why(decides), reaction(count_outcomes(&facts.ooms))]
+            vec![failure(facts, &facts.ooms[oom]), why(decides), reaction(&facts.ooms)]
         }
         Happened::Healthy { fullest } => vec![healthy(facts, &facts.devices[fullest])],
         Happened::NothingAllocated => vec![nothing(facts)],
@@ -71,7 +72,12 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
         }
         None => "how much was free was not measured".to_owned(),
     };
-    format!("The program's own blocks held {}{of_total}; {free}.", size(oom.held_bytes))
+    let managed = match oom.held_managed_bytes {
+        0 => String::new(),
+        bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
+    };
+    let held = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
+    format!("The program's own blocks held {held}{of_total}{managed}; {free}.")
 }
 
 /// A refusal on request: it says nothing about the real card.
@@ -81,8 +87,11 @@ fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
     let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
     match oom.injected.as_ref().map(|injected| injected.reason) {
         Some("capacity") => {
-            let rounded = granularity_bytes.map_or("before rounding".to_owned(), |bytes| {
-                format!("each of which counts as whole granules of {}: GPUOOM_GRANULARITY", size(bytes))
+            // Before traces said it, the virtual card rounded to what the record is padded to.
+            let granularity =
+                oom.injected.as_ref().and_then(|injected| injected.granularity_bytes).or(granularity_bytes);
+            let rounded = granularity.map_or("before rounding".to_owned(), |bytes| {
+                format!("each counted in whole granules of {}", size(bytes))
             });
             format!(
                 "{by}: the virtual card has no room for it beside what the program holds ({} in {}, {rounded}).{real}",
@@ -103,32 +112,80 @@ pub(crate) fn refused_on_request(oom: &OomReport) -> String {
     }
 }
 
-/// What the program made of its failures.
-pub(crate) fn reaction(outcomes: Outcomes) -> String {
-    let Outcomes { recovered, propagated, dropped, unresolved } = outcomes;
-    let total = recovered + propagated + dropped + unresolved;
-    match (total, dropped) {
-        (_, 1..) => {
-            let how_many = if total == 1 { "the failure".to_owned() } else { format!("{dropped} of {total} failures") };
-            format!("The program ignored {how_many} and went on with GPU work: its results can't be trusted.")
-        }
-        (_, 0) if recovered == total => "Each time the program tried again and succeeded.".to_owned(),
-        (1, 0) if propagated == 1 => "The program noticed the failure; nothing was dropped.".to_owned(),
-        (1, 0) => "The trace ends before the program reacts.".to_owned(),
-        _ => {
-            let parts = [
-                (propagated, "noticed"),
-                (recovered, "tried again with success"),
-                (unresolved, "still open at the end"),
-            ];
-            let parts: Vec<String> = parts
-                .iter()
-                .filter(|(number, _)| *number > 0)
-                .map(|(number, what)| format!("{number} {what}"))
-                .collect();
-            format!("Of {total} failures: {}. Nothing was dropped.", parts.join(", "))
-        }
+/// What the program did about its failures, as far as that was seen.
+pub(crate) fn reaction(ooms: &[OomReport]) -> String {
+    let outcomes = count_outcomes(ooms);
+    let total = outcomes.total();
+    match ooms.iter().find(|oom| oom.outcome == Outcome::Dropped) {
+        Some(first) => went_on(outcomes, first),
+        None if outcomes.recovered == total => recovered(outcomes),
+        None if total == 1 => single(ooms[0].because),
+        None => mixed(outcomes),
     }
+}
+
+/// GPU work went on. That results can't be trusted is known only where the failed call's pointer was used.
+fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
+    let total = outcomes.total();
+    match (outcomes.failed_pointer_used, total) {
+        (1.., 1) => {
+            "The failed call's pointer was passed to a GPU call: the program's results can't be trusted.".to_owned()
+        }
+        (used @ 1.., _) => format!(
+            "After {used} of {total} failures the failed call's pointer was passed to a GPU call: the program's results can't \
+             be trusted."
+        ),
+        (0, 1) => {
+            let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+            let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
+            format!("GPU work went on{later} without any sign that the program noticed.")
+        }
+        _ => format!(
+            "After {} of {total} failures GPU work went on without any sign that the program noticed.",
+            outcomes.dropped
+        ),
+    }
+}
+
+fn recovered(outcomes: Outcomes) -> String {
+    let total = outcomes.total();
+    match (outcomes.fell_back, total, outcomes.stories) {
+        (0, ..) => "Each time the program tried again and succeeded.".to_owned(),
+        (_, 1, _) => "The program fell back: another call got memory in its place.".to_owned(),
+        (_, _, 1) => format!("The program fell back: after {total} refused attempts another call got memory."),
+        (fell_back, ..) if fell_back == total => "Each time the program fell back: another call got memory.".to_owned(),
+        (fell_back, ..) => format!(
+            "Of {total} failures, {} were tried again with success, and after {fell_back} another call got memory.",
+            total - fell_back
+        ),
+    }
+}
+
+/// One failure that was not made up for, and not followed by work without a sign of notice.
+fn single(because: Because) -> String {
+    match because {
+        Because::ErrorRead => {
+            "The last error was read, and GPU work went on: whether anybody looked at it can't be seen.".to_owned()
+        }
+        Because::TraceEnded => "The trace ends before the program reacts.".to_owned(),
+        Because::StatusChecked => "The last error was read, and no GPU work followed.".to_owned(),
+        _ => "The program noticed the failure; nothing was dropped.".to_owned(),
+    }
+}
+
+fn mixed(outcomes: Outcomes) -> String {
+    let Outcomes { recovered, propagated, unresolved, fell_back, error_read, .. } = outcomes;
+    let parts = [
+        (propagated, "noticed"),
+        (recovered - fell_back, "tried again with success"),
+        (fell_back, "made up for by another call"),
+        (error_read, "with the error read before GPU work went on"),
+        (unresolved - error_read, "still open at the end"),
+    ];
+    let parts: Vec<String> =
+        parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+    let none = if unresolved == 0 { "Nothing was dropped." } else { "None was seen to be dropped." };
+    format!("Of {} failures: {}. {none}", outcomes.total(), parts.join(", "))
 }
 
 fn healthy(facts: &Facts, device: &DeviceSummary) -> String {

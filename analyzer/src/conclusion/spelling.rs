@@ -60,7 +60,7 @@ pub(super) fn spelled(fix: &Fix, case: &Case<'_>) -> String {
     }
     let integrated = case.machine.cards.iter().any(|card| case.machine.is_integrated(card) == Some(true));
     match case.ram_bytes().get().filter(|_| integrated) {
-        Some(ram) => command.replace(PAGES, &recommended_pages(ram).to_string()),
+        Some(ram) => command.replace(PAGES, &recommended_pages(ram, case.thresholds.host_keeps()).to_string()),
         None => command,
     }
 }

@@ -92,10 +92,7 @@ pub(super) fn deciding_finding<'f>(
     let failure = &facts.ooms[oom];
     let of_failure = || {
         let cause = causes.get(oom).copied().flatten()?;
-        let is_about = |finding: &&Finding| {
-            finding.ooms.contains(&failure.number) || (finding.ooms.is_empty() && finding.device == failure.device)
-        };
-        findings.iter().filter(sure).filter(is_about).find(|finding| finding.id == cause)
+        findings.iter().find(|finding| finding.id == cause && finding.explains(failure.number))
     };
     match failure.outcome {
         Outcome::Recovered => of_run().or_else(of_failure),

@@ -297,9 +297,10 @@ impl<'a> Failure<'a> {
         runtime.zip(driver).map(|(runtime, driver)| runtime.min(driver)).or(runtime).or(driver)
     }
 
-    /// (`L_dev + L_vmm`) What the program's own live blocks hold on the device.
+    /// (`L_dev + L_vmm`) What the program's own live blocks hold on the device. Managed memory is left out: its pages may lie in
+    /// RAM.
     pub fn own_bytes(&self) -> u64 {
-        saturate(self.oom.held.requested_bytes)
+        saturate(self.oom.held.requested_bytes.saturating_sub(self.oom.held_managed_bytes))
     }
 
     /// (`K_self`) This process's memory as the driver counts it (KFD, else NVML).
@@ -312,9 +313,9 @@ impl<'a> Failure<'a> {
         )
     }
 
-    /// (`hidden`) What the driver counts for this process beyond its own blocks.
+    /// (`hidden`) What the driver counts for this process beyond its own blocks. Managed memory may be among what it counts.
     pub fn hidden_bytes(&self) -> Known<u64> {
-        let own = self.own_bytes();
+        let own = saturate(self.oom.held.requested_bytes);
         self.process_bytes().map(|process| process.saturating_sub(own))
     }
 

@@ -5,7 +5,12 @@
 //! catalogue, the order and the verdict are [`crate::conclusion`]'s. Nothing here reads events or prints.
 
 pub mod case;
+pub mod kills;
+pub mod labels;
+mod meanwhile;
+pub mod on_card;
 pub mod related;
+mod rounding;
 pub mod rules;
 pub mod torch_sums;
 pub mod which_card;

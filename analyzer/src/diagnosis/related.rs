@@ -11,10 +11,13 @@ use crate::passes::fragmentation::saturate;
 use crate::passes::shape::run::{DeviceRun, leak};
 use crate::passes::shape::tensors;
 use crate::replay::tracks::retries::Retry;
-use crate::software::Program;
+use crate::software::{Program, Version};
 
 /// What would tell what PyTorch's allocator holds unused.
 const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";
+
+/// First torch in which only the value 1 turns the cache off.
+const ONLY_ONE_TURNS_CACHING_OFF: Version = Version::new(2, 7);
 
 /// PyTorch's allocator options as the environment has them.
 pub struct AllocatorOptions {
@@ -46,12 +49,17 @@ impl<'a> Case<'a> {
             }
             // What another library leaks is in no segment.
             (Some(tensors), Some(run)) if run.are_segments => {
-                leak(run, check);
+                leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
                 check.unless(true, || tensors.stays());
             }
-            (_, Some(run)) => leak(run, check),
+            (_, Some(run)) => leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check),
             (_, None) => _ = check.applies(false),
         }
+    }
+
+    /// PyTorch's tensors on a device over the history of a snapshot, where that has cycles.
+    pub fn tensors_of(&self, device: Option<u8>) -> Option<&tensors::TensorRun> {
+        self.tensors.iter().find(|run| Some(run.device) == device)
     }
 
     /// What the thread did about a failure.
@@ -114,9 +122,20 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether PyTorch's cache is turned off.
+    /// Whether PyTorch's cache is surely turned off.
     pub fn is_caching_off(&self) -> bool {
-        NO_CACHING.into_iter().any(|name| self.variable(name).is_some())
+        let values = NO_CACHING.into_iter().filter_map(|name| self.variable(name));
+        self.versions.has(Program::Torch) && values.into_iter().any(|value| self.turns_caching_off(value) == Holds::Yes)
+    }
+
+    /// Whether this value of [`NO_CACHING`] turns PyTorch's cache off: any did before 2.7, since then 1 does
+    /// (pytorch/pytorch PR 145905).
+    pub fn turns_caching_off(&self, value: &str) -> Holds {
+        match self.versions.torch {
+            _ if value == "1" => Holds::Yes,
+            Some(torch) => (torch < ONLY_ONE_TURNS_CACHING_OFF).into(),
+            None => Holds::Unknown("the version of PyTorch"),
+        }
     }
 
     /// Whether the memory of a failure's device is mapped physical memory, for the most part: expandable segments at work.

@@ -7,6 +7,7 @@
 use super::case::{Case, Failure};
 use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
+use crate::judgement::check::Holds;
 use crate::passes::fragmentation::saturate;
 use crate::thresholds::share;
 use crate::words::{clean, size};
@@ -58,12 +59,15 @@ pub struct TorchSums<'a> {
     pub stack: Vec<&'a Frame>,
     /// How message and snapshot differ, and which is believed.
     pub disagreement: Option<String>,
+    /// Whether what it calls free is what was read at the failure: else it is of another one.
+    pub is_of_failure: Holds,
 }
 
 impl TorchSums<'_> {
     /// Whether they are of this failure, and nothing contradicts them.
     pub fn is_certain(&self) -> bool {
-        self.told != Told::SnapshotLater && (self.disagreement.is_none() || self.told == Told::Message)
+        let is_believed = self.disagreement.is_none() || self.told == Told::Message;
+        self.is_of_failure == Holds::Yes && self.told != Told::SnapshotLater && is_believed
     }
 
     /// All that the allocator held.
@@ -91,7 +95,7 @@ fn agree(one: Printed, other: Printed) -> bool {
 impl<'a> Case<'a> {
     /// What PyTorch's allocator held at a failure, where a message or a snapshot tells.
     pub fn torch_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
-        let told = self.message(failure).and_then(by_message);
+        let told = self.message(failure).and_then(by_message).map(|told| self.tied(told, failure));
         if let Some((file, moment)) = self.moment(failure) {
             let snapshot = &self.evidence.torch_snapshots[file].content;
             let mut sums = by_moment(moment);
@@ -109,8 +113,8 @@ impl<'a> Case<'a> {
         }
         let later = self.later(failure);
         let Some(mut told) = told else { return later };
-        let other = later.filter(|later| !agree(told.unused, later.unused));
-        told.disagreement = other.map(|later| {
+        let other = later.filter(|later| told.is_of_failure != Holds::No && !agree(told.unused, later.unused));
+        let believed = other.map(|later| {
             format!(
                 "PyTorch's snapshot shows {} unused and its message {}: the message is believed, which was printed at the \
                  failure; the snapshot has no record of it and shows another moment",
@@ -118,7 +122,31 @@ impl<'a> Case<'a> {
                 size(told.unused.bytes)
             )
         });
+        told.disagreement = told.disagreement.or(believed);
         Some(told)
+    }
+
+    /// A log may have messages of other runs that asked for as much: free memory ties a message to its failure.
+    fn tied(&self, mut told: TorchSums<'static>, failure: &Failure<'_>) -> TorchSums<'static> {
+        let read = failure.runtime_free_bytes();
+        let both = told.free.zip(read.get());
+        if both.is_none() {
+            told.is_of_failure =
+                read.is(|_| false).or(Holds::Unknown("free memory at the failure, beside PyTorch's message"));
+        }
+        let apart = both.filter(|(printed, read)| {
+            let noise = self.thresholds.gap_noise_bytes;
+            *read > printed.most().saturating_add(noise) || printed.least() > read.saturating_add(noise)
+        });
+        if let Some((printed, read)) = apart {
+            told.is_of_failure = Holds::No;
+            told.disagreement = Some(format!(
+                "PyTorch's message says {} free, and {} was read at the failure: it may be of another one",
+                size(printed.bytes),
+                size(read)
+            ));
+        }
+        told
     }
 
     /// The error in a snapshot's history that is this failure: of its size and device, and of its time.
@@ -163,6 +191,7 @@ impl<'a> Case<'a> {
         let sums = all.filter(near).min_by_key(|sums| sums.reserved_bytes.abs_diff(held))?;
         Some(TorchSums {
             told: Told::SnapshotLater,
+            is_of_failure: Holds::Yes,
             tried: exactly(asked),
             unused: exactly(sums.unallocated_bytes),
             allocated: Some(exactly(sums.reserved_bytes.saturating_sub(sums.unallocated_bytes))),
@@ -178,6 +207,7 @@ impl<'a> Case<'a> {
 fn by_message(message: &TorchMessage) -> Option<TorchSums<'static>> {
     Some(TorchSums {
         told: Told::Message,
+        is_of_failure: Holds::Yes,
         tried: message.tried?,
         unused: message.unallocated()?,
         allocated: message.allocated,
@@ -192,6 +222,7 @@ fn by_message(message: &TorchMessage) -> Option<TorchSums<'static>> {
 fn by_moment(moment: &Moment) -> TorchSums<'_> {
     TorchSums {
         told: Told::SnapshotAtFailure,
+        is_of_failure: Holds::Yes,
         tried: exactly(moment.requested_bytes),
         unused: moment.unallocated,
         allocated: Some(exactly(moment.reserved_bytes).minus(moment.unallocated)),

@@ -6,14 +6,10 @@ use crate::judgement::check::Confidence;
 use crate::machine::card::Card;
 use crate::machine::distribution::BootLoader;
 use crate::machine::kfd::KfdNode;
-use crate::machine::uma::{
-    GOOD_FOR_HOST_BYTES, LEAST_FOR_HOST_BYTES, default_pages, kfd_limit_bytes, near, recommended_pages,
-};
+use crate::machine::uma::{default_pages, kfd_limit_bytes, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, Ttm};
+use crate::thresholds::{Thresholds, share};
 use crate::words::{gib, grouped, percent, size};
-
-/// A carve-out that takes this share of the memory starves the rest.
-const LARGE_CARVE_OUT: u64 = 2;
 
 /// What is known of one such GPU.
 struct Apu<'a> {
@@ -22,6 +18,7 @@ struct Apu<'a> {
     node: &'a KfdNode,
     ram_bytes: u64,
     ttm: Option<Ttm>,
+    thresholds: &'a Thresholds,
 }
 
 pub(super) fn check(subject: &Subject, findings: &mut Vec<Finding>) {
@@ -29,14 +26,14 @@ pub(super) fn check(subject: &Subject, findings: &mut Vec<Finding>) {
     let Some(ram_bytes) = machine.memory.total_bytes else { return };
     for card in &machine.cards {
         let Some(node) = machine.node_of(card).filter(|node| node.is_integrated() == Some(true)) else { continue };
-        let apu = Apu { machine, card, node, ram_bytes, ttm: machine.ttm };
+        let apu = Apu { machine, card, node, ram_bytes, ttm: machine.ttm, thresholds: &subject.thresholds };
         findings.extend(apu.capacity());
         findings.extend(apu.mismatch());
         findings.extend(apu.host());
         findings.extend(apu.beyond_kfd());
     }
     if machine.cards.iter().any(|card| machine.is_integrated(card) == Some(true)) {
-        findings.extend(pressure(machine));
+        findings.extend(pressure(machine, &subject.thresholds));
     }
 }
 
@@ -55,9 +52,9 @@ impl Apu<'_> {
         let gtt = self.card.gtt_total_bytes.or(self.limit_bytes())?;
         let memory = self.ram_bytes.saturating_add(carve_out);
         let offered = self.offered();
-        if carve_out < memory / LARGE_CARVE_OUT
+        if share(carve_out, memory) < self.thresholds.carve_out_share
             || gtt >= carve_out / 2
-            || offered.is_some_and(|offered| !near(offered, gtt))
+            || offered.is_some_and(|offered| !self.thresholds.is_near(offered, gtt))
         {
             return None;
         }
@@ -89,7 +86,9 @@ impl Apu<'_> {
     fn carve_out_only(&self) -> Option<Finding> {
         let (carve_out, gtt) = (self.card.vram_total_bytes?, self.card.gtt_total_bytes?);
         let offered = self.offered()?;
-        if !near(offered, carve_out) || carve_out > gtt / 2 {
+        if !self.thresholds.is_near(offered, carve_out)
+            || carve_out as f64 > gtt as f64 * self.thresholds.small_carve_out_share
+        {
             return None;
         }
         let release = self.machine.kernel.as_deref().unwrap_or("unknown");
@@ -112,12 +111,12 @@ impl Apu<'_> {
     fn half_of_ram(&self) -> Option<Finding> {
         let limit = self.limit_bytes()?;
         let default = default_pages(self.ram_bytes).saturating_mul(PAGE_BYTES);
-        if !near(limit, default) {
+        if !self.thresholds.is_near(limit, default) {
             return None;
         }
         let ttm = self.ttm?;
         let share = percent(limit as f64 / self.ram_bytes.max(1) as f64);
-        let pages = recommended_pages(self.ram_bytes);
+        let pages = recommended_pages(self.ram_bytes, self.thresholds.host_keeps());
         let gained = pages.saturating_mul(PAGE_BYTES);
         if gained <= limit {
             return None;
@@ -134,13 +133,13 @@ impl Apu<'_> {
         ))
         .because_of(
             self.offered()
-                .filter(|offered| near(*offered, limit))
+                .filter(|offered| self.thresholds.is_near(*offered, limit))
                 .map(|offered| format!("KFD offers {} to programs: the TTM limit", gib(offered))),
         )
         .because_of(
             self.card
                 .gtt_total_bytes
-                .filter(|gtt| !near(*gtt, limit))
+                .filter(|gtt| !self.thresholds.is_near(*gtt, limit))
                 .map(|gtt| format!("the GTT total is {}; what TTM refuses is out of reach all the same", gib(gtt))),
         )
         .because(format!(
@@ -190,7 +189,7 @@ impl Apu<'_> {
         let gtt_size = self.machine.amdgpu_parameter("gttsize").and_then(|mib| u64::try_from(mib).ok());
         let gtt_bytes = gtt_size.map(|mib| mib.saturating_mul(1 << 20));
         if let (Some(mib), Some(bytes), Some(limit)) = (gtt_size, gtt_bytes, limit)
-            && !near(bytes, limit)
+            && !self.thresholds.is_near(bytes, limit)
         {
             finding = finding.because(format!(
                 "amdgpu.gttsize is {} MiB = {}, the TTM limit {}: the smaller one counts",
@@ -201,7 +200,7 @@ impl Apu<'_> {
         }
         if let (Some(gtt), Some(limit)) = (self.card.gtt_total_bytes, limit)
             && gtt > limit
-            && !near(gtt, limit)
+            && !self.thresholds.is_near(gtt, limit)
         {
             finding = finding.because(format!("the GTT total {} is above the TTM limit {}", gib(gtt), gib(limit)));
         }
@@ -217,23 +216,25 @@ impl Apu<'_> {
         let limit = self.limit_bytes()?;
         let left = self.ram_bytes.saturating_sub(limit);
         // Half of the RAM is never too much: small machines live with less than 8 GiB.
-        if left >= GOOD_FOR_HOST_BYTES || near(limit, default_pages(self.ram_bytes).saturating_mul(PAGE_BYTES)) {
+        if left >= self.thresholds.host_keeps_bytes
+            || self.thresholds.is_near(limit, default_pages(self.ram_bytes).saturating_mul(PAGE_BYTES))
+        {
             return None;
         }
         let title = format!("the GPU may take all but {} of the RAM", gib(left));
-        let finding = match left < LEAST_FOR_HOST_BYTES {
+        let finding = match left < self.thresholds.host_keeps_least_bytes {
             true => Finding::problem("uma-host-pressure", title),
             false => Finding::notice("uma-host-pressure", title),
         };
         let ttm = self.ttm?;
-        let pages = recommended_pages(self.ram_bytes);
+        let pages = recommended_pages(self.ram_bytes, self.thresholds.host_keeps());
         let kept = format!(
             "RAM {} - TTM limit {} = {}; keep {} to {} for the host, or it may freeze",
             gib(self.ram_bytes),
             gib(limit),
             gib(left),
-            size(LEAST_FOR_HOST_BYTES),
-            size(GOOD_FOR_HOST_BYTES)
+            size(self.thresholds.host_keeps_least_bytes),
+            size(self.thresholds.host_keeps_bytes)
         );
         let finding = finding.with_confidence(Confidence::Possible).because(kept);
         Some(self.with_pages(finding, ttm, pages))
@@ -257,11 +258,13 @@ impl Apu<'_> {
 }
 
 /// Whether the host is short of memory now.
-fn pressure(machine: &Machine) -> Option<Finding> {
-    const LITTLE: u64 = 2 << 30;
+fn pressure(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
     let available = machine.memory.available_bytes?;
-    let waits = machine.pressure.and_then(|pressure| pressure.full_10s_percent).filter(|percent| *percent > 10.0);
-    if available >= LITTLE && waits.is_none() {
+    let waits = machine
+        .pressure
+        .and_then(|pressure| pressure.full_10s_percent)
+        .filter(|percent| *percent > thresholds.pressure_percent);
+    if available >= thresholds.host_least_bytes && waits.is_none() {
         return None;
     }
     let finding = Finding::problem("uma-host-pressure", "the host is short of memory now")

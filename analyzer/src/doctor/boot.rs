@@ -5,6 +5,7 @@ use super::subject::Subject;
 use crate::machine::host::Parameter;
 use crate::machine::{Machine, PAGE_BYTES};
 use crate::options::parse::meant;
+use crate::thresholds::Thresholds;
 
 /// Parameters about memory that the modules have (Linux `amdgpu_drv.c`, `ttm_device.c`, `ttm_pool.c`).
 const KNOWN: [&str; 14] = [
@@ -23,16 +24,14 @@ const KNOWN: [&str; 14] = [
     "ttm.page_pool_size",
     "ttm.pages_limit",
 ];
-/// `amdgpu.vm_size` counts GiB. Nobody needs 4 TiB: what is larger was meant in MiB.
-const TOO_MANY_GIB: i64 = 4096;
 const ID: &str = "uma-param-mismatch";
 
 pub(super) fn check(subject: &Subject, findings: &mut Vec<Finding>) {
     let machine = &subject.machine;
     findings.extend(machine.kernel_parameters.iter().filter_map(|parameter| spelling(machine, parameter)));
-    findings.extend(vm_size(machine));
+    findings.extend(vm_size(machine, &subject.thresholds));
     findings.extend(not_taken(machine));
-    findings.extend(deprecated(machine));
+    findings.extend(deprecated(machine, &subject.thresholds));
 }
 
 fn written(parameter: &Parameter) -> String {
@@ -93,8 +92,8 @@ fn instead_of_gttsize(machine: &Machine, parameter: &Parameter) -> String {
     )
 }
 
-fn vm_size(machine: &Machine) -> Option<Finding> {
-    let gib = machine.amdgpu_parameter("vm_size").filter(|gib| *gib >= TOO_MANY_GIB)?;
+fn vm_size(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
+    let gib = machine.amdgpu_parameter("vm_size").filter(|gib| thresholds.is_absurd_vm_size(*gib))?;
     let finding = Finding::problem(ID, "amdgpu.vm_size has the wrong unit");
     Some(
         finding
@@ -117,12 +116,11 @@ fn not_taken(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn deprecated(machine: &Machine) -> Option<Finding> {
+fn deprecated(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
     let mib = machine.amdgpu_parameter("gttsize").filter(|mib| *mib > 0)?;
     // Where it contradicts the TTM limit another finding says so.
     let bytes = u64::try_from(mib).ok()?.saturating_mul(1 << 20);
-    let agrees =
-        machine.ttm.and_then(|ttm| ttm.limit_bytes()).is_some_and(|limit| crate::machine::uma::near(limit, bytes));
+    let agrees = machine.ttm.and_then(|ttm| ttm.limit_bytes()).is_some_and(|limit| thresholds.is_near(limit, bytes));
     agrees.then(|| {
         Finding::notice(ID, "amdgpu.gttsize is deprecated")
             .because(format!("amdgpu.gttsize is {mib} MiB; current kernels warn about it"))

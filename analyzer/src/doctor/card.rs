@@ -6,20 +6,18 @@ use crate::judgement::check::Confidence;
 use crate::machine::card::{Card, SMALL_BAR_BYTES};
 use crate::words::{clean, size};
 
-/// What may be missing of the window without anybody losing by it.
-const TOLERANCE_BYTES: u64 = 64 << 20;
-
 pub(super) fn check(subject: &Subject, findings: &mut Vec<Finding>) {
     let machine = &subject.machine;
     for card in &machine.cards {
         if machine.is_integrated(card) != Some(true) {
-            findings.extend(window(card));
+            findings.extend(window(card, subject.thresholds.visible_slack_bytes));
         }
         findings.extend(partition(card));
     }
 }
 
-fn window(card: &Card) -> Option<Finding> {
+/// `slack_bytes`: what may be missing of the window without anybody losing by it.
+fn window(card: &Card, slack_bytes: u64) -> Option<Finding> {
     let finding = |reached: u64| {
         Finding::notice("bar-visible-limit", format!("the processor reaches {} of {}", size(reached), card.label()))
     };
@@ -27,7 +25,7 @@ fn window(card: &Card) -> Option<Finding> {
     let limits =
         "this limits host access, peer access and some mapped memory; hipMalloc and cudaMalloc get the whole card";
     match (card.visible_vram_total_bytes, card.vram_total_bytes, card.largest_bar_bytes) {
-        (Some(visible), Some(total), _) if visible.saturating_add(TOLERANCE_BYTES) < total => Some(
+        (Some(visible), Some(total), _) if visible.saturating_add(slack_bytes) < total => Some(
             finding(visible)
                 .because(format!("CPU-visible {} of {} (mem_info_vis_vram_total)", size(visible), size(total)))
                 .because(limits)

@@ -5,12 +5,9 @@ use super::subject::{Owner, Subject};
 use crate::judgement::check::Confidence;
 use crate::machine::card::Card;
 use crate::machine::kfd::KfdNode;
+use crate::thresholds::share;
 use crate::words::{clean, percent, size};
 
-/// Graphics memory that is worth a word.
-const GRAPHICS_BYTES: u64 = 512 << 20;
-/// Share of a card that another process must hold to be worth a word: a tenth.
-const OTHERS_PART: u64 = 10;
 /// Processes that are named.
 const NAMED: usize = 8;
 
@@ -40,7 +37,7 @@ fn graphics_bytes(subject: &Subject, card: &Card) -> Option<u64> {
 fn compute(subject: &Subject, card: &Card, node: &KfdNode) -> Option<Finding> {
     let held = compute_bytes(subject, node);
     let total = node.local_bytes().max(card.vram_total_bytes.unwrap_or(0));
-    if total == 0 || held < total / OTHERS_PART {
+    if total == 0 || share(held, total) < subject.thresholds.others_share {
         return None;
     }
     let gpu_id = node.gpu_id?;
@@ -49,10 +46,10 @@ fn compute(subject: &Subject, card: &Card, node: &KfdNode) -> Option<Finding> {
     holders.sort_unstable_by(|left, right| right.cmp(left));
     let named = holders.iter().filter(|(bytes, _)| *bytes > 0).take(NAMED);
     let rows = named.map(|(bytes, pid)| format!("{} holds {}", describe(subject, *pid), size(*bytes)));
-    let share = percent(held as f64 / total as f64);
+    let part = percent(share(held, total));
     let mut finding = Finding::problem(
         "other-process-on-gpu",
-        format!("other processes compute on {} and hold {share} of it", card.label()),
+        format!("other processes compute on {} and hold {part} of it", card.label()),
     )
     .because(format!("KFD: {} of {} are held", size(held), size(total)));
     for row in rows {
@@ -70,7 +67,7 @@ fn describe(subject: &Subject, pid: u64) -> String {
 
 /// Graphics clients, which HIP counts as free memory.
 fn graphics(subject: &Subject, card: &Card) -> Option<Finding> {
-    let bytes = graphics_bytes(subject, card).filter(|bytes| *bytes >= GRAPHICS_BYTES)?;
+    let bytes = graphics_bytes(subject, card).filter(|bytes| *bytes >= subject.thresholds.gap_notable_bytes)?;
     let closed = subject.graphics.as_ref().map_or(0, |graphics| graphics.closed_processes);
     let more = (closed > 0).then(|| "processes of other users could not be looked into: it may be more".to_owned());
     Some(

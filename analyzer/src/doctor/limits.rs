@@ -5,38 +5,32 @@ use super::subject::Subject;
 use crate::judgement::check::Confidence;
 use crate::machine::Machine;
 use crate::machine::cgroup::{CgroupLevel, DeviceMemory};
+use crate::thresholds::{Thresholds, share};
 use crate::words::{clean, count, gib, grouped, percent, size};
 
-/// Descriptors that a program with many virtual-memory handles may need (ROCm/ROCm#6661).
-const GOOD_DESCRIPTORS: u64 = 65_536;
-/// Mappings: PyTorch's small segments need two each, and 65,530 were not enough (pytorch#175431).
-const GOOD_MAPPINGS: u64 = 262_144;
-const MAPPINGS_TO_SET: u64 = 1_048_576;
-/// What systemd gives every process.
-const GOOD_LOCKED_BYTES: u64 = 8 << 20;
-/// GPU runtimes reserve addresses for all memory of all devices at once.
-const LITTLE_ADDRESS_SPACE: u64 = 1 << 40;
+/// A limit of mappings or descriptors that is certainly enough, for the command that sets it.
+const TO_SET: u64 = 1_048_576;
 
 pub(super) fn check(subject: &Subject, findings: &mut Vec<Finding>) {
-    let machine = &subject.machine;
+    let (machine, thresholds) = (&subject.machine, &subject.thresholds);
     let has_amd = machine.nodes.iter().any(|node| node.is_gpu()) || machine.cards.iter().any(|card| card.is_amd());
     let has_gpu = has_amd || !machine.nvidia_gpus.is_empty() || !machine.cards.is_empty();
     if has_gpu {
-        findings.extend(address_space(machine));
-        findings.extend(locked(machine));
+        findings.extend(address_space(machine, thresholds));
+        findings.extend(locked(machine, thresholds));
     }
     if has_amd {
-        findings.extend(descriptors(machine));
-        findings.extend(mappings(machine));
+        findings.extend(descriptors(machine, thresholds));
+        findings.extend(mappings(machine, thresholds));
     }
-    findings.extend(machine.cgroup_limit().and_then(|level| container(machine, level)));
-    findings.extend(machine.device_memory.iter().filter_map(device_memory));
+    findings.extend(machine.cgroup_limit().and_then(|level| container(machine, level, thresholds)));
+    findings.extend(machine.device_memory.iter().filter_map(|limit| device_memory(limit, thresholds)));
 }
 
-fn descriptors(machine: &Machine) -> Option<Finding> {
+fn descriptors(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
     let limit = machine.limits.open_files?;
-    let soft = limit.soft.filter(|soft| *soft < GOOD_DESCRIPTORS)?;
-    let to_set = limit.hard.map_or(MAPPINGS_TO_SET, |hard| hard.min(MAPPINGS_TO_SET));
+    let soft = limit.soft.filter(|soft| *soft < thresholds.good_descriptors)?;
+    let to_set = limit.hard.map_or(TO_SET, |hard| hard.min(TO_SET));
     let higher = (to_set > soft).then(|| vec![format!("ulimit -n {to_set}")]);
     let finding = Finding::notice("vmm-fd-exhaustion", format!("a process may open {} files only", grouped(soft)))
         .with_confidence(Confidence::Possible)
@@ -51,8 +45,8 @@ fn descriptors(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn mappings(machine: &Machine) -> Option<Finding> {
-    let limit = machine.virtual_memory.max_map_count.filter(|limit| *limit < GOOD_MAPPINGS)?;
+fn mappings(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
+    let limit = machine.virtual_memory.max_map_count.filter(|limit| *limit < thresholds.good_mappings)?;
     Some(
         Finding::notice("map-count-exhaustion", format!("a process may have {} memory mappings only", grouped(limit)))
             .with_confidence(Confidence::Possible)
@@ -64,16 +58,16 @@ fn mappings(machine: &Machine) -> Option<Finding> {
             .type_in(
                 "raise it, now and for good",
                 vec![
-                    format!("sudo sysctl -w vm.max_map_count={MAPPINGS_TO_SET}"),
-                    format!("echo vm.max_map_count={MAPPINGS_TO_SET} | sudo tee /etc/sysctl.d/60-map-count.conf"),
+                    format!("sudo sysctl -w vm.max_map_count={TO_SET}"),
+                    format!("echo vm.max_map_count={TO_SET} | sudo tee /etc/sysctl.d/60-map-count.conf"),
                 ],
             ),
     )
 }
 
-fn locked(machine: &Machine) -> Option<Finding> {
+fn locked(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
     let limit = machine.limits.locked_bytes?;
-    let soft = limit.soft.filter(|soft| *soft < GOOD_LOCKED_BYTES)?;
+    let soft = limit.soft.filter(|soft| *soft < thresholds.good_locked_bytes)?;
     Some(
         Finding::notice("pinned-host-exhaustion", format!("a process may lock {} only", size(soft)))
             .with_confidence(Confidence::Possible)
@@ -87,8 +81,8 @@ fn locked(machine: &Machine) -> Option<Finding> {
     )
 }
 
-fn address_space(machine: &Machine) -> Option<Finding> {
-    let soft = machine.limits.address_space_bytes?.soft.filter(|soft| *soft < LITTLE_ADDRESS_SPACE)?;
+fn address_space(machine: &Machine, thresholds: &Thresholds) -> Option<Finding> {
+    let soft = machine.limits.address_space_bytes?.soft.filter(|soft| *soft < thresholds.good_address_space_bytes)?;
     Some(
         Finding::problem("gpu-va-limit", format!("a process may use {} of addresses only", size(soft)))
             .with_confidence(Confidence::Probable)
@@ -103,14 +97,14 @@ fn bound(limit: Option<u64>) -> String {
 }
 
 /// A limit of the container's host memory.
-fn container(machine: &Machine, level: &CgroupLevel) -> Option<Finding> {
+fn container(machine: &Machine, level: &CgroupLevel, thresholds: &Thresholds) -> Option<Finding> {
     let limit = level.limit_bytes?;
     if machine.memory.total_bytes.is_some_and(|total| limit >= total) {
         return None;
     }
     let (hits, kills) = (level.limit_hits.unwrap_or(0), level.kills.unwrap_or(0));
     let used = level.used_bytes;
-    let is_full = used.is_some_and(|used| used >= limit / 100 * 95);
+    let is_full = used.is_some_and(|used| share(used, limit) >= thresholds.count_share);
     let title = format!("this container may use {} of host memory", gib(limit));
     let finding = match is_full || kills > 0 {
         true => Finding::problem("cgroup-memory-limit", title),
@@ -140,14 +134,14 @@ fn container(machine: &Machine, level: &CgroupLevel) -> Option<Finding> {
 }
 
 /// A limit of device memory.
-fn device_memory(limit: &DeviceMemory) -> Option<Finding> {
+fn device_memory(limit: &DeviceMemory, thresholds: &Thresholds) -> Option<Finding> {
     let used = limit.used_bytes.unwrap_or(0);
     if limit.capacity_bytes.is_some_and(|capacity| limit.limit_bytes >= capacity) {
         return None;
     }
     let of = limit.pci_bus_id().unwrap_or(&limit.region);
     let title = format!("this container may use {} of the memory of {}", gib(limit.limit_bytes), clean(of));
-    let is_full = used >= limit.limit_bytes / 100 * 95;
+    let is_full = share(used, limit.limit_bytes) >= thresholds.count_share;
     let finding = match is_full {
         true => Finding::problem("device-cgroup-limit", title),
         false => Finding::notice("device-cgroup-limit", title),

@@ -216,24 +216,24 @@ fn xid_of(text: &str) -> Option<u64> {
     number_at(behind(behind(text, "NVRM: Xid (")?, "): ")?)
 }
 
+/// The size at the beginning of a text: `4096M, BAR=256M`.
+fn size_at(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    gpuoom_units::size(&text[..end]).ok()
+}
+
 fn sizes_of(text: &str, kind: KernelEventKind) -> Vec<(&'static str, u64)> {
-    let kib = |name: &'static str| {
-        let word = format!("{name}:");
-        behind(text, &word).and_then(number_at).map(|number| (name, number.saturating_mul(1024)))
-    };
-    let mib = |name: &'static str, word: &str| {
-        behind(text, word).and_then(number_at).map(|number| (name, number.saturating_mul(1 << 20)))
-    };
+    let size_behind = |name: &'static str, word: &str| Some((name, size_at(behind(text, word)?)?));
+    let kib = |name: &'static str| size_behind(name, &format!("{name}:"));
     let found = match kind {
         KernelEventKind::OomKill | KernelEventKind::CgroupOomKill => {
             vec![kib("total-vm"), kib("anon-rss"), kib("file-rss"), kib("shmem-rss")]
         }
-        KernelEventKind::VramAndBar => vec![mib("vram", "VRAM RAM="), mib("bar", "BAR=")],
+        KernelEventKind::VramAndBar => vec![size_behind("vram", "VRAM RAM="), size_behind("bar", "BAR=")],
         KernelEventKind::MemoryReady => {
             let name = if text.contains("GTT") { "gtt" } else { "vram" };
-            let before = text.split_once("M of ").map_or("", |(before, _)| before);
-            let digits = before.len() - before.bytes().rev().take_while(u8::is_ascii_digit).count();
-            vec![number_at(&before[digits..]).map(|number| (name, number.saturating_mul(1 << 20)))]
+            let size = text.find("M of ").and_then(|end| text[..=end].split_whitespace().last());
+            vec![size.and_then(size_at).map(|bytes| (name, bytes))]
         }
         _ => Vec::new(),
     };

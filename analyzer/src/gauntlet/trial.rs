@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::Place;
 use crate::intake::read_through;
+use crate::replay::failures::Injected;
 use crate::replay::{Options, Replay};
 
 /// What became of the failure.
@@ -128,7 +129,7 @@ impl Told {
         let mut told = Told::default();
         for oom in &replay.failures.listed {
             match oom.injected {
-                Some((injected::SITE, _)) => told.note((Fate::of(oom.outcome), oom.because.name())),
+                Some(Injected { reason: injected::SITE, .. }) => told.note((Fate::of(oom.outcome), oom.because.name())),
                 _ => told.others += 1,
             }
         }

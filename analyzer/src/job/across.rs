@@ -12,10 +12,6 @@ use crate::diagnosis::Judged;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::thresholds::MIB;
 
-/// Runs of one card that show a floor which rises.
-const FEWEST_RUNS: usize = 3;
-/// Runs on each side of a comparison.
-const FEWEST_ON_EACH_SIDE: usize = 2;
 const SDMA: &str = "HSA_ENABLE_SDMA";
 
 /// One run of several.
@@ -65,10 +61,11 @@ fn stranded_on(runs: &[Run<'_>], place: (&str, &str)) -> Option<Finding> {
     // Only one after the other: what another run holds at the same time is no floor.
     let apart = floors.windows(2).all(|pair| pair[0].0.ended_at_ns <= pair[1].0.began_at_ns);
     let mut check = Check::default();
-    if !check.applies(floors.len() >= FEWEST_RUNS && apart) {
+    let thresholds = &floors.first()?.0.summary.facts.thresholds;
+    if !check.applies(floors.len() as u64 >= thresholds.runs_of_a_card.max(2) && apart) {
         return None;
     }
-    let per_run = floors.first()?.0.summary.facts.thresholds.stranded_per_run_bytes;
+    let per_run = thresholds.stranded_per_run_bytes;
     let rises = |pair: &[(Run<'_>, u64, Option<u64>)]| pair[1].1 >= pair[0].1.saturating_add(per_run);
     let (first, last) = (floors.first()?.1, floors.last()?.1);
     check.must(floors.windows(2).all(rises), || {
@@ -96,7 +93,7 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
     let is_off =
         |run: &&Run<'_>| run.summary.facts.process.environment.get(SDMA).is_some_and(|value| value.trim() == "0");
     let off = runs.iter().find(is_off)?;
-    let same = |run: &&Run<'_>| what_ran(run.summary) == what_ran(off.summary);
+    let same = |run: &&Run<'_>| command(run.summary) == command(off.summary);
     let (without, with): (Vec<&Run<'_>>, Vec<&Run<'_>>) = runs.iter().filter(same).partition(|run| is_off(run));
     let is_rocm = off.summary.facts.devices.iter().any(|device| device.runtime.as_deref() == Some("hip"));
     let mut check = Check::default();
@@ -112,10 +109,16 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
             without.len()
         )
     });
-    let repeated = with.len().min(without.len()) >= FEWEST_ON_EACH_SIDE;
-    check.must(if repeated { Holds::Yes } else { Holds::Unknown("at least two runs on each side") }, || {
+    let repeated = with.len().min(without.len()) as u64 >= off.summary.facts.thresholds.runs_on_each_side;
+    check.must(if repeated { Holds::Yes } else { Holds::Unknown("several runs on each side") }, || {
         "both sides were repeated".to_owned()
     });
+    let differs = differences(with.iter().chain(&without).map(|run| run.summary));
+    if !differs.is_empty() {
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("the runs differ in more than {SDMA}: {}", differs.join(", ")));
+        check.would_settle("runs in which nothing else differs");
+    }
     let pinned =
         |runs: &[&Run<'_>]| runs.iter().map(|run| run.summary.facts.host.peak.requested_bytes).max().unwrap_or(0);
     check.note(pinned(&with).abs_diff(pinned(&without)) >= MIB, || {
@@ -127,10 +130,57 @@ fn sdma(runs: &[Run<'_>]) -> Option<Finding> {
     finding("sdma-sensitive", check)
 }
 
-/// What must be the same in two runs that are compared.
-fn what_ran(summary: &Summary) -> (&str, &[String], Vec<Option<i32>>) {
-    let versions = summary.facts.devices.iter().map(|device| device.runtime_version).collect();
-    (&summary.facts.process.executable, &summary.facts.process.command_line, versions)
+/// The command that ran.
+fn command(summary: &Summary) -> (&str, &[String]) {
+    (&summary.facts.process.executable, &summary.facts.process.command_line)
+}
+
+/// What else is not equal in runs that are compared, or not known of each: one thing may be changed, or nothing is shown.
+fn differences<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<String> {
+    let runs: Vec<&Summary> = runs.collect();
+    let Some((first, rest)) = runs.split_first() else { return Vec::new() };
+    let mut differs = Vec::new();
+    let mut compare = |what: &str, is_same: &dyn Fn(&Summary, &Summary) -> bool| {
+        if rest.iter().any(|other| !is_same(first, other)) {
+            differs.push(what.to_owned());
+        }
+    };
+    compare("the host", &|one, other| one.facts.process.hostname == other.facts.process.hostname);
+    let of_each = |summary: &Summary, what: fn(&DeviceSummary) -> Option<String>| -> Vec<Option<String>> {
+        summary.facts.devices.iter().map(what).collect()
+    };
+    let card =
+        |device: &DeviceSummary| Some(format!("{:?} {:?} {:?}", device.pci_bus_id, device.name, device.total_bytes));
+    compare("the card", &|one, other| of_each(one, card) == of_each(other, card));
+    let version = |device: &DeviceSummary| device.runtime_version.map(|version| version.to_string());
+    compare("the version of the runtime", &|one, other| of_each(one, version) == of_each(other, version));
+    compare("memory in use at the start", &began_alike);
+    for name in variables(&runs) {
+        let value = |summary: &Summary| summary.facts.process.environment.get(&name).cloned();
+        compare(&name, &|one, other| value(one) == value(other));
+    }
+    differs
+}
+
+/// Whether as much of each card was in use when two runs began, but for noise. Where nobody read it, nobody knows.
+fn began_alike(one: &Summary, other: &Summary) -> bool {
+    let noise = one.facts.thresholds.gap_noise_bytes;
+    let began = |summary: &Summary| -> Vec<Option<u64>> {
+        summary.facts.devices.iter().map(|device| device.used_at_start_bytes).collect()
+    };
+    let (one, other) = (began(one), began(other));
+    let alike =
+        |pair: (&Option<u64>, &Option<u64>)| matches!(pair, (Some(one), Some(other)) if one.abs_diff(*other) < noise);
+    one.len() == other.len() && one.iter().zip(&other).all(alike)
+}
+
+/// The recorded variables of all runs, without the one that is compared and the recorder's own.
+fn variables(runs: &[&Summary]) -> Vec<String> {
+    let names = runs.iter().flat_map(|run| run.facts.process.environment.keys());
+    let mut names: Vec<String> = names.filter(|name| *name != SDMA && !name.starts_with("GPUOOM_")).cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn finding(id: &'static str, check: Check) -> Option<Finding> {

@@ -282,3 +282,34 @@ fn what_the_dma_engines_decide_needs_both_sides_twice() {
     assert_eq!(both(side(1..3, None, true), side(3..5, Some("0"), true)), [], "it fails on both sides");
     assert_eq!(both(side(1..3, None, false), side(3..5, Some("0"), false)), [], "it fails on neither side");
 }
+
+#[test]
+fn runs_that_differ_in_more_than_the_dma_engines_prove_nothing() {
+    let one = |pid: u32, used: u64, setting: Option<&'static str>| {
+        run(pid, u64::from(pid) * SECOND, used, 0, setting, setting.is_none())
+    };
+    let told = |change: &dyn Fn(&mut TraceBuilder), used_later: u64| {
+        let mut traces = vec![one(1, GIB, None), one(2, GIB, None)];
+        for pid in 3..5 {
+            let mut trace = one(pid, used_later, Some("0"));
+            change(&mut trace);
+            traces.push(trace);
+        }
+        let job = job(&traces.iter().collect::<Vec<_>>());
+        let found = job.diagnoses.iter().find(|finding| finding.id == "sdma-sensitive").expect("it looks like it");
+        let texts: Vec<&str> = found.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
+        (found.confidence.name(), texts.join("; "))
+    };
+    assert_eq!(told(&|_| (), GIB).0, "proven");
+    let (sure, text) = told(&|_| (), 6 * GIB);
+    assert!(
+        sure == "possible" && text.contains("differ in more than HSA_ENABLE_SDMA: memory in use at the start"),
+        "{text}"
+    );
+    let (sure, text) = told(&|trace| trace.process.environment.push(("HSA_XNACK".into(), "1".into())), GIB);
+    assert!(sure == "possible" && text.contains("HSA_XNACK"), "{text}");
+    let (sure, text) = told(&|trace| *trace = std::mem::take(trace).runtime_version(70_051_831), GIB);
+    assert!(sure == "possible" && text.contains("the version of the runtime"), "{text}");
+    let (sure, text) = told(&|trace| trace.process.hostname = "rhea".into(), GIB);
+    assert!(sure == "possible" && text.contains("the host"), "{text}");
+}

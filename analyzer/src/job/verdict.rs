@@ -12,7 +12,7 @@ use crate::passes::oom::deciding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// It ignored an out-of-memory return.
+    /// GPU work went on after an out-of-memory return, without a sign that it was noticed.
     Dropped,
     /// It ran out of memory and did not end well, or nobody saw its end.
     RanOut,
@@ -20,7 +20,7 @@ pub enum Class {
     Survived,
     /// It ended with a failure or by a signal, and no allocation of its own ran out of memory.
     EndedBadly,
-    /// It ran out of memory and each time tried again with success.
+    /// It ran out of memory and each time got memory after all.
     Recovered,
     /// Nothing of that, but nobody saw its end: it was killed, or still runs.
     EndNotSeen,
@@ -44,7 +44,7 @@ pub struct FirstFailure {
 pub struct JobVerdict {
     /// Processes with an out-of-memory return.
     pub ran_out: usize,
-    /// Processes that ignored one.
+    /// Processes in which GPU work went on after one, without a sign that it was noticed.
     pub dropped: usize,
     /// Processes that ended with a failure or by a signal.
     pub ended_badly: usize,

@@ -180,8 +180,8 @@ pub struct Check {
     limit: Confidence,
     returns: Vec<Returns>,
     parts: Vec<&'static str>,
-    accounts_for_bytes: Option<u64>,
     modelled: bool,
+    is_guess: bool,
     role: Option<Role>,
 }
 
@@ -198,10 +198,10 @@ pub struct Parts {
     pub returns: Vec<Returns>,
     /// Which of the entry's several causes it is, where it has several (see `Only::part`).
     pub causes: Vec<&'static str>,
-    /// How much of what is in use it accounts for, where the rule can tell.
-    pub accounts_for_bytes: Option<u64>,
     /// Whether a number comes from the model of the card.
     pub modelled: bool,
+    /// Whether sizes and times alone speak for it.
+    pub is_guess: bool,
 }
 
 /// What one rung of the ladder would give back.
@@ -228,8 +228,8 @@ impl Default for Check {
             limit: Confidence::Proven,
             returns: Vec::new(),
             parts: Vec::new(),
-            accounts_for_bytes: None,
             modelled: false,
+            is_guess: false,
             role: None,
         }
     }
@@ -317,11 +317,19 @@ impl Check {
         self.limit = self.limit.min(limit);
     }
 
-    /// Something that was not recorded may refute it, or what refutes it: it is not proven, and nothing is ruled out.
+    /// Something that was not recorded may refute it, or what refutes it: it is possible at most, and nothing is ruled out.
     pub fn could_be_otherwise(&mut self, missing: &str) {
-        self.at_most(Confidence::Probable);
+        self.at_most(Confidence::Possible);
         self.miss(missing);
         self.failed |= self.excluded.is_some();
+    }
+
+    /// Sizes and times alone speak for it, and nothing names what it is about: it is possible at most, and not worth a word where
+    /// something surer explains the failure. `would_settle` says what would name it.
+    pub fn guess(&mut self, would_settle: &str) {
+        self.is_guess = true;
+        self.at_most(Confidence::Possible);
+        self.miss(would_settle);
     }
 
     /// It plays another part here than its rule says.
@@ -344,11 +352,6 @@ impl Check {
         if !self.failed && bytes > 0 {
             self.returns.push(Returns { rung, bytes, basis });
         }
-    }
-
-    /// How much of what is in use is there because of it. What is so of a device can explain a failure on it only by that.
-    pub fn accounts_for(&mut self, bytes: u64) {
-        self.accounts_for_bytes = Some(bytes);
     }
 
     /// Whether something that must hold does not: the rest need not be computed.
@@ -392,8 +395,8 @@ impl Check {
             missing: self.missing,
             returns: self.returns,
             causes: self.parts,
-            accounts_for_bytes: self.accounts_for_bytes,
             modelled: self.modelled,
+            is_guess: self.is_guess,
         }
     }
 }

@@ -27,10 +27,7 @@ pub struct HostMemory {
 
 impl HostMemory {
     pub(super) fn parse(text: &str) -> Self {
-        let kib = |key: &str| {
-            let number: u64 = value_of(text, key)?.trim_end_matches(" kB").parse().ok()?;
-            number.checked_mul(1024)
-        };
+        let kib = |key: &str| gpuoom_units::size(value_of(text, key)?).ok();
         let pages: Option<u64> = value_of(text, "HugePages_Total").and_then(|count| count.parse().ok());
         HostMemory {
             total_bytes: kib("MemTotal"),

@@ -3,10 +3,14 @@
 
 use super::PAGE_BYTES;
 
-/// What the host should keep for itself at least: below this the machine may freeze.
-pub const LEAST_FOR_HOST_BYTES: u64 = 4 << 30;
-/// What the host should keep for itself.
-pub const GOOD_FOR_HOST_BYTES: u64 = 8 << 30;
+/// What a host keeps for itself beside a GPU, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostKeeps {
+    /// Below this the machine may freeze.
+    pub least_bytes: u64,
+    /// What is good.
+    pub good_bytes: u64,
+}
 
 /// The limit that TTM gives itself: half of the RAM, in pages.
 pub fn default_pages(ram_bytes: u64) -> u64 {
@@ -29,15 +33,10 @@ pub fn page_table_reserve_bytes(ram_bytes: u64, vram_bytes: u64) -> u64 {
 }
 
 /// The TTM limit to set, in pages: what keeps enough for the host, never more than KFD gives.
-pub fn recommended_pages(ram_bytes: u64) -> u64 {
-    // A machine with little memory keeps a quarter instead of 8 GiB.
-    let kept = GOOD_FOR_HOST_BYTES.min((ram_bytes / 4).max(LEAST_FOR_HOST_BYTES));
+pub fn recommended_pages(ram_bytes: u64, keeps: HostKeeps) -> u64 {
+    // A machine with little memory keeps a quarter instead.
+    let kept = keeps.good_bytes.min((ram_bytes / 4).max(keeps.least_bytes));
     pages_keeping(ram_bytes, kept).min(kfd_limit_bytes(ram_bytes) / PAGE_BYTES)
-}
-
-/// Whether two sizes are the same but for what nobody accounts for: 2 % or 64 MiB, whichever is larger.
-pub fn near(left: u64, right: u64) -> bool {
-    left.abs_diff(right) <= (left.max(right) / 50).max(64 << 20)
 }
 
 #[cfg(test)]
@@ -45,6 +44,7 @@ mod tests {
     use super::*;
 
     const RAM: u64 = 131_151_392 << 10;
+    const KEEPS: HostKeeps = HostKeeps { least_bytes: 4 << 30, good_bytes: 8 << 30 };
 
     #[test]
     fn the_numbers_of_a_strix_halo_with_128_gib() {
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(default_pages(RAM) * PAGE_BYTES, 65_575_696 << 10);
         assert_eq!((120u64 << 30) / PAGE_BYTES, 31_457_280);
         assert_eq!(pages_keeping(RAM, 8 << 30), 30_690_696);
-        assert_eq!(recommended_pages(RAM), 30_690_696);
+        assert_eq!(recommended_pages(RAM, KEEPS), 30_690_696);
         assert_eq!(kfd_limit_bytes(RAM), 130_589_990_400);
         let left = (RAM - (120 << 30)) as f64 / (1u64 << 30) as f64;
         assert_eq!(format!("{left:.4}"), "5.0757");
@@ -62,9 +62,8 @@ mod tests {
     #[test]
     fn small_and_impossible_machines() {
         assert_eq!(page_table_reserve_bytes(64 << 30, 24 << 30), 8 << 20);
-        assert_eq!(recommended_pages(16 << 30) * PAGE_BYTES, 12 << 30);
-        assert_eq!((default_pages(0), recommended_pages(0), kfd_limit_bytes(1 << 30)), (0, 0, 0));
+        assert_eq!(recommended_pages(16 << 30, KEEPS) * PAGE_BYTES, 12 << 30);
+        assert_eq!((default_pages(0), recommended_pages(0, KEEPS), kfd_limit_bytes(1 << 30)), (0, 0, 0));
         assert_eq!(kfd_limit_bytes(u64::MAX) < u64::MAX, pages_keeping(u64::MAX, 0) > 0);
-        assert!(near(100 << 20, 164 << 20) && !near(1 << 30, 2 << 30));
     }
 }

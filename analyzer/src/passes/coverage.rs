@@ -9,6 +9,7 @@ use crate::passes::ledger::source_name;
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::passes::oom::layer_name;
 use crate::replay::Replay;
+use crate::replay::apis::{Api, Family};
 use crate::replay::comparison::Comparison;
 use crate::replay::lower::Alone;
 use crate::replay::readings::Source;
@@ -117,7 +118,7 @@ fn lowest_layer(replay: &Replay) -> Option<Layer> {
 }
 
 fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
-    let mut found: Vec<Bypass> = past_the_hooks(trace).collect();
+    let mut found: Vec<Bypass> = past_the_hooks(trace, replay).collect();
     // Where records are missing, a free without its allocation proves nothing.
     if trace.header.events_lost == 0 && trace.header.torn == 0 && trace.damages().is_empty() {
         found.extend(unknown_frees(replay));
@@ -131,10 +132,10 @@ fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Ve
 }
 
 /// The recorder saw references of a library that lead past its hooks.
-fn past_the_hooks(trace: &TraceFile) -> impl Iterator<Item = Bypass> {
+fn past_the_hooks<'a>(trace: &'a TraceFile, replay: &'a Replay) -> impl Iterator<Item = Bypass> + 'a {
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     trace.metadata.bypasses.bypasses.iter().map(move |bypass| Bypass {
-        interface: interface(&bypass.function).to_owned(),
+        interface: replay.apis.named(&bypass.function).map_or("an interface", Api::interface).to_owned(),
         why: format!(
             "{} of the references of {} ({} among them) lead past the recorder to {}, as with RTLD_DEEPBIND",
             bypass.functions,
@@ -150,10 +151,10 @@ fn past_the_hooks(trace: &TraceFile) -> impl Iterator<Item = Bypass> {
 fn unknown_frees(replay: &Replay) -> impl Iterator<Item = Bypass> {
     let own = replay.unmatched_by.iter().map(|(api, count)| (*api, *count));
     own.chain(replay.lower.unmatched()).filter(|(_, count)| *count > 0).map(|(api, count)| {
-        let name = &replay.apis.get(api).name;
+        let Api { name, .. } = replay.apis.get(api);
         let (frees, addresses) = if count == 1 { ("free", "an address") } else { ("frees", "addresses") };
         Bypass {
-            interface: interface(name).to_owned(),
+            interface: replay.apis.get(api).interface().to_owned(),
             why: format!("{count} {frees} ({name}) of {addresses} that no recorded call gave"),
             bytes: None,
         }
@@ -181,7 +182,7 @@ fn unexplained(replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
             let name = &replay.apis.get(api).name;
             let mib = bytes / u128::from(MIB);
             Bypass {
-                interface: above(layer, name).to_owned(),
+                interface: above(layer, replay.apis.family(api)).to_owned(),
                 why: format!(
                     "{mib} MiB were taken by {name} from inside the runtime, in no recorded call of the program"
                 ),
@@ -213,18 +214,12 @@ fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison) -> Opti
     })
 }
 
-/// The interface that a function belongs to.
-fn interface(name: &str) -> &'static str {
-    let prefixes = [("hip", "HIP"), ("cuda", "the CUDA runtime"), ("cu", "the CUDA driver"), ("hsa", "HSA")];
-    prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("an interface", |(_, name)| name)
-}
-
 /// The interface above a layer whose function was called.
-fn above(layer: Layer, name: &str) -> &'static str {
+fn above(layer: Layer, family: Family) -> &'static str {
     match layer {
         Layer::Hsa => "HIP",
         Layer::Driver => "the CUDA runtime",
-        _ if name.starts_with("NV") => "CUDA",
+        _ if family == Family::Nvidia => "CUDA",
         _ => "HIP or HSA",
     }
 }

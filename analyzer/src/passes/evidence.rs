@@ -10,6 +10,7 @@ use crate::evidence::{Evidence, Given};
 use crate::passes::model::{self, GivenModel};
 use crate::replay::Replay;
 use crate::replay::block::{Block, Mapping};
+use crate::thresholds::Thresholds;
 
 /// Most messages of one log that are reported. The first ones tell most: later ones can be their consequences.
 const MOST_MESSAGES: usize = 100;
@@ -121,7 +122,7 @@ pub struct OtherEvidence {
 /// Describes the evidence; none where nothing was given.
 pub fn describe(replay: &Replay, pid: u32, evidence: &Evidence) -> Option<OtherEvidence> {
     let other = OtherEvidence {
-        torch_logs: evidence.torch_logs.iter().map(describe_log).collect(),
+        torch_logs: evidence.torch_logs.iter().map(|log| describe_log(log, &evidence.thresholds)).collect(),
         torch_snapshots: evidence.torch_snapshots.iter().map(|file| describe_snapshot(replay, file)).collect(),
         smi: evidence.smi.iter().map(|file| Smi { path: file.path.clone(), report: file.content.clone() }).collect(),
         kernel_logs: evidence.kernel_logs.iter().map(|file| describe_kernel_log(pid, file)).collect(),
@@ -130,14 +131,14 @@ pub fn describe(replay: &Replay, pid: u32, evidence: &Evidence) -> Option<OtherE
     (other != OtherEvidence::default()).then_some(other)
 }
 
-fn describe_log(log: &Given<Vec<TorchMessage>>) -> TorchLog {
+fn describe_log(log: &Given<Vec<TorchMessage>>, thresholds: &Thresholds) -> TorchLog {
     let mut messages: Vec<JudgedMessage> = Vec::new();
     for message in &log.content {
         // A traceback is often printed twice; its numbers are the same.
         if let Some(last) = messages.last_mut().filter(|last| same(&last.message, message)) {
             last.repeated += 1;
         } else if messages.len() < MOST_MESSAGES {
-            let (versions, judgement) = (message.spelling.versions(), judge(message));
+            let (versions, judgement) = (message.spelling.versions(), judge(message, thresholds));
             messages.push(JudgedMessage { message: message.clone(), versions, judgement, repeated: 0 });
         }
     }

@@ -13,6 +13,7 @@ use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
 use crate::passes::account::{AccountSummary, describe_account};
+
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -225,8 +226,9 @@ impl Facts {
         let libraries = Libraries::new(trace, replay);
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
-        let devices = describe_devices(trace, replay, &machine);
         let process = describe_process(trace, replay.end);
+        let devices = describe_devices(trace, replay, &machine);
+        let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -236,7 +238,9 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            ooms: oom::describe_all(&trace.metadata.process, replay, &stacks),
+            shapes: Shapes::of(replay, &evidence.thresholds)
+                .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
+            ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
             ledger: used_accounts(replay)
@@ -244,7 +248,6 @@ impl Facts {
                 .collect(),
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
-            shapes: Shapes::of(replay, &evidence.thresholds),
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
@@ -301,9 +304,11 @@ fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSu
 }
 
 impl Facts {
-    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged.
+    /// Whether every event of the run is in the trace: none lost, none claimed and never written, nothing damaged. What a killed
+    /// process was writing in its last instant does not count: there is nothing behind it.
     pub fn are_whole(&self) -> bool {
-        self.trace.events_lost == 0 && self.trace.torn_events == 0 && self.damages.is_empty()
+        let torn = if self.trace.clean_close { self.trace.torn_events } else { 0 };
+        self.trace.events_lost == 0 && torn == 0 && self.damages.is_empty()
     }
 
     /// The device of a failure.

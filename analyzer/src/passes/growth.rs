@@ -1,10 +1,11 @@
-//! Growth: what stays between the cycles of a device, the line through it, and when memory would run out.
+//! Growth: what stays from step to step of a device, how it rises where it ends, and when memory would run out.
 
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::passes::fit::Fit;
+use crate::passes::rise::{By, Level, Rise};
 use crate::passes::shape::cycles::{Cycle, Cycles};
+use crate::passes::trend::{Course, Point, Slope};
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::tracks::DeviceTrack;
@@ -41,9 +42,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn of(fit: &Fit) -> Self {
-        let (low, high) = fit.slope_interval();
-        Rate { bytes: fit.slope, low, high }
+    fn of(slope: &Slope) -> Self {
+        Rate { bytes: slope.median, low: slope.low, high: slope.high }
     }
 }
 
@@ -96,23 +96,25 @@ pub struct Suspect {
 pub struct Growth {
     /// Device index.
     pub device: Option<u8>,
-    /// Enough cycles, floors that never fall, a straight line, and much in all: only then is it worth a word.
+    /// It rises where it ends, by enough to be worth a word.
     pub significant: bool,
-    /// Cycles.
+    /// What it does where it ends.
+    pub course: Course,
+    /// What a step is: a cycle of live bytes, or what lies between two labels of the program.
+    pub by: By,
+    /// Steps.
     pub cycles: usize,
-    /// The floors, at most 256.
+    /// Steps of the last stretch, in which it is judged.
+    pub stretch: usize,
+    /// What was held after steps, at most 256 of them.
     pub floors: Vec<Floor>,
-    /// Whether no floor lies below the one before.
-    pub monotone: bool,
     /// Last floor less the first; negative where it fell.
     pub total_bytes: i64,
-    /// Rise per second.
+    /// Rise per second over the last stretch.
     pub per_second: Rate,
-    /// Rise per cycle.
+    /// Rise per step over the last stretch.
     pub per_cycle: Rate,
-    /// Share of the floors' variance that a line explains: over time, or over cycles where that fits better.
-    pub r_squared: f64,
-    /// The line rests on fewer than ten floors.
+    /// It rests on fewer than ten floors.
     pub few_points: bool,
     /// When what is left would run out; null where it does not rise, or nobody knows what is left.
     pub runs_out: Option<RunsOut>,
@@ -120,10 +122,11 @@ pub struct Growth {
     pub suspects: Vec<Suspect>,
 }
 
-/// The growth of each device that has cycles.
+/// The growth of each device that has steps.
 pub fn of_devices(replay: &Replay, thresholds: &Thresholds) -> Vec<Growth> {
     let tracks = replay.tracks.devices();
-    tracks.filter_map(|(device, track)| of_device(replay, device, &cycles_of(track, thresholds), thresholds)).collect()
+    let of = |(device, track)| of_device(replay, device, &cycles_of(track, thresholds), thresholds);
+    tracks.filter_map(of).collect()
 }
 
 /// Names who asked for what stays.
@@ -149,57 +152,62 @@ pub fn without_end(live: &Series, thresholds: &Thresholds) -> Vec<Turn> {
     turns
 }
 
-/// The growth of one device; `None` for too few cycles to lay a line through.
-pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Growth> {
-    let steps = cycles.steps();
-    if steps.len() < thresholds.least_cycles() {
-        return None;
-    }
-    let seconds = |at: u64| replay.clock.at_ns(at) as f64 / 1e9;
-    let over = |x: &dyn Fn(usize, &Cycle) -> f64| {
-        let points = steps.iter().enumerate().map(|(number, cycle)| (x(number, cycle), cycle.to.bytes as f64));
-        Fit::through(&points.collect::<Vec<_>>())
-    };
-    let by_time = over(&|_, cycle| seconds(cycle.to.at))?;
-    let by_cycle = over(&|number, _| number as f64)?;
-    let monotone = steps.windows(2).all(|pair| pair[0].to.bytes <= pair[1].to.bytes);
-    let (first, last) = (steps.first()?.to, steps.last()?.to);
-    let total = i128::from(last.bytes) - i128::from(first.bytes);
-    let total_bytes = i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX });
-    // What leaks per step is a line over steps; over time it is none where a pause (an evaluation, a busy machine) lies
-    // between them.
-    let straight =
-        [&by_time, &by_cycle].iter().any(|fit| fit.r_squared >= thresholds.straight_share && fit.slope > 0.0);
-    let significant = monotone && straight && total >= i128::from(thresholds.leak_total_bytes);
-    let (per_second, per_cycle) = (Rate::of(&by_time), Rate::of(&by_cycle));
-    Some(Growth {
-        device: (device != NO_DEVICE).then_some(device),
-        significant,
-        cycles: steps.len(),
-        floors: floors(replay, steps),
-        monotone,
-        total_bytes,
-        per_second,
-        per_cycle,
-        r_squared: by_time.r_squared.max(by_cycle.r_squared),
-        few_points: steps.len() < FEW_POINTS,
-        runs_out: runs_out(replay, device, steps, &per_second, &per_cycle),
-        suspects: if significant { suspects(replay, device, steps) } else { Vec::new() },
-    })
+/// What a device held after each step of the run; `None` for too few steps.
+pub fn rise_of(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Rise> {
+    let window = replay.tracks.calls.before(replay.tracks.calls.count());
+    Rise::of(replay, device, u64::MAX, cycles.last_phase(), (&window.calls, window.from == 0), thresholds)
 }
 
-fn floors(replay: &Replay, steps: &[Cycle]) -> Vec<Floor> {
-    let every = steps.len().div_ceil(MOST_POINTS);
+/// The growth of one device; `None` for too few steps.
+pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Growth> {
+    Some(of_rise(replay, device, cycles, &rise_of(replay, device, cycles, thresholds)?))
+}
+
+/// The growth that a rise is.
+pub fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise) -> Growth {
+    let (levels, trend) = (&rise.levels, &rise.trend);
+    let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
+    let seconds = |level: &Level| replay.clock.at_ns(level.at) as f64 / 1e9;
+    let point = |level: &Level| Point { x: seconds(level), y: level.bytes as f64, sort: level.sort };
+    let by_time = Slope::of(&stretch.iter().map(point).collect::<Vec<_>>());
+    let nothing = Slope { median: 0.0, low: 0.0, high: 0.0 };
+    let (per_second, per_cycle) = (Rate::of(&by_time.unwrap_or(nothing)), Rate::of(&trend.slope));
+    let significant = rise.is_significant();
+    let total = rise.total_bytes();
+    Growth {
+        device: (device != NO_DEVICE).then_some(device),
+        significant,
+        course: trend.course,
+        by: rise.by,
+        cycles: levels.len(),
+        stretch: trend.points,
+        floors: floors(replay, levels),
+        total_bytes: i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX }),
+        per_second,
+        per_cycle,
+        few_points: levels.len() < FEW_POINTS,
+        runs_out: if significant {
+            runs_out(replay, device, rise, cycles.last_phase(), &per_second, &per_cycle)
+        } else {
+            None
+        },
+        suspects: if significant { suspects(replay, device, levels.len()) } else { Vec::new() },
+    }
+}
+
+fn floors(replay: &Replay, levels: &[Level]) -> Vec<Floor> {
+    let every = levels.len().div_ceil(MOST_POINTS);
     // Counted from the end, so that the last floor is there.
-    let chosen = steps.iter().enumerate().filter(|(number, _)| (steps.len() - 1 - number).is_multiple_of(every));
-    chosen.map(|(_, cycle)| Floor { at_ns: replay.clock.at_ns(cycle.to.at), bytes: cycle.to.bytes }).collect()
+    let chosen = levels.iter().enumerate().filter(|(number, _)| (levels.len() - 1 - number).is_multiple_of(every));
+    chosen.map(|(_, level)| Floor { at_ns: replay.clock.at_ns(level.at), bytes: level.bytes }).collect()
 }
 
 /// What is left above the last floor and a cycle's height, and whether it was read.
-fn room(replay: &Replay, device: u8, steps: &[Cycle]) -> Option<(u64, bool)> {
+fn room(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Option<(u64, bool)> {
     let mut heights: Vec<u64> = steps.iter().map(Cycle::fall_bytes).collect();
     heights.sort_unstable();
-    let needed = steps.last()?.to.bytes.saturating_add(heights[heights.len() / 2]);
+    let height = heights.get(heights.len() / 2).copied().unwrap_or(0);
+    let needed = rise.levels.last()?.bytes.saturating_add(height);
     let read = replay.tracks.device(device).and_then(|track| track.reads.last);
     // All that the program could hold at that moment: what it held, and what was free.
     let by_reading = read.and_then(|read| Some((read.least_free_bytes()?.saturating_add(read.held_bytes), true)));
@@ -208,8 +216,8 @@ fn room(replay: &Replay, device: u8, steps: &[Cycle]) -> Option<(u64, bool)> {
     Some((could_hold.saturating_sub(needed), was_read))
 }
 
-fn runs_out(replay: &Replay, device: u8, steps: &[Cycle], time: &Rate, cycle: &Rate) -> Option<RunsOut> {
-    let (room_bytes, room_was_read) = room(replay, device, steps)?;
+fn runs_out(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle], time: &Rate, cycle: &Rate) -> Option<RunsOut> {
+    let (room_bytes, room_was_read) = room(replay, device, rise, steps)?;
     let lasts = |rate: f64| (rate > 0.0).then(|| room_bytes as f64 / rate);
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     Some(RunsOut {
@@ -225,7 +233,7 @@ fn runs_out(replay: &Replay, device: u8, steps: &[Cycle], time: &Rate, cycle: &R
 }
 
 /// Origins of blocks that live at the last failure of the device, or at the end, and were given all along the way.
-fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
+fn suspects(replay: &Replay, device: u8, steps: usize) -> Vec<Suspect> {
     let at_failure = replay.tracks.around.listed().iter().rev().find(|around| around.device == device);
     let survivors = match at_failure.and_then(|around| around.survivors.as_deref().cloned()) {
         Some(survivors) => survivors,
@@ -236,7 +244,7 @@ fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
             replay.last_at,
         ),
     };
-    let grows = survivors.groups.iter().filter(|group| group.stretches() * 2 >= STRETCHES.min(steps.len()));
+    let grows = survivors.groups.iter().filter(|group| group.stretches() * 2 >= STRETCHES.min(steps));
     grows
         .take(MOST_SUSPECTS)
         .map(|group| Suspect {
@@ -247,7 +255,7 @@ fn suspects(replay: &Replay, device: u8, steps: &[Cycle]) -> Vec<Suspect> {
             block_bytes: group.block_bytes,
             blocks: group.blocks,
             bytes: group.bytes(),
-            bytes_per_cycle: group.bytes() / steps.len() as u64,
+            bytes_per_cycle: group.bytes() / (steps as u64).max(1),
         })
         .collect()
 }

@@ -19,9 +19,11 @@ pub mod model;
 pub mod oom;
 pub mod outcomes;
 pub mod profile;
+pub mod rise;
 pub mod rows;
 pub mod shape;
 pub mod time;
+pub mod trend;
 pub mod which_card;
 
 #[cfg(test)]

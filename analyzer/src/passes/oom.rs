@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
-use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
 use gpuoom_trace::record::{Event, Layer, injected};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
-use crate::replay::failures::{self, Oom, RefusedBy};
+use crate::replay::failures::{self, Injected, Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
@@ -42,6 +42,20 @@ pub struct Evidence {
     pub asks_text: bool,
     /// The process ended by the signal in `status`.
     pub by_signal: bool,
+    /// Of an allocation: what it gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gave: Option<Gave>,
+}
+
+/// Memory that a call gave after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gave {
+    /// Kind of memory.
+    pub kind: &'static str,
+    /// Bytes asked for; null where nobody tells how many.
+    pub requested_bytes: Option<u64>,
+    /// Device; null for memory of the host.
+    pub device: Option<u8>,
 }
 
 /// The model's view of the moment of a failure.
@@ -64,10 +78,13 @@ pub struct Injection {
     pub call: u64,
     /// The setting that asked for it, as it stood in the environment: `GPUOOM_CAPACITY=8G`.
     pub setting: Option<String>,
+    /// To how many bytes the virtual card rounded each block, where it refused and the trace says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granularity_bytes: Option<u64>,
 }
 
 impl Injection {
-    fn new(process: &ProcessFacts, (reason, call): (u8, u64)) -> Self {
+    fn new(process: &ProcessFacts, Injected { reason, call, granularity_bytes }: Injected) -> Self {
         let (reason, variable) = match reason {
             injected::CAPACITY => ("capacity", "GPUOOM_CAPACITY"),
             injected::CALL => ("call", "GPUOOM_INJECT"),
@@ -77,7 +94,8 @@ impl Injection {
             _ => ("unknown", ""),
         };
         let setting = process.environment.iter().find(|(name, _)| name == variable);
-        Injection { reason, call, setting: setting.map(|(name, value)| format!("{name}={value}")) }
+        let setting = setting.map(|(name, value)| format!("{name}={value}"));
+        Injection { reason, call, setting, granularity_bytes }
     }
 }
 
@@ -86,6 +104,9 @@ impl Injection {
 pub struct OomReport {
     /// Number, counted from 1: what `--at oom:N` means.
     pub number: u64,
+    /// Number of the failure that this call was an attempt to make up for: the first of its story. Left out of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt_of: Option<u64>,
     /// Sequence number of its record.
     pub seq: u64,
     /// When the call began.
@@ -131,8 +152,12 @@ pub struct OomReport {
     pub largest_allocatable_bytes: Option<u64>,
     /// Why that was not measured.
     pub not_probed_because: Option<&'static str>,
+    /// How long the recorder held the thread up after the call, for its readings: the program had no part in that.
+    pub held_up_ns: u64,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
+    /// Of them managed memory, whose pages may lie in RAM.
+    pub held_managed_bytes: u64,
     /// In how many blocks.
     pub held_blocks: u64,
     /// The model's view.
@@ -146,6 +171,13 @@ pub struct OomReport {
     pub stack_is_inferred: bool,
     /// Whether Python frames are missing at the outer end.
     pub python_is_cut: bool,
+}
+
+impl OomReport {
+    /// How much later something was, without the time that the recorder took.
+    pub fn later_ns(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.at_ns).saturating_sub(self.held_up_ns)
+    }
 }
 
 fn outcome_name<S: serde::Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
@@ -214,6 +246,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
     let read = &oom.read;
     OomReport {
         number,
+        attempt_of: Some(oom.story as u64 + 1).filter(|first| *first != number),
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),
         thread: oom.thread,
@@ -241,7 +274,9 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             .map(|(total, used)| total.saturating_sub(used)),
         largest_allocatable_bytes: read.largest_allocatable_bytes,
         not_probed_because: not_probed(read),
+        held_up_ns: oom.held_up_ns,
         held_bytes: saturate(oom.held.requested_bytes),
+        held_managed_bytes: saturate(oom.held_managed_bytes),
         held_blocks: oom.held.blocks,
         model: oom.model.map(|free| Model {
             free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
@@ -265,6 +300,11 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
         status: evidence.status,
         asks_text: evidence.asks_text,
         by_signal: !has_api && matches!(replay.end, End::Signaled(_)),
+        gave: evidence.gave.map(|(kind, bytes, device)| Gave {
+            kind: kind.name(),
+            requested_bytes: (bytes != UNKNOWN_BYTES).then_some(bytes),
+            device,
+        }),
     }
 }
 

@@ -1,21 +1,36 @@
-//! How the failures of a run ended, counted.
+//! What became of failures, counted.
 
-use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::outcome::{Because, Outcome};
 use serde::Serialize;
 
-use crate::passes::oom::OomReport;
+use super::oom::OomReport;
 
 /// How many failures ended in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// Tried again with success.
+    /// Memory came after all.
     pub recovered: u64,
     /// Let out.
     pub propagated: u64,
-    /// Ignored.
+    /// Followed by GPU work without a sign that the program had noticed.
     pub dropped: u64,
     /// Not known.
     pub unresolved: u64,
+    /// Of those recovered: by another call.
+    pub fell_back: u64,
+    /// Of those dropped: the failed call's pointer was used.
+    pub failed_pointer_used: u64,
+    /// Of those unresolved: the last error was read, and GPU work went on.
+    pub error_read: u64,
+    /// Failures that were no attempt to make up for an earlier one.
+    pub stories: u64,
+}
+
+impl Outcomes {
+    /// All failures.
+    pub fn total(&self) -> u64 {
+        self.recovered + self.propagated + self.dropped + self.unresolved
+    }
 }
 
 /// Counts the listed failures by outcome.
@@ -28,6 +43,10 @@ pub fn count_outcomes(ooms: &[OomReport]) -> Outcomes {
             Outcome::Dropped => &mut counts.dropped,
             Outcome::Unresolved => &mut counts.unresolved,
         } += 1;
+        counts.fell_back += u64::from(oom.because == Because::FellBack);
+        counts.failed_pointer_used += u64::from(oom.because == Because::FailedPointerUsed);
+        counts.error_read += u64::from(oom.because == Because::ErrorRead);
+        counts.stories += u64::from(oom.attempt_of.is_none());
     }
     counts
 }

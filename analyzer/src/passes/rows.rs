@@ -90,7 +90,7 @@ pub struct EventRow {
     /// Whether native frames of it were inferred from frame pointers, where unwind tables are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_is_inferred: Option<bool>,
-    /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `injected`.
+    /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `same_variable`, `injected`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<&'static str>,
 }
@@ -134,7 +134,7 @@ impl Rows {
     /// their calls.
     pub fn new(trace: &TraceFile, places: &SymbolPlaces, with_stacks: bool) -> Self {
         Rows {
-            apis: Apis::new(&trace.metadata.apis),
+            apis: Apis::new(&trace.metadata.apis, &trace.metadata.meanings),
             clock: trace.clock(),
             granule: trace.granule(),
             waiting: VecDeque::new(),
@@ -325,6 +325,7 @@ fn event_name(event: Event, gives_back_all: bool) -> &'static str {
 fn marks(record: &Record) -> Vec<&'static str> {
     let bit_6 = match record.event() {
         Some(Event::ErrorQuery) => "error_text",
+        Some(Event::Alloc | Event::Pin) => "same_variable",
         _ => "failed_pointer",
     };
     let all = [

@@ -4,13 +4,11 @@ use serde::{Serialize, Serializer};
 
 use super::{Limit, Metric, Per, Rule, Unit};
 use crate::compare::{Difference, Pair, Presence, SiteDifference};
-use crate::passes::fit::Fit;
 use crate::passes::profile::{Figure, Figures, Place, PlaceProfile, Profile};
+use crate::passes::rise::at_marks;
 
 /// Call sites that are named for a rule that does not hold.
 const MOST_CULPRITS: usize = 3;
-/// Marks from which on a line is drawn through what was held at them.
-const LEAST_MARKS: usize = 5;
 
 /// A run, and what it is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -226,21 +224,26 @@ pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) ->
 
 fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
     let growth = place.and_then(|known| known.growth_per_second);
-    growth.ok_or_else(|| "the run has fewer than five cycles in which memory rises and falls".to_owned())
+    growth.ok_or_else(|| {
+        "the run has fewer than five steps: labels (gpuoom_mark), or cycles in which memory rises and falls".to_owned()
+    })
 }
 
-/// The slope of a line through what was held at the marks. The first mark is left out: what a program sets up once comes
-/// before it ends its first step.
+/// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more
+/// than noise.
 fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
-    let marks = place.map(|known| &known.marks[..]).unwrap_or_default();
+    let Some(place) = place else { return Err("there are no marks (gpuoom_mark) of it".to_owned()) };
     let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
-    let held = marks.iter().filter(|mark| fits(&mark.label)).map(|mark| mark.held_bytes as f64);
-    let points: Vec<(f64, f64)> = held.enumerate().map(|(number, held)| (number as f64, held)).skip(1).collect();
-    if points.len() < LEAST_MARKS {
-        let marks = points.len() + usize::from(!points.is_empty());
-        return Err(format!("there are {marks} such marks (gpuoom_mark); at least {} are needed", LEAST_MARKS + 1));
+    let marks =
+        || place.marks.iter().filter(|mark| fits(&mark.label)).map(|mark| (mark.label.as_str(), mark.held_bytes));
+    let least = place.trend_limits.least_points + 1;
+    match at_marks(marks(), &place.trend_limits) {
+        Some(trend) => Ok(trend.rate()),
+        None if marks().count() < least => {
+            Err(format!("there are {} such marks (gpuoom_mark); at least {least} are needed", marks().count()))
+        }
+        None => Err("no two of the marks (gpuoom_mark) can be compared: their labels differ".to_owned()),
     }
-    Fit::through(&points).map(|fit| fit.slope).ok_or_else(|| "no line fits through the marks".to_owned())
 }
 
 /// The call sites behind a number: those that grew most where growth is judged, else those with most.

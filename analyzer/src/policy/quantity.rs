@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gpuoom_units::Exact;
+
 use super::metric::Unit;
 use crate::words;
 
@@ -15,17 +17,6 @@ pub enum Quantity {
     /// A share of something else: 0.05 for 5 %.
     Share(f64),
 }
-
-/// Suffixes of sizes; all count by 1024, as on the command line.
-const SIZES: [(&[&str], u32); 5] = [
-    (&["", "B"], 0),
-    (&["K", "KB", "KIB"], 10),
-    (&["M", "MB", "MIB"], 20),
-    (&["G", "GB", "GIB"], 30),
-    (&["T", "TB", "TIB"], 40),
-];
-/// Largest number that is believed: what 64 bits can count.
-const MOST: f64 = u64::MAX as f64;
 
 impl Quantity {
     /// A number for a metric: a size for bytes, a whole number for counts.
@@ -45,9 +36,9 @@ impl Quantity {
                     .map_err(|_| format!("'{shown}' is no count: write a whole number, 0 or more"))?;
                 Ok(Quantity::Count(count as f64))
             }
-            Unit::Bytes | Unit::Rate => size(text).map(Quantity::Bytes).ok_or_else(|| {
-                format!("'{shown}' is no size: write bytes, or a number with K, M, G or T, such as 12G or 1.5M")
-            }),
+            Unit::Bytes | Unit::Rate => gpuoom_units::size(text)
+                .map(|bytes| Quantity::Bytes(bytes as f64))
+                .map_err(|invalid| words::clean(&invalid.to_string())),
         }
     }
 
@@ -91,30 +82,14 @@ fn decimal(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| plain && number.is_finite())
 }
 
-fn size(text: &str) -> Option<f64> {
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let suffix = text[number.len()..].to_ascii_uppercase();
-    let (_, shift) = SIZES.iter().find(|(names, _)| names.contains(&&suffix[..]))?;
-    let bytes = decimal(number.trim_end())? * f64::from(2u32).powi(*shift as i32);
-    (bytes <= MOST).then(|| bytes.round())
-}
-
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Quantity::Bytes(bytes) => write!(f, "{}", exact(*bytes as u64)),
+            Quantity::Bytes(bytes) => Exact(*bytes as u64).fmt(f),
             Quantity::Count(count) => write!(f, "{count}"),
             Quantity::Share(share) => write!(f, "{}%", (share * 1e8).round() / 1e6),
         }
     }
-}
-
-/// A size with the largest unit that divides it, as one would write it.
-fn exact(bytes: u64) -> String {
-    let unit = [('T', 40), ('G', 30), ('M', 20), ('K', 10)]
-        .into_iter()
-        .find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
-    unit.map_or_else(|| bytes.to_string(), |(name, shift)| format!("{}{name}", bytes >> shift))
 }
 
 #[cfg(test)]

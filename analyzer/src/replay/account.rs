@@ -34,6 +34,12 @@ impl Holdings {
         self.rows.get_mut(layer as usize)?.get_mut(column)
     }
 
+    /// What blocks of one kind hold, at whichever layer they were asked for, in bytes.
+    pub fn bytes_of(&self, kind: Kind) -> u128 {
+        let of_kind = self.rows().filter(|(_, other, _)| *other == kind);
+        of_kind.fold(0, |sum: u128, (_, _, held)| sum.saturating_add(held.requested_bytes))
+    }
+
     /// The rows that hold something.
     pub fn rows(&self) -> impl Iterator<Item = (Layer, Kind, Held)> {
         let layers = Layer::ALL.iter().zip(&self.rows);

@@ -1,7 +1,8 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
-use gpuoom_trace::outcome::{Because, Outcome, Step, UNKNOWN_BYTES, Watched};
-use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
+use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
 use rustc_hash::FxHashMap;
 
 use super::arena::FreeSpace;
@@ -15,6 +16,8 @@ pub const MAX_LISTED: usize = 100_000;
 const MAX_EVIDENCE: usize = 16;
 /// Failing nested calls that are remembered for a thread.
 const MAX_NESTED: usize = 64;
+/// Stories of a thread that are followed at once; the two oldest then become one.
+const MAX_STORIES: usize = 64;
 
 /// Who refused an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,53 @@ pub struct Evidence {
     pub status: i32,
     /// The error's name or text was asked for (and not the last error).
     pub asks_text: bool,
+    /// Of an allocation: the kind of memory, how much of it, and the device, where there is one.
+    pub gave: Option<(Kind, u64, Option<u8>)>,
+}
+
+impl Evidence {
+    /// A record as evidence.
+    fn of(record: &Record, step: Step) -> Self {
+        let gave = match step {
+            Step::Allocated(by) => Some((record.kind(), by.requested_bytes, record.device())),
+            _ => None,
+        };
+        Evidence {
+            at: record.at,
+            seq: Some(record.seq()),
+            event: record.event().unwrap_or(Event::Mark),
+            api: Some(record.api),
+            status: record.status,
+            asks_text: matches!(step, Step::ErrorText { .. }),
+            gave,
+        }
+    }
+
+    /// The end of the process; without a number where nothing was recorded.
+    pub fn of_end(at: u64, seq: Option<u64>, status: i32) -> Self {
+        Evidence { at, seq, event: Event::Process, api: None, status, asks_text: false, gave: None }
+    }
+}
+
+/// What the record of a refusal on request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// The reason's number.
+    pub reason: u8,
+    /// The number of the call.
+    pub call: u64,
+    /// To how many bytes the virtual card rounded, where it refused and the trace says so.
+    pub granularity_bytes: Option<u64>,
+}
+
+impl Injected {
+    /// Of a record that is one.
+    pub fn of(record: &Record, payload: &[u8]) -> Option<Self> {
+        let (reason, call) = (record.address as u8, record.address >> 8);
+        let granularity = || payload::unpack_numbers(payload).nth(1).filter(|bytes| *bytes > 0);
+        let granularity_bytes = if reason == injected::CAPACITY { granularity() } else { None };
+        record.has(flag::INJECTED).then_some(Injected { reason, call, granularity_bytes })
+    }
 }
 
 /// An allocation that ran out of memory.
@@ -76,6 +126,8 @@ pub struct Oom {
     pub device: Option<u8>,
     /// Kind of memory that was asked for.
     pub kind: Kind,
+    /// Index of the first failure of its story: itself, unless it was an attempt to make up for an earlier one.
+    pub story: usize,
     /// Bytes asked for; 0 where a context or a handle was to be set up, whose size nobody tells.
     pub requested_bytes: u64,
     /// Whether that size is not known.
@@ -86,8 +138,8 @@ pub struct Oom {
     pub status: i32,
     /// Who refused.
     pub refused_by: RefusedBy,
-    /// Of a refusal on request, what the record says of it: the reason's number, and the number of the call.
-    pub injected: Option<(u8, u64)>,
+    /// Of a refusal on request, what the record says of it.
+    pub injected: Option<Injected>,
     /// The lowest call inside it that failed, as far as that was recorded.
     pub inside: Option<Inside>,
     /// What became of it.
@@ -96,12 +148,16 @@ pub struct Oom {
     pub because: Because,
     /// The events that show it.
     pub evidence: Vec<Evidence>,
+    /// How long the recorder's readings then held the thread up, in nanoseconds.
+    pub held_up_ns: u64,
     /// What was read at that moment.
     pub read: DeviceReadings,
     /// What was read of the process and its host.
     pub process: ProcessReadings,
     /// What the program held on that device.
     pub held: Held,
+    /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
+    pub held_managed_bytes: u128,
     /// Who held what there, as far as that was counted.
     pub census: Option<Box<Census>>,
     /// Whether layers below the one that was asked had been recorded before.
@@ -110,14 +166,38 @@ pub struct Oom {
     pub model: Option<FreeSpace>,
 }
 
+/// Failures with one fate: one, and the attempts to make up for it.
+#[derive(Clone, Debug)]
+struct Story {
+    watched: Watched,
+    /// Indices among the listed ones, in their order.
+    members: Vec<usize>,
+}
+
 /// The failures of one thread that are not decided.
 #[derive(Clone, Debug, Default)]
 struct ThreadWatch {
-    open: Vec<(usize, Watched)>,
-    /// Failures before this one have seen a read of the last error: another changes nothing.
-    checked: usize,
-    /// The same for a text about the common status.
-    told: usize,
+    open: Vec<Story>,
+    /// When the last failing call returned, in nanoseconds.
+    failed_at_ns: u64,
+}
+
+impl ThreadWatch {
+    /// Attempts to make up for a failure become part of its story, as soon as the program has shown as much of both.
+    fn join(&mut self) {
+        self.open.dedup_by(|newer, older| {
+            let is_part = older.watched.takes_in(&newer.watched);
+            if is_part {
+                older.members.append(&mut newer.members);
+            }
+            is_part
+        });
+        if self.open.len() > MAX_STORIES {
+            let mut oldest = self.open.remove(0);
+            oldest.members.append(&mut self.open[0].members);
+            self.open[0].members = oldest.members;
+        }
+    }
 }
 
 /// All failures of a trace.
@@ -130,9 +210,15 @@ pub struct Failures {
     watches: FxHashMap<u32, ThreadWatch>,
     by_seq: FxHashMap<u64, usize>,
     nested: FxHashMap<u32, Vec<Inside>>,
+    limits: Limits,
 }
 
 impl Failures {
+    /// None yet; by `limits` a later request belongs to a failure.
+    pub fn new(limits: Limits) -> Self {
+        Failures { limits, ..Failures::default() }
+    }
+
     /// Notes that a call below another failed.
     pub fn note_nested(&mut self, record: &Record, layer: Option<Layer>) {
         let Some(layer) = layer else { return };
@@ -159,18 +245,36 @@ impl Failures {
         inside.max_by_key(|inside| inside.layer)
     }
 
-    /// Begins to watch a failed allocation.
-    pub fn begin(&mut self, oom: Oom) {
+    /// Begins to watch a failed allocation, which may be an attempt to make up for an earlier one.
+    pub fn begin(&mut self, mut oom: Oom, request: Request) {
         self.count += 1;
-        if self.listed.len() >= MAX_LISTED {
+        let index = self.listed.len();
+        if index >= MAX_LISTED {
             return;
         }
-        // What has no size is made up for only by a success of its own sort.
-        let wanted_bytes = if oom.unknown_size { UNKNOWN_BYTES } else { oom.requested_bytes };
-        let watched = Watched::new(oom.device, wanted_bytes, oom.status);
-        self.watches.entry(oom.thread).or_default().open.push((self.listed.len(), watched));
-        self.by_seq.insert(oom.seq, self.listed.len());
+        let watch = self.watches.entry(oom.thread).or_default();
+        for story in &mut watch.open {
+            story.watched.step(Step::Refused(request), &self.limits);
+        }
+        let watched = Watched::new(request, oom.status);
+        let is_attempt = |story: &&Story| story.watched.last_attempt() == watched.last_attempt();
+        oom.story = watch.open.iter().rev().find(is_attempt).map_or(index, |story| self.listed[story.members[0]].story);
+        watch.open.push(Story { watched, members: vec![index] });
+        watch.failed_at_ns = request.at_ns;
+        watch.join();
+        self.by_seq.insert(oom.seq, index);
         self.listed.push(oom);
+    }
+
+    /// The recorder's readings of a failure were done at this moment, for which the thread was held up.
+    pub fn read_at(&mut self, seq: u64, at_ns: u64) {
+        let Some(oom) = self.by_seq.get(&seq).and_then(|index| self.listed.get_mut(*index)) else { return };
+        let Some(watch) = self.watches.get_mut(&oom.thread) else { return };
+        let held_up_ns = at_ns.saturating_sub(watch.failed_at_ns);
+        oom.held_up_ns = oom.held_up_ns.saturating_add(held_up_ns);
+        watch.open.iter_mut().for_each(|story| story.watched.held_up(held_up_ns));
+        // A second reading would count the same time twice.
+        watch.failed_at_ns = watch.failed_at_ns.max(at_ns);
     }
 
     /// Whether any thread has an undecided failure.
@@ -179,29 +283,20 @@ impl Failures {
         !self.watches.is_empty()
     }
 
+    /// The place among the listed failures of the one with this sequence number.
+    pub fn index_of(&self, seq: u64) -> Option<usize> {
+        self.by_seq.get(&seq).copied()
+    }
+
     /// The failure that a reading belongs to.
     pub fn by_seq(&mut self, seq: u64) -> Option<&mut Oom> {
         self.by_seq.get(&seq).and_then(|index| self.listed.get_mut(*index))
     }
 
-    /// Feeds one of the program's own records to the failures of its thread.
-    pub fn step(&mut self, record: &Record, sets_up: bool) {
+    /// Feeds a step of the program, which this record tells of, to the failures of its thread.
+    pub fn step(&mut self, record: &Record, step: Step) {
         let Some(watch) = self.watches.get_mut(&record.thread) else { return };
-        let Some(step) = step_of(record, sets_up) else { return };
-        let from = match step {
-            Step::LastErrorRead => watch.checked,
-            Step::ErrorText { .. } => watch.told,
-            _ => 0,
-        };
-        let evidence = Evidence {
-            at: record.at,
-            seq: Some(record.seq()),
-            event: record.event().unwrap_or(Event::Mark),
-            api: Some(record.api),
-            status: record.status,
-            asks_text: matches!(step, Step::ErrorText { .. }),
-        };
-        apply(&mut self.listed, watch, step, from, evidence);
+        apply(&mut self.listed, watch, step, &self.limits, Evidence::of(record, step));
         if watch.open.is_empty() {
             self.watches.remove(&record.thread);
         }
@@ -210,61 +305,39 @@ impl Failures {
     /// The process ends: the last step of every thread.
     pub fn end(&mut self, failure: bool, evidence: Evidence) {
         for (_, mut watch) in std::mem::take(&mut self.watches) {
-            apply(&mut self.listed, &mut watch, Step::Ended { failure }, 0, evidence);
+            apply(&mut self.listed, &mut watch, Step::Ended { failure }, &self.limits, evidence);
         }
     }
 
     /// Nothing more is known: what is still open is judged by what was seen.
     pub fn close(&mut self) {
         for (_, watch) in std::mem::take(&mut self.watches) {
-            for (index, watched) in watch.open {
-                (self.listed[index].outcome, self.listed[index].because) = watched.undecided();
+            for (story, index) in
+                watch.open.iter().flat_map(|story| story.members.iter().map(move |index| (story, *index)))
+            {
+                (self.listed[index].outcome, self.listed[index].because) = story.watched.undecided();
             }
         }
     }
 }
 
-fn step_of(record: &Record, sets_up: bool) -> Option<Step> {
-    match record.event()? {
-        _ if sets_up && record.status == 0 => {
-            Some(Step::Allocated { device: record.device(), requested_bytes: UNKNOWN_BYTES })
-        }
-        Event::Alloc | Event::Pin if record.status == 0 => {
-            Some(Step::Allocated { device: record.device(), requested_bytes: record.requested })
-        }
-        Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
-        Event::ErrorQuery => Some(Step::LastErrorRead),
-        Event::Exception => Some(Step::Thrown),
-        Event::GpuWork => Some(Step::GpuWork { failed_pointer: record.has(flag::FAILED_POINTER) }),
-        _ => None,
-    }
-}
-
-fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, from: usize, evidence: Evidence) {
-    let (mut all_told, mut index) = (true, 0);
-    let (mut checked, mut told) = (watch.checked, watch.told);
-    watch.open.retain_mut(|(number, watched)| {
-        index += 1;
-        if index <= from {
+fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limits, evidence: Evidence) {
+    watch.open.retain_mut(|story| {
+        let shown: Shown = story.watched.shown();
+        let answer = story.watched.step(step, limits);
+        if answer.is_none() && story.watched.shown() == shown {
             return true;
         }
-        let oom = &mut listed[*number];
-        let before = *watched;
-        let answer = watched.step(step);
-        if (answer.is_some() || *watched != before) && oom.evidence.len() < MAX_EVIDENCE {
-            oom.evidence.push(evidence);
-        }
-        all_told &= !matches!(step, Step::ErrorText { status } if status != oom.status);
-        if let Some((outcome, because)) = answer {
-            (oom.outcome, oom.because) = (outcome, because);
-            checked -= usize::from(index <= watch.checked);
-            told -= usize::from(index <= watch.told);
+        for index in &story.members {
+            let oom = &mut listed[*index];
+            if oom.evidence.len() < MAX_EVIDENCE {
+                oom.evidence.push(evidence);
+            }
+            if let Some(decided) = answer {
+                (oom.outcome, oom.because) = decided;
+            }
         }
         answer.is_none()
     });
-    (watch.checked, watch.told) = match step {
-        Step::LastErrorRead => (watch.open.len(), told),
-        Step::ErrorText { .. } if all_told => (checked, watch.open.len()),
-        _ => (checked, told),
-    };
+    watch.join();
 }

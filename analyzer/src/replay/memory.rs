@@ -25,7 +25,7 @@ impl Replay {
         self.latency_ticks.record(u64::from(record.duration));
         self.sizes_bytes.record(record.requested);
         if record.status != 0 {
-            return self.refused(record, device, granules, inside);
+            return self.refused(record, payload, device, granules, inside);
         }
         let kind = record.kind();
         let side = Side::of(kind);

@@ -26,6 +26,7 @@ mod shared;
 pub mod sites;
 pub mod spacing;
 pub mod spread;
+mod steps;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -126,6 +127,8 @@ impl End {
 
 /// The format's minor version since which captures, exports and modules are recorded whenever they come (FORMAT.md).
 const RARE_SINCE_MINOR: u16 = 3;
+/// The minor version of the format since when waits of all threads are kept.
+const WAITS_SINCE_MINOR: u16 = 6;
 
 /// The state of a trace after the records that were replayed.
 pub struct Replay {
@@ -200,7 +203,7 @@ impl Replay {
         let recorded = trace.header.granularity_bytes;
         let granularity_bytes = options.granularity_bytes.unwrap_or(recorded).max(1);
         Replay {
-            apis: Apis::new(&trace.metadata.apis),
+            apis: Apis::new(&trace.metadata.apis, &trace.metadata.meanings),
             clock: trace.clock(),
             granularity_bytes,
             events: 0,
@@ -213,7 +216,7 @@ impl Replay {
                 _ => None,
             }),
             comparisons: BTreeMap::new(),
-            failures: Failures::default(),
+            failures: Failures::new(options.limits.outcomes()),
             readings: Readings::default(),
             reservations: Reservations::default(),
             end: End::of_header(&trace.header),
@@ -225,7 +228,12 @@ impl Replay {
             imports: 0,
             failed_frees: 0,
             sites: Sites::default(),
-            tracks: Tracks::new(&trace.clock(), trace.header.minor >= RARE_SINCE_MINOR, options.limits),
+            tracks: Tracks::new(
+                &trace.clock(),
+                trace.header.minor >= RARE_SINCE_MINOR,
+                trace.header.minor >= WAITS_SINCE_MINOR,
+                options.limits,
+            ),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
             counters: counters::Counters::new(trace),
@@ -302,8 +310,11 @@ impl Replay {
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
         }
-        if self.failures.is_watching() && own {
-            self.failures.step(record, self.apis.get(record.api).is_set_up(record));
+        if self.failures.is_watching()
+            && own
+            && let Some(step) = self.step_of(record, payload)
+        {
+            self.failures.step(record, step);
         }
     }
 
@@ -330,14 +341,7 @@ impl Replay {
             process::SIGNALS => End::Signaled(record.status),
             _ => return,
         };
-        let evidence = Evidence {
-            at: record.at,
-            seq: Some(record.seq()),
-            event: Event::Process,
-            api: None,
-            status: record.status,
-            asks_text: false,
-        };
+        let evidence = Evidence::of_end(record.at, Some(record.seq()), record.status);
         self.failures.end(self.end.is_failure(), evidence);
     }
 
@@ -346,9 +350,7 @@ impl Replay {
         self.tracks.finish();
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
-            let (at, event) = (self.last_at, Event::Process);
-            let evidence = Evidence { at, seq: None, event, api: None, status, asks_text: false };
-            self.failures.end(self.end.is_failure(), evidence);
+            self.failures.end(self.end.is_failure(), Evidence::of_end(self.last_at, None, status));
         }
         self.failures.close();
     }

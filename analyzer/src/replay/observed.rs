@@ -1,7 +1,7 @@
 //! What the trace tells beside the calls for memory: refusals, and numbers that were read.
 
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
-use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
 
@@ -12,12 +12,14 @@ use super::balance::Balance;
 use super::block::Side;
 use super::census::{self, Census};
 use super::comparison::Comparison;
-use super::failures::{Inside, MAX_LISTED, Oom, RefusedBy};
+use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
+use super::tracks::between::Done;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
+use super::tracks::waits::Waited;
 
 impl Replay {
     /// A context, a library's handle or a queue of the program: only its failure matters.
@@ -26,12 +28,19 @@ impl Replay {
             return;
         }
         let inside = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
-        self.refused(&Record { requested: 0, ..*record }, record.device, 0, inside);
+        self.refused(&Record { requested: 0, ..*record }, &[], record.device, 0, inside);
     }
 
     /// Takes note of an own allocation that was refused.
     #[cold]
-    pub(super) fn refused(&mut self, record: &Record, device: u8, granules: u32, inside: Option<Inside>) {
+    pub(super) fn refused(
+        &mut self,
+        record: &Record,
+        payload: &[u8],
+        device: u8,
+        granules: u32,
+        inside: Option<Inside>,
+    ) {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
         let api = self.apis.get(record.api);
@@ -53,20 +62,25 @@ impl Replay {
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
         let account = self.accounts.side_mut(side, device);
-        let (held, model) = match account {
-            Some(account) => (account.held, account.arena.as_ref().map(Arena::free_space)),
+        let (held, held_managed_bytes, model) = match account {
+            Some(account) => {
+                let managed = account.holdings.bytes_of(Kind::Managed);
+                (account.held, managed, account.arena.as_ref().map(Arena::free_space))
+            }
             None => Default::default(),
         };
         if self.failures.listed.len() < MAX_LISTED {
             self.note_around(record, side, device, held.requested_bytes);
         }
-        self.failures.begin(Oom {
+        let request = self.request_of(record, if unknown_size { UNKNOWN_BYTES } else { record.requested });
+        let oom = Oom {
             position: self.events,
             seq: record.seq(),
             at: record.at,
             thread: record.thread,
             api: record.api,
             site: record.site,
+            story: 0,
             device: (device != NO_DEVICE).then_some(device),
             kind: record.kind(),
             requested_bytes: record.requested,
@@ -74,18 +88,21 @@ impl Replay {
             granules,
             status: record.status,
             refused_by,
-            injected: record.has(flag::INJECTED).then_some((record.address as u8, record.address >> 8)),
+            injected: Injected::of(record, payload),
             inside,
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,
             evidence: Vec::new(),
+            held_up_ns: 0,
             read: DeviceReadings::default(),
             process: ProcessReadings::default(),
             held,
+            held_managed_bytes,
             census,
             saw_below,
             model,
-        });
+        };
+        self.failures.begin(oom, request);
     }
 
     /// Takes note of what is the case around a failure, before it is listed.
@@ -109,9 +126,13 @@ impl Replay {
             captured: None,
             pooled: None,
             exported_freed_bytes: None,
+            done: Done::default(),
             read_before: None,
+            read_at: None,
             read_after: None,
             next: None,
+            waited_since_free: Waited::Unknown,
+            waited_before_next: Waited::Unknown,
         };
         self.tracks.refused(record, device, around);
     }
@@ -165,6 +186,12 @@ impl Replay {
                 self.accounts.total_known(reading.device, reading.value, self.events, live);
             }
         }
+        if record.status == trigger::FAILURE {
+            self.failures.read_at(record.address, self.clock.at_ns(record.at));
+            if let Some(failure) = self.failures.index_of(record.address) {
+                self.tracks.failure_read(failure, record.at);
+            }
+        }
         if record.status == trigger::FAILURE
             && let Some(oom) = self.failures.by_seq(record.address)
         {
@@ -184,7 +211,7 @@ impl Replay {
         self.tracks.read(
             device,
             of_failure,
-            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes },
+            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes, ..Read::default() },
         );
     }
 

@@ -159,6 +159,11 @@ impl Sites {
         self.by_number.get(&site).map_or(site, |known| known.place)
     }
 
+    /// Whether the trace has the way to a site's call, and not the return address alone.
+    pub fn has_way(&self, site: u32) -> bool {
+        self.by_number.get(&site).is_some_and(|known| site != 0 && (known.native > 0 || known.python > 0))
+    }
+
     /// The way to a site's call; where the trace keeps no stacks, the return address alone, cut.
     pub fn way(&self, site: u32) -> Option<Way<'_>> {
         let site = self.by_number.get(&site).filter(|_| site != 0)?;

@@ -307,6 +307,55 @@ fn the_header_knows_an_end_that_nobody_recorded() {
 }
 
 #[test]
+fn a_pointer_that_lives_is_no_failed_pointer() {
+    const BLOCK: u64 = 0x7000_0000;
+    let because = |prepare: fn(&mut TraceBuilder), use_it: fn(&mut TraceBuilder)| {
+        let mut trace = builder();
+        prepare(&mut trace);
+        trace.refuse(GIB);
+        use_it(&mut trace);
+        run(&trace).failures.listed[0].because
+    };
+    let nothing: fn(&mut TraceBuilder) = |_| ();
+    let lives: fn(&mut TraceBuilder) = |trace| _ = trace.alloc(BLOCK, GIB);
+    let lived: fn(&mut TraceBuilder) = |trace| {
+        trace.alloc(BLOCK, GIB);
+        trace.free(BLOCK);
+    };
+    let within: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", BLOCK + 4096);
+    let null: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", 0);
+    // As recorders before format 1.6 left it: the first argument, and no word on which pointer was meant.
+    let old: fn(&mut TraceBuilder) = |trace| {
+        let record = trace.record(Event::GpuWork, Kind::None, "hipMemset");
+        trace.push(Record { kind_flags: flag::FAILED_POINTER, address: BLOCK, ..record }, &[]);
+    };
+    for (prepare, use_it, expected) in [
+        (nothing, null, Because::FailedPointerUsed),
+        (lives, null, Because::FailedPointerUsed),
+        (nothing, within, Because::FailedPointerUsed),
+        (lived, within, Because::FailedPointerUsed),
+        (lives, within, Because::GpuWorkContinued),
+        (lives, old, Because::GpuWorkContinued),
+        (lived, old, Because::FailedPointerUsed),
+    ] {
+        assert_eq!(because(prepare, use_it), expected);
+    }
+}
+
+#[test]
+fn attempts_have_one_story() {
+    let mut trace = builder();
+    for number in 0..100 {
+        trace.refuse((GIB << 20) >> (number / 4));
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.alloc(0x1000, 4 * MIB);
+    let replay = run(&trace);
+    assert!(replay.failures.listed.iter().all(|oom| oom.outcome == Outcome::Recovered && oom.story == 0));
+    assert_eq!(replay.failures.listed[0].because, Because::FellBack);
+}
+
+#[test]
 fn many_failures_in_a_row_all_get_their_outcome() {
     let mut trace = builder();
     for _ in 0..3000 {

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::page::{Page, Paint};
 use crate::catalogue::entry::{Entry, Fix, Tier};
+use crate::catalogue::numbers::with_numbers;
 use crate::catalogue::{Chapter, chapter_of};
-use crate::thresholds::{self, Threshold, Unit};
+use crate::thresholds::{self, Threshold, Thresholds, Unit};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.explain/1";
@@ -36,6 +37,7 @@ pub fn write_list(page: &mut Page, chapters: &[Chapter]) {
 
 /// One entry, all of it.
 pub fn write_entry(page: &mut Page, entry: &Entry) {
+    let entry = &with_numbers(entry, &Thresholds::default());
     page.headed(&entry.id, Paint::Bold, &entry.title);
     let chapter = chapter_of(entry).map_or(String::new(), |chapter| format!("{}, {}; ", chapter.letter, chapter.title));
     let tier = format!("{}, decided by {}", entry.tier.name(), entry.tier.needs());
@@ -226,6 +228,7 @@ struct One<'a> {
 
 /// One entry, for programs.
 pub fn write_entry_json(out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+    let entry = &with_numbers(entry, &Thresholds::default());
     let chapter = chapter_of(entry).map(|chapter| chapter.letter);
     let thresholds = thresholds::used_by(&entry.id).map(ThresholdRow::of).collect();
     serde_json::to_writer_pretty(&mut *out, &One { schema: SCHEMA, chapter, entry, thresholds })?;
@@ -265,8 +268,8 @@ mod tests {
 
     #[test]
     fn everything_that_an_entry_says_is_on_its_page() {
-        for entry in entries() {
-            let page = text(80, |page| write_entry(page, entry));
+        for entry in entries().map(|entry| with_numbers(entry, &Thresholds::default())) {
+            let page = text(80, |page| write_entry(page, &entry));
             assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
             let page: Vec<&str> = page.split_whitespace().collect();
             let page = page.join(" ");

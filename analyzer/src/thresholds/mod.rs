@@ -3,15 +3,19 @@
 
 mod setting;
 
-pub use setting::{Change, Threshold, Unit, WrongThreshold, all, nearest, used_by};
+pub use setting::{Change, Threshold, Unit, WrongThreshold, all, named, nearest, used_by};
 
 use setting::Given;
 
+use gpuoom_trace::outcome;
 use serde::Serialize;
 
+use crate::machine::uma::HostKeeps;
+use crate::passes::trend;
 use crate::replay::Options;
 use crate::replay::tracks::around::PENDING_NS;
-use crate::replay::tracks::retries::WITHIN_NS;
+use crate::replay::tracks::reads::MUCH_RELEASED_BYTES;
+use crate::replay::tracks::retries::{SAME_REQUEST_BYTES, SAME_REQUEST_SHARE, WITHIN_NS};
 use crate::replay::tracks::{LARGE_FREE_BYTES, Limits};
 use crate::words::percent;
 
@@ -52,37 +56,37 @@ macro_rules! thresholds {
 
 thresholds! {
     /// The program's own share of the card from which on its memory is the proven reason.
-    capacity_high_share: f64 = 0.90, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_high_share: f64 = 0.90, Share, "ours", ["true-capacity"];
     /// The program's own share of the card from which on its memory is a probable reason.
-    capacity_medium_share: f64 = 0.75, Share, "user document 000, relaxed", ["true-capacity"];
+    capacity_medium_share: f64 = 0.75, Share, "ours", ["true-capacity"];
     /// What must be free beyond a request to be enough, as a share of the request.
     free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// What must be free beyond a request and its share to be enough.
     free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// Share by which two sizes that are the same may differ.
-    near_share: f64 = 0.02, Share, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    near_share: f64 = 0.02, Share, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Bytes by which two sizes that are the same may differ at least.
-    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
+    near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Share of the card that others must hold to be a reason.
     others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
-    gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "user document 000", ["free-overreported-graphics", "sysfs-free-overreported"];
+    gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "ours: five times the noise", ["free-overreported-graphics", "sysfs-free-overreported"];
     /// Difference between two readings that is nothing.
-    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "reading-mismatch-benign"];
+    gap_noise_bytes: u64 = 300 * MIB, Bytes, "upstream measured 130 to 280 MiB on a 16 GB card, idle and loaded", ["free-overreported-graphics", "sysfs-free-overreported", "reading-mismatch-benign", "sdma-sensitive", "caching-fragmentation", "graph-private-pool"];
     /// The same as a share of the card: what a reading may be off on a large one.
     gap_noise_share: f64 = 0.02, Share, "catalogue", ["free-overreported-graphics"];
     /// Difference from which on a warning is due even where it explains no failure.
-    gap_notable_bytes: u64 = GIB / 2, Bytes, "user document 000", ["free-overreported-graphics"];
+    gap_notable_bytes: u64 = GIB / 2, Bytes, "ours: above the noise", ["free-overreported-graphics"];
     /// Difference below which nobody asks why two tools disagree.
     gap_unseen_bytes: u64 = 64 * MIB, Bytes, "ours", ["reading-mismatch-benign"];
     /// Share of a difference that a reason must account for.
-    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported", "hidden-runtime-memory", "reading-mismatch-benign"];
+    explained_share: f64 = 0.8, Share, "catalogue", ["free-overreported-graphics", "sysfs-free-overreported", "hidden-runtime-memory", "reading-mismatch-benign", "granularity-waste", "mixed-size-padding"];
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
-    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory"];
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// The same as a share of the card.
-    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory"];
+    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// What the processor may miss of a card's memory without a limit on its window.
     visible_slack_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["bar-visible-limit"];
     /// Share of the board from which on a device is no slice of it.
@@ -94,9 +98,9 @@ thresholds! {
     /// Smallest request that a buffer of attention scores is looked for in.
     attention_least_bytes: u64 = GIB, Bytes, "catalogue", ["attention-quadratic"];
     /// Bytes of weights, gradients and Adam's state for each parameter.
-    state_per_parameter: u64 = 18, Count, "user document 004; Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
-    /// Exponent of growth with the sequence length up to which a buffer is none of scores.
-    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic"];
+    state_per_parameter: u64 = 18, Count, "Hugging Face, model memory anatomy", ["training-state-exceeds-card"];
+    /// Exponent of growth, with the sequence length or the batch, up to which it is linear.
+    linear_exponent: f64 = 1.3, Number, "catalogue", ["attention-quadratic", "fixed-vs-activation"];
     /// Least exponent of growth with the sequence length that is a square.
     square_exponent_least: f64 = 1.7, Number, "catalogue", ["attention-quadratic"];
     /// Greatest exponent of growth with the sequence length that is a square.
@@ -115,10 +119,14 @@ thresholds! {
     temporary_share: f64 = 0.9, Share, "ours", ["repeated-large-temporaries"];
     /// How many times larger or smaller a request of the same family may be.
     family_factor: u64 = 2, Count, "ours", ["repeated-large-temporaries"];
+    /// Share of what was taken since the last cycle that must be in blocks of the cycles' sizes.
+    under_way_share: f64 = 0.5, Share, "ours", ["repeated-large-temporaries"];
+    /// Least exponent of growth with the batch that is a growth with it.
+    batch_exponent_least: f64 = 0.7, Number, "ours: as far below 1 as the greatest is above", ["fixed-vs-activation"];
     /// Differences up to here are constant sizes.
     variation_share: f64 = 0.05, Share, "catalogue", ["fixed-vs-activation", "repeated-large-temporaries"];
     /// Unused share of what PyTorch reserved from which on it is fragmented.
-    unused_share: f64 = 0.30, Share, "user document 003", ["caching-fragmentation"];
+    unused_share: f64 = 0.30, Share, "ours", ["caching-fragmentation"];
     /// Unused share of what PyTorch reserved below which fragmentation is no reason.
     few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation"];
     /// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache.
@@ -129,6 +137,8 @@ thresholds! {
     small_request_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["map-count-exhaustion"];
     /// How many times a small request must be free.
     room_factor: u64 = 10, Count, "catalogue", ["map-count-exhaustion"];
+    /// Mappings that may be left where none could be had: what a runtime needs for one block.
+    mappings_left: u64 = 64, Count, "ours: a reservation with guard pages, its parts, and what other threads give back meanwhile", ["map-count-exhaustion"];
     /// Share by which live handles may differ from the usual limit of descriptors.
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
     /// Share of the open descriptors that live handles must account for.
@@ -149,8 +159,14 @@ thresholds! {
     handles_share: f64 = 0.9, Share, "pytorch/pytorch#193400", ["expandable-with-max-split"];
     /// What stays on a card after each of several runs.
     stranded_per_run_bytes: u64 = 100 * MIB, Bytes, "rocm-systems#8263, llama.cpp#24330; catalogue", ["driver-stranded-vram"];
+    /// Runs of one card, one after the other, that show a floor which rises.
+    runs_of_a_card: u64 = 3, Count, "catalogue", ["driver-stranded-vram"];
+    /// Runs on each side of a comparison.
+    runs_on_each_side: u64 = 2, Count, "catalogue", ["sdma-sensitive"];
     /// Time after a failure in which frees, another try or a smaller request belong to it.
     retry_ns: u64 = WITHIN_NS, Time, "PyTorch releases its cache and tries again at once", ["dropped-oom-return", "cache-greed", "caching-fragmentation", "true-capacity", "async-free-pending"];
+    /// Share of a refused request that memory from elsewhere must reach to have taken its place.
+    fall_back_share: f64 = 1.0 / outcome::Limits::DEFAULT.least_part as f64, Share, "ours: a program that falls back asks for a half or a quarter; a buffer for something else is a trifle beside it", ["dropped-oom-return"];
     /// Time before a failure in which stream-ordered frees may still be pending.
     pending_ns: u64 = PENDING_NS, Time, "catalogue", ["async-free-pending"];
     /// Time after a failing call in which PyTorch's allocator notes its error.
@@ -164,17 +180,17 @@ thresholds! {
     /// Live device allocations that may reach the limit of mappings.
     many_allocations: u64 = 28_000, Count, "two mappings each, 65,530 by default", ["map-count-exhaustion"];
     /// What ROCr rounds blocks of video memory to.
-    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported"];
+    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported", "hidden-runtime-memory"];
     /// What rounding must waste to be worth a word.
     waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Share by which sizes of one family of blocks may differ.
     family_share: f64 = 0.25, Share, "ours: quantised tensors of one kind have a few sizes close to each other", ["mixed-size-padding"];
     /// What the model of the card rounds each block to, where this is set; else what the recorder was told.
-    model_granule_bytes: u64 = 256 * MIB, Bytes, "user document 000: a model, and not measured", ["granularity-waste", "mixed-size-padding"];
+    model_granule_bytes: u64 = 256 * MIB, Bytes, "a model, and not measured", ["granularity-waste", "mixed-size-padding"];
     /// Granularity of the addresses from which on the 256 MiB model is more than a model.
     granularity_large_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Time without an answer from which on a program hangs.
-    hang_ns: u64 = 60_000_000_000, Time, "user document 003", ["hang-not-oom"];
+    hang_ns: u64 = 60_000_000_000, Time, "catalogue", ["hang-not-oom", "expandable-hazard", "repeated-large-temporaries"];
     /// Free memory below which the runtime itself may find none.
     abort_free_bytes: u64 = 64 * MIB, Bytes, "ours: one block of ROCr's small-block cache and code objects", ["runtime-internal-abort"];
     /// Share of the RAM from which on a TTM limit was raised.
@@ -210,23 +226,35 @@ thresholds! {
     /// Share by which a buffer may differ from what a model's facts make of it.
     model_share: f64 = 0.05, Share, "catalogue", ["kv-cache-prealloc", "oom-model-load"];
     /// Share of the greatest peak below which a swing of memory is no cycle.
-    swing_share: f64 = 1.0 / 64.0, Share, "ours", ["live-leak", "model-swap-residual", "reserved-plateau", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
+    swing_share: f64 = 1.0 / 1024.0, Share, "ours", ["live-leak", "model-swap-residual", "reserved-plateau", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
     /// Smaller cycles behind the great ones that make a phase of their own.
     phase_cycles: u64 = 5, Count, "ours", ["live-leak", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch"];
     /// Share of a device's peak below which its last bytes are the end of the program and no floor.
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
-    /// Variation of the cycles' heights up to which the batches are alike (standard deviation over mean).
-    height_variation_share: f64 = 0.25, Share, "ours", ["live-leak"];
     /// Share of the rise that tensors from one place must make up.
     dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
     segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
-    /// Cycles from which on a line is laid through what stays between them.
+    /// Cycles or labels from which on what stays between them has a trend.
     leak_cycles: u64 = 5, Count, "ours", ["live-leak"];
-    /// Share of the variance that a straight line must explain (R²).
-    straight_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a run, at its end, in which a trend is judged.
+    stretch_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Cycles or labels in which a trend is judged at least; with fewer, it rests on few.
+    stretch_cycles: u64 = 10, Count, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a rise above which a single step of it makes it one step and no trend.
+    step_share: f64 = 0.67, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// How many times as long as ever before a rise must pause to be over.
+    rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
+    returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a stretch's first slope below which its second half slows down.
+    slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
+    /// Share of what a cycle is given above which what stays may be a part of a load, and the cycle no step.
+    filling_share: f64 = 0.33, Share, "ours", ["live-leak"];
+    /// Share of a rise up to which what was there before is little: the rise may then be the load itself.
+    filling_base_share: f64 = 0.20, Share, "ours", ["live-leak"];
     /// What a leak must come to in all.
-    leak_total_bytes: u64 = 256 * MIB, Bytes, "ours", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
+    leak_total_bytes: u64 = 16 * MIB, Bytes, "ours: a trend is judged against its noise, and less than this is not worth a word", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
     /// Cycles that a plateau takes.
     plateau_least_cycles: u64 = 6, Count, "ours", ["reserved-plateau"];
     /// What must have risen before a plateau.
@@ -234,7 +262,7 @@ thresholds! {
     /// Cycles within which a plateau is reached.
     plateau_cycles: u64 = 20, Count, "catalogue", ["reserved-plateau"];
     /// Share by which what stays may differ on a plateau.
-    flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau", "live-leak"];
+    flat_share: f64 = 0.01, Share, "catalogue", ["reserved-plateau"];
     /// Loads and unloads that make a swap of models.
     swaps: u64 = 3, Count, "catalogue", ["model-swap-residual"];
     /// What must come with each load of a model.
@@ -268,7 +296,7 @@ thresholds! {
     /// Pause before an evaluation, as a share of a step.
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Steps of a run that counts as stable.
-    stable_cycles: u64 = 20, Count, "user document 004 says thousands; lowered so that short runs qualify", ["oom-longest-batch"];
+    stable_cycles: u64 = 20, Count, "ours: low enough for short runs", ["oom-longest-batch"];
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).
     peak_variation_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
     /// Share by which a long batch asks for more than all before it.
@@ -276,7 +304,7 @@ thresholds! {
     /// Share of the load's blocks whose sizes must come again.
     matching_share: f64 = 0.60, Share, "catalogue", ["oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Rank correlation against the load's order from which on the order is the reverse.
-    reversed_share: f64 = 0.30, Share, "catalogue", ["oom-first-backward"];
+    reversed_share: f64 = 0.30, Number, "catalogue", ["oom-first-backward"];
     /// Times a block must be replaced by a larger one for a cache that grows.
     growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
     /// Sizes that a cache which grows has had.
@@ -301,6 +329,36 @@ thresholds! {
     tensors: u64 = 16, Count, "ours: the smallest models have more", ["kv-cache-prealloc", "oom-model-load"];
     /// Blocks from here on are buffers of a model and not odds and ends.
     buffer_bytes: u64 = MIB, Bytes, "ours", ["kv-cache-prealloc"];
+    /// Memory that neither PyTorch's allocator holds nor the runtime calls free, from which on it counts, by its message.
+    outside_bytes: u64 = GIB, Bytes, "ours", ["other-process-on-gpu", "hidden-runtime-memory"];
+    /// Total of a card below which it is an APU's carve-out, by PyTorch's message.
+    small_card_bytes: u64 = 2 * GIB, Bytes, "ours", ["uma-carveout-only"];
+    /// Bytes by which a request that is tried again may differ.
+    same_request_bytes: u64 = SAME_REQUEST_BYTES, Bytes, "ours: what PyTorch rounds large requests to", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Share by which a request that is tried again may differ.
+    same_request_share: f64 = SAME_REQUEST_SHARE, Share, "ours", ["cache-greed", "caching-fragmentation", "true-capacity"];
+    /// Physical or exported memory that must be given back between two readings to be set beside them.
+    much_released_bytes: u64 = MUCH_RELEASED_BYTES, Bytes, "ours", ["vmm-release-ineffective", "ipc-export-pin"];
+    /// Open descriptors that a process should be allowed where each handle of virtual memory holds one.
+    good_descriptors: u64 = 65_536, Count, "ROCm/ROCm#6661", ["vmm-fd-exhaustion"];
+    /// Mappings that a process should be allowed.
+    good_mappings: u64 = 262_144, Count, "pytorch/pytorch#175431: 65,530 were not enough", ["map-count-exhaustion"];
+    /// Memory that a process should be allowed to lock.
+    good_locked_bytes: u64 = 8 * MIB, Bytes, "what systemd gives every process", ["pinned-host-exhaustion"];
+    /// Address space that a process should be allowed: runtimes reserve addresses for the memory of all devices.
+    good_address_space_bytes: u64 = 1024 * GIB, Bytes, "ours", ["gpu-va-limit"];
+    /// RAM below which a host that shares it with a GPU may freeze.
+    host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// RAM that a host should keep for itself beside a GPU.
+    host_keeps_bytes: u64 = 8 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    /// Value of amdgpu.vm_size from which on its unit, GiB, was taken for MiB.
+    absurd_vm_size: u64 = 4096, Count, "Linux amdgpu_drv.c: the unit is GiB, so this is 4 TiB", ["uma-param-mismatch"];
+    /// Share of PyTorch's unused memory that a request must be within for that memory to be in too small pieces.
+    request_of_unused_share: f64 = 0.5, Share, "catalogue", ["caching-fragmentation"];
+    /// Share of the waste that must go without one family of sizes.
+    family_waste_share: f64 = 0.5, Share, "catalogue", ["mixed-size-padding"];
+    /// Steps of each sort whose durations are compared.
+    steps_compared: u64 = 3, Count, "ours", ["sysmem-fallback"];
 }
 
 impl Thresholds {
@@ -308,6 +366,11 @@ impl Thresholds {
     pub fn is_enough(&self, free_bytes: u64, request_bytes: u64) -> bool {
         let share = (request_bytes as f64 * self.free_margin_share) as u64;
         free_bytes >= request_bytes.saturating_add(share).saturating_add(self.free_margin_bytes)
+    }
+
+    /// What a runtime usually holds for a process on a card of this size: contexts, code, queues.
+    pub fn usual_overhead_bytes(&self, total_bytes: u64) -> u64 {
+        self.hidden_bytes.max((total_bytes as f64 * self.hidden_share) as u64)
     }
 
     /// What the model of the card rounds each block to, where the user set it. Else a trace says by itself what its blocks are
@@ -318,8 +381,15 @@ impl Thresholds {
 
     /// How a trace is replayed by these numbers.
     pub fn replay_options(&self) -> Options {
-        let limits =
-            Limits { retry_ns: self.retry_ns, pending_ns: self.pending_ns, large_free_bytes: self.large_free_bytes };
+        let limits = Limits {
+            retry_ns: self.retry_ns,
+            pending_ns: self.pending_ns,
+            large_free_bytes: self.large_free_bytes,
+            fall_back_part: (1.0 / self.fall_back_share).round() as u64,
+            much_released_bytes: self.much_released_bytes,
+            same_request_bytes: self.same_request_bytes,
+            same_request_share: self.same_request_share,
+        };
         Options { granularity_bytes: self.model_granule(), limits, ..Options::default() }
     }
 
@@ -331,6 +401,29 @@ impl Thresholds {
     /// Cycles from which on a line is laid through them: three points at least, or any line would fit.
     pub fn least_cycles(&self) -> usize {
         usize::try_from(self.leak_cycles).unwrap_or(usize::MAX).max(3)
+    }
+
+    /// Whether a value of `amdgpu.vm_size` was meant in another unit.
+    pub fn is_absurd_vm_size(&self, gib: i64) -> bool {
+        u64::try_from(gib).is_ok_and(|gib| gib >= self.absurd_vm_size)
+    }
+
+    /// What a host keeps for itself beside a GPU.
+    pub fn host_keeps(&self) -> HostKeeps {
+        HostKeeps { least_bytes: self.host_keeps_least_bytes, good_bytes: self.host_keeps_bytes }
+    }
+
+    /// The numbers by which a trend is judged.
+    pub fn trend_limits(&self) -> trend::Limits {
+        trend::Limits {
+            least_points: self.least_cycles(),
+            stretch_points: usize::try_from(self.stretch_cycles).unwrap_or(usize::MAX),
+            stretch_share: self.stretch_share,
+            step_share: self.step_share,
+            pause_factor: self.rise_pause_factor,
+            returned_share: self.returned_share,
+            slowing_share: self.slowing_share,
+        }
     }
 
     /// Whether two sizes are the same but for accounting.

@@ -53,6 +53,25 @@ impl Unit {
         }
     }
 
+    /// A value as a sentence has it: as short as it is exact.
+    fn words(self, value: f64) -> String {
+        let rounded = |value: f64| (value * 1e4).round() / 1e4;
+        match self {
+            Unit::Share => format!("{} %", rounded(value * 100.0)),
+            Unit::Bytes => {
+                let units = [(1e0, "bytes"), (1024.0, "KiB"), (1_048_576.0, "MiB"), (1_073_741_824.0, "GiB")];
+                let (bytes, unit) = units.into_iter().rev().find(|(bytes, _)| value >= *bytes).unwrap_or(units[0]);
+                format!("{} {unit}", rounded(value / bytes))
+            }
+            Unit::Time => {
+                let units = [(1e0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
+                let (ns, unit) = units.into_iter().rev().find(|(ns, _)| value >= *ns).unwrap_or(units[0]);
+                format!("{} {unit}", rounded(value / ns))
+            }
+            Unit::Count | Unit::Number | Unit::Percent => self.shown(value),
+        }
+    }
+
     fn range(self) -> std::ops::RangeInclusive<f64> {
         match self {
             Unit::Share => 0.0..=1.0,
@@ -64,35 +83,30 @@ impl Unit {
         }
     }
 
-    /// The number that a text stands for; `None` where it is none of this unit.
-    fn parse(self, text: &str) -> Option<f64> {
+    /// The number that a text stands for.
+    fn parse(self, text: &str) -> Result<f64, String> {
+        let invalid = |invalid: gpuoom_units::Invalid<'_>| clean(&invalid.to_string());
+        let value = match self {
+            Unit::Bytes => gpuoom_units::size(text).map_err(invalid)? as f64,
+            Unit::Time => gpuoom_units::time(text).map_err(invalid)? as f64,
+            _ => self.number(text).unwrap_or(f64::NAN),
+        };
+        let is_in_range = self.range().contains(&value);
+        is_in_range.then_some(value).ok_or_else(|| format!("expected {}", self.spelling()))
+    }
+
+    /// The number of a unit that is neither bytes nor time.
+    fn number(self, text: &str) -> Option<f64> {
         let text = text.trim();
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
         let (number, unit) = (text[..unit_at].trim(), text[unit_at..].to_ascii_lowercase());
         let scale = match (self, unit.as_str()) {
-            (Unit::Share | Unit::Number, "")
-            | (Unit::Percent, "" | "%")
-            | (Unit::Count, "")
-            | (Unit::Bytes, "" | "b") => 1.0,
+            (Unit::Share | Unit::Number, "") | (Unit::Percent, "" | "%") | (Unit::Count, "") => 1.0,
             (Unit::Share, "%") => 0.01,
-            (Unit::Bytes, "k" | "kb" | "kib") => 1024.0,
-            (Unit::Bytes, "m" | "mb" | "mib") => 1_048_576.0,
-            (Unit::Bytes, "g" | "gb" | "gib") => 1_073_741_824.0,
-            (Unit::Bytes, "t" | "tb" | "tib") => 1_099_511_627_776.0,
-            (Unit::Time, "ns") => 1.0,
-            (Unit::Time, "us") => 1e3,
-            (Unit::Time, "ms") => 1e6,
-            (Unit::Time, "s") => 1e9,
-            (Unit::Time, "min") => 60e9,
-            (Unit::Time, "h") => 3600e9,
             _ => return None,
         };
-        let value = number.parse::<f64>().ok().filter(|value| value.is_finite())? * scale;
-        match self {
-            Unit::Count if value.fract() != 0.0 => None,
-            Unit::Bytes | Unit::Time => Some(value.round()),
-            _ => Some(value),
-        }
+        let value = number.parse::<f64>().ok()? * scale;
+        (self != Unit::Count || value.fract() == 0.0).then_some(value)
     }
 }
 
@@ -131,6 +145,11 @@ impl Threshold {
     pub fn name(&self) -> String {
         let bare = ["_bytes", "_ns"].iter().find_map(|unit| self.field.strip_suffix(unit));
         bare.unwrap_or(self.field).replace('_', "-")
+    }
+
+    /// Its value among others, as a sentence has it.
+    pub fn words_of(&self, thresholds: &Thresholds) -> String {
+        self.unit.words((self.get)(thresholds))
     }
 
     /// What it is.
@@ -194,20 +213,25 @@ pub enum WrongThreshold {
     #[error("{0}: no such threshold. The nearest are {1}; `gpuoom-analyze explain --thresholds` lists all")]
     Unknown(String, String),
     /// The value is none.
-    #[error("{name}: '{value}' can't be used; it must be {wanted}")]
+    #[error("{name}={value}: {wrong}")]
     Value {
         /// The threshold.
         name: String,
         /// What was given.
         value: String,
-        /// What may be given.
-        wanted: &'static str,
+        /// What is wrong with it.
+        wrong: String,
     },
 }
 
 /// All thresholds, in the order of the chapters.
 pub fn all() -> &'static [Threshold] {
     TABLE
+}
+
+/// The one with this name, as the code and the catalogue's texts write it.
+pub fn named(field: &str) -> Option<&'static Threshold> {
+    TABLE.iter().find(|known| known.field == field)
 }
 
 /// Those that a diagnosis uses.
@@ -236,11 +260,11 @@ impl Thresholds {
         let Some((place, known)) = TABLE.iter().enumerate().find(|(_, known)| by_name(known)) else {
             return Err(WrongThreshold::Unknown(clean(name), nearest(&wanted).join(", ")));
         };
-        let parsed = known.unit.parse(value).filter(|value| known.unit.range().contains(value));
-        let Some(parsed) = parsed else {
-            let (name, wanted) = (known.name(), known.unit.spelling());
-            return Err(WrongThreshold::Value { name, value: clean(value), wanted });
-        };
+        let parsed = known.unit.parse(value).map_err(|wrong| WrongThreshold::Value {
+            name: known.name(),
+            value: clean(value),
+            wrong,
+        })?;
         (known.set)(self, parsed);
         self.given.add(place);
         Ok(())

@@ -1,6 +1,6 @@
 //! What other cards and granules would have made of the calls of one device.
 
-use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::outcome::Because;
 use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
@@ -9,13 +9,10 @@ use super::world::{Lifetime, World};
 use crate::replay::block::{Block, Side};
 use crate::replay::failures::{Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
+use crate::thresholds::Thresholds;
 
 /// Failures that are answered one by one; more are only counted.
 pub const MAX_FAILURES: usize = 1000;
-/// A failure with this much more free than was asked for had another reason than the size of the card.
-const FREE_FACTOR: f64 = 1.10;
-/// The same, beyond the factor.
-const FREE_MARGIN_BYTES: u64 = 64 << 20;
 
 /// Where a granule comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -185,13 +182,13 @@ pub struct Refused {
 
 impl Refused {
     /// From a failure whose outcome is known.
-    pub fn new(number: u64, at_ns: u64, oom: &Oom) -> Self {
+    pub fn new(number: u64, at_ns: u64, oom: &Oom, thresholds: &Thresholds) -> Self {
         Refused {
             number,
             at_ns,
             requested_bytes: oom.requested_bytes,
-            asked_again: oom.outcome == Outcome::Recovered,
-            unclear: unclear(oom),
+            asked_again: oom.because == Because::RetrySucceeded,
+            unclear: unclear(oom, thresholds),
         }
     }
 
@@ -202,19 +199,19 @@ impl Refused {
     }
 }
 
-fn unclear(oom: &Oom) -> Option<Unclear> {
+fn unclear(oom: &Oom, thresholds: &Thresholds) -> Option<Unclear> {
     match oom {
         _ if Side::of(oom.kind) == Side::Host => Some(Unclear::Host),
         _ if oom.unknown_size => Some(Unclear::UnknownSize),
         _ if oom.refused_by == RefusedBy::Injected => Some(Unclear::Injected),
-        _ if enough_was_free(&oom.read, oom.requested_bytes) => Some(Unclear::EnoughWasFree),
+        _ if enough_was_free(&oom.read, oom.requested_bytes, thresholds) => Some(Unclear::EnoughWasFree),
         _ => None,
     }
 }
 
-fn enough_was_free(read: &DeviceReadings, requested_bytes: u64) -> bool {
-    let wanted = (requested_bytes as f64 * FREE_FACTOR) as u64;
-    read.wholes().first().is_some_and(|whole| whole.free_bytes >= wanted.saturating_add(FREE_MARGIN_BYTES))
+/// A failure with enough free had another reason than the size of the card.
+fn enough_was_free(read: &DeviceReadings, requested_bytes: u64, thresholds: &Thresholds) -> bool {
+    read.wholes().first().is_some_and(|whole| thresholds.is_enough(whole.free_bytes, requested_bytes))
 }
 
 /// The two worlds of a card: what was refused in the recorded run and is given there is freed at once, or never.

@@ -12,6 +12,7 @@ use crate::intake::read_through;
 use crate::passes::libraries::Libraries;
 use crate::replay::block::Block;
 use crate::replay::{Options, Replay};
+use crate::thresholds::Thresholds;
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Question {
     pub device: Option<u8>,
     /// What is in use beside the program's blocks; measured where it is not given.
     pub overhead_bytes: Option<u64>,
+    /// The numbers that decide.
+    pub thresholds: Thresholds,
 }
 
 /// Asks a trace. It is read two or three times; `progress` hears the number of records of each batch.
@@ -76,7 +79,7 @@ impl Models {
         });
         let devices = devices.collect();
         let number = |(number, oom): (u64, &crate::replay::failures::Oom)| {
-            (oom.device, Refused::new(number, known.clock.at_ns(oom.at), oom))
+            (oom.device, Refused::new(number, known.clock.at_ns(oom.at), oom, &question.thresholds))
         };
         Models { devices, failures: (1..).zip(&known.failures.listed).map(number).collect(), seen: 0 }
     }

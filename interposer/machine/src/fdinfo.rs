@@ -103,21 +103,8 @@ fn parse(text: &str) -> Option<Client> {
     Some(Client {
         pci_bus_id: value("drm-pdev")?.to_ascii_lowercase(),
         id: value("drm-client-id")?.parse().ok()?,
-        vram_bytes: vram.as_deref().and_then(bytes).unwrap_or(0),
+        vram_bytes: vram.and_then(|text| gpuoom_units::size(&text).ok()).unwrap_or(0),
     })
-}
-
-/// A number with an optional unit.
-fn bytes(text: &str) -> Option<u64> {
-    let mut words = text.split_whitespace();
-    let number: u64 = words.next()?.parse().ok()?;
-    let unit = match words.next() {
-        None => 1,
-        Some("KiB") => 1 << 10,
-        Some("MiB") => 1 << 20,
-        Some(_) => return None,
-    };
-    number.checked_mul(unit)
 }
 
 #[cfg(test)]
@@ -174,7 +161,6 @@ mod tests {
             parse(&EARLY.replace("2048 KiB", "99999999999999999999 KiB")).map(|client| client.vram_bytes),
             Some(0)
         );
-        assert_eq!((bytes("3"), bytes("3 KiB"), bytes("3 GiB"), bytes("")), (Some(3), Some(3072), None, None));
     }
 
     #[test]

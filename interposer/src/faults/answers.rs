@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{card, last_error};
-use crate::link::Library;
-use crate::{apis, link, thread};
+use crate::base::thread;
+use crate::devices;
+use crate::table::Library;
+use crate::{link, table};
 
 /// Functions by how they are answered; the answer's number is its place here plus one.
 const ANSWERS: [(&[&str], *const ()); 13] = [
@@ -35,12 +37,12 @@ const TOTAL_BEHIND_IDS: usize = 288;
 const MOST_TOTAL_BYTES: u64 = 1 << 50;
 
 /// The answer of each row, 0: none.
-static ANSWER_OF: [AtomicU8; apis::COUNT] = [const { AtomicU8::new(0) }; apis::COUNT];
+static ANSWER_OF: [AtomicU8; table::COUNT] = [const { AtomicU8::new(0) }; table::COUNT];
 
 /// Notes which functions are answered. Before the program runs.
 pub(super) fn prepare() {
     for (number, (names, _)) in (1u8..).zip(&ANSWERS) {
-        for row in names.iter().filter_map(|name| apis::number_of(name)) {
+        for row in names.iter().filter_map(|name| table::number_of(name)) {
             ANSWER_OF[usize::from(row)].store(number, Ordering::Relaxed);
         }
     }
@@ -55,19 +57,17 @@ pub(super) fn instead(api: u16, caller: usize, real: *const ()) -> Option<*const
     }
     // SAFETY: this thread's own state. A signal handler that asks the same thing between here and the answer leaves the
     // same value.
-    unsafe { (*thread::current()).answered_real = real };
+    thread::current().answered_real.set(real);
     Some(*answer)
 }
 
 /// The real function of the answer that was just entered.
 fn real() -> *const () {
-    // SAFETY: as above.
-    unsafe { (*thread::current()).answered_real }
+    thread::current().answered_real.get()
 }
 
 fn thread_device() -> u8 {
-    // SAFETY: this thread's own state.
-    unsafe { (*thread::current()).device }
+    thread::current().device.get()
 }
 
 /// Lowers what was answered to `most`.
@@ -206,7 +206,7 @@ unsafe fn info(handle: u64, attribute: i32, value: *mut usize, lowered: &[i32], 
     unsafe {
         let status = std::mem::transmute::<*const (), Info>(real())(handle, attribute, value);
         let capacity = card::capacity_bytes().filter(|_| status == 0 && lowered.contains(&attribute));
-        if let Some((capacity, device)) = capacity.zip(apis::device_of_holder(handle)) {
+        if let Some((capacity, device)) = capacity.zip(devices::places::device_of_holder(handle)) {
             at_most(value, most(capacity, device));
         }
         status
@@ -254,9 +254,9 @@ mod tests {
     fn every_function_that_is_answered_is_hooked_and_the_other_way_round() {
         let named: Vec<&str> = ANSWERS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         for name in &named {
-            assert!(apis::number_of(name).is_some_and(|row| apis::row(row).is_tail_called), "{name}");
+            assert!(table::number_of(name).is_some_and(|row| table::row(row).is_tail_called), "{name}");
         }
-        for row in apis::rows().filter(|row| row.is_answered) {
+        for row in table::rows().filter(|row| row.is_answered) {
             assert!(named.contains(&row.name), "{} has no answer", row.name);
         }
     }

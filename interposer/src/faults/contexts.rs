@@ -7,9 +7,13 @@
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::link::{self, Library};
-use crate::record::Described;
-use crate::{apis, guard, thread};
+use gpuoom_trace::meaning::Ends;
+
+use crate::base::{guard, thread};
+use crate::call::Described;
+use crate::devices;
+use crate::link;
+use crate::table::Library;
 
 /// The primary context of each device, 0 where none was seen.
 static PRIMARY: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
@@ -36,20 +40,20 @@ pub(super) fn retained(device: u8, context: u64) {
 }
 
 /// What a call is about to end. Which context is current is known before the call only.
-pub(super) fn end_of(name: &str, what: &Described, thread_device: u8) -> End {
+pub(super) fn end_of(ends: Ends, what: &Described, thread_device: u8) -> End {
     let device = what.device.unwrap_or(thread_device);
     let context = PRIMARY[usize::from(device)].load(Ordering::Relaxed);
-    match name {
-        "hipDeviceReset" => End::Device(device),
-        "cuCtxDestroy" | "cuCtxDestroy_v2" => End::Context { context: what.address },
-        "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxRelease_v2" => End::Reference { device, context },
-        "cuDevicePrimaryCtxReset" | "cuDevicePrimaryCtxReset_v2" => End::Primary { device, context },
-        "cudaDeviceReset" | "cudaThreadExit" => match apis::current_context() {
+    match ends {
+        Ends::Nothing => End::Nothing,
+        Ends::HipDevice => End::Device(device),
+        Ends::Context => End::Context { context: what.address },
+        Ends::Reference => End::Reference { device, context },
+        Ends::Primary => End::Primary { device, context },
+        Ends::CudaDevice => match devices::contexts::current_context() {
             // With another context current, the runtime forgets only what it knows of that one.
             current if current != 0 && context != 0 && current != context => End::Nothing,
             _ => End::Primary { device, context },
         },
-        _ => End::Nothing,
     }
 }
 
@@ -59,8 +63,7 @@ type GetState = unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int;
 /// nobody saw. Where it can't be asked, memory stays.
 pub(super) fn is_alive(device: u8) -> bool {
     guard::cold(true, || {
-        // SAFETY: this thread's own state.
-        let caller = unsafe { (*thread::current()).caller };
+        let caller = thread::current().caller.get();
         let name = c"cuDevicePrimaryCtxGetState";
         let found = guard::without_signals(|| link::find(Library::CudaDriver, name, caller));
         let Some(found) = found else { return true };
@@ -81,11 +84,15 @@ pub(super) fn is_alive(device: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table;
 
     #[test]
     fn each_call_ends_what_its_vendor_says() {
         retained(3, 0x77);
-        let end = |name| end_of(name, &Described { device: Some(3), ..Described::new(0x99, 0) }, 0);
+        let end = |name| {
+            let ends = table::number_of(name).map(|row| table::row(row).meaning.ends).unwrap();
+            end_of(ends, &Described { device: Some(3), ..Described::new(0x99, 0) }, 0)
+        };
         assert_eq!(end("hipDeviceReset"), End::Device(3));
         assert_eq!(end("hipDevicePrimaryCtxReset"), End::Nothing);
         assert_eq!(end("cuCtxDestroy_v2"), End::Context { context: 0x99 });

@@ -6,20 +6,11 @@
 //! the runtime answers with *that* failure, no other call came after it, and the program is told "out of memory". Whatever
 //! else it answers is the truth.
 
-use crate::link::{self, Library};
-use crate::{apis, guard, thread};
-
-/// What a thread remembers of a failure on request. All zero: none.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Refused {
-    /// What the program was told.
-    status: i32,
-    /// What the runtime knows as its last error instead.
-    stand_in: i32,
-    /// The runtime that was asked, plus one.
-    library: u8,
-}
+use crate::base::guard;
+use crate::base::thread::{self, Refused};
+use crate::link;
+use crate::table;
+use crate::table::Library;
 
 /// No machine has so many devices.
 const NO_SUCH_DEVICE: i32 = i32::MAX;
@@ -33,20 +24,18 @@ pub(super) fn leave(library: Library, status: i32, caller: usize) {
         _ => return,
     };
     guard::cold((), || {
-        let Some(choose) = apis::number_of(choose) else { return };
+        let Some(choose) = table::number_of(choose) else { return };
         let choose = link::real(choose, caller);
         // SAFETY: hipSetDevice and cudaSetDevice take an int and return a status. A device that is not there is refused
         // without any effect but the last error.
         let stand_in = unsafe { std::mem::transmute::<*const (), extern "C" fn(i32) -> i32>(choose)(NO_SUCH_DEVICE) };
-        // SAFETY: this thread's own state.
-        unsafe { (*thread::current()).refused = Refused { status, stand_in, library: library as u8 + 1 } };
+        thread::current().refused.set(Refused { status, stand_in, library: library as u8 + 1 });
     });
 }
 
 /// The last error, as the program is to see it, from what the runtime says.
 pub(super) fn translate(library: Library, told: i32) -> i32 {
-    // SAFETY: this thread's own state.
-    let refused = unsafe { (*thread::current()).refused };
+    let refused = thread::current().refused.get();
     let is_stand_in = told != 0 && told == refused.stand_in && refused.library == library as u8 + 1;
     if is_stand_in { refused.status } else { told }
 }
@@ -57,8 +46,7 @@ mod tests {
 
     #[test]
     fn only_the_stand_in_of_the_same_runtime_is_translated() {
-        // SAFETY: this thread's own state.
-        let set = |refused| unsafe { (*thread::current()).refused = refused };
+        let set = |refused| thread::current().refused.set(refused);
         set(Refused { status: 2, stand_in: 101, library: Library::Hip as u8 + 1 });
         let hip = |told| translate(Library::Hip, told);
         assert_eq!((hip(101), hip(0), hip(1)), (2, 0, 1));

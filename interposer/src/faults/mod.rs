@@ -10,35 +10,19 @@ mod blocks;
 mod card;
 mod contexts;
 mod last_error;
-pub(crate) mod rules;
+mod rules;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpuoom_trace::record::{Event, Kind, Record, flag, injected};
-use gpuoom_trace::status;
+use gpuoom_trace::record::{Event, Kind, Record, flag};
 
-use crate::apis::{self, Row};
-use crate::link::Library;
-use crate::record::{Described, Frame};
-use crate::{config, log, state, watch};
+use crate::base::{config, log, watching};
+use crate::call::{Described, Frame};
+use crate::record::state;
+use crate::table::Library;
+use crate::table::{self, Row};
 
-pub(crate) use last_error::Refused;
-
-/// Why a call is refused; the numbers are those of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Reason {
-    /// The virtual card has no room for it.
-    Capacity = injected::CAPACITY,
-    /// `oom@N`.
-    Call = injected::CALL,
-    /// `oom>SIZE`.
-    Size = injected::SIZE,
-    /// `oom%PERCENT`.
-    Chance = injected::CHANCE,
-    /// `oom@FILE+OFFSET`.
-    Site = injected::SITE,
-}
+pub(crate) use rules::Reason;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -60,7 +44,7 @@ pub(crate) fn prepare() {
     }
     answers::prepare();
     ON.store(true, Ordering::Relaxed);
-    watch::hold();
+    watching::hold();
 }
 
 /// Recording begins in this process: calls are counted from 1, and its card is empty.
@@ -83,41 +67,60 @@ fn counts(event: Event, what: &Described) -> bool {
     matches!(event, Event::Alloc | Event::Pin) && what.address != 0
 }
 
-/// An allocation while calls may be refused.
+/// What becomes of an allocation while calls may be refused.
+pub(crate) enum Verdict {
+    /// It is made, and counts on the virtual card, if there is one.
+    Made(Option<card::Room>),
+    /// It fails in the runtime's place.
+    Refused { reason: Reason, number: u64 },
+    /// It fails because the virtual card has no room for it, rounded to this granularity.
+    Full { granularity_bytes: u64, number: u64 },
+}
+
+/// Decides about an allocation before it is made.
 #[cold]
 #[inline(never)]
-pub(crate) fn allocation(
+pub(crate) fn judge(frame: &Frame, event: Event, kind: Kind, what: &Described) -> Verdict {
+    if !frame.is_programs_own() || !counts(event, what) {
+        return Verdict::Made(None);
+    }
+    let number = rules::number();
+    if let Some(reason) = rules::refuses(number, what.requested, frame.caller()) {
+        return Verdict::Refused { reason, number };
+    }
+    match card::reserve(event, kind, what, frame.thread_device()) {
+        Ok(room) => Verdict::Made(room),
+        Err(full) => Verdict::Full { granularity_bytes: full.granularity_bytes, number },
+    }
+}
+
+/// An allocation that was let through has returned.
+#[cold]
+pub(crate) fn made(room: card::Room, status: i32, kind: Kind, describe: &dyn Fn(bool) -> Described) {
+    match status {
+        0 => room.becomes(kind, &describe(true)),
+        _ => room.give_back(),
+    }
+}
+
+/// A call that was refused: what is in the file, under which number, and where the program's pointer variable lies.
+pub(crate) struct Refusal {
+    pub(crate) record: Record,
+    pub(crate) seq: Option<u64>,
+    pub(crate) out: u64,
+}
+
+/// Fails a call as the runtime would, and records that; `flags` are those of its record, by its pointer variable.
+pub(crate) fn refuse(
     frame: &Frame,
     event: Event,
     kind: Kind,
-    describe: &dyn Fn(bool) -> Described,
-    real: &dyn Fn() -> i32,
-) -> i32 {
-    let what = describe(false);
-    if !frame.is_programs_own() || !counts(event, &what) {
-        return apis::allocate(frame, event, kind, describe, real);
-    }
-    let number = rules::number();
-    let injected = rules::refuses(number, what.requested, frame.caller());
-    let room = match injected {
-        Some(reason) => return refuse(frame, event, kind, what, reason, number),
-        None => card::reserve(event, kind, &what, frame.thread_device()),
-    };
-    let Ok(room) = room else { return refuse(frame, event, kind, what, Reason::Capacity, number) };
-    let status = apis::allocate(frame, event, kind, describe, real);
-    if let Some(room) = room {
-        match status {
-            0 => room.becomes(kind, &describe(true)),
-            _ => room.give_back(),
-        }
-    }
-    status
-}
-
-/// Fails a call as the runtime would, and records that.
-fn refuse(frame: &Frame, event: Event, kind: Kind, mut what: Described, reason: Reason, number: u64) -> i32 {
-    let row = apis::row(frame.api());
-    let status = status::out_of_memory_codes(row.name, Some(row.layer)).first().copied().unwrap_or(2);
+    mut what: Described,
+    (reason, number): (Reason, u64),
+    flags: impl Fn(u64) -> u8,
+) -> Refusal {
+    let row = table::row(frame.api());
+    let status = row.meaning.codes.out_of_memory().first().copied().unwrap_or(2);
     last_error::leave(row.library, status, frame.caller());
     let out = what.address;
     if clears_pointer(row, event, what.kind.unwrap_or(kind)) {
@@ -126,11 +129,9 @@ fn refuse(frame: &Frame, event: Event, kind: Kind, mut what: Described, reason: 
     }
     what.address = number << 8 | u64::from(reason as u8);
     let record = frame.record(event, kind, status, &what, true);
-    let record = Record { kind_flags: record.kind_flags | flag::INJECTED, ..record };
+    let record = Record { kind_flags: record.kind_flags | flag::INJECTED | flags(out), ..record };
     let seq = frame.publish(&record, &what);
-    watch::failed(frame, &record, seq, out);
-    frame.leave();
-    status
+    Refusal { record, seq, out }
 }
 
 /// Whether the runtime leaves a null pointer behind when there is no memory. HIP stores what its allocator gave it, before

@@ -2,72 +2,30 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::Reason;
-use crate::{config, guard, link};
+use gpuoom_trace::record::injected;
 
-/// What the variable is to hold, for the line about one that can't be understood.
-pub(crate) const EXPECTED: &str = "oom@N, oom>SIZE, oom%PERCENT or oom@FILE+0xOFFSET[#N], several separated by commas";
+use crate::base::inject::{MAX_RULES, Rule, Site};
+use crate::base::{config, guard};
+use crate::link;
 
-/// Rules that are kept; nobody writes so many.
-const MAX_RULES: usize = 16;
+/// Why a call is refused; the numbers are those of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Reason {
+    /// The virtual card has no room for it.
+    Capacity = injected::CAPACITY,
+    /// `oom@N`.
+    Call = injected::CALL,
+    /// `oom>SIZE`.
+    Size = injected::SIZE,
+    /// `oom%PERCENT`.
+    Chance = injected::CHANCE,
+    /// `oom@FILE+OFFSET`.
+    Site = injected::SITE,
+}
+
 /// Return addresses that were looked up for rules with a site, and in which no rule's site lies.
 const ELSEWHERE: usize = 1024;
-
-/// One rule.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Rule {
-    /// `oom@N`: the N-th allocation call of the process.
-    Call(u64),
-    /// `oom>SIZE`: requests for more than so many bytes.
-    Above(u64),
-    /// `oom%PERCENT`: so many of a hundred calls, drawn from the seed and the call's number.
-    Chance(f64),
-    /// `oom@FILE+0xOFFSET`, `oom@FILE+0xOFFSET#N`: calls that return there.
-    Site(Site),
-}
-
-/// A place in a library or in the program.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Site {
-    /// File name without its directory.
-    pub(crate) file: String,
-    /// Return address, counted from the file's first loaded byte.
-    pub(crate) offset: u64,
-    /// Only the N-th call from there, counted from 1.
-    pub(crate) nth: Option<u64>,
-}
-
-/// Reads the variable; `None` where it is not understood.
-pub(crate) fn parse(text: &str) -> Option<Vec<Rule>> {
-    let rules: Option<Vec<Rule>> = text.split(',').map(|one| rule(one.trim())).collect();
-    rules.filter(|rules| rules.len() <= MAX_RULES)
-}
-
-fn rule(text: &str) -> Option<Rule> {
-    let rest = text.strip_prefix("oom")?;
-    let (sort, value) = (rest.chars().next()?, rest.get(1..)?);
-    match sort {
-        '@' if value.contains('+') => site(value).map(Rule::Site),
-        '@' => count(value).map(Rule::Call),
-        '>' => config::size(value).map(Rule::Above),
-        '%' => value.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).map(Rule::Chance),
-        _ => None,
-    }
-}
-
-fn site(text: &str) -> Option<Site> {
-    let (place, nth) = match text.rsplit_once('#') {
-        Some((place, nth)) => (place, Some(count(nth)?)),
-        None => (text, None),
-    };
-    let (file, offset) = place.rsplit_once("+0x")?;
-    let offset = u64::from_str_radix(offset, 16).ok()?;
-    (!file.is_empty() && !file.contains('/')).then(|| Site { file: file.to_owned(), offset, nth })
-}
-
-fn count(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|count| *count >= 1)
-}
 
 /// Allocation calls of this process so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -163,30 +121,6 @@ fn lies_at(site: &Site, caller: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_form_is_understood() {
-        let site = |nth| Rule::Site(Site { file: "lib+a.so.1".into(), offset: 0x1f0, nth });
-        for (text, rules) in [
-            ("oom@3", vec![Rule::Call(3)]),
-            ("oom>1G", vec![Rule::Above(1 << 30)]),
-            ("oom%2.5", vec![Rule::Chance(2.5)]),
-            ("oom@lib+a.so.1+0x1f0", vec![site(None)]),
-            ("oom@lib+a.so.1+0x1f0#2", vec![site(Some(2))]),
-            ("oom@1, oom@2", vec![Rule::Call(1), Rule::Call(2)]),
-        ] {
-            assert_eq!(parse(text), Some(rules), "{text}");
-        }
-    }
-
-    #[test]
-    fn anything_else_is_refused() {
-        let many = vec!["oom@1"; MAX_RULES + 1].join(",");
-        let bad = ["", "oom", "oom@", "oom@0", "oom@-1", "oom%101", "oom%x", "oom>", "oom>-1", "oom@a+12", "oom@+0x1"];
-        for text in bad.into_iter().chain(["oom@/a/b+0x1", "oom@a+0x1#0", "oom@1,,oom@2", "fail@1", "oom%NaN", &many]) {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn chance_is_of_the_seed_and_the_number_alone() {

@@ -12,7 +12,7 @@ use gpuoom_trace::record::Event;
 use super::fork_gate::outside_forks;
 use super::symbols::{Reference, Table};
 use super::{is_copy_of, names, objects};
-use crate::apis;
+use crate::table;
 
 /// Objects that were there before the program ran. Only `dlopen` takes `RTLD_DEEPBIND`, so they are not looked at: they are
 /// the first of the loader's list for good, and often the largest.
@@ -47,13 +47,15 @@ pub(crate) fn find() -> Vec<Bypass> {
     for suspect in walk.suspects {
         // Another preloaded library may stand before us: its hooks call on, and we see that.
         let target = objects::object_of(suspect.target);
-        let Some(target) = target.filter(|object| is_copy_of(object, apis::row(suspect.api).library)) else { continue };
+        let Some(target) = target.filter(|object| is_copy_of(object, table::row(suspect.api).library)) else {
+            continue;
+        };
         let Some(caller) = objects::object_of(suspect.caller) else { continue };
         // A vendor's library may call itself without a detour.
         if caller == target {
             continue;
         }
-        let row = apis::row(suspect.api);
+        let row = table::row(suspect.api);
         match bypasses.iter_mut().find(|known| known.caller == caller.path && known.target == target.path) {
             Some(known) => {
                 known.functions += 1;
@@ -111,5 +113,5 @@ fn row_of(name: *const c_char) -> Option<u16> {
     }
     // SAFETY: as above.
     let name = unsafe { CStr::from_ptr(name) };
-    names::row_of(name).filter(|api| apis::row(*api).has_hook)
+    names::row_of(name).filter(|api| table::row(*api).has_hook)
 }

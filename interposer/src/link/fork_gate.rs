@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::guard;
+use crate::base::guard;
 
 /// Threads of ours that walk the list.
 static INSIDE: AtomicU32 = AtomicU32::new(0);

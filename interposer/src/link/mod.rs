@@ -6,78 +6,35 @@
 
 pub(crate) mod bypass;
 mod callers;
-pub(crate) mod dlsym;
-pub(crate) mod entry_points;
 pub(crate) mod fork_gate;
-mod names;
+pub(crate) mod modules;
+pub(crate) mod names;
 pub(crate) mod next;
-mod objects;
+pub(crate) mod objects;
 mod ranges;
-mod slots;
 mod symbols;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::{apis, guard, log, thread};
+use crate::base::{guard, log, thread};
+use crate::table::{self, Library};
 
 pub(crate) use objects::{
-    LoadCount, MAX_BUILD_ID_BYTES, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count,
-    loaded_objects, loaded_objects_with_build_ids, object_of, read_build_id,
+    MAX_BUILD_ID_BYTES, Object, add_loaded_runtimes, add_runtime_code, for_each_code_object, load_count,
+    loaded_objects, object_of, read_build_id,
 };
 
-/// A family of libraries that export the same functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Library {
-    /// `libamdhip64`
-    Hip = 0,
-    /// libcudart
-    CudaRuntime = 1,
-    /// libhsa-runtime64
-    Hsa = 2,
-    /// The C++ runtime.
-    Cxx = 3,
-    /// libcuda
-    CudaDriver = 4,
-    /// The mathematical libraries: one family, because only the creation of their handles is hooked.
-    Handles = 5,
-    /// No library: the kernel, through `ioctl`.
-    Kernel = 6,
-}
-
-const LIBRARIES: usize = 7;
-
-impl Library {
-    /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
-    pub(crate) fn path_parts(self) -> &'static [&'static str] {
-        match self {
-            Library::Hip => &["libamdhip64"],
-            Library::CudaRuntime => &["libcudart"],
-            Library::Hsa => &["libhsa-runtime64"],
-            Library::Cxx => &["libstdc++", "libc++abi"],
-            Library::CudaDriver => &["libcuda.so"],
-            Library::Handles => &["libhipblas.so", "librocblas", "libcublas.so", "libcudnn", "libMIOpen"],
-            Library::Kernel => &[],
-        }
-    }
-
-    /// Whether what this library calls, it calls as part of the runtime.
-    pub(crate) fn is_gpu_runtime(self) -> bool {
-        matches!(self, Library::Hip | Library::CudaRuntime | Library::CudaDriver | Library::Hsa)
-    }
-}
-
 /// The real function per row of the table of functions; null: not looked up yet, or to be looked up per caller. The entry
-/// stubs of `apis` jump through it.
-pub(crate) static REAL: [AtomicPtr<()>; apis::COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; apis::COUNT];
+/// stubs of `hooks` jump through it.
+pub(crate) static REAL: [AtomicPtr<()>; table::COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; table::COUNT];
 
 /// Libraries of which more than one copy was found outside the global scope, a bit each: no function of theirs may be
 /// cached for all callers.
 static SEVERAL_COPIES: AtomicU32 = AtomicU32::new(0);
 /// Object that serves each library for all callers: its first address, 0: none yet.
-static SERVING: [std::sync::atomic::AtomicUsize; LIBRARIES] =
-    [const { std::sync::atomic::AtomicUsize::new(0) }; LIBRARIES];
+static SERVING: [std::sync::atomic::AtomicUsize; Library::COUNT] =
+    [const { std::sync::atomic::AtomicUsize::new(0) }; Library::COUNT];
 
 /// Answers calls of functions that the loaded library does not have: "not supported" (801 in HIP and CUDA alike; an
 /// error in all others too).
@@ -88,12 +45,11 @@ extern "C" fn not_supported() -> i32 {
 /// The real function of row `api` for a call that came from `caller`. Never null.
 #[inline(always)]
 pub(crate) fn real(api: u16, caller: usize) -> *const () {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &mut *thread::current() };
-    if state.slot_number == u32::from(api) + 1 {
+    let state = thread::current();
+    if state.slot_number.get() == u32::from(api) + 1 {
         // Called through a pointer that was handed out: it knows where it goes.
-        state.slot_number = 0;
-        return state.slot_real;
+        state.slot_number.set(0);
+        return state.slot_real.get();
     }
     // Acquire: whoever sees the pointer sees the library it points into.
     let real = REAL[usize::from(api)].load(Ordering::Acquire);
@@ -111,7 +67,7 @@ fn look_up(api: u16, caller: usize) -> *const () {
 }
 
 fn search(api: u16, caller: usize) -> *const () {
-    let row = apis::row(api);
+    let row = table::row(api);
     let Some(found) = find(row.library, row.name_c, caller) else {
         log::warn(format_args!("{} was called, but no loaded library has it", row.name));
         return match row.library {
@@ -150,12 +106,12 @@ fn remember(api: u16, library: Library, caller: usize, found: &Found) {
 /// is in local scope, so that a second copy is noticed at the first call from anywhere new. Exceptions are slow anyway, and
 /// one that is thrown by another copy of the C++ runtime than it is caught by leaves both with a wrong count.
 fn needs_one_for_all(api: u16) -> bool {
-    let row = apis::row(api);
+    let row = table::row(api);
     row.is_tail_called && row.library.is_gpu_runtime()
 }
 
 fn forget(library: Library) {
-    for (api, row) in apis::rows().enumerate() {
+    for (api, row) in table::rows().enumerate() {
         if row.library == library {
             REAL[api].store(std::ptr::null_mut(), Ordering::Release);
         }
@@ -175,7 +131,7 @@ pub(crate) fn find(library: Library, name: &CStr, caller: usize) -> Option<Found
 }
 
 /// What a reference of the calling object would have bound to without us.
-fn find_in_scope(name: &CStr, caller: usize) -> Option<Found> {
+pub(crate) fn find_in_scope(name: &CStr, caller: usize) -> Option<Found> {
     let next = next::after_us(name);
     if !next.is_null() {
         return Some(Found { function: next.cast(), globally: true });
@@ -201,7 +157,7 @@ pub(crate) fn is_loaded(library: Library) -> bool {
 /// loader's list is walked until a version is found.
 #[cold]
 pub(crate) fn major_version(library: Library) -> u32 {
-    static KNOWN: [AtomicU32; LIBRARIES] = [const { AtomicU32::new(0) }; LIBRARIES];
+    static KNOWN: [AtomicU32; Library::COUNT] = [const { AtomicU32::new(0) }; Library::COUNT];
     let known = &KNOWN[library as usize];
     // Relaxed: one number, the same whoever finds it.
     let version = known.load(Ordering::Relaxed);

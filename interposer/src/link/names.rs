@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::apis;
+use crate::table;
 
 /// Places of the table: a power of two, well above the number of rows.
 const PLACES: usize = 4096;
@@ -29,11 +29,11 @@ const fn place(hash: u32) -> usize {
 }
 
 const fn build() -> [u16; PLACES] {
-    const { assert!(apis::COUNT * 2 < PLACES, "the table is too full") };
+    const { assert!(table::COUNT * 2 < PLACES, "the table is too full") };
     let mut table = [EMPTY; PLACES];
     let mut number = 0;
-    while number < apis::COUNT {
-        let mut at = hash(apis::ROWS[number].name.as_bytes());
+    while number < table::COUNT {
+        let mut at = hash(table::ROWS[number].name.as_bytes());
         while table[at] != EMPTY {
             at = (at + 1) % PLACES;
         }
@@ -48,7 +48,7 @@ const fn build() -> [u16; PLACES] {
 /// # Safety
 /// `name` is a terminated text.
 #[inline]
-pub(super) unsafe fn find(name: *const c_char) -> Option<u16> {
+pub(crate) unsafe fn find(name: *const c_char) -> Option<u16> {
     let (mut value, mut length) = (0u32, 0);
     loop {
         // SAFETY: promised by the caller: nothing behind the terminator is read.
@@ -62,7 +62,7 @@ pub(super) unsafe fn find(name: *const c_char) -> Option<u16> {
     let mut at = place(value);
     while TABLE[at] != EMPTY {
         let row = TABLE[at];
-        let known = apis::row(row).name.as_bytes();
+        let known = table::row(row).name.as_bytes();
         // SAFETY: the text has this many bytes before its terminator.
         if known.len() == length && known == unsafe { std::slice::from_raw_parts(name.cast::<u8>(), length) } {
             return Some(row);
@@ -73,7 +73,7 @@ pub(super) unsafe fn find(name: *const c_char) -> Option<u16> {
 }
 
 /// The row of this name.
-pub(super) fn row_of(name: &CStr) -> Option<u16> {
+pub(crate) fn row_of(name: &CStr) -> Option<u16> {
     // SAFETY: terminated.
     unsafe { find(name.as_ptr()) }
 }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_row_is_found_by_its_name_and_nothing_else() {
-        for (number, row) in (0..).zip(apis::rows()) {
+        for (number, row) in (0..).zip(table::rows()) {
             assert_eq!(row_of(row.name_c), Some(number), "{}", row.name);
         }
         for name in [c"", c"hip", c"hipMallo", c"hipMalloc2", c"malloc", c"cuda", c"getpid"] {

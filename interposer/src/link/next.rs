@@ -13,8 +13,8 @@ pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut
 pub(crate) type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
 /// The next `dlsym` and `dlvsym`; null until they are first needed. The stubs jump through them.
-pub(super) static DLSYM: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-pub(super) static DLVSYM: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+pub(crate) static DLSYM: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+pub(crate) static DLVSYM: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Version nodes that `dlsym` and `dlvsym` of glibc on x86-64 have had: one before 2.34, both since.
 const VERSIONS: [&CStr; 2] = [c"GLIBC_2.2.5", c"GLIBC_2.34"];
@@ -60,13 +60,13 @@ pub(crate) fn global(name: &CStr) -> *mut c_void {
 }
 
 /// For the stubs, before anything was found: the next `dlsym`.
-pub(super) extern "C" fn find_dlsym() -> *mut () {
-    crate::guard::cold(std::ptr::null_mut(), || find().0)
+pub(crate) extern "C" fn find_dlsym() -> *mut () {
+    crate::base::guard::cold(std::ptr::null_mut(), || find().0)
 }
 
 /// The same for `dlvsym`.
-pub(super) extern "C" fn find_dlvsym() -> *mut () {
-    crate::guard::cold(std::ptr::null_mut(), || find().1)
+pub(crate) extern "C" fn find_dlvsym() -> *mut () {
+    crate::base::guard::cold(std::ptr::null_mut(), || find().1)
 }
 
 /// Finds both. No heap: the first caller may be a replacement of `malloc` that is just being set up.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::fork_gate::outside_forks;
 use super::ranges::Ranges;
-use crate::program_memory;
+use crate::base::program_memory;
 
 /// A loaded object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Object {
 static OURS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Whether an address lies in this library.
-pub(super) fn is_ours(address: usize) -> bool {
+pub(crate) fn is_ours(address: usize) -> bool {
     if OURS[1].load(Ordering::Acquire) == 0
         && let Some(own) = object_of(is_ours as *const () as usize)
     {
@@ -107,7 +107,7 @@ pub(crate) fn object_of(address: usize) -> Option<Object> {
 }
 
 /// How many objects are loaded.
-pub(super) fn count() -> usize {
+pub(crate) fn count() -> usize {
     unsafe extern "C" fn one(_: *mut libc::dl_phdr_info, _: usize, count: *mut libc::c_void) -> i32 {
         // SAFETY: `count` is the number passed below.
         unsafe { *count.cast::<usize>() += 1 };
@@ -295,7 +295,7 @@ pub(crate) fn is_runtime_code(address: usize) -> bool {
 }
 
 /// First address of the object that a real function lies in; the object is kept loaded from now on.
-pub(super) fn hold_around(function: usize, is_runtime: bool) -> Option<usize> {
+pub(crate) fn hold_around(function: usize, is_runtime: bool) -> Option<usize> {
     let known = HELD.start_around(function);
     if let Some(start) = known.filter(|_| !is_runtime || is_runtime_code(function)) {
         if is_runtime {

@@ -11,8 +11,8 @@ use gpuoom_trace::metadata::{DeviceFacts, Reading, probe_skipped};
 
 use super::runtime::Runtime;
 use super::{nvml, probe};
-use crate::guard;
-use crate::link::Library;
+use crate::base::guard;
+use crate::table::Library;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_millis(2500);

@@ -6,8 +6,8 @@ use std::path::Path;
 use gpuoom_trace::metadata::{Quantity, Reading};
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::sysfs::number;
-use crate::config::Config;
+use crate::base::config::Config;
+use crate::devices::gpus::number;
 
 /// Reads the process's numbers; `all`: also those that cost more than a file of one line.
 pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
@@ -57,7 +57,7 @@ fn descriptor_limit() -> Option<u64> {
 
 fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+    gpuoom_units::size(line).ok()
 }
 
 /// Used memory and limit of the process's cgroup: version 2, else version 1. "max" is no limit.

@@ -10,23 +10,24 @@ mod runtime;
 mod sysfs;
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::metadata::{self, Quantity, Reading, probe_skipped, trigger};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
 
-use crate::apis::{self, Row};
-use crate::config::{self, Probe};
-use crate::link::Library;
-use crate::record::{Frame, Recorder, Request};
-use crate::{guard, process, thread, watch};
+use crate::base::config::{self, Probe};
+use crate::base::{guard, thread};
+use crate::call::Frame;
+use crate::devices;
+use crate::record::{Failure, Recorder, Request};
+use crate::table::Library;
+use crate::table::{self, Row};
 
 use asker::{Answer, Device, Question};
 pub(crate) use asker::{Asker, asker, close_runtime};
-pub(crate) use sysfs::gpu_nodes;
 
 /// Readings of one moment; each takes 11 bytes, so they fit into a record.
 const MAX_READINGS: usize = 96;
@@ -39,24 +40,14 @@ static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
 static KNOWN_TO_KERNEL: AtomicU64 = AtomicU64::new(0);
 /// Streams being captured.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
+/// What is to be done when the program's runtime is up.
+static ON_FIRST_USE: OnceLock<fn()> = OnceLock::new();
 /// Raised while a probe may hold memory.
 static PROBING: AtomicBool = AtomicBool::new(false);
 /// Ticks when the latest probe ended.
 static PROBE_ENDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Number of the latest failure.
 static FAILURES_ASKED: AtomicU64 = AtomicU64::new(0);
-
-/// A failed allocation, as the recorder's thread gets it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failure {
-    number: u64,
-    library: Library,
-    device: u8,
-    requested_bytes: u64,
-    seq: u64,
-    caller: usize,
-    wants_probe: bool,
-}
 
 fn device_bit(device: u8) -> u64 {
     1 << u32::from(device).min(63)
@@ -68,14 +59,21 @@ pub(crate) fn is_known(device: u8) -> bool {
     KNOWN_DEVICES.load(Ordering::Relaxed) & device_bit(device) != 0
 }
 
+/// Says what is to be done when the program's runtime is up: at the first allocation that succeeds.
+pub(crate) fn on_first_use(first: fn()) {
+    let _ = ON_FIRST_USE.set(first);
+}
+
 /// The first allocation on a device succeeded: its runtime is up, so its numbers can be read from now on.
 pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: usize) {
-    let library = apis::row(record.api).library;
+    let library = table::row(record.api).library;
     let known = if library == Library::Kernel { &KNOWN_TO_KERNEL } else { &KNOWN_DEVICES };
     let before = known.fetch_or(device_bit(record.device), Ordering::Relaxed);
     if before == 0 {
         // After the runtime's own handlers, so that ours runs before them and stops our calls in time.
-        process::exit::arm(true);
+        if let Some(first) = ON_FIRST_USE.get() {
+            first();
+        }
     }
     if before & device_bit(record.device) == 0 && record.device != NO_DEVICE {
         recorder.ask(Request::DeviceUsed { library, device: record.device, caller });
@@ -106,7 +104,7 @@ pub(crate) fn capture_changed(begun: bool) {
 #[cold]
 #[inline(never)]
 pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32) -> i32 {
-    if !watch::is_out_of_memory(apis::row(frame.api()), status) {
+    if !table::row(frame.api()).is_out_of_memory(status) {
         return status;
     }
     if !PROBING.load(Ordering::Acquire) {
@@ -158,15 +156,14 @@ pub(crate) struct Readings {
     gpus: Vec<(u64, u8)>,
     used: Vec<Device>,
     probed: Vec<u8>,
-    started: Instant,
 }
 
 impl Readings {
     /// Looks for the cards of this machine. Without an asker no runtime is asked.
     pub(crate) fn new(recorder: &'static Recorder, asker: Option<Asker>) -> Self {
         let cards = sysfs::cards(config::get());
-        let gpus = apis::gpus(config::get());
-        Readings { recorder, asker, cards, gpus, used: Vec::new(), probed: Vec::new(), started: Instant::now() }
+        let gpus = devices::gpus::of_kfd(config::get());
+        Readings { recorder, asker, cards, gpus, used: Vec::new(), probed: Vec::new() }
     }
 
     fn ask(&mut self, device: Device, question: Question) -> Answer {
@@ -213,7 +210,7 @@ impl Readings {
         let record = Record {
             at: self.recorder.clock.now(),
             thread: thread::kernel_thread_id(),
-            api: apis::READING,
+            api: table::READING,
             status: reason,
             device: failure.map_or(NO_DEVICE, |failure| failure.device),
             address: failure.map_or(0, |failure| failure.seq),
@@ -264,10 +261,5 @@ impl Readings {
             Answer::Largest(result) => result,
             _ => Err(probe_skipped::TIMEOUT),
         }
-    }
-
-    /// Writes the list of libraries again when some were loaded since.
-    pub(crate) fn look_for_new_modules(&self) -> bool {
-        self.started.elapsed().as_millis() > 100 && self.recorder.note_modules()
     }
 }

@@ -4,8 +4,9 @@ use std::ffi::{CStr, c_char, c_int};
 
 use gpuoom_trace::metadata::{DeviceFacts, Quantity, Reading};
 
-use crate::apis;
-use crate::link::{self, Library};
+use crate::devices;
+use crate::link;
+use crate::table::Library;
 
 type SetDevice = unsafe extern "C" fn(c_int) -> c_int;
 type SetContext = unsafe extern "C" fn(u64) -> c_int;
@@ -108,7 +109,7 @@ impl Runtime {
         // SAFETY: as in `of`: one of two signatures.
         unsafe {
             match self.library {
-                Library::CudaDriver => apis::context_on(device)
+                Library::CudaDriver => devices::contexts::context_on(device)
                     .is_some_and(|context| std::mem::transmute::<*const (), SetContext>(self.choose)(context) == 0),
                 _ => std::mem::transmute::<*const (), SetDevice>(self.choose)(c_int::from(device)) == 0,
             }

@@ -7,7 +7,8 @@ use gpuoom_machine::fdinfo;
 use gpuoom_trace::metadata::{Quantity, Reading};
 use gpuoom_trace::record::NO_DEVICE;
 
-use crate::config::Config;
+use crate::base::config::Config;
+use crate::devices::gpus::number;
 
 /// A card with memory counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +27,6 @@ const COUNTERS: [(&str, Quantity); 6] = [
     ("mem_info_gtt_total", Quantity::GttTotal),
     ("mem_info_gtt_used", Quantity::GttUsed),
 ];
-
-/// The number in a file of one line.
-pub(super) fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
 
 /// The cards of this machine, in the order of their numbers.
 pub(super) fn cards(config: &Config) -> Vec<Card> {
@@ -120,19 +116,6 @@ pub(super) fn read_graphics(config: &Config, cards: &[Card], proc: &Path, readin
         let value = graphics.bytes.get(&card.pci_bus_id).copied().unwrap_or(0);
         readings.push(Reading { quantity: Quantity::GraphicsVram as u16, device: card.device, value });
     }
-}
-
-/// KFD's numbers of the GPUs, each with the path of its properties, in the order of its topology, which is the order in
-/// which ROCr counts them (unless the program's environment selects some).
-pub(crate) fn gpu_nodes(config: &Config) -> Vec<(u64, PathBuf)> {
-    let nodes = config.system_path("/sys/class/kfd/kfd/topology/nodes");
-    let Ok(entries) = fs::read_dir(&nodes) else { return Vec::new() };
-    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    numbers.sort_unstable();
-    let directories = numbers.iter().map(|node| nodes.join(node.to_string()));
-    let with_ids = directories.filter_map(|node| Some((number(&node.join("gpu_id"))?, node.join("properties"))));
-    // The processors are nodes too, with the number 0.
-    with_ids.filter(|(gpu_id, _)| *gpu_id != 0).collect()
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
 //! Draining the ring into chunks of the file: by the recorder's thread, or by a recording thread when that one is missing
 //! or behind. Allocates nothing; waits for nobody without a bound.
 
-use std::cell::UnsafeCell;
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use gpuoom_trace::chunk::ChunkMaker;
-use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
-use gpuoom_trace::ring::SlotWords;
 
-use super::file::{File, Trouble};
-use super::{Recorder, Request};
-use crate::{guard, log, thread};
+use super::drainer::Memory;
+use super::file::Trouble;
+use super::recorder::Recorder;
+use super::request::Request;
+use crate::base::{guard, log};
 
 /// A recording thread that finds the ring this full (in quarters) helps to drain it.
 const HELP_QUARTERS: u64 = 2;
@@ -21,21 +19,6 @@ const CHOKE_QUARTERS: u64 = 3;
 const PATIENCE: u32 = 200;
 /// The same at the end, when no ring fills meanwhile: on a busy machine the claimant may only be waiting for a processor.
 const LAST_PATIENCE: u32 = 2000;
-
-struct Memory {
-    maker: ChunkMaker,
-    slots: Vec<SlotWords>,
-    blocked_at: u64,
-    blocked_looks: u32,
-}
-
-/// The one who drains, the file, and the memory set aside for it.
-pub(super) struct Drainer {
-    /// Kernel thread id of the holder, 0: free.
-    owner: AtomicU32,
-    memory: UnsafeCell<Memory>,
-    file: File,
-}
 
 /// What a round of draining came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,73 +31,6 @@ enum Round {
     Blocked,
     /// The file takes no more, and there is still room in the ring.
     Stuck,
-}
-
-impl Drainer {
-    pub(super) fn new(file: File) -> Self {
-        let memory = Memory {
-            maker: ChunkMaker::default(),
-            slots: vec![[0; 8]; MAX_CHUNK_SLOTS],
-            blocked_at: u64::MAX,
-            blocked_looks: 0,
-        };
-        Drainer { owner: AtomicU32::new(0), memory: UnsafeCell::new(memory), file }
-    }
-
-    /// Gives the file its name.
-    pub(super) fn publish(&mut self, pid: u32) -> Result<(), std::io::Error> {
-        self.file.publish(pid)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.file
-    }
-
-    fn try_lock(&self) -> Option<Locked<'_>> {
-        let me = thread::kernel_thread_id();
-        // Acquire: what the previous holder did to the memory is seen; its release is in `Drop`.
-        self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Locked { drainer: self })
-    }
-
-    /// Takes the lock within about `micros`, unless the holder is this very thread (a signal handler above its own
-    /// draining), which could never let go.
-    fn lock(&self, micros: i64) -> Option<Locked<'_>> {
-        let me = thread::kernel_thread_id();
-        for _ in 0..=micros / 50 {
-            if let Some(locked) = self.try_lock() {
-                return Some(locked);
-            }
-            if self.owner.load(Ordering::Relaxed) == me {
-                return None;
-            }
-            guard::sleep_micros(50);
-        }
-        None
-    }
-}
-
-/// The drain lock, held.
-struct Locked<'a> {
-    drainer: &'a Drainer,
-}
-
-impl Locked<'_> {
-    fn memory(&mut self) -> &mut Memory {
-        // SAFETY: only the holder of the lock gets here, and `&mut self` makes it once at a time.
-        unsafe { &mut *self.drainer.memory.get() }
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        // Release: pairs with the acquire in `try_lock`.
-        self.drainer.owner.store(0, Ordering::Release);
-    }
 }
 
 impl Recorder {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::thread;
+use crate::base::thread;
 
 /// Descriptors below this are left to the program, which may count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 400;
@@ -58,7 +58,7 @@ fn first_free(path: &Path, pid: u32, make: impl Fn(&CString) -> i32) -> Result<(
 }
 
 fn last_errno() -> i32 {
-    crate::guard::errno()
+    crate::base::guard::errno()
 }
 
 fn identity_of(descriptor: i32) -> Option<(u64, u64)> {
@@ -149,8 +149,7 @@ impl File {
     }
 
     fn slot(&self) -> &AtomicI32 {
-        // SAFETY: this thread's own state.
-        &self.descriptors[usize::from(unsafe { (*thread::current()).has_own_descriptors })]
+        &self.descriptors[usize::from(thread::current().has_own_descriptors.get())]
     }
 
     /// The descriptor, if it still is our file; opened anew where the program closed it.

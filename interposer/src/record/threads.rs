@@ -3,17 +3,17 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{guard, thread};
+use crate::base::{guard, thread};
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Starts a thread; `false` when the system refuses. The caller must be a thread of the program, or the new thread would
 /// share the descriptors of [`forget_descriptors`].
-pub(super) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
+pub(crate) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
     let work: Work = Box::new(move || {
         // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
         unsafe {
-            (*thread::current()).is_recorders = true;
+            thread::current().is_recorders.set(true);
             libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         }
         guard::cold((), work);
@@ -66,7 +66,7 @@ static NAME: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
 extern "C-unwind" fn run_plain(work: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the function that was passed to `start_plain`; this thread's own state; a terminated name.
     unsafe {
-        (*thread::current()).is_recorders = true;
+        thread::current().is_recorders.set(true);
         libc::prctl(libc::PR_SET_NAME, NAME.load(Ordering::Relaxed));
         std::mem::transmute::<*mut libc::c_void, extern "C-unwind" fn()>(work)();
     }
@@ -85,7 +85,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 /// A program may close descriptors wholesale and open files of its own under the same numbers; a file that this thread has
 /// open for a moment in the shared table would be closed under it, and then this thread would close the program's. The
 /// copies are closed at once, so that no pipe of the program stays open for our sake.
-pub(super) fn forget_descriptors(kept: i32) {
+pub(crate) fn forget_descriptors(kept: i32) {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
     if kept <= 0 {
         return;
@@ -97,7 +97,7 @@ pub(super) fn forget_descriptors(kept: i32) {
         if !below && libc::unshare(libc::CLONE_FILES) != 0 {
             return;
         }
-        (*thread::current()).has_own_descriptors = true;
+        thread::current().has_own_descriptors.set(true);
         if !below || libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0) != 0 {
             close_one_by_one(kept);
         }

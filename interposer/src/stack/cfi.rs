@@ -10,8 +10,8 @@ use gimli::{
     UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
 };
 
-use super::rule::{Cfa, Rbp, Rule};
-use crate::program_memory;
+use super::rule::{Cfa, Rbp, Rule, SIGNAL_SP};
+use crate::base::program_memory;
 
 /// Longest description of one function, in bytes; longer ones were not met.
 const MAX_FDE_BYTES: usize = 3072;
@@ -137,7 +137,7 @@ fn understand(section: &Section<'_>, row: &UnwindTableRow<usize, Storage>, is_si
         CfaRule::RegisterAndOffset { .. } => None,
         CfaRule::Expression(expression) => match based(section, expression) {
             // The stack pointer's place among the registers that the kernel saves (`struct sigcontext`).
-            Some((DW_OP_BREG7, super::walk::SIGNAL_SP, true)) if is_signal => return Rule::Signal,
+            Some((DW_OP_BREG7, SIGNAL_SP, true)) if is_signal => return Rule::Signal,
             Some((DW_OP_BREG6, value, true)) => offset(value).map(Cfa::BehindFrame),
             _ => None,
         },

@@ -10,8 +10,9 @@ use std::arch::asm;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::thread::ThreadState;
-use crate::{link, program_memory};
+use crate::base::program_memory;
+use crate::base::thread::ThreadState;
+use crate::link;
 
 const PAGE: u64 = 4096;
 /// A stack that is larger is not proven.
@@ -40,31 +41,35 @@ fn thread_pointer() -> u64 {
 
 /// Addresses of the thread's own stack that are proven, around `sp`; empty where `sp` is not on it.
 #[inline(always)]
-pub(super) fn own(state: &mut ThreadState, sp: u64) -> (u64, u64) {
-    if (state.stack_low..state.stack_high).contains(&sp) {
-        return (state.stack_low, state.stack_high);
+pub(super) fn own(state: &ThreadState, sp: u64) -> (u64, u64) {
+    let (low, high) = (state.stack_low.get(), state.stack_high.get());
+    if (low..high).contains(&sp) {
+        return (low, high);
     }
     prove(state, sp)
 }
 
 #[cold]
 #[inline(never)]
-fn prove(state: &mut ThreadState, sp: u64) -> (u64, u64) {
+fn prove(state: &ThreadState, sp: u64) -> (u64, u64) {
     const NONE: (u64, u64) = (0, 0);
-    if sp / REFUSED_BYTES == state.stack_refused {
+    if sp / REFUSED_BYTES == state.stack_refused.get() {
         return NONE;
     }
     let low = sp & !(PAGE - 1);
     let high = [thread_pointer(), FIRST_STACK_END.load(Ordering::Relaxed) as u64].into_iter().find(|high| sp < *high);
     let Some(high) = high.map(|high| high & !7).filter(|high| high - low <= MAX_STACK_BYTES) else { return NONE };
     // What lies above is proven already, where it is the same stack.
-    let is_known = state.stack_high == high && low < state.stack_low;
-    let end = if is_known { state.stack_low } else { high };
+    let is_known = state.stack_high.get() == high && low < state.stack_low.get();
+    let end = if is_known { state.stack_low.get() } else { high };
     if !program_memory::are_readable(low, end) {
-        state.stack_refused = sp / REFUSED_BYTES;
+        state.stack_refused.set(sp / REFUSED_BYTES);
         return NONE;
     }
-    (state.stack_low, state.stack_high) = (low, high);
+    // A handler in between these two may see a stretch that is not one: so the end goes first, and nothing lies in what is left.
+    state.stack_high.set(0);
+    state.stack_low.set(low);
+    state.stack_high.set(high);
     (low, high)
 }
 

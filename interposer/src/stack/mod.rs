@@ -5,6 +5,8 @@
 //! the call frame information of the objects it passes through ([`walk`], [`rules`], [`cfi`]).
 
 mod cfi;
+mod gone;
+mod key;
 mod memo;
 mod memory;
 mod objects;
@@ -12,19 +14,20 @@ mod python;
 mod replaced;
 mod rule;
 mod rules;
-mod unload;
+pub(crate) mod sites;
+pub(crate) mod unload;
 mod walk;
 mod work;
 
 use gpuoom_trace::payload::PythonFrame;
 
-use crate::record::{Recorder, sites};
-use crate::thread::ThreadState;
-use crate::{config, guard};
+use crate::base::thread::ThreadState;
+use crate::base::{config, guard};
+use crate::record::Recorder;
 
+use key::{STACK_BIT, mix};
 use memory::Reader;
 use python::Frames;
-pub(crate) use replaced::{say as say_replaced, word as address_key};
 pub(crate) use walk::Entry;
 use walk::Walk;
 use work::Work;
@@ -42,6 +45,7 @@ pub(crate) fn prepare() {
 
 /// A new file begins, maybe in a forked child.
 pub(crate) fn begin() {
+    sites::forget();
     work::free_all();
     unload::begin();
     replaced::forget();
@@ -62,23 +66,17 @@ pub(crate) fn objects_changed() {
     }
 }
 
-fn is_wanted() -> bool {
+/// Whether numbers of sites stand for whole stacks.
+pub(crate) fn is_wanted() -> bool {
     let wanted = config::get().stacks;
     wanted.native || wanted.python
 }
 
-/// Keys of stacks have this bit, addresses don't.
-const STACK_BIT: u64 = 1 << 63;
 /// A signal handler is on the way.
 const SIGNAL_BIT: u64 = 1;
 
 /// What lies between the program's call and this module is smaller than this.
 const MAX_OWN_FRAMES_BYTES: u64 = 1 << 16;
-
-fn mix(key: u64, word: u64) -> u64 {
-    let mixed = (key.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ mixed >> 29
-}
 
 fn key_of(walk: &Walk) -> u64 {
     let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, replaced::word(*address)));
@@ -93,19 +91,18 @@ fn key_with(native: u64, frames: &Frames) -> u64 {
 /// The number of the site of a call that takes something: its return address and the way there. `has_failed`: it is worth
 /// waiting for.
 #[inline(never)]
-pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: *mut ThreadState, has_failed: bool) -> u32 {
+pub(crate) fn site(recorder: &Recorder, entry: &Entry, state: &'static ThreadState, has_failed: bool) -> u32 {
     let here = 0u8;
     let wanted = config::get().stacks;
     let with_python = wanted.python && python::is_loaded();
     // The registers must be of this very call: a handler that came in between has left those of its own, further down.
     let distance = entry.sp.wrapping_sub(&raw const here as u64);
-    // SAFETY: this thread's own state; a handler that interrupts leaves a proof of the stack that is as good.
-    let state_ref = unsafe { &mut *state };
     if distance > MAX_OWN_FRAMES_BYTES || !wanted.native && !with_python {
-        return sites::of(recorder, entry.pc as usize, state_ref.thread);
+        return sites::of(recorder, entry.pc as usize, state.thread.get());
     }
-    let own = memory::own(state_ref, entry.sp);
-    let thread = state_ref.thread;
+    // A handler that interrupts leaves a proof of the stack that is as good.
+    let own = memory::own(state, entry.sp);
+    let thread = state.thread.get();
     let mut call = Call { recorder, entry, reader: Reader::new(own), thread, is_remembered: false };
     let native = memo::find(entry, &mut call.reader);
     call.is_remembered = native.is_some();
@@ -131,7 +128,7 @@ impl Call<'_> {
         &mut self,
         known: Option<u64>,
         with_native: bool,
-        state: *mut ThreadState,
+        state: &'static ThreadState,
         has_failed: bool,
     ) -> u32 {
         let mut frames = Frames::UNKNOWN;

@@ -7,8 +7,9 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
-use super::replaced;
-use crate::{guard, link, program_memory};
+use super::gone;
+use crate::base::{guard, program_memory};
+use crate::link;
 
 /// `struct dl_find_object` of glibc on x86-64 (`dlfcn.h`).
 #[repr(C)]
@@ -138,14 +139,14 @@ fn list() {
             if known == words {
                 break;
             }
-            replaced::add(known[0], known[1]);
+            gone::add(known[0], known[1]);
         }
         if count < LISTED {
             LIST[count].iter().zip(words).for_each(|(place, value)| place.store(value, Ordering::Relaxed));
             count += 1;
         }
     });
-    (next_old..old).map(entry).for_each(|known| replaced::add(known[0], known[1]));
+    (next_old..old).map(entry).for_each(|known| gone::add(known[0], known[1]));
     COUNT.store(count, Ordering::Relaxed);
     VERSION.fetch_add(1, Ordering::Release);
 }

@@ -5,60 +5,21 @@
 //! library that comes back to its own place is the same object, so a program that loads and unloads for ever has no more
 //! stacks for it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record};
 
+use super::key::{STACK_BIT, mix};
 use super::objects::{self, Object};
-use super::{STACK_BIT, mix, unload};
+use super::{gone, unload};
+use crate::base::guard;
+use crate::link;
 use crate::record::Recorder;
-use crate::{guard, link};
-
-/// Stretches of addresses that are kept apart; more are put together with the last one.
-const RANGES: usize = 64;
-/// First address and end.
-static TABLE: [[AtomicU64; 2]; RANGES] = [const { [const { AtomicU64::new(0) }; 2] }; RANGES];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// First address, and bytes from there on, that all of them lie in.
-static LOW: AtomicU64 = AtomicU64::new(0);
-static BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// An object has gone. Called by one thread at a time.
-pub(super) fn add(start: u64, end: u64) {
-    if start >= end {
-        return;
-    }
-    let count = COUNT.load(Ordering::Relaxed).min(RANGES);
-    let touches = |[known_start, known_end]: [u64; 2]| start <= known_end && known_start <= end;
-    let place = (0..count).find(|index| touches(range(*index))).unwrap_or(count.min(RANGES - 1));
-    let [known_start, known_end] = if place < count { range(place) } else { [start, end] };
-    TABLE[place][0].store(start.min(known_start), Ordering::Relaxed);
-    TABLE[place][1].store(end.max(known_end), Ordering::Relaxed);
-    COUNT.store(count.max(place + 1), Ordering::Release);
-    widen(start, end);
-}
-
-/// What is looked at in between is never smaller than it was.
-fn widen(start: u64, end: u64) {
-    let (low, bytes) = (LOW.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-    let (new_low, new_end) =
-        if bytes == 0 { (start, end) } else { (low.min(start), low.saturating_add(bytes).max(end)) };
-    if bytes != 0 {
-        BYTES.store(new_end - new_low, Ordering::Release);
-    }
-    LOW.store(new_low, Ordering::Release);
-    BYTES.store(new_end - new_low, Ordering::Release);
-}
-
-fn range(index: usize) -> [u64; 2] {
-    TABLE[index].each_ref().map(|word| word.load(Ordering::Relaxed))
-}
 
 /// A new file begins: what was unloaded before is not in it.
 pub(super) fn forget() {
-    BYTES.store(0, Ordering::Release);
-    COUNT.store(0, Ordering::Release);
+    gone::forget();
     for known in &KNOWN {
         known.key.store(0, Ordering::Relaxed);
         known.said.store(0, Ordering::Relaxed);
@@ -68,17 +29,13 @@ pub(super) fn forget() {
 /// What stands for a return address where stacks are told apart: itself in nearly all programs.
 #[inline(always)]
 pub(crate) fn word(address: u64) -> u64 {
-    // Relaxed: whoever runs code of an object that was loaded since, has synchronised with the loader.
-    if called_from(address).wrapping_sub(LOW.load(Ordering::Relaxed)) >= BYTES.load(Ordering::Relaxed) {
-        return address;
-    }
-    with_object(address)
+    if gone::may_have(called_from(address)) { with_object(address) } else { address }
 }
 
 #[cold]
 #[inline(never)]
 fn with_object(address: u64) -> u64 {
-    if !is_replaced(address) {
+    if !gone::has(called_from(address)) {
         return address;
     }
     let identity = guard::cold(None, || objects::at(called_from(address)).map(|object| known(&object).1));
@@ -89,12 +46,6 @@ fn with_object(address: u64) -> u64 {
 #[inline(always)]
 fn called_from(address: u64) -> u64 {
     address.wrapping_sub(1)
-}
-
-fn is_replaced(address: u64) -> bool {
-    let called_from = called_from(address);
-    let count = COUNT.load(Ordering::Acquire).min(RANGES);
-    (0..count).map(range).any(|[start, end]| (start..end).contains(&called_from))
 }
 
 /// An object in such a place, as it was found after the last unload.
@@ -160,7 +111,7 @@ fn describe<'a>(object: &Object, out: &'a mut [u8; MAX_PAYLOAD_BYTES]) -> &'a [u
 /// next in the file.
 #[inline(always)]
 pub(crate) fn say(recorder: &Recorder, thread: u32, addresses: &[u64]) {
-    if BYTES.load(Ordering::Relaxed) != 0 {
+    if gone::is_any() {
         say_replaced(recorder, thread, addresses);
     }
 }
@@ -169,7 +120,7 @@ pub(crate) fn say(recorder: &Recorder, thread: u32, addresses: &[u64]) {
 #[inline(never)]
 fn say_replaced(recorder: &Recorder, thread: u32, addresses: &[u64]) {
     let mut last = (0, 0);
-    for address in addresses.iter().filter(|address| is_replaced(**address)) {
+    for address in addresses.iter().filter(|address| gone::has(called_from(**address))) {
         let called_from = called_from(*address);
         if (last.0..last.1).contains(&called_from) {
             continue;
@@ -215,7 +166,7 @@ mod tests {
         let other = libc::getpid as *const () as u64 + 1;
         forget();
         assert_eq!((word(code), word(other)), (code, other));
-        add(code - 100, code + 100);
+        gone::add(code - 100, code + 100);
         assert_eq!(word(other), other);
         let changed = word(code);
         assert!(changed != code && changed & STACK_BIT != 0);
@@ -224,10 +175,10 @@ mod tests {
         assert_eq!((word(code - 100), word(code + 100) == code + 100), (code - 100, false));
         assert_eq!(word(code + 101), code + 101);
         for number in 0..200u64 {
-            add(0x1000 + number * 0x10_0000, 0x2000 + number * 0x10_0000);
+            gone::add(0x1000 + number * 0x10_0000, 0x2000 + number * 0x10_0000);
         }
-        assert!((0..200).all(|number| is_replaced(0x1001 + number * 0x10_0000)), "more than there is room for");
-        assert!(!is_replaced(0x10_0001) && COUNT.load(Ordering::Relaxed) == RANGES);
+        assert!((0..200).all(|number| gone::has(0x1000 + number * 0x10_0000)), "more than there is room for");
+        assert!(!gone::has(0x10_0000) && gone::count() == gone::RANGES);
         assert_eq!(word(code), changed);
         forget();
         assert_eq!(word(code), code);
@@ -239,7 +190,7 @@ mod tests {
         let object = objects::at(libc::getpid as *const () as u64).unwrap();
         let mut out = [0; MAX_PAYLOAD_BYTES];
         let name = payload::LibraryName::read(describe(&object, &mut out)).unwrap();
-        let listed = link::loaded_objects_with_build_ids(0);
+        let listed = link::objects::loaded_objects_with_build_ids(0);
         let libc = listed.iter().find(|listed| listed.start as u64 == object.start).unwrap();
         assert_eq!((&name.build_id, &name.path), (&libc.build_id, &libc.path));
         assert_eq!(identity_of(&object), identity_of(&object));

@@ -1,5 +1,9 @@
 //! How to get from a frame to its caller's, in one word.
 
+/// Where the kernel keeps the interrupted stack pointer, from the stack pointer on that a handler returns with (`struct ucontext`
+/// and `struct sigcontext` of x86-64).
+pub(super) const SIGNAL_SP: i64 = 160;
+
 /// Where the canonical frame address (CFA: the stack pointer as it was before the call) comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cfa {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rule::Rule;
 use super::{cfi, objects, unload};
-use crate::guard;
+use crate::base::guard;
 
 /// Return addresses that are remembered; one that finds no place is looked up each time. A power of two.
 const PLACES: usize = 1 << 15;

@@ -5,7 +5,7 @@ use gpuoom_trace::payload::stack_flag;
 use super::memory::{self, Reader};
 use super::walk::{Entry, Walk};
 use super::{cfi, key_of, memo, objects};
-use crate::thread;
+use crate::base::thread;
 
 unsafe extern "C" {
     fn backtrace(buffer: *mut *mut libc::c_void, size: libc::c_int) -> libc::c_int;
@@ -30,7 +30,7 @@ unsafe extern "C" fn inner(out: *mut Option<Both>, sp: u64, rbp: u64) {
     // SAFETY: the return address of `enter`; a place for 200 addresses; the thread's own block; `out` is the caller's.
     unsafe {
         let entry = Entry { pc: *(sp as *const u64), sp, rbp };
-        let own = memory::own(&mut *thread::current(), sp);
+        let own = memory::own(thread::current(), sp);
         let (mut walk, mut room) = (Walk::EMPTY, cfi::Room::EMPTY);
         walk.walk(&entry, &mut Reader::new(own), &mut room);
         let mut theirs = [std::ptr::null_mut(); 200];

@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::objects;
-use crate::{guard, link, state};
+use crate::base::guard;
+use crate::link;
+use crate::record::state;
 
 /// Objects unloaded so far, as the loader counts.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
@@ -28,7 +30,7 @@ pub(super) fn begin() {
 
 /// Before a call that may unload something: what goes must stand in the file, and in the list of objects, while it is there.
 /// Such a call takes the loader's lock itself, so this may, too.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     guard::cold((), || {
         let Some(recorder) = state::running() else { return };
         let loads = link::load_count().loads;
@@ -40,7 +42,7 @@ pub(super) fn prepare() {
 }
 
 /// After such a call.
-pub(super) fn look() {
+pub(crate) fn look() {
     guard::cold((), || {
         let unloads = link::load_count().unloads;
         if count() != unloads {
@@ -49,20 +51,4 @@ pub(super) fn look() {
             UNLOADS.store(unloads, Ordering::Release);
         }
     });
-}
-
-/// The hook on the C library, where `RTLD_NEXT` always answers.
-#[cfg(not(test))]
-mod hooks {
-    use std::ffi::{c_int, c_void};
-
-    redhook::hook! {
-        unsafe fn dlclose(handle: *mut c_void) -> c_int => close_library {
-            super::prepare();
-            // SAFETY: the C library's own function, with the program's own argument.
-            let result = unsafe { redhook::real!(dlclose)(handle) };
-            super::look();
-            result
-        }
-    }
 }

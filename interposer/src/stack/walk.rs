@@ -4,12 +4,10 @@ use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, stack_flag};
 
 use super::cfi;
 use super::memory::Reader;
-use super::rule::{Cfa, Rbp, Rule};
+use super::rule::{Cfa, Rbp, Rule, SIGNAL_SP};
 use super::rules::{self, Known};
 
-/// Where the kernel keeps the interrupted registers, from the stack pointer on that a handler returns with
-/// (`struct ucontext` and `struct sigcontext` of x86-64).
-pub(super) const SIGNAL_SP: i64 = 160;
+/// Beside [`SIGNAL_SP`].
 const SIGNAL_PC: u64 = 168;
 const SIGNAL_RBP: u64 = 120;
 

@@ -3,28 +3,27 @@
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use gpuoom_trace::outcome::{Because, Outcome, Step, Watched};
-use gpuoom_trace::record::{Event, NO_DEVICE, Record};
-use gpuoom_trace::status;
+use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
+use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
 
-use super::WATCHING;
-use crate::apis::{self, Row};
-use crate::record::Frame;
-use crate::thread::{self, MAX_OPEN_FAILURES, ThreadState};
-use crate::{faults, guard, log, program_memory, readings, state};
+use super::waits;
+use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
+use crate::base::{guard, log, program_memory, watching};
+use crate::call::Frame;
+use crate::record::state;
+use crate::table;
+use crate::{faults, readings, stack};
 
-/// One failure that is being watched. All zero is a valid, unused one.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct OpenFailure {
-    requested_bytes: u64,
-    /// What the program's pointer variable holds after the failure.
-    pointer: u64,
-    status: i32,
-    device: u8,
-    /// Strongest reaction so far: 0 none, 1 status checked, 2 text asked for, 3 exception.
-    shown: u8,
-    pointer_known: bool,
+/// Whether a call was given the pointer that a failed one should have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailedPointer {
+    /// No such pointer.
+    No,
+    /// The null pointer that it left behind.
+    Null,
+    /// What the variable held before, and nobody can read it: it may still be a block of the device that lives, which the
+    /// analyzer knows.
+    Stale(u64),
 }
 
 /// The account of failures, for the lines at the end of the process.
@@ -32,138 +31,230 @@ static FAILURES: AtomicU32 = AtomicU32::new(0);
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 static PROPAGATED: AtomicU32 = AtomicU32::new(0);
 static RECOVERED: AtomicU32 = AtomicU32::new(0);
+static UNRESOLVED: AtomicU32 = AtomicU32::new(0);
 /// Open failures, of all threads, that the program has shown to have noticed.
 static NOTICED: AtomicU32 = AtomicU32::new(0);
 /// Function, device and size of the first failure.
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
 
-fn me() -> *mut ThreadState {
+fn me() -> &'static ThreadState {
     thread::current()
+}
+
+/// A copy of this thread's failures, to be worked on and put back. A handler that comes in between and has failures of its own
+/// loses them: they are counted, and stay undecided.
+struct Open {
+    failures: [OpenFailure; MAX_OPEN_FAILURES],
+    open_failures: u8,
+}
+
+impl Open {
+    fn get() -> Self {
+        Open { failures: me().failures.get(), open_failures: me().open_failures.get() }
+    }
+
+    fn put_back(self) {
+        me().failures.set(self.failures);
+        me().open_failures.set(self.open_failures);
+    }
 }
 
 /// Whether this thread has an undecided failure.
 #[inline]
 pub(crate) fn is_watched() -> bool {
-    // SAFETY: this thread's own state; one byte is read.
-    unsafe { (*me()).open_failures != 0 && !(*me()).is_recorders }
+    me().open_failures.get() != 0 && !me().is_recorders.get()
 }
 
 /// A forked child begins without its parent's failures.
 pub(crate) fn forget_all() {
     // Where calls may be refused, the stubs always take the long way: see `faults`.
-    WATCHING.store(u32::from(faults::is_on()), Ordering::Relaxed);
-    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &NOTICED] {
+    watching::reset(u32::from(faults::is_on()));
+    waits::forget();
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED] {
         counter.store(0, Ordering::Relaxed);
     }
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
 }
 
-/// Whether a status of this function says that there was no memory.
-pub(crate) fn is_out_of_memory(row: &Row, status: i32) -> bool {
-    status::is_out_of_memory(row.name, Some(row.layer), status)
-}
-
-/// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory.
+/// An allocation of the program failed. Takes the readings and begins to watch, if it was for want of memory. `out`: its
+/// pointer variable, of a pin the memory itself.
 #[cold]
 #[inline(never)]
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
-        let row = apis::row(record.api);
-        if !is_out_of_memory(row, record.status) {
+        let row = table::row(record.api);
+        if !row.is_out_of_memory(record.status) {
             return;
         }
-        if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
+        // Memory of another process that can't be opened is no memory that this one asked for.
+        let counts = record.event != Event::Import as u8;
+        if counts && FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
             let first = [u64::from(record.api), u64::from(record.device), record.requested];
             FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
         }
         let takes_pointer = record.event != Event::Pin as u8;
         let pointer = takes_pointer.then(|| program_memory::word(out)).flatten();
+        let request = request_of(frame, record);
         readings::after_failure(frame, record, row, seq);
-        open(record, pointer);
+        waits::matter();
+        if counts {
+            open(request, record.status, pointer, out);
+        }
     });
 }
 
-fn open(record: &Record, pointer: Option<u64>) {
-    // SAFETY: this thread's own state, and nothing below calls out.
-    let state = unsafe { &mut *me() };
+/// What a call asked for, as the rules for outcomes look at it.
+pub(super) fn request_of(frame: &Frame, record: &Record) -> Request {
+    Request {
+        at_ns: monotonic_ns(),
+        requested_bytes: record.requested,
+        // Without the number the analyzer does not know the place, and without stacks it stands for no more than that.
+        place: if record.site == 0 { 0 } else { frame.caller() as u64 },
+        path: if stack::is_wanted() { record.site } else { 0 },
+        device: record.device,
+        kind: record.kind() as u8,
+        same_variable: record.has(flag::SAME_VARIABLE),
+    }
+}
+
+fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
+    step(Step::Refused(request));
+    let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
+        let [first, second, ..] = &mut state.failures;
+        second.count += first.count;
         state.failures.rotate_left(1);
         state.open_failures -= 1;
     }
     if state.open_failures == 0 {
-        WATCHING.fetch_add(1, Ordering::Relaxed);
+        watching::begin();
         ThreadEnd::arm();
     }
     state.failures[usize::from(state.open_failures)] = OpenFailure {
-        requested_bytes: record.requested,
+        watched: Watched::new(request, status),
         pointer: pointer.unwrap_or(0),
-        status: record.status,
-        device: record.device,
-        shown: 0,
+        variable,
+        count: 1,
         pointer_known: pointer.is_some(),
     };
     state.open_failures += 1;
+    // The readings took their time, which is not the program's.
+    let waited_ns = monotonic_ns().saturating_sub(request.at_ns);
+    let open = usize::from(state.open_failures);
+    state.failures[..open].iter_mut().for_each(|failure| failure.watched.held_up(waited_ns));
+    join(&mut state);
+    state.put_back();
+}
+
+/// Attempts to make up for a failure become part of it, as soon as the program has shown as much of both.
+fn join(state: &mut Open) {
+    let mut kept = 0;
+    for index in 0..usize::from(state.open_failures) {
+        let newer = state.failures[index];
+        if kept > 0 && state.failures[kept - 1].watched.takes_in(&newer.watched) {
+            state.failures[kept - 1].take_in(&newer);
+        } else {
+            state.failures[kept] = newer;
+            kept += 1;
+        }
+    }
+    state.open_failures = kept as u8;
+}
+
+/// The flag of an allocation that writes to the variable of the last failed one.
+pub(super) fn same_variable(out: u64) -> u8 {
+    let state = Open::get();
+    let last = state.failures[..usize::from(state.open_failures)].last();
+    let is_same = out != 0 && last.is_some_and(|failure| failure.variable == out);
+    if is_same { flag::SAME_VARIABLE } else { 0 }
 }
 
 /// Whether one of the pointers is what a failed call left behind.
-pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> bool {
-    // SAFETY: this thread's own state.
-    let state = unsafe { &*me() };
+pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> FailedPointer {
+    let state = Open::get();
     let open = &state.failures[..usize::from(state.open_failures)];
-    pointers.into_iter().any(|pointer| open.iter().any(|failure| failure.pointer_known && failure.pointer == pointer))
+    let is_left = |pointer: &u64| open.iter().any(|failure| failure.pointer_known && failure.pointer == *pointer);
+    let mut stale = FailedPointer::No;
+    for pointer in pointers.filter(is_left) {
+        match pointer {
+            0 => return FailedPointer::Null,
+            // Memory of the program, and nothing that the failed call should have set.
+            _ if program_memory::word(pointer).is_some() => {}
+            _ => stale = FailedPointer::Stale(pointer),
+        }
+    }
+    stale
 }
 
 /// Takes one step of this thread with every open failure, and closes those that are decided.
 pub(super) fn step(step: Step) {
-    // SAFETY: this thread's own state, and nothing below calls out.
-    let state = unsafe { &mut *me() };
+    let mut state = Open::get();
+    if state.open_failures == 0 {
+        return;
+    }
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
-        let was_noticed = failure.shown != 0;
-        match failure.step(step) {
-            Some((outcome, _)) => {
-                NOTICED.fetch_sub(u32::from(was_noticed), Ordering::Relaxed);
-                count(outcome);
+        let was_noticed = failure.is_noticed();
+        match failure.watched.step(step, &Limits::DEFAULT) {
+            Some((outcome, because)) => {
+                NOTICED.fetch_sub(if was_noticed { failure.count } else { 0 }, Ordering::Relaxed);
+                count(outcome, because, failure.count);
             }
             None => {
-                NOTICED.fetch_add(u32::from(!was_noticed && failure.shown != 0), Ordering::Relaxed);
+                let is_news = !was_noticed && failure.is_noticed();
+                NOTICED.fetch_add(if is_news { failure.count } else { 0 }, Ordering::Relaxed);
                 state.failures[kept] = failure;
                 kept += 1;
             }
         }
     }
     state.open_failures = kept as u8;
+    join(&mut state);
+    state.put_back();
     if kept == 0 {
         stop_watching();
     }
 }
 
 fn stop_watching() {
-    let _ = WATCHING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |threads| threads.checked_sub(1));
+    watching::end();
 }
 
-fn count(outcome: Outcome) {
+fn count(outcome: Outcome, because: Because, failures: u32) {
     let counter = match outcome {
         Outcome::Recovered => &RECOVERED,
         Outcome::Propagated => &PROPAGATED,
         Outcome::Dropped => &DROPPED,
+        Outcome::Unresolved if because == Because::ErrorRead => &UNRESOLVED,
         Outcome::Unresolved => return,
     };
-    counter.fetch_add(1, Ordering::Relaxed);
+    counter.fetch_add(failures, Ordering::Relaxed);
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: points at a timespec; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 impl OpenFailure {
-    fn step(&mut self, step: Step) -> Option<(Outcome, Because)> {
-        let mut watched = Watched::resume(self.device(), self.requested_bytes, self.status, self.shown);
-        let decided = watched.step(step);
-        self.shown = watched.shown_strength();
-        decided
+    /// Whether the program has shown that it knows of it.
+    fn is_noticed(&self) -> bool {
+        self.watched.shown() != Shown::Nothing
     }
 
-    fn device(&self) -> Option<u8> {
-        (self.device != NO_DEVICE).then_some(self.device)
+    /// Stands for a newer failure, too.
+    fn take_in(&mut self, newer: &OpenFailure) {
+        self.count += newer.count;
+        if newer.variable != 0 {
+            self.variable = newer.variable;
+        }
+        if newer.pointer_known {
+            (self.pointer, self.pointer_known) = (newer.pointer, true);
+        }
     }
 }
 
@@ -183,15 +274,14 @@ impl ThreadEnd {
 
     fn arm() {
         // SAFETY: a key made above; the value only has to differ from null.
-        unsafe { libc::pthread_setspecific(Self::key(), me().cast_const().cast()) };
+        unsafe { libc::pthread_setspecific(Self::key(), std::ptr::from_ref(me()).cast()) };
     }
 }
 
 unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
-    // SAFETY: runs on the ending thread, whose block is still there.
-    if unsafe { (*me()).open_failures } != 0 {
-        // SAFETY: as above.
-        unsafe { (*me()).open_failures = 0 };
+    // Runs on the ending thread, whose block is still there.
+    if me().open_failures.get() != 0 {
+        me().open_failures.set(0);
         stop_watching();
     }
 }
@@ -218,6 +308,7 @@ struct Account {
     dropped: u32,
     propagated: u32,
     recovered: u32,
+    unresolved: u32,
     api: u16,
     device: u8,
     requested: Size,
@@ -235,7 +326,7 @@ impl Account {
     }
 
     fn undecided(&self) -> u32 {
-        self.failures.saturating_sub(self.dropped + self.propagated + self.recovered)
+        self.failures.saturating_sub(self.dropped + self.propagated + self.recovered + self.unresolved)
     }
 
     fn now() -> Self {
@@ -246,6 +337,7 @@ impl Account {
             dropped: count(&DROPPED),
             propagated: count(&PROPAGATED),
             recovered: count(&RECOVERED),
+            unresolved: count(&UNRESOLVED),
             api: api as u16,
             device: device as u8,
             requested: Size(size),
@@ -255,7 +347,7 @@ impl Account {
 
 impl Display for Account {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Account { failures, dropped, propagated, recovered, .. } = *self;
+        let Account { failures, dropped, propagated, recovered, unresolved, .. } = *self;
         let undecided = self.undecided();
         write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
         match dropped {
@@ -263,11 +355,16 @@ impl Display for Account {
             0 if propagated == failures => write!(out, "propagated by the program")?,
             // Nobody reacted before the process ended well.
             0 if undecided == failures => write!(out, "undecided when the process ended")?,
-            0 if undecided > 0 => write!(
-                out,
-                "{recovered} recovered, {propagated} propagated, {undecided} undecided when the process ended"
-            )?,
-            0 => write!(out, "{recovered} recovered, {propagated} propagated")?,
+            0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
+            0 => {
+                write!(out, "{recovered} recovered, {propagated} propagated")?;
+                if unresolved > 0 {
+                    write!(out, ", {unresolved} unresolved")?;
+                }
+                if undecided > 0 {
+                    write!(out, ", {undecided} undecided when the process ended")?;
+                }
+            }
             _ if dropped == failures => write!(out, "DROPPED by the program")?,
             _ => write!(out, "{dropped} of them DROPPED by the program")?,
         }
@@ -275,7 +372,7 @@ impl Display for Account {
             NO_DEVICE => write!(out, " (host, ")?,
             device => write!(out, " (GPU {device}, ")?,
         }
-        let name = apis::row(self.api).name;
+        let name = table::row(self.api).name;
         match &self.requested {
             // A library's handle: nobody tells how much it takes.
             Size(u64::MAX) => write!(out, "{name})"),
@@ -306,14 +403,26 @@ mod tests {
         assert_eq!(Size(1_514_000_000).to_string(), "1.41 GiB");
         assert_eq!(Size(7).to_string(), "7 bytes");
         assert_eq!(Size(0).to_string(), "0 bytes");
+        for bytes in [0, 7, 4096, 512 << 20, 3 << 29] {
+            assert_eq!(gpuoom_units::size(&Size(bytes).to_string()), Ok(bytes), "what is printed is read");
+        }
     }
 
     #[test]
     fn the_account_reads_well() {
         let account = |failures, dropped, propagated, recovered| {
             let (device, requested) = (0, Size(512 << 20));
-            Account { failures, dropped, propagated, recovered, api: 0, device, requested }.to_string()
+            Account { failures, dropped, propagated, recovered, unresolved: 0, api: 0, device, requested }
         };
+        let cleared = Account { unresolved: 1, ..account(1, 0, 0, 0) }.to_string();
+        assert!(
+            cleared.contains("1 out-of-memory return, whose error was read before GPU work went on (GPU"),
+            "{cleared}"
+        );
+        let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
+        assert!(mixed.contains("0 recovered, 1 propagated, 1 unresolved, 1 undecided"), "{mixed}");
+        let account =
+            |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(account(1, 1, 0, 0), "1 out-of-memory return, DROPPED by the program (GPU 0, hipMalloc 512 MiB)");
         assert!(account(3, 1, 1, 1).starts_with("3 out-of-memory returns, 1 of them DROPPED by the program"));
         assert!(account(2, 0, 2, 0).contains("propagated by the program"));

@@ -2,36 +2,43 @@
 //!
 //! Nothing here runs while no thread has an undecided failure, except one test in each stub.
 
+mod empty;
 mod failure;
 mod stub;
+pub(crate) mod waits;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-pub(crate) use failure::{OpenFailure, failed, forget_all, is_out_of_memory, is_watched, process_ends};
+pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
 use gpuoom_trace::outcome::Step;
-use gpuoom_trace::record::Record;
+use gpuoom_trace::record::{Event, Record};
 
-use crate::record::Frame;
-use crate::{faults, guard};
+use crate::base::guard;
+use crate::base::watching::WATCHING;
+use crate::call::Frame;
 
-/// Threads that have an undecided failure. The stubs of watched functions test it, so it is a plain word at a fixed place.
-pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
-
-/// The stubs of watched functions take the long way from now on, in this process and in those that it forks.
-pub(crate) fn hold() {
-    debug_assert!(faults::is_on());
-    WATCHING.fetch_add(1, Ordering::Relaxed);
+/// Whether this thread has an undecided failure. A load and a compare while no thread has any.
+#[inline(always)]
+pub(crate) fn is_awake() -> bool {
+    WATCHING.load(Ordering::Relaxed) != 0 && is_watched()
 }
 
-/// An allocation of the program succeeded: it may be the retry of a failed one. The first on a device also makes the
-/// recorder's thread look at that device.
+/// Bits for the record of an allocation of the program while this thread has an undecided failure. `out`: its pointer
+/// variable, of a pin the memory itself.
+#[cold]
+#[inline(never)]
+pub(crate) fn flags_of(out: u64) -> u8 {
+    failure::same_variable(out)
+}
+
+/// An allocation of the program succeeded: it may make up for a failed one if this thread [`is_awake`]. The first on a device
+/// also makes the recorder's thread look at that device.
 #[inline(always)]
-pub(crate) fn allocated(frame: &Frame, record: &Record) {
-    if WATCHING.load(Ordering::Relaxed) != 0 && is_watched() {
-        let device = record.device();
-        guard::cold((), || failure::step(Step::Allocated { device, requested_bytes: record.requested }));
+pub(crate) fn allocated(frame: &Frame, record: &Record, is_awake: bool) {
+    if is_awake && record.event != Event::Import as u8 {
+        guard::cold((), || failure::step(Step::Allocated(failure::request_of(frame, record))));
     }
     if !crate::readings::is_known(record.device) {
         guard::cold((), || {

@@ -1,14 +1,18 @@
 //! The way of a watched call while something is watched, or before its real function is known.
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, flag};
+use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 
-use super::failure;
-use crate::apis::{self, Row};
-use crate::record::{Described, Frame};
-use crate::{faults, guard, link, program_memory, thread};
+use super::empty;
+use super::failure::{self, FailedPointer};
+use super::waits::Target;
+use crate::base::{guard, program_memory, thread};
+use crate::call::{Described, Frame};
+use crate::table::{self, Row};
+use crate::{faults, link};
 
 /// The argument registers of the call, as the stub saved them.
 #[repr(C)]
@@ -72,27 +76,43 @@ pub(crate) unsafe extern "C" fn slow_path() {
     )
 }
 
-/// Records a watched call if this thread has an undecided failure, and returns what the stub is to jump to: the real function, or
+/// Records a watched call if this thread has an undecided failure, or if it waits and that is news, and returns what the stub is to jump to: the real function, or
 /// what answers in its place.
 unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
-    if failure::is_watched() && !apis::row(api).is_answered {
-        // SAFETY: the stub's own stack frame.
-        let arguments = unsafe { &*arguments };
-        guard::cold((), || record(api, caller, arguments));
+    let row = table::row(api);
+    // SAFETY: the stub's own stack frame.
+    let arguments = unsafe { &*arguments };
+    let target = row.meaning.does.waits().then(|| target_of(row, arguments));
+    if failure::is_watched() && !row.is_answered || target.is_some_and(|target| target.news().is_some()) {
+        guard::cold((), || record(api, caller, arguments, target));
     }
     if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
 }
 
-fn record(api: u16, caller: usize, arguments: &Arguments) {
-    // SAFETY: this thread's own state.
-    unsafe { (*thread::current()).caller = caller };
+/// What a call waits for.
+fn target_of(row: &Row, arguments: &Arguments) -> Target {
+    let state = thread::current();
+    Target::new(row.meaning.does, arguments.integers[0], state.device.get(), state.thread.get())
+}
+
+fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>) {
+    thread::current().caller.set(caller);
     let Some(frame) = Frame::enter(api) else { return };
     if frame.is_programs_own() {
-        let row = apis::row(api);
-        note(&frame, row, arguments);
-        if let Some(step) = step_of(row, arguments) {
+        let row = table::row(api);
+        // Before the record: what comes to matter meanwhile must not count as waited for.
+        let moments = target.and_then(Target::news);
+        let pointer = match row.event {
+            Event::GpuWork => failed_pointer(row, &arguments.integers),
+            _ => FailedPointer::No,
+        };
+        note(&frame, row, arguments, pointer);
+        if let (Some(target), Some(moments)) = (target, moments) {
+            target.recorded(moments);
+        }
+        if let Some(step) = step_of(row, arguments, pointer) {
             failure::step(step);
         }
     }
@@ -101,22 +121,37 @@ fn record(api: u16, caller: usize, arguments: &Arguments) {
 
 /// A recorded call of the program works on this pointer: what a watched call would leave, while a failure is open.
 #[inline(always)]
-pub(crate) fn works_on(frame: &Frame, pointer: u64) {
+pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
     if failure::is_watched() && frame.is_programs_own() {
         guard::cold((), || {
-            let failed_pointer = failure::uses_failed_pointer(std::iter::once(pointer));
+            let failed_pointer = match size_bytes {
+                0 => FailedPointer::No,
+                _ => failure::uses_failed_pointer(std::iter::once(pointer)),
+            };
             let what = Described::new(pointer, 0);
-            let mut record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
-            record.kind_flags |= if failed_pointer { flag::FAILED_POINTER } else { 0 };
-            frame.recorder().publish(&record);
-            failure::step(Step::GpuWork { failed_pointer });
+            let record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
+            note_work(frame, record, failed_pointer);
+            failure::step(work(failed_pointer));
         });
     }
 }
 
-fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
+/// Whether a call works on the pointer of a failed one. A null for a copy of nothing is no such pointer.
+fn failed_pointer(row: &Row, arguments: &[u64; 6]) -> FailedPointer {
+    let positions = row.pointers;
+    let pointers = arguments.iter().enumerate().filter(move |(position, _)| positions & (1 << position) != 0);
+    let is_nothing = empty::is_nothing(row, arguments);
+    failure::uses_failed_pointer(pointers.map(|(_, value)| *value).filter(|pointer| *pointer != 0 || !is_nothing))
+}
+
+/// GPU work as a step. A stale pointer may be a block that lives, so it shows nothing here.
+fn work(failed_pointer: FailedPointer) -> Step {
+    Step::GpuWork { failed_pointer: failed_pointer == FailedPointer::Null }
+}
+
+fn step_of(row: &Row, arguments: &Arguments, pointer: FailedPointer) -> Option<Step> {
     Some(match row.event {
-        Event::GpuWork => Step::GpuWork { failed_pointer: failure::uses_failed_pointer(pointers(row, arguments)) },
+        Event::GpuWork => work(pointer),
         Event::ErrorQuery if asks_for_text(row) => Step::ErrorText { status: arguments.integers[0] as i32 },
         Event::ErrorQuery => Step::LastErrorRead,
         Event::Exception => Step::Thrown,
@@ -125,28 +160,21 @@ fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
 }
 
 fn asks_for_text(row: &Row) -> bool {
-    ["ErrorString", "ErrorName", "status_string"].iter().any(|part| row.name.contains(part))
+    row.meaning.does == Does::NamesError
 }
 
-fn pointers<'a>(row: &Row, arguments: &'a Arguments) -> impl Iterator<Item = u64> + use<'a> {
-    let positions = row.pointers;
-    let numbered = arguments.integers.iter().enumerate();
-    numbered.filter(move |(position, _)| positions & (1 << position) != 0).map(|(_, value)| *value)
-}
-
-fn note(frame: &Frame, row: &Row, arguments: &Arguments) {
+fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer) {
     let what = Described::new(arguments.integers[0], 0);
     let mut record = frame.record(row.event, gpuoom_trace::record::Kind::None, 0, &what, false);
     match row.event {
-        Event::GpuWork if failure::uses_failed_pointer(pointers(row, arguments)) => {
-            record.kind_flags |= flag::FAILED_POINTER
-        }
+        Event::GpuWork => return note_work(frame, record, pointer),
         Event::ErrorQuery if asks_for_text(row) => {
             record.kind_flags |= flag::ERROR_TEXT;
             record.status = arguments.integers[0] as i32;
             record.address = 0;
         }
         Event::ErrorQuery => record.address = 0,
+        Event::Sync if row.meaning.does == Does::WaitsForDevice => record.address = 0,
         Event::Reading => (record.status, record.address) = (trigger::PROGRAM, 0),
         Event::Exception => return note_exception(frame, record, arguments.integers[1]),
         _ => {}
@@ -154,8 +182,23 @@ fn note(frame: &Frame, row: &Row, arguments: &Arguments) {
     frame.recorder().publish(&record);
 }
 
+/// GPU work; of a stale pointer the record says which, because the analyzer knows what lives.
+fn note_work(frame: &Frame, record: Record, pointer: FailedPointer) {
+    let pointer = match pointer {
+        FailedPointer::No => {
+            frame.recorder().publish(&record);
+            return;
+        }
+        FailedPointer::Null => 0,
+        FailedPointer::Stale(pointer) => pointer,
+    };
+    let record = Record { kind_flags: record.kind_flags | flag::FAILED_POINTER, ..record };
+    let mut out = [0; MAX_PAYLOAD_BYTES];
+    frame.recorder().publish_long(&record, payload::numbers(&[pointer], &mut out));
+}
+
 /// The name of the thrown type: the second word of `std::type_info` (Itanium C++ ABI).
-fn note_exception(frame: &Frame, record: gpuoom_trace::record::Record, type_info: u64) {
+fn note_exception(frame: &Frame, record: Record, type_info: u64) {
     let name_at = program_memory::word(type_info.wrapping_add(8)).unwrap_or(0);
     let mut name = [0u8; 256];
     let length = program_memory::text(name_at, &mut name);

@@ -35,6 +35,8 @@ pub mod kind {
     pub const BYPASSES: u16 = 6;
     /// [`crate::metadata::MachineFacts`].
     pub const MACHINE: u16 = 7;
+    /// [`crate::metadata::ApiMeanings`].
+    pub const MEANINGS: u16 = 8;
 }
 
 /// Header of a chunk.

@@ -3,13 +3,14 @@
 //!
 //! The writer side ([`ring`], [`chunk`], [`columns`]) is used by the recorder inside a stranger's process, so it
 //! allocates nothing after start and never panics on what it is given. The reader side ([`reader`], [`rewrite`]) trusts nothing in a
-//! file. Neither knows a vendor's functions: their names travel in the file itself ([`metadata::ApiTable`]). Only the status
-//! codes that mean "no memory" stand here ([`status`]), because recorder and analyzer must agree on them.
+//! file. Neither knows a vendor's functions: their names travel in the file itself ([`metadata::ApiTable`]), and so does what
+//! they mean ([`metadata::ApiMeanings`], in the words of [`meaning`]).
 
 pub mod chunk;
 pub mod clock;
 pub mod columns;
 pub mod header;
+pub mod meaning;
 pub mod metadata;
 pub mod outcome;
 pub mod payload;
@@ -17,11 +18,10 @@ pub mod reader;
 pub mod record;
 pub mod rewrite;
 pub mod ring;
-pub mod status;
 mod sync;
 mod varint;
 
 /// Version of the format that this crate writes. A reader refuses a newer major and reads every older minor.
 pub const FORMAT_MAJOR: u16 = 1;
 /// See [`FORMAT_MAJOR`].
-pub const FORMAT_MINOR: u16 = 5;
+pub const FORMAT_MINOR: u16 = 6;

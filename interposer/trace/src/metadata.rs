@@ -5,6 +5,9 @@
 use bincode::Options;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::meaning::{Codes, Meaning};
+use crate::record::Kind;
+
 /// Largest metadata block that is read, in bytes.
 pub const MAX_METADATA_BYTES: u64 = 8 << 20;
 
@@ -47,6 +50,63 @@ pub struct ApiRow {
 pub struct ApiTable {
     /// Row `n` belongs to `api == n`.
     pub rows: Vec<ApiRow>,
+}
+
+/// What a function means: the numbers of [`crate::meaning`]. A number that a reader does not know counts as 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiMeaning {
+    /// [`crate::record::Kind`] of memory that it is about, where its arguments do not say otherwise.
+    pub kind: u8,
+    /// [`crate::meaning::Codes`].
+    pub codes: u8,
+    /// [`crate::meaning::Family`].
+    pub family: u8,
+    /// [`crate::meaning::Ends`].
+    pub ends: u8,
+    /// [`crate::meaning::Does`].
+    pub does: u8,
+    /// Bits of [`crate::meaning::says`].
+    pub flags: u8,
+}
+
+/// An interface's status codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCodes {
+    /// [`crate::meaning::Codes`] as a number.
+    pub codes: u8,
+    /// The interface's name, for texts.
+    pub interface: String,
+    /// The codes that say that there was no memory, the usual one first.
+    pub out_of_memory: Vec<i32>,
+}
+
+/// What the functions of [`ApiTable`] mean, in the same order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiMeanings {
+    /// Row `n` belongs to `api == n`.
+    pub rows: Vec<ApiMeaning>,
+    /// The interfaces whose codes the rows name.
+    pub statuses: Vec<StatusCodes>,
+}
+
+impl ApiMeanings {
+    /// The block for these rows, each with the kind of memory that it is about.
+    pub fn of(rows: impl Iterator<Item = (Kind, Meaning)>) -> Self {
+        let rows = rows.map(|(kind, meaning)| ApiMeaning {
+            kind: kind as u8,
+            codes: meaning.codes as u8,
+            family: meaning.family as u8,
+            ends: meaning.ends as u8,
+            does: meaning.does as u8,
+            flags: meaning.flags,
+        });
+        let statuses = Codes::ALL.iter().map(|codes| StatusCodes {
+            codes: *codes as u8,
+            interface: codes.name().to_owned(),
+            out_of_memory: codes.out_of_memory().to_vec(),
+        });
+        ApiMeanings { rows: rows.collect(), statuses: statuses.collect() }
+    }
 }
 
 /// A loaded library of interest.

@@ -2,17 +2,27 @@
 //!
 //! The recorder runs this to know when it can stop watching a thread, the analyzer runs it to give the verdict: one set of
 //! rules, so that they can't disagree.
+//!
+//! A program that asks again and again, for less each time, has one story and not one failure per attempt: a refused request
+//! that is an attempt to make up for an open failure joins it ([`Watched::takes_in`]).
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use request::{Limits, Request, UNKNOWN_BYTES};
+use request::{Refused, Relation, relation};
 
 /// The four ends of a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// An allocation of at least that size on that device succeeded afterwards.
+    /// The thread got memory after all, before any GPU work: the same, or something else in its place.
     Recovered,
     /// The program let the failure out.
     Propagated,
     /// GPU work went on as if nothing had happened.
     Dropped,
-    /// The trace ends before anything is decided.
+    /// The trace ends before anything is decided, or what the thread did can mean one thing or another.
     Unresolved,
 }
 
@@ -21,11 +31,13 @@ pub enum Outcome {
 pub enum Because {
     /// The allocation was tried again and succeeded.
     RetrySucceeded,
+    /// Another call got memory in its place: less, in pieces, of another kind, on another device.
+    FellBack,
     /// A C++ exception was thrown.
     Exception,
     /// The error's name or text was asked for.
     ErrorReported,
-    /// The last error was read.
+    /// The last error was read, and no GPU work followed.
     StatusChecked,
     /// The process ended with a failure.
     ProcessExited,
@@ -35,6 +47,8 @@ pub enum Because {
     FailedPointerUsed,
     /// The trace ends.
     TraceEnded,
+    /// The last error was read, which also clears it, and GPU work went on: whether anybody looked at it can't be seen.
+    ErrorRead,
 }
 
 impl Outcome {
@@ -54,6 +68,7 @@ impl Because {
     pub fn name(self) -> &'static str {
         match self {
             Because::RetrySucceeded => "retry_succeeded",
+            Because::FellBack => "fell_back",
             Because::Exception => "exception",
             Because::ErrorReported => "error_reported",
             Because::StatusChecked => "status_checked",
@@ -61,33 +76,54 @@ impl Because {
             Because::GpuWorkContinued => "gpu_work_continued",
             Because::FailedPointerUsed => "failed_pointer_used",
             Because::TraceEnded => "trace_ended",
-        }
-    }
-
-    /// How strongly it shows that the program let the failure out; `None` for what shows something else.
-    fn strength(self) -> Option<u8> {
-        match self {
-            Because::Exception => Some(3),
-            Because::ErrorReported => Some(2),
-            Because::StatusChecked => Some(1),
-            _ => None,
+            Because::ErrorRead => "error_read",
         }
     }
 }
 
-/// Stands for the size of something whose size nobody tells, a library's handle for instance.
-pub const UNKNOWN_BYTES: u64 = u64::MAX;
+/// How the program has shown so far that it knows of a failure, the surest last.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// Not at all.
+    #[default]
+    Nothing = 0,
+    /// The last error was read. Many do that to clear it, unseen.
+    LastErrorRead = 1,
+    /// The error's name or text was asked for.
+    Reported = 2,
+    /// A C++ exception was thrown.
+    Thrown = 3,
+}
+
+impl Shown {
+    /// What became of the failure if nothing that decides came any more.
+    fn undecided(self) -> (Outcome, Because) {
+        match self {
+            Shown::Nothing => (Outcome::Unresolved, Because::TraceEnded),
+            Shown::LastErrorRead => (Outcome::Propagated, Because::StatusChecked),
+            Shown::Reported => (Outcome::Propagated, Because::ErrorReported),
+            Shown::Thrown => (Outcome::Propagated, Because::Exception),
+        }
+    }
+
+    /// What became of it if GPU work went on.
+    fn then_work(self) -> (Outcome, Because) {
+        match self {
+            Shown::Nothing => (Outcome::Dropped, Because::GpuWorkContinued),
+            Shown::LastErrorRead => (Outcome::Unresolved, Because::ErrorRead),
+            Shown::Reported | Shown::Thrown => self.undecided(),
+        }
+    }
+}
 
 /// What a thread did, as far as it matters after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An allocation succeeded.
-    Allocated {
-        /// Its device, `None` where it is not known.
-        device: Option<u8>,
-        /// Bytes asked for.
-        requested_bytes: u64,
-    },
+    Allocated(Request),
+    /// Another allocation ran out of memory.
+    Refused(Request),
     /// The last error was read.
     LastErrorRead,
     /// The name or the text of an error was asked for.
@@ -109,118 +145,125 @@ pub enum Step {
     },
 }
 
-/// A failed allocation that is being watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A failed allocation that is being watched, with the attempts to make up for it. All zero is a valid, meaningless one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    device: Option<u8>,
-    requested_bytes: u64,
+    /// The last attempt; at first, the failure itself.
+    last: Request,
+    wanted_bytes: u64,
+    /// What other calls gave since, that may be the same in pieces.
+    near_bytes: u64,
     status: i32,
-    shown: Option<Because>,
+    wanted_device: u8,
+    wanted_kind: u8,
+    shown: Shown,
+    /// Another request was refused since, so that "the same variable" is not about this one.
+    is_past: bool,
 }
 
 impl Watched {
-    /// Begins to watch the thread whose allocation failed with `status`.
-    pub fn new(device: Option<u8>, requested_bytes: u64, status: i32) -> Self {
-        Watched { device, requested_bytes, status, shown: None }
+    /// Begins to watch the thread whose request failed with `status`.
+    pub fn new(request: Request, status: i32) -> Self {
+        Watched {
+            last: request,
+            wanted_bytes: request.requested_bytes,
+            near_bytes: 0,
+            status,
+            wanted_device: request.device,
+            wanted_kind: request.kind,
+            shown: Shown::Nothing,
+            is_past: false,
+        }
     }
 
-    /// A watched failure from the plain numbers that the recorder keeps of it, see [`Watched::shown_strength`].
-    pub fn resume(device: Option<u8>, requested_bytes: u64, status: i32, shown_strength: u8) -> Self {
-        let all = [Because::StatusChecked, Because::ErrorReported, Because::Exception];
-        let shown = all.into_iter().find(|because| because.strength() == Some(shown_strength));
-        Watched { shown, ..Watched::new(device, requested_bytes, status) }
+    /// How the program has shown the failure so far.
+    pub fn shown(&self) -> Shown {
+        self.shown
     }
 
-    /// How strongly the program has shown the failure so far, 0: not at all.
-    pub fn shown_strength(&self) -> u8 {
-        self.shown.and_then(Because::strength).unwrap_or(0)
+    /// The last attempt to make up for the failure; the failed request itself where there was none.
+    pub fn last_attempt(&self) -> &Request {
+        &self.last
+    }
+
+    /// The thread was held up by the recorder after its last attempt.
+    pub fn held_up(&mut self, ns: u64) {
+        self.last.at_ns = self.last.at_ns.saturating_add(ns);
+    }
+
+    /// Whether a newer failure of the thread is an attempt to make up for this one, and the program has shown as much of
+    /// both: from here on they have one story.
+    pub fn takes_in(&self, newer: &Watched) -> bool {
+        (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
     }
 
     /// Takes the thread's next step; an answer is final.
-    pub fn step(&mut self, step: Step) -> Option<(Outcome, Because)> {
+    pub fn step(&mut self, step: Step, limits: &Limits) -> Option<(Outcome, Because)> {
         match step {
-            Step::Allocated { device, requested_bytes } => {
-                // The size of what sets something up is not known: it makes up for its own sort only.
-                let comparable = (requested_bytes == UNKNOWN_BYTES) == (self.requested_bytes == UNKNOWN_BYTES);
-                let same = device == self.device && comparable && requested_bytes >= self.requested_bytes;
-                same.then_some((Outcome::Recovered, Because::RetrySucceeded))
-            }
-            Step::LastErrorRead => self.show(Because::StatusChecked),
-            Step::ErrorText { status } if status == self.status => self.show(Because::ErrorReported),
+            Step::Allocated(by) => self.given(&by, limits).map(|because| (Outcome::Recovered, because)),
+            Step::Refused(by) => self.refused_again(by, limits),
+            Step::LastErrorRead => self.show(Shown::LastErrorRead),
+            Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
             Step::ErrorText { .. } => None,
-            Step::Thrown => self.show(Because::Exception),
+            Step::Thrown => self.show(Shown::Thrown),
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
-            Step::GpuWork { failed_pointer: false } => Some(match self.shown {
-                Some(because) => (Outcome::Propagated, because),
-                None => (Outcome::Dropped, Because::GpuWorkContinued),
-            }),
-            Step::Ended { failure: true } => Some((Outcome::Propagated, self.shown.unwrap_or(Because::ProcessExited))),
-            Step::Ended { failure: false } => Some(self.undecided()),
+            Step::GpuWork { failed_pointer: false } => Some(self.shown.then_work()),
+            Step::Ended { failure: true } if self.shown == Shown::Nothing => {
+                Some((Outcome::Propagated, Because::ProcessExited))
+            }
+            Step::Ended { .. } => Some(self.undecided()),
         }
     }
 
     /// What can be said when nothing more is known of the thread.
     pub fn undecided(&self) -> (Outcome, Because) {
-        match self.shown {
-            Some(because) => (Outcome::Propagated, because),
-            None => (Outcome::Unresolved, Because::TraceEnded),
+        self.shown.undecided()
+    }
+
+    fn relation(&self, by: &Request, limits: &Limits) -> Relation {
+        let refused = Refused {
+            wanted_bytes: self.wanted_bytes,
+            wanted_sort: (self.wanted_device, self.wanted_kind),
+            last: &self.last,
+            is_past: self.is_past,
+            was_thrown: self.shown == Shown::Thrown,
+        };
+        relation(&refused, by, limits)
+    }
+
+    fn given(&mut self, by: &Request, limits: &Limits) -> Option<Because> {
+        match self.relation(by, limits) {
+            Relation::Retry => Some(Because::RetrySucceeded),
+            Relation::FallBack => Some(Because::FellBack),
+            Relation::Near => {
+                self.near_bytes = self.near_bytes.saturating_add(by.requested_bytes);
+                self.is_worth(self.near_bytes, limits).then_some(Because::FellBack)
+            }
+            Relation::Unrelated => None,
         }
     }
 
-    fn show(&mut self, because: Because) -> Option<(Outcome, Because)> {
-        if because.strength() > self.shown.and_then(Because::strength) {
-            self.shown = Some(because);
+    fn refused_again(&mut self, by: Request, limits: &Limits) -> Option<(Outcome, Because)> {
+        let is_attempt = match self.relation(&by, limits) {
+            Relation::Retry | Relation::FallBack => true,
+            Relation::Near => self.is_worth(by.requested_bytes, limits),
+            Relation::Unrelated => false,
+        };
+        self.is_past = !is_attempt;
+        if is_attempt {
+            (self.last, self.near_bytes) = (by, 0);
         }
         None
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OOM: i32 = 2;
-    const WORK: Step = Step::GpuWork { failed_pointer: false };
-
-    fn after(steps: &[Step]) -> (Outcome, Because) {
-        let mut watched = Watched::new(Some(0), 1000, OOM);
-        steps.iter().find_map(|step| watched.step(*step)).unwrap_or_else(|| watched.undecided())
+    /// Whether so many bytes can stand for what was asked for last, and are no trifle beside it.
+    fn is_worth(&self, bytes: u64, limits: &Limits) -> bool {
+        bytes >= self.last.requested_bytes / limits.least_part.max(1)
     }
 
-    #[test]
-    fn plain_numbers_carry_the_state() {
-        for step in [Step::LastErrorRead, Step::ErrorText { status: OOM }, Step::Thrown] {
-            let mut watched = Watched::new(Some(1), 5, OOM);
-            assert_eq!(Watched::resume(Some(1), 5, OOM, 0), watched);
-            watched.step(step);
-            assert_eq!(Watched::resume(Some(1), 5, OOM, watched.shown_strength()), watched);
-        }
-    }
-
-    #[test]
-    fn the_rules_of_the_contract() {
-        let retried = |requested_bytes| Step::Allocated { device: Some(0), requested_bytes };
-        use Because::*;
-        use Outcome::*;
-        for (steps, expected) in [
-            (&[retried(1000)][..], (Recovered, RetrySucceeded)),
-            (&[Step::LastErrorRead, Step::Thrown, retried(2000)], (Recovered, RetrySucceeded)),
-            (&[retried(999), WORK], (Dropped, GpuWorkContinued)),
-            (&[Step::Allocated { device: Some(1), requested_bytes: 5000 }, WORK], (Dropped, GpuWorkContinued)),
-            (&[retried(UNKNOWN_BYTES), WORK], (Dropped, GpuWorkContinued)),
-            (&[WORK, retried(1000)], (Dropped, GpuWorkContinued)),
-            (&[Step::LastErrorRead, WORK], (Propagated, StatusChecked)),
-            (&[Step::LastErrorRead, Step::ErrorText { status: OOM }, WORK], (Propagated, ErrorReported)),
-            (&[Step::ErrorText { status: 1 }, WORK], (Dropped, GpuWorkContinued)),
-            (&[Step::Thrown, Step::LastErrorRead, WORK], (Propagated, Exception)),
-            (&[Step::LastErrorRead, Step::GpuWork { failed_pointer: true }], (Dropped, FailedPointerUsed)),
-            (&[Step::Ended { failure: true }], (Propagated, ProcessExited)),
-            (&[Step::ErrorText { status: OOM }, Step::Ended { failure: true }], (Propagated, ErrorReported)),
-            (&[Step::Ended { failure: false }], (Unresolved, TraceEnded)),
-            (&[], (Unresolved, TraceEnded)),
-            (&[Step::LastErrorRead], (Propagated, StatusChecked)),
-        ] {
-            assert_eq!(after(steps), expected, "{steps:?}");
-        }
+    fn show(&mut self, shown: Shown) -> Option<(Outcome, Because)> {
+        self.shown = self.shown.max(shown);
+        None
     }
 }

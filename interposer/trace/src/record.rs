@@ -84,6 +84,8 @@ pub mod flag {
     pub const FAILED_POINTER: u8 = 0x40;
     /// An error query that asked for a text or a name, not for the last status.
     pub const ERROR_TEXT: u8 = 0x40;
+    /// An allocation or pin that writes to the variable of the last failed one of the same thread, while that is undecided.
+    pub const SAME_VARIABLE: u8 = 0x40;
     /// The allocation was refused by the recorder on request, not by the runtime.
     pub const INJECTED: u8 = 0x80;
 }
@@ -136,6 +138,8 @@ macro_rules! numbered {
         }
     };
 }
+
+pub(crate) use numbered;
 
 numbered! {
     /// What happened.

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use crate::chunk::{ChunkMaker, kind};
 use crate::columns::{Batch, MAX_CHUNK_SLOTS};
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT_ENTRIES, InFlight};
-use crate::metadata::{Bypasses, MachineFacts, Modules};
+use crate::metadata::{ApiMeanings, Bypasses, MachineFacts, Modules};
 use crate::reader::{Metadata, TraceFile};
 use crate::record::{EXTENSION_BYTES, Granule, Record, SLOT_BYTES};
 use crate::ring::{EXTENSION, SlotWords, Taken};
@@ -89,9 +89,12 @@ struct Chunks<'a> {
 
 impl Chunks<'_> {
     fn metadata(&mut self, metadata: &Metadata) -> io::Result<()> {
-        let Metadata { process, apis, modules, module_lists, devices, bypasses, machine } = metadata;
+        let Metadata { process, apis, meanings, modules, module_lists, devices, bypasses, machine } = metadata;
         append(self.out, &mut self.end, self.maker.metadata(kind::PROCESS, process))?;
         append(self.out, &mut self.end, self.maker.metadata(kind::APIS, apis))?;
+        if *meanings != ApiMeanings::default() {
+            append(self.out, &mut self.end, self.maker.metadata(kind::MEANINGS, meanings))?;
+        }
         for list in module_lists {
             append(self.out, &mut self.end, self.maker.metadata(kind::MODULES, list))?;
         }

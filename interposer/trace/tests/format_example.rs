@@ -12,9 +12,10 @@ use gpuoom_trace::columns::{Batch, MAX_CHUNK_SLOTS, MAX_ENCODED_BYTES};
 use gpuoom_trace::header::{
     ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, Live, MAGIC, clock_source, end,
 };
+use gpuoom_trace::meaning::{Codes, Does, Ends, Family, says};
 use gpuoom_trace::metadata::{
-    self, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, MachineFacts, Module, Modules, ProcessFacts,
-    Quantity, Reading, probe_skipped, trigger,
+    self, ApiMeaning, ApiMeanings, ApiRow, ApiTable, Bypass, DeviceFacts, MAX_METADATA_BYTES, MachineFacts, Module,
+    Modules, ProcessFacts, Quantity, Reading, StatusCodes, probe_skipped, trigger,
 };
 use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, MAX_TEXT_BYTES, stack_flag};
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
@@ -120,13 +121,18 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Event", &Event::ALL.iter().map(|event| (*event as u64, event.name())).collect::<Vec<_>>());
     assert_numbers("Kind", &Kind::ALL.iter().map(|kind| (*kind as u64, kind.name())).collect::<Vec<_>>());
     assert_numbers("Layer", &Layer::ALL.iter().map(|layer| (*layer as u64, layer.name())).collect::<Vec<_>>());
-    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, INJECTED });
+    assert_numbers("Codes", &Codes::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
+    assert_numbers("Family", &Family::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
+    assert_numbers("Ends", &Ends::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
+    assert_numbers("Does", &Does::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
+    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, SAME_VARIABLE, INJECTED });
     assert_constants!(injected { CAPACITY, CALL, SIZE, CHANCE, SITE });
     assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
     assert_constants!(end { UNKNOWN, EXITED, SIGNALED });
     assert_constants!(clock_source { CYCLES, MONOTONIC });
-    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES, MACHINE });
+    assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES, MACHINE, MEANINGS });
+    assert_constants!(says { SETS_UP, LIBRARY_HANDLE, RETAINS_PRIMARY });
     assert_constants!(trigger { START, PERIOD, FAILURE, PROGRAM });
     assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
     assert_constants!(Quantity {
@@ -283,6 +289,26 @@ fn metadata_fields_lie_in_the_documented_order() {
 
     let row = encode_as_documented("ApiRow", vec![("name", Value::Text("hipMalloc")), ("layer", Value::U8(2))]);
     assert_eq!(metadata::encode(&ApiRow { name: "hipMalloc".into(), layer: 2 }), row);
+
+    let meaning = ApiMeaning { kind: 1, codes: 2, family: 3, ends: 4, does: 5, flags: 6 };
+    let fields = ["kind", "codes", "family", "ends", "does", "flags"];
+    let documented = encode_as_documented("ApiMeaning", fields.into_iter().zip((1..7).map(Value::U8)).collect());
+    assert_eq!(metadata::encode(&meaning), documented);
+    let status = StatusCodes { codes: 7, interface: "a".into(), out_of_memory: vec![-1, 9] };
+    let numbers = || Value::List(vec![Value::I32(-1), Value::I32(9)]);
+    let documented = encode_as_documented(
+        "StatusCodes",
+        vec![("codes", Value::U8(7)), ("interface", Value::Text("a")), ("out_of_memory", numbers())],
+    );
+    assert_eq!(metadata::encode(&status), documented);
+    let documented = encode_as_documented(
+        "ApiMeanings",
+        vec![
+            ("rows", Value::List(vec![Value::Tuple((1..7).map(Value::U8).collect())])),
+            ("statuses", Value::List(vec![Value::Tuple(vec![Value::U8(7), Value::Text("a"), numbers()])])),
+        ],
+    );
+    assert_eq!(metadata::encode(&ApiMeanings { rows: vec![meaning], statuses: vec![status] }), documented);
 
     let module = Module { path: "/lib".into(), build_id: "ab".into(), start: 0x1000, end: 0x2000, vendor: true };
     let documented = encode_as_documented(

@@ -1,7 +1,7 @@
 // What PyTorch does under CUDA graphs: while a stream is captured, memory is taken in relaxed mode, and once there is
 // none. An allocation by anybody else, on any thread, would make the capture void.
 // The capture must succeed with the recorder as without, although the failure calls for readings; the graph's work must
-// be done as often as it is launched; the failure is propagated, status_checked.
+// be done as often as it is launched; the program asks for less then: the failure is recovered, fell_back.
 #include <unistd.h>
 
 #include "cuda_min.h"

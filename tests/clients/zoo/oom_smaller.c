@@ -1,6 +1,6 @@
-// An allocation fails, a smaller one succeeds, and the program works with that without looking at the error. Run with
+// An allocation fails, a smaller one takes its place, and the program works with that. Run with
 // SIM_CAPACITY=1G.
-// The trace must not say recovered: what was asked for was never had. It is dropped, gpu_work_continued.
+// The trace must say: recovered, fell_back.
 #include "hip_min.h"
 
 int main(void) {

@@ -1,10 +1,13 @@
 // Plays a script: what a program does with GPU memory, one command a line (or between semicolons). The right program for
-// each story of tests/tests/diagnoses, without a source file of its own.
+// each story of tests/tests/diagnoses, without a source file of its own. `@FILE` is a script in a file. Commands for what is
+// around a program (call paths, devices, threads, other processes) are in scene_world.h.
 //
 //     alloc NAME SIZE      device memory; also async, host, managed, virtual (reserve, create, map), register
 //     push SIZE [COUNT]    blocks of device memory on a stack; pop [COUNT] frees the latest ones (all without a number)
-//     through FILE         from now on a loaded library asks for `alloc` and `push`
+//     through FILE [FUNCTION]   from now on a loaded library asks for `alloc` and `push`, in a function of that name
+//     device N             the thread's device
 //     release NAME         unmaps and releases virtual memory, and keeps its addresses
+//     unmap NAME           only unmaps it: its handle still has the memory
 //     free NAME            gives back what NAME is, the way it was made
 //     reserve SIZE         addresses without memory
 //     copy NAME, fetch NAME, use NAME   to the device, from it, within it (NAME may be a failed allocation)
@@ -20,14 +23,16 @@
 //     failures exit|go|retry|throw  what a refused allocation leads to: exit 1 with a message (the default), the next
 //                          command, one more try after what stands in the block `on_failure`
 //     loop N ... end       repeats; a size may grow with it: 1G+64M is 1G, 1G+64M, 1G+128M ...
-//     thread NAME ... end  the same on a thread of that name, to its end
 //     on_failure ... end   played when an allocation is refused, before it is tried again
 //     sleep MS, files N, mappings LEFT   waits; lowers the limit of descriptors; maps pages until so many mappings are left
+//     open N               opens so many files that have nothing to do with the GPU
 //     resident SIZE        touches memory of the host
 //     exit N, abort, kill, crash; kill_in MS
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -38,7 +43,7 @@
 
 __attribute__((weak)) void gpuoom_mark(const char *label);
 
-enum { MAX_LINES = 256, MAX_NAMES = 64, MAX_STACK = 1 << 16, NO_MEMORY = 2 };
+enum { MAX_LINES = 1 << 16, MAX_NAMES = 512, MAX_STACK = 1 << 16, NO_MEMORY = 2 };
 
 struct ipc_handle { char bytes[64]; };
 int GPU(IpcGetMemHandle)(struct ipc_handle *handle, void *pointer);
@@ -52,9 +57,14 @@ struct thing {
 
 static char *lines[MAX_LINES];
 static int line_count, on_failure = -1;
-static struct thing things[MAX_NAMES];
-static struct { void *pointer; size_t size; } stack[MAX_STACK];
-static int stacked;
+// What a thread has names for. All threads share the first one, unless they run at the same time.
+struct store {
+    struct thing things[MAX_NAMES];
+    struct { void *pointer; size_t size; } stack[MAX_STACK];
+    int stacked;
+};
+static struct store common;
+static __thread struct store *store = &common;
 static void *modules[4096];
 static int loaded;
 static char policy[8] = "exit";
@@ -95,7 +105,7 @@ static size_t size_of(const char *text) {
 
 static struct thing *find(const char *name) {
     for (int i = 0; i < MAX_NAMES; i++)
-        if (strcmp(things[i].name, name) == 0) return &things[i];
+        if (strcmp(store->things[i].name, name) == 0) return &store->things[i];
     return NULL;
 }
 
@@ -181,16 +191,19 @@ static void push(size_t size, long count, const char *line) {
     for (long i = 0; i < count; i++) {
         struct thing block = {.how = 'a', .size = size};
         make(&block, line);
-        if (stacked == MAX_STACK) wrong("too many blocks", line);
-        if (block.pointer) stack[stacked].size = size, stack[stacked++].pointer = block.pointer;
+        if (store->stacked == MAX_STACK) wrong("too many blocks", line);
+        if (!block.pointer) continue;
+        store->stack[store->stacked].size = size;
+        store->stack[store->stacked++].pointer = block.pointer;
     }
 }
 
 static void copy(const char *name, int to_device, const char *line) {
     static char host[4096];
     struct thing *thing = find(name);
-    void *pointer = thing ? thing->pointer : stacked ? stack[stacked - 1].pointer : NULL;
-    size_t size = thing ? thing->size : stacked ? stack[stacked - 1].size : 1;
+    int top = store->stacked - 1;
+    void *pointer = thing ? thing->pointer : top >= 0 ? store->stack[top].pointer : NULL;
+    size_t size = thing ? thing->size : top >= 0 ? store->stack[top].size : 1;
     (void)line;
     // The simulated device moves no more than SIM_COPY_BYTES of it.
     if (to_device) GPU(Memcpy)(pointer, host, size, DESTINATION_DEVICE);
@@ -241,29 +254,20 @@ static void pool(const char *command, const char *size) {
     else GPU(MemPoolSetAttribute)(pool, 4, &keep);
 }
 
-struct part { int from, to; char name[16]; long turn; };
+#include "scene_world.h"
 
-static void *play_thread(void *argument) {
-    struct part *part = argument;
-    prctl(PR_SET_NAME, part->name);
-    turn = part->turn;
-    play(part->from, part->to);
-    return NULL;
-}
-
-static void in_thread(const char *name, int from, int to) {
-    struct part part = {.from = from, .to = to, .turn = turn};
-    snprintf(part.name, sizeof part.name, "%s", name);
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, play_thread, &part) == 0) pthread_join(thread, NULL);
+static bool begins_block(const char *text) {
+    const char *blocks[] = {"loop ", "on_failure", "thread ", "at ", "worker ", "start ", "process "};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (!strncmp(text, blocks[i], strlen(blocks[i]))) return true;
+    return false;
 }
 
 // The line of the `end` that belongs to the block which begins at this line.
 static int end_of(int line) {
     for (int depth = 0; line < line_count; line++) {
-        const char *text = lines[line];
-        if (!strncmp(text, "loop", 4) || !strncmp(text, "thread", 6) || !strcmp(text, "on_failure")) depth++;
-        if (!strcmp(text, "end") && --depth == 0) return line;
+        if (begins_block(lines[line])) depth++;
+        if (!strcmp(lines[line], "end") && --depth == 0) return line;
     }
     wrong("no end", "of a block");
     return line_count;
@@ -280,14 +284,26 @@ static void kill_in(long milliseconds) {
     setitimer(ITIMER_REAL, &once, NULL);
 }
 
+static void go_through(const char *file, const char *function) {
+    void *library = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+    if (!function) function = "scene_allocate";
+    through = library ? (int (*)(int (*)(void **, size_t), void **, size_t))dlsym(library, function) : NULL;
+    if (!through) wrong("not loaded", file);
+}
+
 static void process_command(const char *command, const char *a) {
     long number = a ? atol(a) : 0;
     if (!strcmp(command, "sleep")) {
         nanosleep(&(struct timespec){number / 1000, number % 1000 * 1000000}, NULL);
     } else if (!strcmp(command, "files")) {
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)number, (rlim_t)number});
+    } else if (!strcmp(command, "open")) {
+        while (number-- > 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
     } else if (!strcmp(command, "resident")) {
-        memset(malloc(size_of(a)), 1, size_of(a));
+        // Volatile: nobody reads it, and a compiler would leave it out.
+        static void *volatile resident;
+        resident = memset(malloc(size_of(a)), 1, size_of(a));
+        (void)resident;
     } else if (!strcmp(command, "mappings")) {
         map_until(number);
     } else if (!strcmp(command, "load")) {
@@ -304,10 +320,6 @@ static void process_command(const char *command, const char *a) {
         raise(SIGKILL);
     } else if (!strcmp(command, "kill_in")) {
         kill_in(number);
-    } else if (!strcmp(command, "through")) {
-        void *library = dlopen(a, RTLD_NOW | RTLD_NOLOAD);
-        through = library ? (int (*)(int (*)(void **, size_t), void **, size_t))dlsym(library, "scene_allocate") : NULL;
-        if (!through) wrong("not loaded", a);
     } else if (!strcmp(command, "crash")) {
         raise(SIGSEGV);
     } else {
@@ -330,7 +342,8 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "release")) must(free_virtual(find(a), 0), line);
     else if (!strcmp(command, "push")) push(size_of(a), b ? atol(b) : 1, line);
     else if (!strcmp(command, "pop"))
-        for (long n = a ? atol(a) : stacked; n > 0 && stacked > 0; n--) must(GPU(Free)(stack[--stacked].pointer), line);
+        for (long n = a ? atol(a) : store->stacked; n > 0 && store->stacked > 0; n--)
+            must(GPU(Free)(store->stack[--store->stacked].pointer), line);
     else if (!strcmp(command, "copy") || !strcmp(command, "fetch")) copy(a ? a : "-", *command == 'c', line);
     else if (!strcmp(command, "export")) export_memory(find(a), line);
     else if (!strcmp(command, "use")) GPU(Memcpy)(find(a)->pointer, find(a)->pointer, find(a)->size, 3);
@@ -342,9 +355,12 @@ static void gpu_command(const char *command, char *a, char *b, const char *line)
     else if (!strcmp(command, "capture")) must(GPU(StreamBeginCapture)(NULL, 2), line);
     else if (!strcmp(command, "end_capture")) must(GPU(StreamEndCapture)(NULL, &graph), line);
     else if (!strcmp(command, "handle")) make_handle(a, b);
+    else if (!strcmp(command, "through")) go_through(a, b);
+    else if (!strcmp(command, "device")) must(GPU(SetDevice)(atoi(a)), line);
 #ifndef WITHOUT_DRIVER
     else if (!strcmp(command, "module")) must(hipModuleLoadData(&modules[loaded++ % 4096], "code"), line);
     else if (!strcmp(command, "unload")) must(hipModuleUnload(modules[--loaded % 4096]), line);
+    else if (!strcmp(command, "unmap")) must(hipMemUnmap(find(a)->pointer, find(a)->size), line);
     else if (!strcmp(command, "reserve")) {
         void *range;
         if (hipMemAddressReserve(&range, size_of(a), 0, NULL, 0) && strcmp(policy, "go") != 0) exit(1);
@@ -365,26 +381,41 @@ static void play(int from, int to) {
             for (turn = 0; turn < atol(a); turn++) play(line + 1, end);
             turn = outer;
             line = end;
-        } else if (!strcmp(command, "thread")) {
-            int end = end_of(line);
-            in_thread(a, line + 1, end);
-            line = end;
         } else if (!strcmp(command, "on_failure")) {
             on_failure = line + 1;
             line = end_of(line);
-        } else {
+        } else if (begins_block(lines[line])) {
+            int end = end_of(line);
+            world_block(command, a, line + 1, end);
+            line = end;
+        } else if (!world_command(command, a, lines[line])) {
             gpu_command(command, a, b, lines[line]);
         }
     }
 }
 
+static char *script_of(const char *argument) {
+    if (*argument != '@') return strdup(argument);
+    FILE *file = fopen(argument + 1, "r");
+    char *text = NULL;
+    size_t size = 0;
+    if (!file || getdelim(&text, &size, '\0', file) < 0) wrong("no script", argument);
+    fclose(file);
+    return text;
+}
+
 int main(int count, char **arguments) {
-    char *script = strdup(count > 1 ? arguments[1] : "");
+    world_script = count > 1 ? arguments[1] : "";
+    char *script = script_of(world_script);
     for (char *line; (line = strsep(&script, ";\n"));) {
         while (*line == ' ') line++;
-        if (*line && line_count < MAX_LINES) lines[line_count++] = line;
+        if (!*line) continue;
+        if (line_count == MAX_LINES) wrong("too many lines", line);
+        lines[line_count++] = line;
     }
     (void)modules, (void)loaded;
+    number_paths();
+    if (count > 2) return play_other(arguments + 2);
     play(0, line_count);
     return 0;
 }

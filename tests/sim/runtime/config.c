@@ -48,6 +48,7 @@ static void read_limits(struct sim_limits *limits) {
         {"SIM_PINNED_LIMIT", &limits->pinned},
         {"SIM_RESERVED_LIMIT", &limits->reserved},
         {"SIM_POOL_LIMIT", &limits->pool},
+        {"SIM_MANAGED_LIMIT", &limits->managed},
         {"SIM_POOL_LOSES", &limits->lost_per_failure},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) *sizes[i].size = size_setting(sizes[i].name, 0);
@@ -74,9 +75,11 @@ __attribute__((constructor)) static void read_environment(void) {
     // Copied, not pointed to: the program may change its environment later.
     text_setting("SIM_DEVICE_NAME", "Simulated GPU", config.device_name, sizeof config.device_name);
     text_setting("SIM_LOG", "", config.log_path, sizeof config.log_path);
+    text_setting("SIM_CARD_FILE", "", config.card_file, sizeof config.card_file);
     config.capacity = size_setting("SIM_CAPACITY", (size_t)16 << 30);
     config.granularity = size_setting("SIM_GRANULARITY", (size_t)2 << 20);
     if (config.granularity == 0) config.granularity = 1;
+    config.alignment = size_setting("SIM_ALIGNMENT", config.granularity);
     config.devices = (int)number_setting("SIM_DEVICES", 1);
     if (config.devices > SIM_MAX_DEVICES) config.devices = SIM_MAX_DEVICES;
     config.version = (int)number_setting("SIM_HIP_VERSION", 60200000);
@@ -93,7 +96,8 @@ __attribute__((constructor)) static void read_environment(void) {
     read_sysfs(&config.sysfs);
     config.copy_bytes = size_setting("SIM_COPY_BYTES", SIZE_MAX);
     // Others are there before this process is.
-    if (config.sysfs.root[0]) sim_sysfs_update(0, 0, config.limits.others);
+    sim_shared_join();
+    if (config.sysfs.root[0]) sim_sysfs_update(0, 0, config.limits.others + sim_shared_by_others(0));
 }
 
 const struct sim_config *sim_config(void) { return &config; }

@@ -20,6 +20,7 @@ struct sim_limits {
     size_t pinned;             // SIM_PINNED_LIMIT: pinned and registered host memory that it may hold
     size_t reserved;           // SIM_RESERVED_LIMIT: addresses that it may reserve
     size_t pool;               // SIM_POOL_LIMIT: memory of pools
+    size_t managed;            // SIM_MANAGED_LIMIT: managed memory lies in RAM, and may be so much; 0: it lies on the device
     size_t lost_per_failure;   // SIM_POOL_LOSES: a refused stream-ordered allocation takes so much for ever
     bool frees_wait;           // SIM_FREES_WAIT: a stream-ordered free takes effect at the next synchronisation
     bool handles_stay;         // SIM_HANDLES_STAY: releasing a handle of virtual memory gives nothing back
@@ -41,6 +42,7 @@ struct sim_sysfs {
 struct sim_config {
     size_t capacity;         // SIM_CAPACITY: bytes per device
     size_t granularity;      // SIM_GRANULARITY: each device allocation holds a multiple of this
+    size_t alignment;        // SIM_ALIGNMENT: where blocks begin, a multiple of the granularity; no memory is lost by it
     int devices;             // SIM_DEVICES
     char device_name[128];   // SIM_DEVICE_NAME
     int version;             // SIM_HIP_VERSION, in the form that hipRuntimeGetVersion answers
@@ -56,6 +58,7 @@ struct sim_config {
     size_t copy_bytes;       // SIM_COPY_BYTES: at most this much of one copy or fill really moves
     struct sim_limits limits;
     struct sim_sysfs sysfs;
+    char card_file[384];     // SIM_CARD_FILE: what the processes that share the devices hold of them; empty: nobody else does
     char log_path[512];      // SIM_LOG: the ground truth is appended here; empty is no log
 };
 

@@ -5,6 +5,9 @@
 #define API(hip, cuda, body, parameters, arguments) EXPORTED(cuda, body, parameters, arguments)
 #include "api_table.h"
 
+// Up to CUDA 12: the old name.
+EXPORTED(cudaThreadSynchronize, noted, (void), ("sync", NULL, sim_DeviceSynchronize()))
+
 EXPORT int cudaGetLastError(void) { return sim_GetLastError(); }
 EXPORT int cudaPeekAtLastError(void) { return sim_PeekAtLastError(); }
 EXPORT const char *cudaGetErrorName(int status) {

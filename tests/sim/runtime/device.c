@@ -85,7 +85,7 @@ size_t sim_round_up(size_t size, size_t unit) {
 // allows: on real cards placement is scattered. Less where the machine refuses so much.
 static void reserve_addresses(struct device *device) {
     size_t capacity = sim_round_up(sim_config()->capacity, sim_config()->granularity);
-    size_t alignment = sim_config()->granularity;
+    size_t alignment = sim_config()->alignment;
     for (size_t times = 4; times > 0; times /= 2) {
         size_t span = capacity * times + alignment;
         int low = sim_config()->low_addresses ? MAP_32BIT : 0;
@@ -101,10 +101,11 @@ static void reserve_addresses(struct device *device) {
     }
 }
 
+static size_t held_by_others(int index) { return sim_config()->limits.others + sim_shared_by_others(index); }
+
 // What of a device this process does not hold as blocks of its own.
 static size_t held_besides(int index) {
-    const struct sim_limits *limits = &sim_config()->limits;
-    return limits->others + limits->hidden + devices[index].hidden;
+    return held_by_others(index) + sim_config()->limits.hidden + devices[index].hidden;
 }
 
 size_t sim_device_free(int index) {
@@ -118,8 +119,9 @@ size_t sim_device_total(void) {
 }
 
 static void changed(int index) {
-    size_t all = devices[index].used + held_besides(index);
-    sim_sysfs_update(index, all - sim_config()->limits.others, all);
+    size_t own = devices[index].used + sim_config()->limits.hidden + devices[index].hidden;
+    sim_shared_update(index, own);
+    sim_sysfs_update(index, own, own + held_by_others(index));
 }
 
 static int is_refused(const struct device *device, size_t held) {
@@ -159,31 +161,49 @@ static int map_for_real(struct sim_block *block) {
 static struct sim_block **find_hole(struct device *device, size_t held, uintptr_t *address) {
     struct sim_block **link = &device->blocks;
     uintptr_t hole = device->base;
-    while (*link && (*link)->address - hole < held) {
-        hole = (*link)->address + (*link)->held;
+    while (*link && ((*link)->address < hole || (*link)->address - hole < held)) {
+        hole = sim_round_up((*link)->address + (*link)->held, sim_config()->alignment);
         link = &(*link)->next;
     }
     *address = hole;
-    return device->base + device->span - hole < held ? NULL : link;
+    uintptr_t end = device->base + device->span;
+    return hole > end || end - hole < held ? NULL : link;
+}
+
+static size_t managed_bytes;  // of managed memory that lies in RAM; guarded by the lock
+
+static int lies_in_ram(enum sim_kind kind) { return kind == SIM_KIND_MANAGED && sim_config()->limits.managed; }
+
+static int charge_for(int index, enum sim_kind kind, size_t held) {
+    if (!lies_in_ram(kind)) return sim_device_charge(index, held);
+    size_t limit = sim_config()->limits.managed;
+    if (held > limit || managed_bytes > limit - held) return 0;
+    managed_bytes += held;
+    return 1;
+}
+
+static void refund_for(int index, enum sim_kind kind, size_t held) {
+    if (lies_in_ram(kind)) managed_bytes -= held;
+    else sim_device_refund(index, held);
 }
 
 struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requested) {
     struct device *device = &devices[index];
     if (!device->base) reserve_addresses(device);
     size_t held = sim_round_up(requested, sim_config()->granularity);
-    if (!sim_device_charge(index, held)) return NULL;
+    if (!charge_for(index, kind, held)) return NULL;
     uintptr_t address;
     struct sim_block **link = find_hole(device, held, &address);
     struct sim_block *block = link ? sim_block_new() : NULL;
     if (!block) {
-        sim_device_refund(index, held);
+        refund_for(index, kind, held);
         return NULL;
     }
     *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
                                 .kind = kind, .device = index, .owner = sim_thread()->owner};
     if (!map_for_real(block)) {
         sim_block_delete(block);
-        sim_device_refund(index, held);
+        refund_for(index, kind, held);
         return NULL;
     }
     *link = block;
@@ -200,7 +220,7 @@ void sim_device_give(struct sim_block *block) {
     if (block->mapping) munmap(block->mapping, 4096);
     // As ROCm 7 does: the handle keeps a reference that nobody gives back (ROCm/hip#3886).
     if (block->exported && sim_config()->limits.exports_stay) devices[block->device].hidden += block->held;
-    sim_device_refund(block->device, block->held);
+    refund_for(block->device, block->kind, block->held);
     sim_block_delete(block);
 }
 

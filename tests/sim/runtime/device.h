@@ -67,6 +67,11 @@ size_t sim_device_free(int device);  // what really can be had
 size_t sim_device_total(void);       // what is said to be its size
 void sim_device_hide(int device, size_t size);  // the runtime takes more for itself
 
+// shared.c
+void sim_shared_join(void);  // once, with the settings read
+void sim_shared_update(int device, size_t held);  // by this process
+size_t sim_shared_by_others(int device);
+
 // sysfs.c
 void sim_sysfs_update(int device, size_t process, size_t all);  // what KFD and the card say is in use
 

@@ -109,7 +109,8 @@ fn uses() -> Vec<Scene> {
         scene("attention-quadratic", says, story, script)
     };
     let loaded = |says, story, weights: u64| {
-        let script = format!("alloc w {weights}G; mark model_loaded; push 1G {}; alloc b 2G", 23 - weights);
+        let script =
+            format!("alloc w {weights}G; mark model_loaded; push 1G {}; mark backward; alloc b 2G", 23 - weights);
         scene("training-state-exceeds-card", says, story, script).also(&["true-capacity"])
     };
     vec![
@@ -126,14 +127,36 @@ fn uses() -> Vec<Scene> {
             ["64M", "256M", "1G", "16G"],
         ),
         lengths(Not, "it grows with the length itself: fused attention", ["1G", "2G", "4G", "16G"]),
-        loaded(Found(Probable), "16 GiB of weights: 72 with optimizer and gradients", 16),
+        loaded(Found(Probable), "16 GiB of weights, and labels of a training: 72 with optimizer and gradients", 16),
+        scene(
+            "training-state-exceeds-card",
+            Found(Possible),
+            "16 GiB of weights, and nothing says that they are trained",
+            "alloc w 16G; mark model_loaded; push 1G 7; alloc b 2G",
+        )
+        .also(&["true-capacity"]),
         loaded(Found(Possible), "4 GiB of weights: too much if they have two bytes each", 4),
         loaded(Not, "1 GiB of weights: the state fits either way", 1),
         scene(
             "fixed-vs-activation",
             Found(Probable),
             "4 GiB after each step, 20 at its peak",
+            "alloc f 4G; loop 8; mark forward; push 8G 2; launch; pop; end; push 8G 2; alloc x 8G",
+        )
+        .also(&["true-capacity"]),
+        scene(
+            "fixed-vs-activation",
+            Found(Possible),
+            "the same of a program whose cycles have no names",
             "alloc f 4G; loop 8; push 8G 2; launch; pop; end; push 8G 2; alloc x 8G",
+        )
+        .also(&["true-capacity"]),
+        scene(
+            "fixed-vs-activation",
+            Found(Proven),
+            "batches of 1, 2 and 4, and the peaks grow with them",
+            "alloc f 2G; mark forward_batch=1; push 2G 2; launch; pop; mark forward_batch=2; push 4G 2; launch; pop; \
+             mark forward_batch=4; push 8G 2; launch; pop; mark forward_batch=8; push 11G 2; alloc x 8G",
         )
         .also(&["true-capacity"]),
         scene(

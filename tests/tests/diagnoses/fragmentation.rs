@@ -30,7 +30,7 @@ fn caches() -> Vec<Scene> {
     let ten = "loop 4; loop 10; push 500M+20M; end; end;";
     let two = "loop 19; loop 2; push 500M+20M; end; end;";
     let by_message = |says, story, log: &str| {
-        torch("caching-fragmentation", says, story, "push 980M 24; alloc x 8746M").given("--torch-log", log)
+        torch("caching-fragmentation", says, story, "push 1022M 24; alloc x 8746M").given("--torch-log", log)
     };
     vec![
         torch(
@@ -47,13 +47,13 @@ fn caches() -> Vec<Scene> {
             .also(&["true-capacity", "caching-disabled"]),
         by_message(First(Proven), "PyTorch's message: 9.27 GiB are held unused", SPLIT),
         by_message(Not, "PyTorch's message: only 0.34 GiB are held unused", FULL).also(&["true-capacity"]),
-        scene(
+        torch(
             "cache-greed",
             Found(Proven),
-            "4 GiB are refused, the program frees 4, and the next try succeeds",
+            "4 GiB are refused, PyTorch releases 4, and the next try succeeds",
             "push 1G 20; failures retry; on_failure; sync; pop 4; end; alloc x 4G",
         ),
-        scene(
+        torch(
             "cache-greed",
             Not,
             "the next try fails, too",

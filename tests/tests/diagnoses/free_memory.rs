@@ -100,8 +100,8 @@ fn reported() -> Vec<Scene> {
     vec![
         scene(
             "free-overreported-graphics",
-            First(Proven),
-            "a desktop holds 2 GiB, HIP does not know it, and the request lies between",
+            First(Probable),
+            "a desktop of another user holds 2 GiB, HIP does not know it, and the request lies between",
             "push 1G 18; alloc b 5G",
         )
         .set("SIM_OTHERS", "2G")

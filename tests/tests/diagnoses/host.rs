@@ -55,7 +55,16 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene(
             "cgroup-memory-limit",
             Found(Probable),
-            "pinned memory that the container has no room for",
+            "pinned memory that the container has no room for beside the program's own",
+            "resident 300M; alloc a 1G; sleep 250; host b 200M",
+        )
+        .on(group(320 << 20, 400 << 20))
+        .set("SIM_PINNED_LIMIT", "100M")
+        .also(&["pinned-host-exhaustion"]),
+        scene(
+            "cgroup-memory-limit",
+            Found(Possible),
+            "the same, and what the container holds may be files that the kernel can drop",
             "alloc a 1G; sleep 250; host b 4G",
         )
         .on(group(6 * gib, 8 * gib))

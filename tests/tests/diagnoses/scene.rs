@@ -55,7 +55,7 @@ pub(crate) struct Scene {
     script: String,
     is_cuda: bool,
     settings: Vec<(String, String)>,
-    libraries: Vec<&'static str>,
+    libraries: Vec<(&'static str, &'static str)>,
     torch: Option<String>,
     evidence: Vec<(&'static str, String)>,
     loads_late: bool,
@@ -119,8 +119,13 @@ impl Scene {
     }
 
     /// With a library of that file name in the process.
-    pub(crate) fn library(mut self, name: &'static str) -> Self {
-        self.libraries.push(name);
+    pub(crate) fn library(self, name: &'static str) -> Self {
+        self.library_of(name, "caller.c")
+    }
+
+    /// With a library of that file name, made from that source: its functions are on the way to the calls that it makes.
+    pub(crate) fn library_of(mut self, name: &'static str, source: &'static str) -> Self {
+        self.libraries.push((name, source));
         self
     }
 
@@ -129,6 +134,13 @@ impl Scene {
         self.torch =
             Some(format!("__version__ = '{version}'\ncuda: Optional[str] = None\nhip: Optional[str] = '{hip}'\n"));
         self.library("libtorch_hip.so")
+    }
+
+    /// With PyTorch of that version for CUDA.
+    pub(crate) fn torch_cuda(mut self, version: &str, cuda: &str) -> Self {
+        self.torch =
+            Some(format!("__version__ = '{version}'\ncuda: Optional[str] = '{cuda}'\nhip: Optional[str] = None\n"));
+        self.cuda().library("libtorch_cuda.so")
     }
 
     /// PyTorch's library is there, and the script loads it.
@@ -184,7 +196,7 @@ impl Scene {
 
     fn client(&self, machine: &Built) -> Client {
         let root = machine.root.path();
-        let installed: Vec<PathBuf> = self.libraries.iter().map(|name| self.install(name, root)).collect();
+        let installed: Vec<PathBuf> = self.libraries.iter().map(|library| self.install(*library, root)).collect();
         let at_once = installed.iter().filter(|_| !self.loads_late);
         let loads = at_once.map(|path| format!("load {};", path.display()));
         let script: String = loads.chain([self.script_in(root)]).collect();
@@ -218,11 +230,11 @@ impl Scene {
     }
 
     /// A library under that name, with PyTorch's version beside it.
-    fn install(&self, name: &str, root: &Path) -> PathBuf {
+    fn install(&self, (name, source): (&str, &str), root: &Path) -> PathBuf {
         let directory = root.join(LIBRARIES);
         fs::create_dir_all(&directory).expect("a directory below the root");
         let path = directory.join(name);
-        fs::copy(plugin("caller.c", Library::None), &path).expect("a library");
+        fs::copy(plugin(source, Library::None), &path).expect("a library");
         if let Some(version) = &self.torch {
             fs::write(root.join("usr/lib/python3/torch/version.py"), version).expect("PyTorch's version");
         }

@@ -61,9 +61,15 @@ fn beginning() -> Vec<Scene> {
         ),
         scene(
             "oom-first-backward",
-            Found(Probable),
+            Found(Possible),
             "activations, and then the sizes of the parameters in reverse",
             format!("{LOAD} sleep 200; {forward} {GRADIENTS} {TOO_MUCH}"),
+        ),
+        scene(
+            "oom-first-backward",
+            Found(Proven),
+            "the same, and a label",
+            format!("{LOAD} sleep 200; {forward} mark backward; {GRADIENTS} {TOO_MUCH}"),
         ),
         scene(
             "oom-first-backward",
@@ -81,9 +87,15 @@ fn optimizer() -> Vec<Scene> {
     vec![
         scene(
             "oom-optimizer-step",
-            Found(Probable),
+            Found(Possible),
             "one step, and then each parameter's size twice",
             format!("{LOAD} sleep 200; {STEP} {states} {TOO_MUCH}"),
+        ),
+        scene(
+            "oom-optimizer-step",
+            Found(Proven),
+            "the same, and a label",
+            format!("{LOAD} sleep 200; {STEP} mark optimizer_step; {states} {TOO_MUCH}"),
         ),
         scene(
             "oom-optimizer-step",
@@ -95,23 +107,26 @@ fn optimizer() -> Vec<Scene> {
 }
 
 fn later() -> Vec<Scene> {
-    let batches =
-        |count: u64| format!("{LOAD} loop {count}; loop 5; push 205001K+41001K 8; launch; pop 8; end; end; {TOO_MUCH}");
-    let evaluation =
-        |keep: &str| format!("{LOAD} loop 6; {STEP} end; loop 12; alloc b 300M; {keep} free b; end; {TOO_MUCH}");
+    let batches = |count: u64, label: &str| {
+        format!("{LOAD} loop {count}; loop 5; {label} push 205001K+41001K 8; launch; pop 8; end; end; push 24400M")
+    };
+    let evaluation = |keep: &str| {
+        format!("{LOAD} loop 6; {STEP} end; mark eval; loop 12; alloc b 300M; {keep} free b; end; {TOO_MUCH}")
+    };
     let first_eval = |asked: &str| format!("{LOAD} loop 6; {STEP} end; mark eval; push 250M; alloc x {asked}");
     vec![
         scene(
             "oom-longest-batch",
             First(Proven),
-            "25 steps of batches that differ, and then one that is far larger",
-            batches(5),
+            "25 batches that differ, as labels say, and then one that is far larger",
+            batches(5, "mark batch;"),
         ),
-        scene("oom-longest-batch", Not, "five steps: too few to call the run stable", batches(1)),
+        scene("oom-longest-batch", Found(Possible), "the same without labels", batches(5, "")),
+        scene("oom-longest-batch", Not, "five steps: too few to call the run stable", batches(1, "mark batch;")),
         scene(
             "oom-eval-accumulation",
             First(Proven),
-            "after six steps, 40 MiB of each of twelve batches stay",
+            "after six steps, 40 MiB of each of twelve batches stay, and a label says evaluation",
             evaluation("push 40M;"),
         ),
         scene("oom-eval-accumulation", Not, "the same, and nothing stays", evaluation("push 40M; pop 1;")),

@@ -1,5 +1,6 @@
 //! D. Options of PyTorch's allocator.
 
+use gpuoom_trace::header::ClockPoint;
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{full, set, torch, with_log};
@@ -39,17 +40,31 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "expandable-hazard",
-        says: Says::First(Proven),
-        also: &[],
-        story: "hipMemMap never returned, and nothing came after it",
-        scene: || hung("hipMemMap"),
+        says: Says::Found(Proven),
+        also: &["hang-not-oom"],
+        story: "hipMemMap had not returned after 90 s, and nothing came after it",
+        scene: || hung("hipMemMap", 90),
     },
     Labelled {
         id: "expandable-hazard",
         says: Says::Not,
         also: &[],
+        story: "the process was ended a second after hipMemMap had begun",
+        scene: || hung("hipMemMap", 1),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::Not,
+        also: &["hang-not-oom"],
+        story: "hipMemMap of a program without PyTorch had not returned after 90 s",
+        scene: || hung_in(TraceBuilder::default().device(0, "card", 24 * GIB), "hipMemMap", 90),
+    },
+    Labelled {
+        id: "expandable-hazard",
+        says: Says::Not,
+        also: &["hang-not-oom"],
         story: "the call that never returned asks for memory and maps none",
-        scene: || hung("hipMalloc"),
+        scene: || hung("hipMalloc", 90),
     },
     Labelled {
         id: "expandable-hazard",
@@ -71,6 +86,36 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "PYTORCH_NO_HIP_MEMORY_CACHING=1 with PyTorch",
         scene: || no_caching(true),
+    },
+    Labelled {
+        id: "caching-disabled",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the variable is 0, and nobody knows the version of PyTorch: before 2.7 that turned the cache off, too",
+        scene: || {
+            let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+            set(&mut trace, "PYTORCH_NO_HIP_MEMORY_CACHING", "0");
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Not,
+        also: &[],
+        story: "both options in the environment of a program that has no PyTorch",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 20 * MIB);
+            set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:256");
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "expandable-ignored",
+        says: Says::Not,
+        also: &[],
+        story: "the runtime's own pools were chosen, which have no segments",
+        scene: || expandable("backend:hipMallocAsync,expandable_segments:True", false),
     },
     Labelled {
         id: "caching-disabled",
@@ -120,12 +165,21 @@ fn expandable(options: &str, maps: bool) -> Scene {
     Scene { trace }
 }
 
-fn hung(api: &str) -> Scene {
-    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+fn hung(api: &str, seconds: u64) -> Scene {
+    hung_in(torch(TraceBuilder::default().device(0, "card", 24 * GIB)), api, seconds)
+}
+
+fn hung_in(mut trace: TraceBuilder, api: &str, seconds: u64) -> Scene {
     set(&mut trace, "PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True");
     trace.create_and_map(0x1000, 0x20_0000_0000, 20 * MIB);
     trace.under_way(api, 20 * MIB);
+    // Another thread ends what it had begun.
+    trace.now_ns += 10_000_000;
+    let record = trace.record_on(88, Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { address: 0x30_0000_0000, requested: 2 * MIB, ..record }, &[]);
     trace.header.closed = 0;
+    let (first, later) = (trace.header.clock_first, seconds * 1_000_000_000);
+    trace.header.clock_last[0] = ClockPoint { ticks: later, monotonic_ns: later, wall_ns: first.wall_ns + later };
     Scene { trace }
 }
 

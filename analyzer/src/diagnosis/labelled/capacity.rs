@@ -2,10 +2,12 @@
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 
+use gpuoom_trace::record::{Event, Kind, Record};
+
 use super::machines::{AmdMachine, CARD, STRIX_HALO};
-use super::scenes::{card_file, full, torch};
+use super::scenes::{card_file, full, set, torch};
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -45,21 +47,89 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
-        story: "22 of 24 GiB are held, 1 more is asked for, and just as much is free",
+        story: "22 of 24 GiB are held, 1 more is asked for, and just as much is free: nobody knows who holds the last one",
         scene: || held_and_refused(22, 1, GIB, GIB),
     },
     Labelled {
         id: "true-capacity",
-        says: Says::Found(Probable),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["hidden-runtime-memory"],
         story: "the program asked for 19 of 24 GiB, and the runtime's own memory and rounding take the rest",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             (0..19).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
             let seq = trace.refuse(2 * GIB);
             full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "14 of 24 GiB are held, and 12 more are asked for: too much for the card, whatever else is there",
+        scene: || held_and_refused(14, 12, gib(9.9), gib(9.8)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Possible),
+        also: &["other-process-on-gpu"],
+        story: "22 of 24 GiB are held, 1 more would have fit, and nobody knows who holds the rest",
+        scene: || unseen(22 * GIB, 0, GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "22 of 24 GiB are held, 1.75 more would have fit but for the half GiB that a runtime takes",
+        scene: || unseen(22 * GIB, 0, gib(1.75)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same, and the driver tells that others hold nothing",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(gib(1.75));
+            full(&mut trace, seq, 24 * GIB, gib(22.5), gib(1.5));
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &["other-process-on-gpu"],
+        story: "20 GiB of managed memory may lie in RAM, and 3 GiB of device memory are no full card",
+        scene: || unseen(3 * GIB, 20 * GIB, 4 * GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &[],
+        story: "managed memory is refused: it need not lie on the card",
+        scene: || managed_refused(4 * GIB),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &[],
+        story: "40 GiB of managed memory are refused: it may exceed the card",
+        scene: || managed_refused(40 * GIB),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &["process-fraction-cap"],
+        story: "12 GiB, where the runtime says 8 and the board has 24: the total is a limit",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+            trace.machine = CARD.files();
+            let seq = trace.refuse(12 * GIB);
+            trace.read_at_failure(seq, &readings([(RuntimeFree, 8 * GIB), (VramTotal, 24 * GIB), (VramUsed, GIB)]));
             Scene { trace }
         },
     },
@@ -72,9 +142,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
-        story: "the same in a trace that tells nothing of the machine",
+        story: "the same in a trace that tells nothing of the machine: it may be an APU with larger pools",
         scene: || held_and_refused(1, 77, 22 * GIB, 22 * GIB),
     },
     Labelled {
@@ -152,10 +222,46 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "partition-slice",
         says: Says::Not,
         also: &[],
+        story: "a MIG slice is named in the environment of a program that runs over HIP",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 12 * GIB);
+            set(&mut trace, "CUDA_VISIBLE_DEVICES", "MIG-8d6d5a3b");
+            trace.alloc(0x10_0000_0000, GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "partition-slice",
+        says: Says::Not,
+        also: &[],
         story: "in SPX mode the device is the board",
         scene: || partitioned("SPX\n"),
     },
 ];
+
+/// A card of 24 GiB that is full, of which the program holds so much device memory and managed memory; nobody reads what others
+/// hold.
+fn unseen(own: u64, managed: u64, asked: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).cuda();
+    trace.alloc_kind(Kind::Device, "cudaMalloc", 0x10_0000_0000, own);
+    if managed > 0 {
+        trace.alloc_kind(Kind::Managed, "cudaMallocManaged", 0x100_0000_0000, managed);
+    }
+    let record = trace.record(Event::Alloc, Kind::Device, "cudaMalloc");
+    let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, asked - GIB / 4)]));
+    Scene { trace }
+}
+
+/// Managed memory is refused on a card whose memory is used up.
+fn managed_refused(asked: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 22 * GIB);
+    let record = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
+    let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);
+    full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+    Scene { trace }
+}
 
 /// A request on an empty device of some machine.
 fn on_machine(machine: AmdMachine, total: u64, asked: u64) -> Scene {

@@ -55,6 +55,34 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "a limit of CUDA's, and the program runs over HIP",
+        scene: || limited("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=12G", false),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "a limit of HIP's, and the program runs over CUDA",
+        scene: || limited("GPU_MAX_HEAP_SIZE", "50", true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the limit is for another device",
+        scene: || limited("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "1=12G", true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "a limit of 12 GiB for this device, and nobody knows whether an MPS server keeps to it",
+        scene: || limited("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=12G", true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
         says: Says::Found(Possible),
         also: &[],
         story: "JAX has a share, and ends with an error although no call failed",
@@ -127,6 +155,18 @@ fn one_large(asked: u64, largest: u64, saw_below: bool) -> Scene {
 fn heap(percent: &str, asked: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     set(&mut trace, "GPU_MAX_HEAP_SIZE", percent);
+    refused(trace, asked)
+}
+
+/// 4 GiB are refused although 12 are free, with a variable set.
+fn limited(name: &str, value: &str, is_cuda: bool) -> Scene {
+    let trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let mut trace = if is_cuda { trace.cuda() } else { trace };
+    set(&mut trace, name, value);
+    refused(trace, 4 * GIB)
+}
+
+fn refused(mut trace: TraceBuilder, asked: u64) -> Scene {
     (0..11).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
     let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);

@@ -21,6 +21,24 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the same with 63,500 mappings: 2,000 are left",
+        scene: || mappings(63_500),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same with 65,500, and the thread's next request of that size is granted",
+        scene: || {
+            let mut scene = mappings(65_500);
+            scene.trace.alloc(0x80_0000_0000, 2 * MIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "map-count-exhaustion",
         says: Says::Not,
         also: &["phantom-free"],
         story: "the same with 700 mappings",
@@ -65,14 +83,28 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "60 GiB of addresses are reserved and 8 more refused, with vm_size=64 (GiB)",
-        scene: || reservations(60, Some("64\n")),
+        scene: || reservations(60, 8 * GIB),
     },
     Labelled {
         id: "gpu-va-limit",
         says: Says::Not,
         also: &[],
         story: "1 GiB is reserved: vm_size=64 is far away",
-        scene: || reservations(1, Some("64\n")),
+        scene: || reservations(1, 8 * GIB),
+    },
+    Labelled {
+        id: "gpu-va-limit",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "58 GiB are reserved, and 1 more would fit",
+        scene: || reservations(58, GIB),
+    },
+    Labelled {
+        id: "gpu-va-limit",
+        says: Says::Not,
+        also: &[],
+        story: "60 GiB are reserved, and a size that is no multiple of a page is refused",
+        scene: || reservations(60, 5 * GIB + 1),
     },
 ];
 
@@ -110,14 +142,13 @@ fn handles<const N: usize>(count: u64, descriptors: [(gpuoom_trace::metadata::Qu
     Scene { trace }
 }
 
-fn reservations(gib: u64, vm_size: Option<&str>) -> Scene {
+/// So many GiB of addresses are reserved with vm_size=64, and then a request for more is refused.
+fn reservations(gib: u64, asked: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-    if let Some(size) = vm_size {
-        trace.machine.push(("/sys/module/amdgpu/parameters/vm_size".into(), size.into()));
-    }
+    trace.machine.push(("/sys/module/amdgpu/parameters/vm_size".into(), "64\n".into()));
     let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
     trace.push(Record { address: 0x10_0000_0000, requested: gib * GIB, ..record }, &[]);
     let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
-    trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    trace.push(Record { status: 2, requested: asked, ..record }, &[]);
     Scene { trace }
 }

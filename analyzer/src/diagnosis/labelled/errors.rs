@@ -69,6 +69,79 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "forty attempts, each for half of the last one, and the last one fits",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            for number in 0..40u32 {
+                trace.refuse((1 << 62) >> number);
+                trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+            }
+            trace.alloc(0x1000_0000, (1 << 62) >> 40);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "the last error is read before the launch: whether anybody looked at it can't be seen",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.refuse(GIB);
+            trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "pinned memory of the host takes its place",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.refuse(GIB);
+            trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x1000_0000, GIB);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the variable of the failed call still holds an older block, which is what the copy works on",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x1000_0000, GIB);
+            trace.refuse(GIB);
+            trace.used_pointer("hipMemset", 0x1000_0000);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "CUDA's driver interface keeps no last error: the second call has failed by itself",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let refuse = |trace: &mut TraceBuilder, requested| {
+                let record = trace.record(Event::Alloc, Kind::Device, "cuMemAlloc_v2");
+                trace.push(Record { status: 2, requested, ..record }, &[])
+            };
+            refuse(&mut trace, 20 * GIB);
+            trace.after(Event::GpuWork, "cuLaunchKernel", 0, 0);
+            let seq = refuse(&mut trace, 64 * MIB);
+            trace.read_at_failure(seq, &readings([(RuntimeFree, 20 * GIB)]));
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "late-surfacing-oom",
         says: Says::Found(Possible),
         also: &["phantom-free"],

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, sampled, set};
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const ROCM_7: i32 = 70_051_831;
@@ -21,10 +21,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "ipc-export-pin",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["known-bad-version"],
         story: "the same, and nobody read free memory before and after",
         scene: || freed_unread(),
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Found(Possible),
+        also: &["known-bad-version"],
+        story: "another process lives that may still have it open",
+        scene: || {
+            let trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
+            freed_beside(trace, true, 100 * MIB, GIB)
+        },
     },
     Labelled {
         id: "ipc-export-pin",
@@ -79,25 +89,30 @@ fn take(trace: &mut TraceBuilder) {
     (0..8).for_each(|block| _ = trace.free(0x10_0000_0000 + block * 2 * GIB));
 }
 
-fn refuse(trace: &mut TraceBuilder, free: u64) {
+fn refuse(trace: &mut TraceBuilder, free: u64, others: u64) {
     let seq = trace.refuse(20 * GIB);
     let read = [
         (RuntimeFree, free),
         (VramTotal, 24 * GIB),
         (VramUsed, 24 * GIB - free),
-        (KfdProcessVram, 23 * GIB - free),
-        (KfdOthersVram, GIB),
+        (KfdProcessVram, 24 * GIB - free - others),
+        (KfdOthersVram, others),
     ];
     at_failure(trace, seq, read);
 }
 
 /// 8 GiB go between two readings, and then a request fails.
-fn freed(mut trace: TraceBuilder, exports: bool, risen: u64) -> Scene {
+fn freed(trace: TraceBuilder, exports: bool, risen: u64) -> Scene {
+    freed_beside(trace, exports, risen, 0)
+}
+
+/// The same while other processes hold some of the card.
+fn freed_beside(mut trace: TraceBuilder, exports: bool, risen: u64, others: u64) -> Scene {
     give(&mut trace, exports);
     sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
     take(&mut trace);
     sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
-    refuse(&mut trace, 10 * GIB + risen);
+    refuse(&mut trace, 10 * GIB + risen, others);
     Scene { trace }
 }
 
@@ -105,6 +120,6 @@ fn freed_unread() -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
     give(&mut trace, true);
     take(&mut trace);
-    refuse(&mut trace, 11 * GIB);
+    refuse(&mut trace, 11 * GIB, 0);
     Scene { trace }
 }

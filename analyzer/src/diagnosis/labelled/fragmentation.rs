@@ -72,46 +72,90 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || stays(20),
     },
     Labelled {
+        id: "cache-greed",
+        says: Says::Not,
+        also: &[],
+        story: "the same in a program without PyTorch, which gives up its own data",
+        scene: || retried_in(TraceBuilder::default().device(0, "card", 24 * GIB), true),
+    },
+    Labelled {
+        id: "reserved-plateau",
+        says: Says::Not,
+        also: &["live-leak"],
+        story: "4 MiB of each step stay beside 14 GiB: flat beside all that is held, and a leak",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 14 * GIB);
+            for step in 0..40 {
+                trace.alloc(0x100_0000_0000 + step * GIB, 4 * MIB);
+                trace.alloc(0x20_0000_0000, 4 * GIB);
+                trace.free(0x20_0000_0000);
+            }
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "granularity-waste",
         says: Says::Found(Possible),
-        also: &["phantom-free"],
-        story: "V3a: 75 blocks of 192.5 MiB at addresses 2 MiB apart, on a card so small that even 2 MiB would not fit",
-        scene: || rounded(&[(75, 201_863_463)], 2 * MIB, 14_600 * MIB, 160 * MIB),
+        also: &["true-capacity"],
+        story: "57 blocks of 192.5 MiB fill a card of 14,600 MiB in granules of 256; nobody read what the driver counts",
+        scene: || rounded(&[(57, THREE_QUARTERS)], 256 * MIB, 14_600 * MIB, THREE_QUARTERS, Takes::Rounded),
     },
     Labelled {
         id: "granularity-waste",
         says: Says::Found(Probable),
-        also: &["phantom-free"],
-        story: "V3d at addresses 128 MiB apart: the model has some ground here",
-        scene: || rounded(&[(37, 402_653_184), (1, 134_217_728)], 128 * MIB, 16 * GIB, 128 * MIB),
+        also: &["true-capacity"],
+        story: "blocks of 384 MiB and of 128 fill a card in granules of 256, and the driver counts them so",
+        scene: || mixed(Takes::CountedRounded),
     },
     Labelled {
         id: "granularity-waste",
         says: Says::Not,
         also: &["phantom-free"],
-        story: "V3a with addresses 2 MiB apart on 18 GiB: the model predicts a failure, the addresses do not",
-        scene: || rounded(&[(75, 201_863_463)], 2 * MIB, 18 * GIB, GIB),
+        story: "the same, and the driver counts what was asked for: blocks begin at such addresses, and are not rounded",
+        scene: || mixed(Takes::CountedAsAsked),
+    },
+    Labelled {
+        id: "granularity-waste",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "V3a: 75 blocks of 192.5 MiB live on a card that could not hold them if they were rounded to 256",
+        scene: || rounded(&[(75, THREE_QUARTERS)], 256 * MIB, 14_600 * MIB, 160 * MIB, Takes::AsAsked),
+    },
+    Labelled {
+        id: "granularity-waste",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "V3a with addresses 2 MiB apart: the model predicts a failure, the addresses do not",
+        scene: || rounded(&[(75, THREE_QUARTERS)], 2 * MIB, 19_250 * MIB, GIB, Takes::AsAsked),
     },
     Labelled {
         id: "granularity-waste",
         says: Says::Not,
         also: &["phantom-free"],
         story: "V2: 13.5 GiB in two blocks waste 1.85 %",
-        scene: || rounded(&[(1, 10_415_295_693), (1, 4_080_218_931)], 2 * MIB, 14 * GIB, 300 * MIB),
+        scene: || rounded(&[(1, 10_415_295_693), (1, 4_080_218_931)], 2 * MIB, 14 * GIB, 300 * MIB, Takes::AsAsked),
     },
     Labelled {
         id: "mixed-size-padding",
         says: Says::Found(Probable),
-        also: &["phantom-free"],
-        story: "V3d: blocks of 384 MiB and of 128 MiB leave 128 MiB each that neither can use",
-        scene: || rounded(&[(37, 402_653_184), (1, 134_217_728)], 128 * MIB, 16 * GIB, 128 * MIB),
+        also: &["true-capacity"],
+        story: "blocks of 384 MiB and of 128 leave 128 MiB each that neither can use, and the driver counts them so",
+        scene: || mixed(Takes::CountedRounded),
     },
     Labelled {
         id: "mixed-size-padding",
         says: Says::Not,
         also: &["phantom-free"],
+        story: "the same, and the driver counts what was asked for",
+        scene: || mixed(Takes::CountedAsAsked),
+    },
+    Labelled {
+        id: "mixed-size-padding",
+        says: Says::Not,
+        also: &["true-capacity"],
         story: "V3b: one size alone wastes as much",
-        scene: || rounded(&[(76, 199_207_365)], 2 * MIB, 14_600 * MIB, 160 * MIB),
+        scene: || rounded(&[(57, THREE_QUARTERS)], 256 * MIB, 14_600 * MIB, THREE_QUARTERS, Takes::Rounded),
     },
 ];
 
@@ -152,9 +196,15 @@ fn segments(sizes: u64, no_cache: bool) -> Scene {
     Scene { trace }
 }
 
-/// A failure, a release, and another try.
+/// 192.5 MiB: three quarters of the modelled granule.
+const THREE_QUARTERS: u64 = 201_863_463;
+
+/// A failure, a release, and another try, with PyTorch.
 fn retried(succeeds: bool) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    retried_in(torch(TraceBuilder::default().device(0, "card", 24 * GIB)), succeeds)
+}
+
+fn retried_in(mut trace: TraceBuilder, succeeds: bool) -> Scene {
     (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     let seq = trace.refuse(3 * GIB);
     full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB / 2);
@@ -184,23 +234,44 @@ fn stays(leaving: u64) -> Scene {
     Scene { trace }
 }
 
+/// What the blocks of a trace take of the card.
+#[derive(Clone, Copy)]
+enum Takes {
+    /// What was asked for.
+    AsAsked,
+    /// The same, and the driver counts it for the process.
+    CountedAsAsked,
+    /// A multiple of 256 MiB each.
+    Rounded,
+    /// The same, and the driver counts it for the process.
+    CountedRounded,
+}
+
 /// Blocks of some sizes at addresses some distance apart, and a request that is refused although it fits.
-fn rounded(blocks: &[(u64, u64)], apart: u64, total: u64, asked: u64) -> Scene {
+fn rounded(blocks: &[(u64, u64)], apart: u64, total: u64, asked: u64, takes: Takes) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", total);
-    let (mut address, mut held) = (0x10_0000_0000, 0);
+    let (mut address, mut used) = (0x10_0000_0000, 0);
+    let granule = if matches!(takes, Takes::Rounded | Takes::CountedRounded) { 256 * MIB } else { 1 };
     for &(count, bytes) in blocks {
         for _ in 0..count {
             trace.alloc(address, bytes);
             // An odd multiple, so that the addresses show this distance and none larger.
             address += (bytes.div_ceil(apart) | 1) * apart;
-            held += bytes;
+            used += bytes.next_multiple_of(granule);
         }
     }
     let seq = trace.refuse(asked);
-    let read =
-        [(RuntimeFree, total - held), (VramTotal, total), (VramUsed, held), (KfdProcessVram, held), (KfdOthersVram, 0)];
+    let read = [(RuntimeFree, total - used), (VramTotal, total), (VramUsed, used), (KfdOthersVram, 0)];
     at_failure(&mut trace, seq, read);
+    if matches!(takes, Takes::CountedAsAsked | Takes::CountedRounded) {
+        at_failure(&mut trace, seq, [(KfdProcessVram, used)]);
+    }
     Scene { trace }
+}
+
+/// V3d on a card that is full of it if each block is rounded to 256 MiB.
+fn mixed(takes: Takes) -> Scene {
+    rounded(&[(25, 384 * MIB), (10, 128 * MIB)], 128 * MIB, 15_360 * MIB, 128 * MIB, takes)
 }
 
 fn texts(scene: &Scene, id: &str) -> String {
@@ -213,18 +284,18 @@ fn texts(scene: &Scene, id: &str) -> String {
 
 #[test]
 fn the_vectors_of_the_rounding_model() {
-    let v3d = || rounded(&[(37, 402_653_184), (1, 134_217_728)], 128 * MIB, 16 * GIB, 128 * MIB);
+    let v3d = || rounded(&[(37, 402_653_184), (1, 134_217_728)], 128 * MIB, 19_250 * MIB, 128 * MIB, Takes::AsAsked);
     assert!(
         texts(&v3d(), "mixed-size-padding").contains("waste 34 % of what"),
         "{}",
         texts(&v3d(), "mixed-size-padding")
     );
-    for (count, bytes, shown) in [(75, 201_863_463, "33.0 %"), (76, 199_207_365, "34.8 %")] {
-        let scene = rounded(&[(count, bytes)], 2 * MIB, 14_600 * MIB, 160 * MIB);
+    for (count, bytes, shown) in [(75, THREE_QUARTERS, "33.0 %"), (76, 199_207_365, "34.8 %")] {
+        let scene = rounded(&[(count, bytes)], 256 * MIB, 19_500 * MIB, 260 * MIB, Takes::AsAsked);
         let text = texts(&scene, "granularity-waste");
         assert!(text.contains(&format!("adds {shown} of what was asked for")), "{text}");
     }
-    for scene in [v3d(), rounded(&[(75, 201_863_463)], 2 * MIB, 14_600 * MIB, 160 * MIB)] {
+    for scene in [v3d(), rounded(&[(75, THREE_QUARTERS)], 256 * MIB, 19_250 * MIB, 160 * MIB, Takes::AsAsked)] {
         let json = serde_json::to_string(&crate::testing::summary(&scene.trace).conclusion.findings).unwrap();
         assert!(!json.contains("18.9"), "{json}");
     }
@@ -232,7 +303,8 @@ fn the_vectors_of_the_rounding_model() {
 
 #[test]
 fn where_model_and_addresses_disagree_both_are_said() {
-    let text = texts(&rounded(&[(75, 201_863_463)], 2 * MIB, 18 * GIB, GIB), "granularity-waste");
+    let text =
+        texts(&rounded(&[(75, THREE_QUARTERS)], 2 * MIB, 19_250 * MIB, GIB, Takes::AsAsked), "granularity-waste");
     let wanted = "the 256 MiB model predicts a failure, and the granularity that the addresses show (2 MiB) does not";
     assert!(text.contains(wanted), "{text}");
 }

@@ -1,9 +1,10 @@
 //! E. Leaks.
 
+use gpuoom_trace::metadata::Quantity::RuntimeFree;
 use gpuoom_trace::record::{Event, Kind, Record};
 
-use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::Proven;
+use super::{Labelled, Says, Scene, readings};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
@@ -12,15 +13,72 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "live-leak",
         says: Says::First(Proven),
         also: &[],
-        story: "20 MiB of each of 30 steps stay",
-        scene: || steps(30, false),
+        story: "300 MiB of each of 30 steps stay, and then 7 GiB do not fit, which would have fitted at first",
+        scene: || fails(7 * GIB, 6 * GIB),
     },
     Labelled {
         id: "live-leak",
-        says: Says::First(Proven),
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the same, and then 15.9 GiB do not fit, which never would have: it rises, and that made nothing fail",
+        scene: || fails(16 * GIB - 100 * MIB, 6 * GIB),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "20 MiB of each of 40 steps stay, and nothing fails: it may be a cache that is not full yet",
+        scene: || steps(40, false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "4 MiB of each of 100 steps stay on a card of 16 GiB of which the model holds most, beside noise of 30 MiB",
+        scene: || small_beside_much(4 * MIB),
+    },
+    Labelled { id: "live-leak", says: Says::Not, also: &[], story: "the noise alone", scene: || small_beside_much(0) },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "one step up in the middle of 40 steps",
+        scene: || kept(|step| if step == 20 { GIB } else { 0 }),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "one step up close to the end",
+        scene: || kept(|step| if step == 36 { GIB } else { 0 }),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "an array that is replaced by a larger one in each step",
+        scene: replaced,
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "shards that come through a buffer: most of what came stays, as in a load",
+        scene: || shards(None),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same behind labels that say steps",
+        scene: || shards(Some("step")),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
         also: &[],
         story: "the same with a pause between two steps, so that it is no line over time",
-        scene: || steps(30, true),
+        scene: || steps(40, true),
     },
     Labelled {
         id: "live-leak",
@@ -33,8 +91,30 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "model-swap-residual",
         says: Says::Found(Proven),
         also: &["live-leak"],
-        story: "200 MiB stay of each of five models, and none of it is the program's",
-        scene: || swaps(200 * MIB),
+        story: "200 MiB stay of each of five models, which labels name, and none of it is the program's",
+        scene: || swaps(200 * MIB, Some("load model")),
+    },
+    Labelled {
+        id: "model-swap-residual",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same without labels: nothing says that these are models",
+        scene: || swaps(200 * MIB, None),
+    },
+    Labelled {
+        id: "model-swap-residual",
+        says: Says::Not,
+        also: &["live-leak"],
+        story: "560 MiB stay of each of twelve rounds of 4 GiB: a leak, and of no model",
+        scene: || {
+            let mut program = Program::new();
+            for _ in 0..12 {
+                program.keep(560 * MIB);
+                let work = [program.give(2 * GIB), program.give(2 * GIB)];
+                program.take(&work);
+            }
+            Scene { trace: program.trace }
+        },
     },
     Labelled {
         id: "model-swap-residual",
@@ -52,7 +132,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Not,
         also: &[],
         story: "five models, and nothing stays",
-        scene: || swaps(0),
+        scene: || swaps(0, Some("load model")),
     },
     Labelled {
         id: "module-load-unbalanced",
@@ -111,10 +191,81 @@ fn steps(until: u64, pauses: bool) -> Scene {
     Scene { trace: program.trace }
 }
 
+/// 30 steps keep 300 MiB each; then so much is asked for, and so much was free.
+fn fails(asked: u64, free: u64) -> Scene {
+    let mut program = Program::new();
+    program.load();
+    for _ in 0..30 {
+        program.keep(300 * MIB);
+        program.step(200 * MIB);
+    }
+    let seq = program.trace.refuse(asked);
+    program.trace.read_at_failure(seq, &readings([(RuntimeFree, free)]));
+    Scene { trace: program.trace }
+}
+
+/// 40 steps, each of which keeps so much.
+fn kept(bytes: fn(u64) -> u64) -> Scene {
+    let mut program = Program::new();
+    program.load();
+    for step in 0..40 {
+        if bytes(step) > 0 {
+            program.keep(bytes(step));
+        }
+        program.step(200 * MIB);
+    }
+    Scene { trace: program.trace }
+}
+
+/// A model of 13 GiB, and 100 steps: each holds something of up to 30 MiB until the next, and keeps so much for good.
+fn small_beside_much(kept_bytes: u64) -> Scene {
+    let mut program = Program::new();
+    program.keep(13 * GIB);
+    let mut before = program.give(MIB);
+    for step in 0..100u64 {
+        let held = program.give((step * 7919 % 30 + 1) * MIB);
+        program.take(&[before]);
+        before = held;
+        if kept_bytes > 0 {
+            program.keep(kept_bytes);
+        }
+        let work: Vec<u64> = (0..4).map(|block| program.give((150 + block) * MIB)).collect();
+        program.take(&work);
+    }
+    Scene { trace: program.trace }
+}
+
+/// An array that grows: a larger one comes, the old one goes.
+fn replaced() -> Scene {
+    let mut program = Program::new();
+    program.load();
+    let mut array = program.give(GIB);
+    for step in 1..30 {
+        let larger = program.give(GIB + step * 100 * MIB);
+        program.take(&[array]);
+        array = larger;
+        program.step(400 * MIB);
+    }
+    Scene { trace: program.trace }
+}
+
+/// Twenty times 500 MiB that stay, through a buffer of 256.
+fn shards(label: Option<&str>) -> Scene {
+    let mut program = Program::new();
+    for _ in 0..20 {
+        let buffer = program.give(256 * MIB);
+        program.keep(500 * MIB);
+        program.take(&[buffer]);
+        label.into_iter().for_each(|label| program.mark(label));
+    }
+    Scene { trace: program.trace }
+}
+
 /// Five models are loaded and unloaded; the card is read with and without each.
-fn swaps(hidden_bytes: u64) -> Scene {
+fn swaps(hidden_bytes: u64, label: Option<&str>) -> Scene {
     let mut program = Program::new();
     for swap in 1..=5 {
+        label.into_iter().for_each(|label| program.mark(label));
         let model: Vec<u64> = (0..4).map(|_| program.give(GIB)).collect();
         program.read(5 * GIB + swap * hidden_bytes);
         program.take(&model);

@@ -11,6 +11,7 @@ mod errors;
 mod exports;
 mod fixes;
 mod fragmentation;
+mod growth;
 mod hardware;
 mod host;
 mod installed;
@@ -160,7 +161,9 @@ fn each_rule_is_proven_by_a_trace_and_refuted_by_another() {
 }
 
 /// Numbers that a trace with this diagnosis passes by default, and with this setting does not.
-const DECIDE: [(&str, &str); 28] = [
+const DECIDE: [(&str, &str); 30] = [
+    ("step-share=0", "live-leak"),
+    ("leak-total=100G", "live-leak"),
     ("swing-share=100%", "live-leak"),
     ("end-share=100%", "live-leak"),
     ("plateau-least-cycles=1000", "reserved-plateau"),

@@ -10,6 +10,7 @@ use crate::passes::profile::{Figure, Place};
 use crate::replay::{Options, Until};
 use crate::testing::{self, TraceBuilder};
 use crate::whatif::{Question, ask};
+use gpuoom_trace::record::Kind;
 
 /// A quantity at a moment, and what each part of the report says of it, in bytes.
 struct Said {
@@ -42,11 +43,13 @@ fn at_failures(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
         let ledger = ledgers.filter(|ledger| ledger.device == oom.device);
         let ledger = ledger.filter(|ledger| ledger.moment == format!("oom:{}", oom.number)).map(own_bytes);
         let rules = case.failures().nth(oom.number as usize - 1).map(|failure| failure.own_bytes());
-        let by = [("verdict", oom.held_bytes)]
+        let on_card = oom.held_bytes - oom.held_managed_bytes;
+        let by = [("verdict", on_card)]
             .into_iter()
             .chain(rules.map(|bytes| ("rules", bytes)))
             .chain(ledger.map(|bytes| ("ledger", bytes)))
-            .chain(maps.iter().map(|map| ("map", map.requested_bytes)));
+            // A map shows addresses, of managed memory too.
+            .chain(maps.iter().map(|map| ("map", map.requested_bytes - oom.held_managed_bytes)));
         Said { what: format!("held at failure {}", oom.number), by: by.collect() }
     });
     said.collect()
@@ -56,6 +59,7 @@ fn over_the_run(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
     let profile = testing::profile(trace);
     let whatif = ask(&mut testing::open(trace), &Question::default(), |_| {});
     let maps = draw(&testing::replay(trace, Options::default()), Moment::Peak, None);
+    let has_managed = trace.records().any(|record| record.kind() == Kind::Managed);
     let mut said = Vec::new();
     let known = summary.facts.devices.iter().filter(|device| device.account.allocations > 0);
     for (device, index) in known.filter_map(|device| Some((device, device.index?))) {
@@ -72,11 +76,15 @@ fn over_the_run(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
         let map = maps.iter().find(|map| map.device == Some(index)).map(|map| ("map", map.requested_bytes));
         let whatif = whatif.devices.iter().find(|answer| answer.index == Some(index));
         let whatif = whatif.and_then(|answer| Some(("whatif", answer.needs.first()?.peak_requested_bytes)));
-        let peak = [("report", device.account.peak.requested_bytes)].into_iter().chain(figure(Figure::Peak)).chain(map);
-        let peak = peak.chain(ledger("peak")).chain(whatif).collect();
-        said.push(Said { what: format!("held at the peak of GPU {index}"), by: peak });
+        let requested =
+            [("report", device.account.peak.requested_bytes)].into_iter().chain(figure(Figure::Peak)).chain(map);
+        said.push(Said { what: format!("requested at the peak of GPU {index}"), by: requested.collect() });
+        // Managed memory is requested on a device, and is not known to be on its card.
+        let held = ledger("peak").into_iter().chain(whatif).collect();
+        said.push(Said { what: format!("held on the card at the peak of GPU {index}"), by: held });
         let end = [("report", device.account.end.requested_bytes)].into_iter().chain(figure(Figure::End));
-        said.push(Said { what: format!("held at the end on GPU {index}"), by: end.chain(ledger("end")).collect() });
+        let end = if has_managed { end.collect() } else { end.chain(ledger("end")).collect() };
+        said.push(Said { what: format!("requested at the end on GPU {index}"), by: end });
     }
     said
 }

@@ -1,7 +1,7 @@
 //! C. Free memory reported, allocation refused.
 
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
@@ -38,6 +38,74 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["phantom-free"],
         story: "another process holds 3 GiB, and there was enough left",
         scene: || one_block(64 * MIB, 18 * GIB, 3 * GIB),
+    },
+    Labelled {
+        id: "phantom-free",
+        says: Says::Not,
+        also: &["free-overreported-graphics"],
+        story: "HIP reported 5 GiB free, and the driver's counters less than the 3 that were asked for",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 18 * GIB);
+            let seq = trace.refuse(3 * GIB);
+            at_failure(&mut trace, seq, [(RuntimeFree, 5 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB)]);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "another process holds 3 GiB, and without it 8 more would not fit either",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 20 * GIB);
+            let seq = trace.refuse(8 * GIB);
+            let (own, others) = (20 * GIB, 3 * GIB);
+            let read = [
+                (RuntimeFree, GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 23 * GIB),
+                (KfdProcessVram, own),
+                (KfdOthersVram, others),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "KFD lists this process under its number outside of the container",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 22 * GIB);
+            let seq = trace.refuse(4 * GIB);
+            let read = [(RuntimeFree, 2 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB), (KfdOthersVram, 22 * GIB)];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::Not,
+        also: &[],
+        story: "the driver counts 3 GiB more for 2,000 blocks of 64 KiB, which take 2 MiB each",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..2000).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * MIB, 64 << 10));
+            let seq = trace.refuse(21 * GIB);
+            let read = [
+                (RuntimeFree, 20 * GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 4 * GIB),
+                (KfdProcessVram, 2000 * 2 * MIB),
+                (KfdOthersVram, 0),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "other-process-on-gpu",
@@ -125,10 +193,38 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "async-free-pending",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["true-capacity", "known-bad-version"],
-        story: "8 GiB freed on a stream, and nobody asks again",
+        story: "8 GiB freed on a stream, and nobody asks again: the program may have waited before",
         scene: || freed_on_stream(false, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Possible),
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same request succeeds, and another thread has given 5 GiB back in between",
+        scene: || {
+            let mut scene = freed_on_stream(false, false);
+            let trace = &mut scene.trace;
+            (0..5).for_each(|block| {
+                let record = trace.record_on(77, Event::Free, Kind::Device, "hipFree");
+                trace.push(Record { address: 0x10_0000_0000 + block * 2 * GIB, ..record }, &[]);
+            });
+            trace.alloc(0xA0_0000_0000, 4 * GIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Not,
+        also: &["pool-retention", "true-capacity", "known-bad-version"],
+        story: "the pool was told to keep what is given back to it",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let record = trace.record(Event::Sync, Kind::Pool, "hipMemPoolSetAttribute");
+            trace.with_numbers(Record { address: 0xD0, ..record }, &[4, u64::MAX]);
+            freed_on_stream_of(trace, false, false)
+        },
     },
     Labelled {
         id: "async-free-pending",
@@ -217,7 +313,10 @@ fn hidden(bytes: u64) -> Scene {
 
 /// Stream-ordered memory is given back, and a plain request comes at once.
 fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    freed_on_stream_of(TraceBuilder::default().device(0, "card", 24 * GIB), again, plain_free)
+}
+
+fn freed_on_stream_of(mut trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
     (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
     trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);

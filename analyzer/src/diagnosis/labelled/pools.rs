@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, full, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -68,6 +68,20 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "mallocasync-oom",
         says: Says::Not,
+        also: &["true-capacity", "known-bad-version"],
+        story: "the card was full, and 12 GiB were given back before hipMalloc succeeded",
+        scene: || full_card(None),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Not,
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same, and it was another thread that gave them back",
+        scene: || full_card(Some(77)),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Not,
         also: &["phantom-free", "known-bad-version"],
         story: "ROCm 7.0 has the fix",
         scene: || stream_ordered(70_051_831, true),
@@ -77,14 +91,21 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
         story: "10 GiB were free before hipMallocAsync of 4 GiB failed, and 6 after",
-        scene: || leaked(6 * GIB),
+        scene: || leaked(6 * GIB, false),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "code was loaded between the two readings, which takes memory, too",
+        scene: || leaked(6 * GIB, true),
     },
     Labelled {
         id: "pool-failure-leak",
         says: Says::Not,
         also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
         story: "10 GiB were free before, and 10 after",
-        scene: || leaked(10 * GIB),
+        scene: || leaked(10 * GIB, false),
     },
     Labelled {
         id: "pool-failure-leak",
@@ -109,6 +130,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "8 GiB unmapped and released, free memory rose by 100 MiB, the addresses stay reserved",
         scene: || released(100 * MIB),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "code was loaded between the readings, which may have taken as much",
+        scene: || released_and(100 * MIB, true),
     },
     Labelled {
         id: "vmm-release-ineffective",
@@ -260,19 +288,48 @@ fn stream_ordered(version: i32, plain_after: bool) -> Scene {
     Scene { trace }
 }
 
-fn leaked(free_after: u64) -> Scene {
+fn leaked(free_after: u64, loads_code: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 14 * GIB);
-    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, 10 * GIB)]));
+    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, 10 * GIB), (KfdOthersVram, 0)]));
+    if loads_code {
+        let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
+        trace.push(record, &[]);
+    }
     let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
     let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
-    at_failure(&mut trace, seq, [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free_after)]);
+    let used = 24 * GIB - free_after;
+    let read = [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, used), (KfdOthersVram, 0)];
+    at_failure(&mut trace, seq, read);
     trace.alloc(0x200_0000_0000, 4 * GIB);
+    Scene { trace }
+}
+
+/// hipMallocAsync fails on a full card; some thread gives 12 GiB back, and hipMalloc succeeds.
+fn full_card(other: Option<u32>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(60_443_483);
+    (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+    for block in 0..12 {
+        let address = 0x10_0000_0000 + block * 2 * GIB;
+        let record = match other {
+            Some(thread) => trace.record_on(thread, Event::Free, Kind::Device, "hipFree"),
+            None => trace.record(Event::Free, Kind::Device, "hipFree"),
+        };
+        trace.push(Record { address, ..record }, &[]);
+    }
+    trace.alloc(0x200_0000_0000, 8 * GIB);
     Scene { trace }
 }
 
 /// 8 GiB of mapped physical memory go, and then a request fails.
 fn released(risen: u64) -> Scene {
+    released_and(risen, false)
+}
+
+fn released_and(risen: u64, loads_code: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
     trace.push(Record { address: 0x10_0000_0000, requested: 64 * GIB, ..record }, &[]);
@@ -281,6 +338,10 @@ fn released(risen: u64) -> Scene {
     for handle in 0..8 {
         trace.unmap(0x10_0000_0000 + handle * GIB, GIB);
         trace.free_kind(Kind::Physical, "hipMemRelease", 0x1000 + handle);
+    }
+    if loads_code {
+        let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
+        trace.push(record, &[]);
     }
     sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
     let seq = trace.refuse(20 * GIB);

@@ -1,8 +1,8 @@
 //! C. Readings that disagree.
 
 use gpuoom_trace::metadata::Quantity::{
-    GraphicsVram, GttUsed, KfdOthersVram, KfdProcessVram, RuntimeFree, VisibleVramTotal, VisibleVramUsed, VramTotal,
-    VramUsed,
+    GraphicsVram, GttUsed, KfdOthersVram, KfdProcessVram, RuntimeFree, RuntimeTotal, VisibleVramTotal, VisibleVramUsed,
+    VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record};
 
@@ -34,27 +34,47 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || two_readings(GIB, 5 * GIB, 5 * GIB - 100 * MIB, 100 * MIB),
     },
     Labelled {
+        id: "free-overreported-graphics",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and the clients of other users can't be read",
+        scene: || two_readings_of(4 * GIB, 5 * GIB, 3 * GIB, 2 * GIB, 16 * GIB, 0),
+    },
+    Labelled {
+        id: "free-overreported-graphics",
+        says: Says::Not,
+        also: &[],
+        story: "sysfs has the counters of a board of 48 GiB, of which the device is a slice",
+        scene: || two_readings_of(4 * GIB, 5 * GIB, 3 * GIB, 2 * GIB, 48 * GIB, 2 * GIB),
+    },
+    Labelled {
+        id: "sysfs-free-overreported",
+        says: Says::Not,
+        also: &[],
+        story: "a setting hides memory from HIP",
+        scene: || {
+            let mut scene = sysfs_shows_more();
+            set(&mut scene.trace, "HIP_HIDDEN_FREE_MEM", "6758");
+            scene
+        },
+    },
+    Labelled {
+        id: "sysfs-free-overreported",
+        says: Says::Not,
+        also: &[],
+        story: "the device is at another place on the bus than the card that sysfs shows",
+        scene: || {
+            let mut scene = sysfs_shows_more();
+            scene.trace = scene.trace.bus_id("0000:26:00.0");
+            scene
+        },
+    },
+    Labelled {
         id: "sysfs-free-overreported",
         says: Says::First(Probable),
         also: &[],
         story: "sysfs shows 8 GiB free and HIP 1.4 (user document 000)",
-        scene: || {
-            let mut trace = held(15 * GIB);
-            let seq = trace.refuse(4 * GIB);
-            at_failure(
-                &mut trace,
-                seq,
-                [
-                    (RuntimeFree, gib(1.4)),
-                    (VramTotal, 24 * GIB),
-                    (VramUsed, 16 * GIB),
-                    (KfdProcessVram, 15 * GIB),
-                    (KfdOthersVram, 0),
-                    (GttUsed, 6 * GIB),
-                ],
-            );
-            Scene { trace }
-        },
+        scene: sysfs_shows_more,
     },
     Labelled {
         id: "sysfs-free-overreported",
@@ -113,6 +133,24 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || override_is("10.3.0"),
     },
     Labelled {
+        id: "reading-mismatch-benign",
+        says: Says::Not,
+        also: &["free-overreported-graphics", "true-capacity"],
+        story: "two readings 170 MiB apart, and the request lies between them",
+        scene: || two_readings(GIB, GIB + 80 * MIB, GIB - 90 * MIB, 170 * MIB),
+    },
+    Labelled {
+        id: "gfx-override-active",
+        says: Says::Not,
+        also: &[],
+        story: "the variable is for a node that is no GPU",
+        scene: || {
+            let mut scene = override_is("");
+            set(&mut scene.trace, "HSA_OVERRIDE_GFX_VERSION_0", "10.3.0");
+            scene
+        },
+    },
+    Labelled {
         id: "gfx-override-active",
         says: Says::Not,
         also: &[],
@@ -131,8 +169,28 @@ fn held(bytes: u64) -> TraceBuilder {
     trace
 }
 
+fn sysfs_shows_more() -> Scene {
+    let mut trace = held(15 * GIB);
+    let seq = trace.refuse(4 * GIB);
+    let read = [
+        (RuntimeFree, gib(1.4)),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 16 * GIB),
+        (KfdProcessVram, 15 * GIB),
+        (KfdOthersVram, 0),
+        (GttUsed, 6 * GIB),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
 /// A card of 16 GiB of which graphics and this process hold what sysfs does not call free.
 fn two_readings(asked: u64, by_hip: u64, by_sysfs: u64, graphics: u64) -> Scene {
+    two_readings_of(asked, by_hip, by_sysfs, graphics, 16 * GIB, graphics)
+}
+
+/// The same with the counters of a board of so much, where graphics clients that may be read hold so much.
+fn two_readings_of(asked: u64, by_hip: u64, by_sysfs: u64, graphics: u64, board: u64, read: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
     amd_gpu(&mut trace, NAVI_31, 16 * GIB, 32 * GIB);
     let own = 16 * GIB - by_sysfs - graphics;
@@ -143,11 +201,12 @@ fn two_readings(asked: u64, by_hip: u64, by_sysfs: u64, graphics: u64) -> Scene 
         seq,
         [
             (RuntimeFree, by_hip),
-            (VramTotal, 16 * GIB),
-            (VramUsed, 16 * GIB - by_sysfs),
+            (RuntimeTotal, 16 * GIB),
+            (VramTotal, board),
+            (VramUsed, board - by_sysfs),
             (KfdProcessVram, own),
-            (KfdOthersVram, 0),
-            (GraphicsVram, graphics),
+            (KfdOthersVram, board - 16 * GIB),
+            (GraphicsVram, read),
         ],
     );
     Scene { trace }
@@ -184,7 +243,7 @@ fn an_override_of_another_family_is_called_serious() {
     let text = |target: u64| {
         let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
         amd_gpu(&mut trace, target, 24 * GIB, 32 * GIB);
-        set(&mut trace, "HSA_OVERRIDE_GFX_VERSION_0", "11.0.0");
+        set(&mut trace, "HSA_OVERRIDE_GFX_VERSION_1", "11.0.0");
         let summary = crate::testing::summary(&trace);
         summary.conclusion.findings[0]
             .evidence
@@ -193,7 +252,7 @@ fn an_override_of_another_family_is_called_serious() {
             .collect::<Vec<_>>()
             .join("; ")
     };
-    assert_eq!(text(STRIX_HALO), "HSA_OVERRIDE_GFX_VERSION_0=11.0.0 is in the environment");
+    assert_eq!(text(STRIX_HALO), "HSA_OVERRIDE_GFX_VERSION_1=11.0.0 is in the environment");
     assert!(text(100_300).contains("serious: the machine has a gfx1030"), "{}", text(100_300));
 }
 

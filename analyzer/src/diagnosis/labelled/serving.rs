@@ -12,16 +12,16 @@ use crate::testing::{GIB, MIB};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "kv-cache-prealloc",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
-        story: "llama.cpp: weights of 9 GiB, and the cache of 8 does not fit beside them",
+        story: "llama.cpp: weights of 9 GiB, and something of 8 does not fit beside them",
         scene: || llama(&[9 * GIB], 8 * GIB),
     },
     Labelled {
         id: "kv-cache-prealloc",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
-        story: "llama.cpp: weights and cache fit, the compute buffer does not",
+        story: "llama.cpp: two buffers fit, the next does not: which it is, nothing says",
         scene: || llama(&[9 * GIB, 6 * GIB], 2 * GIB),
     },
     Labelled {
@@ -40,7 +40,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-prealloc",
-        says: Says::First(Proven),
+        says: Says::Not,
         also: &[],
         story: "the facts of the model make the cache that was given; the compute buffer behind it is refused",
         scene: || known(llama(&[9 * GIB, 6 * GIB], 2 * GIB), "layers=32,kv_heads=24,head_dim=128,context=16384"),
@@ -61,7 +61,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-prealloc",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "an old llama.cpp: a block for each tensor, and the keys' half of the cache is asked for elsewhere",
         scene: || tensors(2, &[], 4 * GIB),
@@ -92,7 +92,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-prealloc",
-        says: Says::First(Proven),
+        says: Says::Not,
         also: &[],
         story: "both halves were given; the compute buffer behind them is refused",
         scene: || known(tensors(2, &[4 * GIB; 2], 3 * GIB), "layers=32,kv_heads=32,head_dim=128,context=16384"),
@@ -120,7 +120,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "an old llama.cpp asks for one more tensor, where it asked for all the others",
         scene: || tensors(1, &[], 4 * GIB),
@@ -162,42 +162,56 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
-        story: "llama.cpp: the weights do not fit",
+        story: "llama.cpp: the first buffer does not fit, and nothing says that it is the weights",
         scene: || llama(&[], 15 * GIB),
     },
     Labelled {
         id: "kv-cache-incremental",
         says: Says::First(Proven),
         also: &[],
-        story: "four caches, each token a MiB larger",
-        scene: || tokens(1),
+        story: "four caches, each token a MiB larger, as a label says",
+        scene: || tokens(1, Some("token 5")),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same without a label: four arrays that grow",
+        scene: || tokens(1, None),
     },
     Labelled {
         id: "kv-cache-incremental",
         says: Says::Not,
         also: &[],
         story: "blocks that are replaced by others of the same size",
-        scene: || tokens(0),
+        scene: || tokens(0, Some("token 5")),
     },
     Labelled {
         id: "legacy-pool-growth",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
-        story: "six buffers, each a tenth larger than the one before, none given back",
-        scene: || pool(false),
+        story: "six buffers of ggml's library, each a tenth larger than the one before, none given back",
+        scene: || pool(false, true),
+    },
+    Labelled {
+        id: "legacy-pool-growth",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same, asked for by nobody knows whom",
+        scene: || pool(false, false),
     },
     Labelled {
         id: "legacy-pool-growth",
         says: Says::Not,
         also: &[],
         story: "the same buffers, each given back",
-        scene: || pool(true),
+        scene: || pool(true, true),
     },
     Labelled {
         id: "fsdp-gather-spike",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "equal blocks that live shortly, two of them at the failure, with RCCL",
         scene: || gathers(2),
@@ -205,7 +219,7 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "one at a time", scene: || gathers(0) },
     Labelled {
         id: "fsdp-gather-spike",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "the same as one of two ranks",
         scene: || ranks("2"),
@@ -247,7 +261,7 @@ fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
     Scene { trace }
 }
 
-fn tokens(step_mib: u64) -> Scene {
+fn tokens(step_mib: u64, label: Option<&str>) -> Scene {
     let mut program = python();
     program.load();
     let mut caches: Vec<(u64, u64)> = (0..4).map(|_| (program.give(64 * MIB), 64 * MIB)).collect();
@@ -259,13 +273,18 @@ fn tokens(step_mib: u64) -> Scene {
             *cache = (larger, bytes);
         }
     }
+    label.into_iter().for_each(|label| program.mark(label));
     program.trace.refuse(caches[0].1 + MIB);
     Scene { trace: program.trace }
 }
 
-fn pool(gives_back: bool) -> Scene {
+fn pool(gives_back: bool, of_ggml: bool) -> Scene {
     let mut program = Program::new();
     program.load();
+    if of_ggml {
+        program.trace = program.trace.library("/opt/llama/libggml-hip.so", 0x1000, 1);
+        program.trace.site = 1;
+    }
     let mut bytes = 200 * MIB;
     for _ in 0..6 {
         let buffer = program.give(bytes);

@@ -62,7 +62,26 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: &["true-capacity"],
         story: "the stack of the request, in a snapshot, is one of attention scores",
+        scene: || scene(&Shown { used: 960 * MIB, from: "_scaled_dot_product_attention_math", ..HALF_USED }, None),
+    },
+    Labelled {
+        id: "attention-quadratic",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "the stack is of attention: its output is linear in the length, its scores are not",
         scene: || scene(&Shown { used: 960 * MIB, from: "eager_attention_forward", ..HALF_USED }, None),
+    },
+    Labelled {
+        id: "attention-quadratic",
+        says: Says::Found(Proven),
+        also: &["true-capacity"],
+        story: "the stack is of attention, and the model's facts make scores of just that size",
+        scene: || {
+            let mut scene = scene(&Shown { used: 960 * MIB, from: "eager_attention_forward", ..HALF_USED }, None);
+            let facts = "heads=32,sequence=4096,batch=2";
+            scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
+            scene
+        },
     },
     Labelled {
         id: "attention-quadratic",

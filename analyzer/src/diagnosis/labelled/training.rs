@@ -20,9 +20,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
-        says: Says::First(Probable),
+        says: Says::Found(Possible),
         also: &[],
-        story: "the same in a process with PyTorch",
+        story: "the same in a process with PyTorch, whose library names no load",
         scene: || {
             let mut scene = load(None, false);
             let path = "/usr/lib/python3/dist-packages/torch/lib/libtorch_hip.so".to_owned();
@@ -81,6 +81,13 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-first-forward",
         says: Says::Found(Possible),
         also: &[],
+        story: "a label that names another sort of forward",
+        scene: || behind_load(Some("fft-forward"), &[200, 201, 202, 203]),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Possible),
+        also: &[],
         story: "the same without a label",
         scene: || behind_load(None, &[200, 201, 202, 203]),
     },
@@ -93,73 +100,101 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-first-backward",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "activations, and then the sizes of the parameters in reverse",
-        scene: || backward(true),
+        scene: || backward(true, None),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the same behind a label",
+        scene: || backward(true, Some("backward pass")),
     },
     Labelled {
         id: "oom-first-backward",
         says: Says::Not,
         also: &[],
         story: "the sizes of the parameters in the order of the load",
-        scene: || backward(false),
+        scene: || backward(false, Some("backward pass")),
     },
     Labelled {
         id: "oom-optimizer-step",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "one step, and then each parameter's size twice",
-        scene: || optimizer(1, 2),
+        scene: || optimizer(1, 2, None),
     },
     Labelled {
         id: "oom-optimizer-step",
-        says: Says::Found(Probable),
+        says: Says::Found(Proven),
         also: &[],
-        story: "the same, and by the model's facts that is Adam's state",
-        scene: || of_model(optimizer(1, 2), "parameters=140M"),
+        story: "the same behind a label, and by the model's facts Adam's state takes more",
+        scene: || of_model(optimizer(1, 2, Some("optimizer step")), "parameters=140M"),
     },
     Labelled {
         id: "oom-optimizer-step",
         says: Says::Not,
         also: &[],
         story: "the same sizes, and the model has too few parameters for so much state",
-        scene: || of_model(optimizer(1, 2), "parameters=20M"),
+        scene: || of_model(optimizer(1, 2, Some("optimizer step")), "parameters=20M"),
     },
     Labelled {
         id: "oom-optimizer-step",
         says: Says::Not,
         also: &[],
         story: "four steps came before it",
-        scene: || optimizer(4, 2),
+        scene: || optimizer(4, 2, Some("optimizer step")),
     },
     Labelled {
         id: "oom-longest-batch",
         says: Says::First(Proven),
         also: &[],
-        story: "24 steps of batches that differ, and then one that asks for 12 GiB",
-        scene: || batches(24, 12 * GIB),
+        story: "24 steps of batches that differ, as labels say, and then the same place asks for 12 GiB",
+        scene: || batches(24, 12 * GIB, Some(1)),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same without labels: nothing says that these are batches",
+        scene: || batches(24, 12 * GIB, None),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: &[],
+        story: "the same with labels, and another place asks",
+        scene: || batches(24, 12 * GIB, Some(2)),
     },
     Labelled {
         id: "oom-longest-batch",
         says: Says::Not,
         also: &[],
         story: "eight steps: too few to call the run stable",
-        scene: || batches(8, 12 * GIB),
+        scene: || batches(8, 12 * GIB, Some(1)),
     },
     Labelled {
         id: "oom-eval-accumulation",
         says: Says::First(Proven),
         also: &[],
-        story: "after six steps, 40 MiB of each of twelve batches stay",
-        scene: || evaluation(true),
+        story: "after six steps, 40 MiB of each of twelve batches stay, and a label says evaluation",
+        scene: || evaluation(true, Some("eval")),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same without a label",
+        scene: || evaluation(true, None),
     },
     Labelled {
         id: "oom-eval-accumulation",
         says: Says::Not,
         also: &[],
         story: "the same, and nothing stays",
-        scene: || evaluation(false),
+        scene: || evaluation(false, Some("eval")),
     },
     Labelled {
         id: "oom-eval-batch",
@@ -210,7 +245,7 @@ fn behind_load(label: Option<&str>, sizes_mib: &[u64]) -> Scene {
     ends(program, TOO_MUCH)
 }
 
-fn backward(reversed: bool) -> Scene {
+fn backward(reversed: bool, label: Option<&str>) -> Scene {
     let mut program = python();
     program.load();
     program.pause();
@@ -219,32 +254,48 @@ fn backward(reversed: bool) -> Scene {
     if reversed {
         gradients.reverse();
     }
+    label.into_iter().for_each(|label| program.mark(label));
     gradients[..9].iter().for_each(|size| program.keep(size * MIB));
     ends(program, TOO_MUCH)
 }
 
-fn optimizer(steps: u64, states: u64) -> Scene {
+fn optimizer(steps: u64, states: u64, label: Option<&str>) -> Scene {
     let mut program = python();
     program.load();
     program.pause();
     (0..steps).for_each(|_| program.step(200 * MIB));
+    label.into_iter().for_each(|label| program.mark(label));
     for size in PARAMETERS.iter().take(10) {
         (0..states).for_each(|_| program.keep(size * MIB));
     }
     ends(program, TOO_MUCH)
 }
 
-fn batches(count: u64, largest: u64) -> Scene {
+/// Steps of batches that differ. `site` is the call site that asks last, where labels and call sites tell of batches.
+fn batches(count: u64, largest: u64, site: Option<u32>) -> Scene {
     let mut program = python();
+    if site.is_some() {
+        program.trace =
+            program.trace.library("/opt/train/libops.so", 0x1000, 1).library("/opt/train/libio.so", 0x2000, 2);
+        program.trace.site = 1;
+    }
     program.load();
-    (0..count).for_each(|step| program.step(200 * MIB + step % 5 * 40 * MIB));
+    for step in 0..count {
+        if site.is_some() {
+            program.mark(&format!("batch {step}"));
+        }
+        program.step(200 * MIB + step % 5 * 40 * MIB);
+    }
+    program.trace.site = site.unwrap_or(0);
     ends(program, largest)
 }
 
-fn evaluation(keeps: bool) -> Scene {
+/// What fails in the end would never have fitted.
+fn evaluation(keeps: bool, label: Option<&str>) -> Scene {
     let mut program = python();
     program.load();
     (0..6).for_each(|_| program.step(200 * MIB));
+    label.into_iter().for_each(|label| program.mark(label));
     for _ in 0..12 {
         let batch = program.give(300 * MIB);
         let result = program.give(40 * MIB);
@@ -253,7 +304,7 @@ fn evaluation(keeps: bool) -> Scene {
             program.take(&[result]);
         }
     }
-    ends(program, TOO_MUCH)
+    ends(program, 16 * GIB - 100 * MIB)
 }
 
 fn first_eval(asked: u64) -> Scene {

@@ -51,7 +51,7 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "other-process-on-gpu",
         says: Says::Not,
-        also: &[],
+        also: &["request-exceeds-device"],
         story: "counters from before the runtime told which of two cards it has, and a position that is another's since",
         scene: || counted(true, "0000:83:00.0"),
     },

@@ -7,10 +7,11 @@ use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::options::NO_CACHING;
+use crate::replay::tracks::calls::{Call, What};
 use crate::software::{Platform, Program, Version};
-use crate::thresholds::share;
+use crate::thresholds::{Unit, share};
 use crate::words::{percent, size};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 pub(super) const RULES: &[Rule] = &[
     run("expandable-ignored", expandable_ignored),
@@ -29,10 +30,9 @@ const TORCH: &str = "the version of PyTorch";
 fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
     let Some(options) = case.allocator_options() else { return };
     let asks = options.conf.is_on("expandable_segments");
-    if !check.applies(
-        asks && case.versions.has(Program::Torch)
-            && case.facts.devices.iter().any(|device| device.account.allocations > 0),
-    ) {
+    // Other allocators than PyTorch's own have no segments.
+    let is_native = options.conf.get("backend").is_none_or(|backend| backend == "native");
+    if !check.applies(asks && is_native && case.versions.has(Program::Torch) && took_by_torch(case)) {
         return;
     }
     let asked = || format!("{} asks for expandable segments", options.chosen.variable);
@@ -43,6 +43,17 @@ fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
         || "all device memory came from plain allocations, none from mapped physical memory".to_owned(),
         || "physical memory was created and mapped: the option has its effect".to_owned(),
     );
+}
+
+/// Whether PyTorch's library may have taken memory of a device: surely not where each call is known to be another's.
+fn took_by_torch(case: &Case<'_>) -> bool {
+    let calls = &case.replay.tracks.calls;
+    let taken = |call: &&Call| call.what == What::Given && call.device != NO_DEVICE;
+    let mut sites: Vec<u32> = calls.first().iter().filter(taken).map(|call| call.site).collect();
+    let is_whole = calls.count() == calls.first().len() as u64;
+    sites.sort_unstable();
+    sites.dedup();
+    !sites.is_empty() && (!is_whole || sites.iter().any(|site| case.asked_by_torch(*site) != Holds::No))
 }
 
 /// What holds only if the variable is the one that counts.
@@ -65,7 +76,7 @@ fn pair_is_set(case: &Case<'_>, check: &mut Check) -> bool {
         return check.applies(false);
     };
     let has_both = options.conf.is_on("expandable_segments") && options.conf.get("max_split_size_mb").is_some();
-    if !check.applies(has_both) {
+    if !check.applies(has_both && case.versions.has(Program::Torch)) {
         return false;
     }
     check.must(holds_if(options.chosen.is_certain, true), || {
@@ -73,6 +84,9 @@ fn pair_is_set(case: &Case<'_>, check: &mut Check) -> bool {
     });
     let torch = Known::new(case.versions.torch, TORCH);
     let is_rocm = Holds::from(case.versions.platform == Some(Platform::Rocm));
+    if is_rocm == Holds::No && torch.get().is_none() {
+        check.at_most(Confidence::Possible);
+    }
     check.must(is_rocm.or(torch.is(|torch| torch >= PAIR_GROWS)), || match case.versions.platform {
         Some(Platform::Rocm) => "on ROCm, where memory in use was seen to read zeros with this pair (7.14)".to_owned(),
         _ => "with this torch reserved memory grows to the whole card".to_owned(),
@@ -120,23 +134,32 @@ fn expandable_hazard(case: &Case<'_>, check: &mut Check) {
     let mapped = case.replay.tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0);
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let asks = case.allocator_options().is_some_and(|options| options.conf.is_on("expandable_segments"));
-    if !check.applies(is_rocm && mapped) {
+    if !check.applies(is_rocm && mapped && asks && case.versions.has(Program::Torch)) {
         return;
     }
-    let Some(hung) = hung else { return faulted(case, asks, check) };
-    let last = case.replay.clock.at_ns(case.replay.last_at);
-    check.must(true, || format!("{} of thread {} never returned", hung.api, hung.thread));
+    let Some(hung) = hung else { return faulted(case, check) };
+    let quiet_ns = case.thresholds.mapping_quiet_ns;
+    let waited_ns = case.last_sign_of_life_ns().saturating_sub(hung.at_ns);
+    let waited = || Unit::Time.shown(waited_ns as f64);
+    check.must(true, || {
+        format!("expandable segments are asked for, and {} of thread {} was under way", hung.api, hung.thread)
+    });
+    // Whatever ends a program finds some call under way.
     check.decides(
-        hung.at_ns >= last.saturating_sub(case.thresholds.mapping_quiet_ns),
-        || "nothing was recorded after it".to_owned(),
-        || "other threads went on for long after it".to_owned(),
+        waited_ns >= case.thresholds.hang_ns,
+        || format!("it had not returned {} later", waited()),
+        || format!("the process ended {} after that call had begun", waited()),
     );
-    check.note(asks, || "expandable segments are asked for".to_owned());
+    check.decides(
+        case.last_call_ns().is_none_or(|last_ns| last_ns <= hung.at_ns.saturating_add(quiet_ns)),
+        || "no other thread took memory or gave any back since".to_owned(),
+        || "other threads went on with memory for long after it".to_owned(),
+    );
 }
 
 /// An illegal address was reported in a process whose memory is mapped. That it came right behind a mapping no log tells.
-fn faulted(case: &Case<'_>, asks: bool, check: &mut Check) {
-    if !check.applies(asks && case.runtime_said(&[RuntimeSays::IllegalAddress]) == Holds::Yes) {
+fn faulted(case: &Case<'_>, check: &mut Check) {
+    if !check.applies(case.runtime_said(&[RuntimeSays::IllegalAddress]) == Holds::Yes) {
         return;
     }
     check.at_most(Confidence::Possible);
@@ -150,6 +173,15 @@ fn caching_disabled(case: &Case<'_>, check: &mut Check) {
     let set = NO_CACHING.into_iter().find_map(|name| Some((name, case.variable(name)?)));
     let Some((name, value)) = set else { return };
     if check.applies(case.versions.has(Program::Torch)) {
-        check.must(true, || format!("{name}={value} is set, and PyTorch is loaded"));
+        check.decides(
+            case.turns_caching_off(value),
+            || format!("{name}={value} is set, and PyTorch is loaded"),
+            || format!("{name}={value}: since PyTorch 2.7 only 1 turns the cache off"),
+        );
+        // A guess about the version is none about the cache.
+        if case.turns_caching_off(value) != Holds::Yes {
+            check.at_most(Confidence::Possible);
+            check.must(true, || format!("{name}={value} is set, and PyTorch is loaded"));
+        }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::judgement::check::{Check, Confidence, Holds};
+use crate::diagnosis::on_card::Alone;
+use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
+use crate::passes::shape::run::DeviceRun;
 use crate::replay::tracks::retries::Ending;
+use crate::software::{Platform, Program};
 use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
@@ -18,19 +21,22 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The card is full of this process's own live memory.
 fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     let own = failure.process_or_own_bytes();
     let total = failure.total_bytes();
-    check.must(total.is(|total| share(own, total) >= case.thresholds.capacity_medium_share), || {
+    // A request that no empty card could hold says nothing of what is on it.
+    let could_fit = failure.request_bytes().zip(total).is(|(request, total)| request <= total);
+    let exceeds = failure.alone().is(|alone| matches!(alone, Alone::Exceeds { .. })).and(could_fit);
+    let is_most = total.is(|total| share(own, total) >= case.thresholds.capacity_medium_share);
+    check.must(is_most.or(exceeds), || {
         let total = total.get().unwrap_or(0);
         format!("this process holds {} of {} ({})", size(own), size(total), percent(share(own, total)))
     });
     if total.get().is_some_and(|total| share(own, total) < case.thresholds.capacity_high_share) {
         check.at_most(Confidence::Probable);
     }
-    full_of_hidden(failure, own, check);
     let both = failure.request_bytes().zip(failure.free_bytes());
     check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
@@ -40,40 +46,51 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
     check.note(largest.is_some(), || format!("no more than {} could be had, as was tried", size(largest.unwrap_or(0))));
-    // As much was free as was asked for, and nobody tried what could be had: rounding may not be the reason.
-    if largest.is_none() && both.get().is_some_and(|(request, free)| free >= request) {
+    let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
+    check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
+        "the runtime reported clearly more free than was asked for".to_owned()
+    });
+    if larger_board(case, failure).is_some() {
         check.at_most(Confidence::Probable);
     }
-    check.unless(case.leaks(failure.oom.device), || {
-        "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
-    });
-    refuted_by_others(failure, check);
+    limited_by_the_rest(failure, check);
+    refuted_by_a_leak(case, failure, check);
     refuted_by_caches(case, failure, check);
 }
 
-/// What fills the card may be the runtime's own memory, or the rounding of blocks: the model is not the proven reason then.
-fn full_of_hidden(failure: &Failure<'_>, own: u64, check: &mut Check) {
-    let Some(total) = failure.total_bytes().get() else { return };
-    let asked_for = failure.own_bytes();
-    let hidden = own.saturating_sub(asked_for);
-    if share(asked_for, total) >= failure.thresholds.capacity_high_share || hidden == 0 {
-        return;
-    }
-    check.at_most(Confidence::Probable);
-    check.note(true, || {
+/// What is more than the card by itself needs no other reason. Else something beside the program's own requests decided:
+/// rounding, the runtime's own memory or other processes. A runtime's usual part no program can have.
+fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
+    let spare = match failure.alone().get() {
+        Some(Alone::Exceeds { by_bytes }) => {
+            check.note(true, || {
+                format!(
+                    "what it holds and asks for is {} more than the whole card, whatever else is there",
+                    size(by_bytes)
+                )
+            });
+            return;
+        }
+        Some(Alone::Fits { spare_bytes }) => Some(spare_bytes),
+        None => None,
+    };
+    let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
+    let is_usual = spare.is_some_and(|spare| spare < usual);
+    check.at_most(match failure.is_missing_with_others().get() {
+        Some(false) if is_usual => Confidence::Proven,
+        _ if is_usual => Confidence::Probable,
+        _ => Confidence::Possible,
+    });
+    check.note(spare.is_some(), || {
+        let spare = size(spare.unwrap_or(0));
         format!(
-            "the program asked for {} of that; {} are rounding and the runtime's own memory",
-            size(asked_for),
-            size(hidden)
+            "on a card without anything else (rounding, the runtime, others) it would have fit, with {spare} to spare"
         )
     });
+    refuted_by_others(failure, check);
 }
 
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
-    let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
-    check.unless(runtime.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
-        "the runtime reported clearly more free than was asked for".to_owned()
-    });
     let much = failure.thresholds.much_of_a_card();
     check.unless(others_hold_much(failure), || match failure.external_at_most_bytes().get() {
         Some(others) => format!("others hold {much} of the card or more (they hold at most {})", size(others)),
@@ -81,26 +98,38 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     });
 }
 
-/// What the program holds may be cached, and not in use.
+/// Ruled out only where the run had cycles enough to show a leak.
+fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
+    let leaks = case.leaks(failure.oom.device);
+    if leaks || case.run_of(failure.oom.device).is_some_and(cycles) {
+        check.unless(leaks, || {
+            "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
+        });
+    }
+}
+
+/// What the program holds may be cached, and not in use. Only the caches that it has are looked at.
 fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let kept = case.kept_by_pools_bytes(failure);
-    let left = failure.free_bytes().zip(failure.request_bytes());
-    let enough_with_pools = match kept {
-        0 => Holds::No,
-        _ if left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request) => Holds::No,
-        _ => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
-    };
-    check.unless(enough_with_pools, || "stream-ordered pools could give back what was missing".to_owned());
-    check.unless(case.torch_holds_enough(failure), || {
-        "PyTorch's allocator held at least the request in unused blocks".to_owned()
-    });
-    let retry = case.retry(failure);
-    check.unless(retry.is_some_and(|retry| retry.is_release_and_success()), || {
-        "the same request succeeded after a cache was released".to_owned()
-    });
-    let again = retry.filter(|retry| retry.ending == Ending::Failed && retry.freed_bytes > 0);
-    check.note(again.is_some(), || {
-        format!("{} were released, and it failed again", size(again.map_or(0, |retry| retry.freed_bytes)))
+    if kept > 0 {
+        let left = failure.free_bytes().zip(failure.request_bytes());
+        let is_too_little = left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request);
+        let enough = match is_too_little {
+            true => Holds::No,
+            false => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
+        };
+        check.unless(enough, || "stream-ordered pools could give back what was missing".to_owned());
+    }
+    if case.versions.has(Program::Torch) {
+        check.unless(case.torch_holds_enough(failure), || {
+            "PyTorch's allocator held at least the request in unused blocks".to_owned()
+        });
+    }
+    let Some(retry) = case.retry(failure) else { return };
+    check.unless(retry.is_release_and_success(), || "the same request succeeded after a cache was released".to_owned());
+    check.note(retry.ending == Ending::Failed && retry.freed_bytes > 0, || {
+        format!("{} were released, and it failed again", size(retry.freed_bytes))
     });
 }
 
@@ -116,7 +145,7 @@ fn others_hold_much(failure: &Failure<'_>) -> Holds {
 
 /// One request is larger than the whole device.
 fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     let both = failure.request_bytes().zip(failure.total_bytes());
@@ -124,47 +153,89 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         let (request, total) = both.get().unwrap_or((0, 0));
         format!("one call asked for {}, and the whole device has {}", size(request), size(total))
     });
-    let free = failure.runtime_free_bytes().zip(failure.total_bytes());
-    check.unless(free.get().is_some_and(|(free, total)| free > total), || {
-        "the reported total is wrong: more is reported free than there is".to_owned()
-    });
+    // The total may be wrong. Each way in which it can be is looked at where it was read.
+    if let Some((free, total)) = failure.runtime_free_bytes().zip(failure.total_bytes()).get() {
+        check.unless(free > total, || "the reported total is wrong: more is reported free than there is".to_owned());
+    }
+    if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
+        check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
+    }
     check.unless(has_larger_pool(case, failure), || {
         "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
     });
 }
 
-/// Whether an APU is known to have a pool into which the request would fit, so that its total is a limit and no size. That
-/// the request exceeds what this runtime offers is measured either way.
-fn has_larger_pool(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+/// The memory of the board where it is known and more than the device is said to have, although the device is no part of it.
+fn larger_board(case: &Case<'_>, failure: &Failure<'_>) -> Option<u64> {
+    let device = failure.device?;
+    if case.is_integrated(Some(device)).get() == Some(true) || part_of_a_board(case, device).is_some() {
+        return None;
+    }
+    let read = &failure.oom.read;
+    let of_card = case.card(device).and_then(|card| card.vram_total_bytes);
+    let board = read.vram_total_bytes.or(of_card).or(read.nvml_total_bytes)?;
+    let total = failure.total_bytes().get()?;
+    (board > total && !case.thresholds.is_near(board, total)).then_some(board)
+}
+
+/// Whether an APU has a pool into which the request would fit, so that its total is a limit and no size. That the request exceeds
+/// what this runtime offers is measured either way.
+fn has_larger_pool(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    const POOLS: &str = "the APU's pools and TTM's limit (sysfs)";
+    match case.is_integrated(failure.device).get() {
+        Some(false) => return Holds::No,
+        // The runtime of an integrated GPU of NVIDIA's reports the memory of the machine.
+        None if case.versions.platform == Some(Platform::Cuda) => return Holds::No,
+        None => return Holds::Unknown("whether the GPU shares the host's memory (KFD's topology)"),
+        Some(true) => {}
+    }
     let card = failure.device.and_then(|device| case.card(device));
-    let pools = card.map(|card| [card.gtt_total_bytes, card.vram_total_bytes]).unwrap_or_default();
-    let by_ttm = case.machine.ttm.and_then(|ttm| ttm.limit_bytes());
-    let largest = pools.into_iter().chain([by_ttm]).flatten().max().unwrap_or(0);
-    let fits = failure.request_bytes().get().is_some_and(|request| largest >= request);
-    case.is_integrated(failure.device).get() == Some(true) && fits
+    let [gtt, carve_out] = card.map(|card| [card.gtt_total_bytes, card.vram_total_bytes]).unwrap_or_default();
+    let pools = [gtt, carve_out, case.machine.ttm.and_then(|ttm| ttm.limit_bytes())];
+    let fits = |bytes: &u64| failure.request_bytes().get().is_some_and(|request| *bytes >= request);
+    match pools.iter().flatten().any(fits) {
+        true => Holds::Yes,
+        false if pools.iter().any(Option::is_none) => Holds::Unknown(POOLS),
+        false => Holds::No,
+    }
+}
+
+/// By what a device is known to be a part of a board.
+enum Part<'a> {
+    /// A MIG slice is named in the environment.
+    Mig,
+    /// The card's partition mode.
+    Mode(&'a str),
+}
+
+/// Variables that choose the devices of a program or of a container.
+const MIG_VARIABLES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
+
+fn part_of_a_board<'a>(case: &'a Case<'_>, device: &DeviceSummary) -> Option<Part<'a>> {
+    let is_cuda = case.versions.platform == Some(Platform::Cuda);
+    let names_mig = |devices: &&str| devices.starts_with("MIG-");
+    let by_mig = MIG_VARIABLES.into_iter().find_map(|name| case.variable(name).filter(names_mig)).filter(|_| is_cuda);
+    let mode = case.card(device).and_then(|card| card.compute_partition.as_deref());
+    let mode = mode.filter(|mode| !mode.eq_ignore_ascii_case("SPX"));
+    by_mig.map(|_| Part::Mig).or(mode.map(Part::Mode))
 }
 
 /// The device is a part of a board.
 fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    let Some(index) = device.index else { return };
-    let by_mig = case.variable("CUDA_VISIBLE_DEVICES").filter(|devices| devices.starts_with("MIG-"));
-    let mode = case.card(device).and_then(|card| card.compute_partition.as_deref());
-    let mode = mode.filter(|mode| !mode.eq_ignore_ascii_case("SPX"));
-    if !check.applies(by_mig.is_some() || mode.is_some()) {
-        return;
-    }
-    let board = match mode {
-        Some(_) => case.card(device).and_then(|card| case.machine.node_of(card)).map(|node| board_bytes(case, node)),
-        None => case.device_series(Quantity::NvmlTotal, index).map(|series| series.last.1),
+    let Some((index, part)) = device.index.zip(part_of_a_board(case, device)) else { return };
+    let board = match part {
+        Part::Mode(_) => {
+            case.card(device).and_then(|card| case.machine.node_of(card)).map(|node| board_bytes(case, node))
+        }
+        Part::Mig => case.device_series(Quantity::NvmlTotal, index).map(|series| series.last.1),
     };
-    check.must(true, || match (by_mig, mode) {
-        (Some(_), _) => "CUDA_VISIBLE_DEVICES names a MIG slice".to_owned(),
-        (None, mode) => format!("the card is in the partition mode {}", mode.unwrap_or_default()),
+    check.must(true, || match part {
+        Part::Mig => {
+            "the environment names a MIG slice as the device (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)".to_owned()
+        }
+        Part::Mode(mode) => format!("the card is in the partition mode {mode}"),
     });
-    let both = crate::judgement::check::Known::new(
-        device.total_bytes.zip(board.filter(|board| *board > 0)),
-        "the memory of the whole board",
-    );
+    let both = Known::new(device.total_bytes.zip(board.filter(|board| *board > 0)), "the memory of the whole board");
     check.must(both.is(|(total, board)| share(total, board) <= case.thresholds.slice_share), || {
         let (total, board) = both.get().unwrap_or((0, 0));
         format!("the device has {} of the board's {}", size(total), size(board))

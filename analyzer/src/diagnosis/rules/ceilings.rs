@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
-use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Program};
@@ -18,6 +18,8 @@ pub(super) const RULES: &[Rule] = &[
     run("process-fraction-cap", fraction_cap_by_message),
 ];
 
+const MPS_SERVER: &str =
+    "whether the program runs under an MPS server (nvidia-cuda-mps-control): without one the limit has no effect";
 /// Pool size up to which HIP gives a single block at most three quarters. (ROCm/clr rocdevice.cpp)
 const SMALL_POOL_BYTES: u64 = 512 * MIB;
 
@@ -26,7 +28,7 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let both = failure.request_bytes().zip(failure.total_bytes());
     let Some((request, total)) = both.get() else { return };
-    if !check.applies(is_rocm && failure.is_real_of_device() && request <= total) {
+    if !check.applies(is_rocm && failure.is_real_of_card() && request <= total) {
         return;
     }
     let percent = single_alloc_percent(case, failure, total);
@@ -91,21 +93,33 @@ fn smaller_succeeded(case: &Case<'_>, failure: &Failure<'_>, request: u64) -> Ho
 
 /// A setting of the runtime or of the driver keeps the process below what the card has.
 fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     let Some(ceiling) = ceiling(case, failure) else { return };
     let Some(request) = failure.request_bytes().get() else { return };
     check.must(true, || ceiling.text.clone());
+    ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
     let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
     let most = readings.into_iter().flatten().max();
-    let free = crate::judgement::check::Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    let free = Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
+    // What the runtime reports may be lowered by the ceiling itself: that it is too little says nothing of the card.
+    let enough = match free.is(|free| case.thresholds.is_enough(free, request)) {
+        Holds::No if failure.driver_free_bytes().get().is_none() => {
+            Holds::Unknown("used memory by the driver at the failure (sysfs or NVML)")
+        }
+        known => known,
+    };
     check.decides(
-        free.is(|free| case.thresholds.is_enough(free, request)),
+        enough,
         || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
         || format!("only {} was free, whatever is set", size(most.unwrap_or(0))),
     );
     let wanted = failure.own_bytes().saturating_add(request);
+    if let Some(reading) = ceiling.share_of_unknown {
+        check.must(Holds::Unknown(reading), String::new);
+        return;
+    }
     let Some(limit) = ceiling.limit_bytes else {
         // What is hidden is only not reported.
         check.at_most(Confidence::Possible);
@@ -121,23 +135,49 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 struct Ceiling {
     text: String,
     limit_bytes: Option<u64>,
+    /// Without what the ceiling has no effect, where that is not known.
+    missing: Option<&'static str>,
+    /// It is a share of something whose size is not known.
+    share_of_unknown: Option<&'static str>,
 }
 
-/// A ceiling in the environment that the runtime or the driver keeps.
+/// A ceiling in the environment that the runtime or the driver keeps; one of another vendor's says nothing.
 fn ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
-    let number = |name: &str| case.variable(name)?.trim().parse::<u64>().ok();
-    if let Some(percent) = number("GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100) {
-        let all = failure.oom.read.vram_total_bytes;
-        let limit = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
-        let limit_bytes = limit.or(failure.total_bytes().get());
-        return Some(Ceiling { text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"), limit_bytes });
+    match case.versions.platform? {
+        Platform::Rocm => heap_ceiling(case, failure).or_else(|| hidden_free(case)),
+        Platform::Cuda => mps_ceiling(case, failure.oom.device?),
     }
-    if let Some(text) = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
-        let limit_bytes = mps_limit(text, failure.oom.device?);
-        return Some(Ceiling { text: format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set"), limit_bytes });
-    }
-    let hidden = number("HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
-    Some(Ceiling { text: format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)"), limit_bytes: None })
+}
+
+fn heap_ceiling(case: &Case<'_>, failure: &Failure<'_>) -> Option<Ceiling> {
+    let percent = number(case, "GPU_MAX_HEAP_SIZE").filter(|percent| *percent < 100)?;
+    let all = failure.oom.read.vram_total_bytes;
+    let limit_bytes = all.map(|all| (u128::from(all) * u128::from(percent) / 100) as u64);
+    Some(Ceiling {
+        text: format!("GPU_MAX_HEAP_SIZE={percent} is set (per cent)"),
+        limit_bytes,
+        missing: None,
+        share_of_unknown: limit_bytes.is_none().then_some("the memory of the whole card (mem_info_vram_total)"),
+    })
+}
+
+/// What is hidden is only not reported: a program may keep to it, the runtime does not.
+fn hidden_free(case: &Case<'_>) -> Option<Ceiling> {
+    let hidden = number(case, "HIP_HIDDEN_FREE_MEM").filter(|mib| *mib > 0)?;
+    let text = format!("HIP_HIDDEN_FREE_MEM={hidden} is set (MiB)");
+    Some(Ceiling { text, limit_bytes: None, missing: None, share_of_unknown: None })
+}
+
+/// A limit for another device is none.
+fn mps_ceiling(case: &Case<'_>, device: u8) -> Option<Ceiling> {
+    let text = case.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")?;
+    let limit_bytes = Some(mps_limit(text, device)?);
+    let text = format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={text} is set");
+    Some(Ceiling { text, limit_bytes, missing: Some(MPS_SERVER), share_of_unknown: None })
+}
+
+fn number(case: &Case<'_>, name: &str) -> Option<u64> {
+    case.variable(name)?.trim().parse().ok()
 }
 
 /// The limit of one device in `0=1G,1=512M`. (NVIDIA's documentation of MPS)
@@ -147,18 +187,14 @@ fn mps_limit(text: &str, device: u8) -> Option<u64> {
         (index.trim().parse() == Ok(device)).then(|| size.trim().to_owned())
     };
     let size = text.split(',').find_map(of_device)?;
-    let unit = match size.chars().last()?.to_ascii_uppercase() {
-        'G' => 1 << 30,
-        'M' => 1 << 20,
-        _ => return None,
-    };
-    size[..size.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
+    // The documentation has a unit behind each number; what a number alone means is not said.
+    size.ends_with(['G', 'M', 'g', 'm']).then(|| gpuoom_units::size(&size).ok())?
 }
 
 /// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
 fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     let by_fraction = |message: &&TorchMessage| {
-        judge(message).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
+        judge(message, &case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
     let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
@@ -168,7 +204,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
         let (tried, allowed) = (shown(message.tried), shown(message.allowed));
         format!("PyTorch's message: {tried} was asked for, and {allowed} are allowed")
     });
-    if !judge(message).findings[0].certain {
+    if !judge(message, &case.thresholds).findings[0].certain {
         check.at_most(Confidence::Probable);
     }
     check.unless(case.failure_of(message).is_some(), || {

@@ -15,6 +15,9 @@ pub(super) const RULES: &[Rule] = &[
     run("gpu-va-limit", gpu_va_limit),
 ];
 
+/// A page, of which reservations and handles must be multiples at least.
+const PAGE_BYTES: u64 = 4096;
+
 /// The process has as many memory mappings as the kernel allows.
 fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().get().unwrap_or(u64::MAX);
@@ -27,13 +30,23 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return;
     }
     let read = &failure.oom.process;
-    let limit = read.memory_map_limit.or(case.machine.virtual_memory.max_map_count).unwrap_or(65_530);
+    let told = read.memory_map_limit.or(case.machine.virtual_memory.max_map_count);
+    let limit = told.unwrap_or(65_530);
     let blocks = case.around(failure).map_or(failure.oom.held.blocks, |around| around.live_blocks);
     let texts = |maps: u64| format!("the process has {} memory mappings of at most {}", grouped(maps), grouped(limit));
     match read.memory_maps {
         Some(maps) => {
             let reached = maps as f64 >= case.thresholds.count_share * limit as f64;
             check.decides(reached, || texts(maps), || texts(maps));
+            if told.is_none() {
+                check.at_most(Confidence::Possible);
+                check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
+            }
+            // One block needs a few: what is left beyond that was not the limit.
+            if limit.saturating_sub(maps) > case.thresholds.mappings_left {
+                check.at_most(Confidence::Possible);
+                check.must(Holds::Unknown("a failure with no mapping left: here some were"), String::new);
+            }
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -44,6 +57,10 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         }
     }
     check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
+    let again = case.next_request(failure).filter(|(next, _)| next.succeeded && next.requested_bytes >= request);
+    check.unless(again.is_some_and(|(_, done)| done.returned_bytes == 0), || {
+        "the thread's next request of that size was granted, and nothing had been given back".to_owned()
+    });
 }
 
 /// VMM handles used up the descriptors of the process.
@@ -55,6 +72,11 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         return;
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
+    let odd = failure.request_bytes().get().filter(|bytes| bytes % PAGE_BYTES != 0);
+    check.unless(odd.is_some(), || match odd {
+        Some(bytes) => format!("{bytes} bytes are no multiple of a page, which is refused by itself"),
+        None => "a size that is no multiple of a page was asked for".to_owned(),
+    });
     check.must(both.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} of physical memory was refused with {} free", size(request), size(free))
@@ -103,10 +125,19 @@ fn gpu_va_limit(case: &Case<'_>, check: &mut Check) {
     let limits =
         [by_kernel.map(|gib| ("amdgpu.vm_size", gib.saturating_mul(GIB))), by_shell.map(|bytes| ("ulimit -v", bytes))];
     let Some((name, limit)) = limits.into_iter().flatten().min_by_key(|(_, limit)| *limit) else {
+        check.at_most(Confidence::Possible);
         check.must(Holds::Unknown("the limit of GPU addresses (amdgpu.vm_size, ulimit -v)"), String::new);
         return;
     };
     let wanted = reserved_bytes.saturating_add(bytes);
+    // The runtimes refuse such a size whatever is left.
+    check.unless(bytes % PAGE_BYTES != 0, || {
+        format!("{bytes} bytes are no multiple of a page, which is refused by itself")
+    });
+    if wanted <= limit {
+        check.at_most(Confidence::Possible);
+        check.would_settle("what else takes addresses of the process (/proc/PID/maps at the failure)");
+    }
     check.decides(
         share(wanted, limit) > case.thresholds.address_share,
         || format!("with it {} would be reserved, and {name} allows {}", size(wanted), size(limit)),

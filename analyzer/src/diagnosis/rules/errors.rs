@@ -11,7 +11,7 @@ use crate::judgement::role::Role;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
 use crate::software::{Platform, Version};
-use crate::words::{moment, signal, size};
+use crate::words::{clean, moment, signal, size, span};
 
 pub(super) const RULES: &[Rule] = &[
     failure("requested-refusal", requested_refusal),
@@ -38,7 +38,7 @@ fn requested_refusal(_case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
 }
 
-/// A failing allocation was ignored.
+/// GPU work went on after a failing allocation, and nothing shows that the program had noticed.
 fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let oom = failure.oom;
     if !check.applies(oom.outcome == Outcome::Dropped) {
@@ -47,13 +47,23 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let pointer = oom.because == Because::FailedPointerUsed;
     check.must(true, || match pointer {
         true => format!("the pointer of the failed {} was passed to a GPU call", failure.report.api),
-        false => format!("after {} had failed, thread {} went on with GPU work", failure.report.api, oom.thread),
+        false => format!(
+            "after {} had failed, thread {} went on with GPU work{}, without any sign that it had noticed",
+            failure.report.api,
+            oom.thread,
+            work_after(failure.report)
+        ),
     });
+    // Each interface has its own way to tell of a failure.
+    check.part(failure.report.layer.unwrap_or("runtime"));
     if pointer {
         return;
     }
     check.at_most(Confidence::Probable);
-    check.would_settle("the failed call's pointer in a later call: nothing passed it on");
+    check.would_settle(
+        "the failed call's pointer in a later call: nothing passed it on (a look at the status that the call returned leaves no \
+         trace)",
+    );
     check.unless(asks_for_less(case, failure), || {
         "the program then asked for less, which is a way out on purpose".into()
     });
@@ -61,6 +71,20 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
     }
+}
+
+/// How long after the failure GPU work went on, and by which call.
+fn work_after(oom: &OomReport) -> String {
+    let work = oom.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+    work.map_or_else(String::new, |work| {
+        let api = work.api.as_deref().map(clean).unwrap_or_default();
+        format!(" {} later ({api})", span(oom.later_ns(work.at_ns)))
+    })
+}
+
+/// Whether a failure is of an interface that keeps a last error. CUDA's driver and ROCr keep none: each call tells its own.
+fn keeps_errors(oom: &OomReport) -> bool {
+    oom.layer == Some("runtime")
 }
 
 /// Whether the thread's next request came soon and was smaller.
@@ -76,8 +100,8 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 /// An old error is reported by an innocent call. It is never proven: whether somebody read the error in between, which also
 /// clears it, is not recorded once the program goes on.
 fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let earlier = ignored_before(case, failure).filter(|_| !failure.is_injected() && !failure.is_of_host());
-    let Some(earlier) = earlier else {
+    let earlier = ignored_before(case, failure).filter(|earlier| keeps_errors(earlier) && keeps_errors(failure.report));
+    let Some(earlier) = earlier.filter(|_| !failure.is_injected() && !failure.is_of_host()) else {
         check.applies(false);
         return;
     };
@@ -94,7 +118,10 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
     check.must(true, || {
         let (number, api, thread) = (earlier.number, &earlier.api, earlier.thread);
-        format!("failure #{number} ({api}) was ignored on the same thread ({thread}), and this call returns out of memory again")
+        format!(
+            "after failure #{number} ({api}) GPU work went on with no sign of notice on the same thread ({thread}), and this call \
+             returns out of memory again"
+        )
     });
     check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {
         Some((request, free)) => format!("{} was asked for and {} was free", size(request), size(free)),
@@ -102,7 +129,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
 }
 
-/// An earlier failure of the same thread that the program ignored.
+/// An earlier failure of the same thread after which GPU work went on without a sign that it was noticed.
 fn ignored_before<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a OomReport> {
     let before = &case.facts.ooms[..(failure.report.number - 1) as usize];
     let ignored = |oom: &&OomReport| oom.thread == failure.report.thread && oom.outcome == Outcome::Dropped;

@@ -2,7 +2,7 @@
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
-use crate::judgement::check::{Basis, Check, Known};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::{Platform, Version};
@@ -26,6 +26,9 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.must(true, || format!("{} had been exported to other processes and were freed", size(freed)));
     let pinned = pinned_bytes(case, failure);
     let known = Known::new(pinned, READINGS);
+    if pinned.is_none() {
+        check.at_most(Confidence::Possible);
+    }
     let shown = |pick: fn((u64, u64)) -> u64| size(pinned.map_or(0, pick));
     check.decides(
         known.is(|(freed, risen)| (risen as f64) < case.thresholds.export_rise_share * freed as f64),
@@ -40,9 +43,26 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || format!("ROCm {} exports in the way of before 7.0", version()),
     );
     check.unless(case.variable(LEGACY) == Some("1"), || format!("{LEGACY}=1 is set"));
+    may_be_open(failure, check);
     if let Some((freed, risen)) = pinned {
         check.gives_back(0, freed.saturating_sub(risen), Basis::Estimated);
     }
+}
+
+/// A process that imported the memory and lives may still have it open: then it stays by right.
+fn may_be_open(failure: &Failure<'_>, check: &mut Check) {
+    let others = failure.oom.read.others_vram_bytes;
+    let alone = Known::new(others, "whether another process has the card open (KFD's list of processes)");
+    if others != Some(0) {
+        check.at_most(Confidence::Possible);
+    }
+    if others.is_some_and(|bytes| bytes > 0) {
+        check.must(Holds::Unknown("whether the process that imported the memory still has it open"), String::new);
+        return;
+    }
+    check.must(alone.is(|bytes| bytes == 0), || {
+        "no other compute process holds memory of the card, so nobody has it open".to_owned()
+    });
 }
 
 /// Of the exported memory that was freed between two readings, how much that was and by how much free memory rose for it.

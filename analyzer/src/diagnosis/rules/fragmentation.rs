@@ -2,12 +2,12 @@
 
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::meanwhile::WHO_ASKED;
 use crate::diagnosis::torch_sums::{Told, TorchSums, place};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
-use crate::passes::libraries::{Libraries, is_runtime};
-use crate::passes::shape::run::plateau;
+use crate::passes::shape::run::{DeviceRun, plateau};
 use crate::replay::tracks::retries::Ending;
 use crate::software::Program;
 use crate::thresholds::{Unit, share};
@@ -32,29 +32,20 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         "expandable segments are active: physical memory is mapped where it is needed".to_owned()
     });
     check.unless(case.is_caching_off(), || "caching is disabled".to_owned());
-    let other = asked_by_another(case, failure);
-    check.unless(other.is_some(), || match other {
-        Some(library) => format!("{library} asked for it, which gets nothing out of PyTorch's cache"),
-        None => "another library than PyTorch asked for it".to_owned(),
-    });
-}
-
-/// The library that asked, where it is known and none of PyTorch's. Where PyTorch has no library of its own (linked into the
-/// program), nobody can tell.
-fn asked_by_another(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
-    const OWN: [&str; 4] = ["libtorch", "libc10", "libcaffe2", "_C"];
-    let is_own = |library: &str| OWN.iter().any(|name| library.starts_with(name));
-    let libraries = Libraries::new(case.trace, case.replay);
-    let library = libraries.of_site(failure.oom.site)?;
-    let modules = &case.trace.metadata.modules.modules;
-    let has_own = modules.iter().any(|module| is_own(module.path.rsplit('/').next().unwrap_or_default()));
-    (has_own && !is_own(library) && !is_runtime(library)).then(|| library.to_owned())
+    // Where nobody knows who asked, that is ruled out by nothing.
+    let other = case.asked_by_another(failure);
+    if case.asked_by_torch(failure.oom.site) != Holds::Unknown(WHO_ASKED) {
+        check.unless(other.is_some(), || match other {
+            Some(library) => format!("{library} asked for it, which gets nothing out of PyTorch's cache"),
+            None => "another library than PyTorch asked for it".to_owned(),
+        });
+    }
 }
 
 /// Another library was refused what PyTorch's cache holds and uses for no tensor: then the cache is the cause.
 fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
     let missing = failure.shortfall_bytes().filter(|_| failure.is_real_of_device());
-    let asked = missing.zip(asked_by_another(case, failure));
+    let asked = missing.zip(case.asked_by_another(failure));
     let Some(((missing, library), sums)) = asked.zip(case.torch_sums(failure)) else { return false };
     if sums.unused.least() < missing {
         return false;
@@ -81,9 +72,13 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
     }
+    if sums.is_of_failure == Holds::No {
+        check.at_most(Confidence::Possible);
+    }
     check.must_by(
         Basis::Given,
-        of_reserved > failure.thresholds.unused_share || tried.bytes <= unused.bytes / 2,
+        of_reserved > failure.thresholds.unused_share
+            || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share,
         || format!("that is {} of what it had reserved", percent(of_reserved)),
     );
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
@@ -158,18 +153,22 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     );
 }
 
-/// The allocator's cache, not the model, filled the card: it was released, and the same request succeeded.
+/// The allocator's cache, not the model, filled the card: it was released, and the same request succeeded. A program that gives
+/// up its own data to make room does the same calls: only an allocator that is known to have a cache makes it one.
 fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if kept_from_another(case, failure, check) {
         return;
     }
     let Some(retry) = case.retry(failure) else { return };
-    if !check.applies(failure.is_of_device() && retry.freed_bytes > 0 && retry.ending != Ending::NotTried) {
+    let may_cache = case.versions.has(Program::Torch) && !case.is_caching_off();
+    let is_torch = may_cache && case.asked_by_torch(failure.oom.site) != Holds::No;
+    let was_released = retry.freed_bytes > 0 && retry.ending != Ending::NotTried;
+    if !check.applies(failure.is_real_of_device() && was_released && is_torch) {
         return;
     }
     check.must(true, || {
         format!(
-            "the thread released {} within {} of the failure and asked for {} again",
+            "PyTorch is loaded, and the thread released {} within {} of the failure and asked for {} again",
             size(retry.freed_bytes),
             Unit::Time.shown(case.thresholds.retry_ns as f64),
             size(retry.requested_bytes)
@@ -186,12 +185,35 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || "the next try failed, too".to_owned(),
     );
     check.must(retry.freed_bytes >= retry.requested_bytes, || "what was released was enough by itself".to_owned());
+    let by_all = case.until_last_try(failure).map_or(0, |done| done.returned_bytes);
+    if by_all > retry.freed_bytes {
+        check.at_most(Confidence::Probable);
+        check.note(true, || format!("other threads gave back {} meanwhile", size(by_all - retry.freed_bytes)));
+    }
 }
 
 /// Reserved memory rose and then stayed: no leak.
 fn reserved_plateau(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     match case.run_of(device.index) {
-        Some(run) => plateau(run, check),
+        Some(run) => {
+            plateau(run, check);
+            stays_flat(case, device, run, check);
+        }
         None => _ = check.applies(false),
     }
+}
+
+/// Flat is what does not rise any more, and not what rises by little beside all that is held. What was refused can't rise.
+fn stays_flat(case: &Case<'_>, device: &DeviceSummary, run: &DeviceRun, check: &mut Check) {
+    let floors: Vec<u64> = run.cycles.steps().iter().map(|cycle| cycle.to.bytes).collect();
+    let late = &floors[floors.len() / 2..];
+    let (Some(first), Some(last)) = (floors.first(), floors.last()) else { return };
+    let late_rise = last.saturating_sub(*late.first().unwrap_or(last));
+    let steps = |holds: fn(&u64, &u64) -> bool| late.windows(2).filter(|pair| holds(&pair[0], &pair[1])).count();
+    let rises_on = late_rise as f64 > case.thresholds.flat_share * last.saturating_sub(*first) as f64
+        || steps(|before, after| after > before) >= 3 && steps(|before, after| after < before) == 0;
+    check.unless(rises_on, || format!("what stays still rises in the later half, by {}", size(late_rise)));
+    check.unless(device.account.failures > 0, || {
+        "requests were refused: it is flat because no more could be had".to_owned()
+    });
 }

@@ -26,7 +26,7 @@ fn was_killed(case: &Case<'_>) -> Holds {
 
 /// The kernel killed the process because the RAM ran out.
 fn host_ram_oom_kill(case: &Case<'_>, check: &mut Check) {
-    let (killed, logged) = (was_killed(case), case.kernel_killed_own());
+    let (killed, logged) = (was_killed(case), case.kernel_killed_this());
     // Of a trace whose end nobody saw, only the kernel's log tells that there was a kill.
     if !check.applies(killed == Holds::Yes || (killed != Holds::No && logged == Holds::Yes)) {
         return;
@@ -54,7 +54,7 @@ fn host_ram_oom_kill(case: &Case<'_>, check: &mut Check) {
     }
     check.decides(
         logged,
-        || case.kernel_kill_text().unwrap_or_default(),
+        || case.kill_text().unwrap_or_default(),
         || "the kernel's log has no kill of this process: somebody else ended it".to_owned(),
     );
 }
@@ -76,7 +76,8 @@ fn cgroup_limit(case: &Case<'_>) -> Known<u64> {
 fn cgroup_memory_limit(case: &Case<'_>, check: &mut Check) {
     // Files in the page cache are charged, too: a group at its limit is no trouble by itself.
     let host_failure = case.failures().filter(|failure| failure.is_of_host() && !failure.is_injected()).last();
-    let troubled = was_killed(case) == Holds::Yes || host_failure.is_some() || case.kernel_killed_group() == Holds::Yes;
+    let troubled =
+        was_killed(case) == Holds::Yes || host_failure.is_some() || case.group_limit_killed_this() == Holds::Yes;
     let limit = cgroup_limit(case);
     let Some(limit) = limit.get().filter(|_| troubled) else {
         check.applies(false);
@@ -94,6 +95,19 @@ fn cgroup_memory_limit(case: &Case<'_>, check: &mut Check) {
             _ => format!("it had {}, and {} more was asked for", gib(used), size(more)),
         }
     });
-    let logged = case.kernel_killed_group();
-    check.must_by(Basis::Given, logged, || case.kernel_kill_text().unwrap_or_default());
+    let logged = case.group_limit_killed_this();
+    check.must_by(Basis::Given, logged, || case.kill_text().unwrap_or_default());
+    if logged != Holds::Yes {
+        check.must(is_reached_without_files(case, more, limit), String::new);
+    }
+}
+
+/// Whether the process itself fills the group. What the group holds may be files that the kernel would rather drop.
+fn is_reached_without_files(case: &Case<'_>, more: u64, limit: u64) -> Holds {
+    const FILES: &str = "what of the group's memory is no file that the kernel can drop (memory.stat)";
+    let resident = case.series(Quantity::ResidentMemory).map_or(0, |series| series.last.1);
+    match share(resident.saturating_add(more), limit) >= case.thresholds.count_share {
+        true => Holds::Yes,
+        false => Holds::Unknown(FILES),
+    }
 }

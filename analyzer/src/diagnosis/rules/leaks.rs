@@ -1,44 +1,106 @@
 //! E. Leaks: what stays from cycle to cycle.
 
-use super::{Rule, device, run};
-use crate::diagnosis::case::Case;
-use crate::judgement::check::Check;
+use super::{Rule, device, failure, run, shapes};
+use crate::diagnosis::case::{Case, Failure};
+use crate::judgement::check::{Check, Confidence, Judgement};
+use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
+use crate::passes::ledger::DeviceLedger;
+use crate::passes::shape::facts::Phase;
+use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
 use crate::replay::tracks::modules::Balance;
-use crate::words::count;
+use crate::thresholds::share;
+use crate::words::{count, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
+    failure("live-leak", live_leak_at_failure),
     device("live-leak", live_leak),
     device("model-swap-residual", model_swap_residual),
     run("module-load-unbalanced", module_load_unbalanced),
 ];
 
+/// What would tell a leak from a cache that is not full yet.
+const LONGER: &str = "a longer run: a cache that is not full yet rises like this, too";
+
 fn run_of<'a>(case: &'a Case<'_>, device: &DeviceSummary) -> Option<&'a DeviceRun> {
     case.runs.iter().find(|run| Some(run.device) == device.index)
 }
 
-/// Live bytes rise cycle after cycle.
+/// Live bytes rise step after step, in a run in which that made nothing fail.
 fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    let made_fail = |failure: &Failure<'_>| {
+        let mut check = Check::default();
+        live_leak_at_failure(case, failure, &mut check);
+        matches!(check.judgement(), Judgement::Found(_))
+    };
+    if !check.applies(!case.failures().any(|failure| failure.report.device == device.index && made_fail(&failure))) {
+        return;
+    }
     case.judge_leak(device.index, check);
-    account_for_growth(case, device, check);
+    if case.tensors_of(device.index).is_none_or(|tensors| !tensors.rises()) {
+        check.at_most(Confidence::Probable);
+        check.would_settle(LONGER);
+    }
+}
+
+/// The same up to a failure, which would not have come without.
+fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let device = failure.report.device;
+    let Some(facts) = shapes::facts(case, failure) else {
+        check.applies(false);
+        return;
+    };
+    if case.tensors_of(device).is_some_and(|tensors| tensors.rises() || facts.are_segments) {
+        case.judge_leak(device, check);
+    } else {
+        shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
+    }
+    let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) else { return };
+    // What the failed step itself took is none of what stays.
+    let grown = u64::try_from(rise.total_bytes()).unwrap_or(0);
+    // Where nobody read it, no more was free than the card has beside the program's own blocks.
+    let own = failure.own_bytes();
+    let beside_own = failure.total_bytes().map(|total| total.saturating_sub(own));
+    let never = failure.request_bytes().zip(beside_own).get();
+    if failure.free_bytes().get().is_none() && never.is_some_and(|(request, most)| request > most.saturating_add(grown))
+    {
+        check.unless(true, || {
+            format!("even without the {} that came to stay, the card has less than that", size(grown))
+        });
+        return;
+    }
+    let both = failure.request_bytes().zip(failure.free_bytes());
+    check.decides(
+        both.is(|(request, free)| request <= free.saturating_add(grown)),
+        || format!("without the {} that came to stay, the request would have fitted", size(grown)),
+        || format!("even without the {} that came to stay, the request would not have fitted", size(grown)),
+    );
+    shapes::not_enough(failure, check);
 }
 
 /// Every load and unload of a model leaves memory behind.
 fn model_swap_residual(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     match run_of(case, device) {
-        Some(run) => shape::model_swap(run, check),
+        Some(run) => shape::model_swap(run, names_a_model(case, device), check),
         None => _ = check.applies(false),
     }
-    account_for_growth(case, device, check);
 }
 
-/// What has come to stay on a device since its first cycle.
-fn account_for_growth(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    let growth = case.facts.growth.iter().find(|growth| growth.device == device.index);
-    if let Some(bytes) = growth.and_then(|growth| u64::try_from(growth.total_bytes).ok()) {
-        check.accounts_for(bytes);
-    }
+/// The function that loads a model, where most of what lived at the device's peak came from one.
+fn names_a_model(case: &Case<'_>, device: &DeviceSummary) -> Option<String> {
+    let at_peak = |ledger: &&DeviceLedger| ledger.device == device.index && ledger.moment == "peak";
+    let rows = &case.facts.ledger.iter().find(at_peak)?.allocated_by.rows;
+    let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
+    let of_load = |row: &&CallerRow| {
+        let named = paths::named(&row.stack).into_iter();
+        named.filter(|named| named.thing == Thing::Phase(Phase::Load)).map(|named| (row.bytes, named.function)).next()
+    };
+    let loads: Vec<(u64, String)> = rows.iter().filter_map(|row| of_load(&row)).collect();
+    let bytes = loads.iter().fold(0, |sum: u64, (bytes, _)| sum.saturating_add(*bytes));
+    let (_, function) = loads.into_iter().max_by_key(|(bytes, _)| *bytes)?;
+    (share(bytes, all) >= case.thresholds.dominant_share)
+        .then(|| format!("{} of what lived at the peak came from {function}", percent(share(bytes, all))))
 }
 
 /// Modules are loaded and never unloaded.

@@ -23,6 +23,7 @@ mod pools;
 mod reported;
 mod rounding;
 mod shapes;
+mod training_state;
 mod uma;
 mod uses;
 

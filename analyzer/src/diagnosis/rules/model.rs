@@ -5,7 +5,9 @@ use super::shapes::{facts, not_enough};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::model::ModelFacts;
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
-use crate::passes::shape::facts::Facts;
+use crate::passes::shape::facts::{Facts, Phase};
+use crate::passes::shape::labels;
+use crate::passes::shape::paths::Thing;
 use crate::software::Program;
 use crate::thresholds::share;
 use crate::words::{count, grouped, percent, size};
@@ -15,6 +17,10 @@ const MODEL: &str = "layers, KV heads, head dimension and context of the model (
     context x heads x dimension x bytes";
 /// The same, where the file tells all but how many tokens the program was told to keep.
 const CONTEXT: &str = "the context that the program was told (--model context=...)";
+
+/// What would name the buffer.
+const NAMES: &str = "which buffer this is: the names of the functions on the way to the call (--symbols), a label of the program \
+    (gpuoom_mark), or the model's facts (--gguf)";
 
 /// Without which a tensor and a cache look alike.
 pub(super) const CALL_SITES: &str = "the call sites of the requests, which this trace does not have: weights and caches are asked for in \
@@ -36,9 +42,19 @@ pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &
         check.must(Holds::Unknown(CALL_SITES), String::new);
         check.at_most(Confidence::Possible);
     }
+    let other = [Thing::ComputeBuffer, Thing::Phase(Phase::Load)].into_iter().find_map(|thing| facts.on_path(thing));
+    let named = facts.says_that(Thing::KvCache, labels::names_the_cache);
+    if let (Some(text), None) = (other, &named) {
+        check.unless(true, || text);
+    }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
     not_enough(failure, check);
-    by_model(case, facts, &start, check);
+    if let Some(text) = named {
+        check.must(true, || text);
+        fits_the_model(case, facts, &start, check);
+    } else if !fits_the_model(case, facts, &start, check) {
+        check.guess(NAMES);
+    }
 }
 
 /// Where the request came, and what that makes it.
@@ -46,64 +62,69 @@ fn position(facts: &Facts, start: &Start<'_>) -> String {
     let asked = size(facts.requested_bytes);
     let (weights, behind) = (start.weights.len() as u64, start.behind.len() as u64);
     match (start.by_tensor, behind) {
-        (false, 0) => format!("llama.cpp asked for {asked} right behind its weights (1 buffer): the KV cache"),
+        (false, 0) => format!("{asked} was asked for right behind the first large buffer"),
         (false, _) => {
-            let blocks = count(weights + behind, "buffer", "buffers");
-            format!("llama.cpp asked for {asked} behind {blocks}, weights and KV cache: the compute buffer")
+            format!("{asked} was asked for behind {}", count(weights + behind, "large buffer", "large buffers"))
         }
         (true, _) => {
-            let tensors =
-                format!("{} of its weights ({})", count(weights, "tensor", "tensors"), size(start.weights_bytes()));
+            let blocks =
+                format!("{} from one place ({})", count(weights, "block", "blocks"), size(start.weights_bytes()));
             let what = match behind {
-                _ if start.asks_for_tensor.is_none() => "either another tensor or the KV cache",
-                0 => "in another place of its code: the first half of the KV cache",
-                _ if start.behind.iter().any(|call| call.bytes == facts.requested_bytes) => {
-                    "and an equal block: the KV cache"
-                }
-                _ => "and the blocks of the KV cache: the next of them, or the compute buffer",
+                _ if start.asks_for_tensor.is_none() => "in a place that nobody knows",
+                0 => "in another place",
+                _ if start.behind.iter().any(|call| call.bytes == facts.requested_bytes) => "behind an equal one",
+                _ => "behind others from another place",
             };
-            format!("llama.cpp asked for {asked} behind {tensors}, {what}")
+            format!("{asked} was asked for after {blocks}, {what}")
         }
     }
 }
 
-/// Holds the buffer that must be the cache against what the model's facts make of it.
-fn by_model(case: &Case<'_>, facts: &Facts, start: &Start<'_>, check: &mut Check) {
+/// Holds what was asked for against what the model's facts make of its cache: whether it is the cache, or the next part of it.
+fn fits_the_model(case: &Case<'_>, facts: &Facts, start: &Start<'_>, check: &mut Check) -> bool {
     let model = case.evidence.model.as_ref();
     let Some((model, expected)) = model.and_then(|model| Some((model, model.kv_bytes()?))) else {
-        check.at_most(Confidence::Probable);
         check.would_settle(MODEL);
-        return;
+        return false;
     };
     let seen = seen_caches(model, facts.requested_bytes, start);
-    let nearest = seen.into_iter().min_by_key(|seen| seen.whole_bytes.abs_diff(expected)).unwrap_or_default();
-    let off = share(nearest.whole_bytes.abs_diff(expected), expected);
-    let is_match = off <= case.thresholds.model_share;
+    let off = |seen: &Seen| share(seen.whole_bytes.abs_diff(expected), expected);
+    let nearest = |of_request: bool| {
+        let those = seen.iter().filter(move |seen| seen.of_request == of_request);
+        those.min_by_key(|seen| seen.whole_bytes.abs_diff(expected)).copied()
+    };
     let formula = || {
         let context = grouped(model.context.unwrap_or(0));
         format!("the cache of this model for {context} tokens takes {}", size(expected))
     };
-    check.note_by(Basis::Given, is_match, || {
-        let differs =
-            if nearest.whole_bytes == expected { "exactly".to_owned() } else { format!("within {}", percent(off)) };
-        format!("{}: {} is that {differs}", formula(), nearest.text())
-    });
-    if is_match {
-        return;
+    let is_match = |seen: &Seen| off(seen) <= case.thresholds.model_share;
+    if let Some(asked) = nearest(true).filter(is_match) {
+        check.note_by(Basis::Given, true, || {
+            let exactly = asked.whole_bytes == expected;
+            let differs = if exactly { "exactly".to_owned() } else { format!("within {}", percent(off(&asked))) };
+            format!("{}: {} is that {differs}", formula(), asked.text())
+        });
+        return true;
     }
+    if let Some(given) = nearest(false).filter(is_match) {
+        check.unless(true, || format!("{}, and {} was given: what failed is another buffer", formula(), given.text()));
+        return false;
+    }
+    let closest = nearest(true).or(nearest(false)).unwrap_or_default();
     if model.context_is_certain {
         let tolerance = percent(case.thresholds.model_share);
         check.unless(true, || {
-            format!("{}, and no buffer has that within {tolerance} ({})", formula(), size(nearest.bytes))
+            format!("{}, and no buffer has that within {tolerance} ({})", formula(), size(closest.bytes))
         });
-        return;
+        return false;
     }
-    check.at_most(Confidence::Probable);
     check.would_settle(CONTEXT);
-    let tokens = tokens_of(model, nearest.whole_bytes);
+    let tokens = tokens_of(model, closest.whole_bytes).filter(|_| closest.of_request);
     check.note_by(Basis::Given, tokens.is_some(), || {
-        format!("{} is the cache of this model for {} tokens", nearest.text(), grouped(tokens.unwrap_or(0)))
+        format!("{} is the cache of this model for {} tokens", closest.text(), grouped(tokens.unwrap_or(0)))
     });
+    check.at_most(Confidence::Probable);
+    tokens.is_some()
 }
 
 /// What can be the cache, or a part of it.
@@ -115,6 +136,8 @@ struct Seen {
     whole_bytes: u64,
     /// Which part; empty where it is the whole.
     part: &'static str,
+    /// Whether what failed is it, or a part of it.
+    of_request: bool,
 }
 
 impl Seen {
@@ -129,13 +152,19 @@ impl Seen {
 /// What can be the cache: what was asked for right behind the weights, each by itself and all together; of the compute
 /// buffer nothing is known. Where it comes in parts, also keys and values, of all layers or of one.
 fn seen_caches(model: &ModelFacts, requested_bytes: u64, start: &Start<'_>) -> Vec<Seen> {
-    let whole = |bytes: u64| Seen { bytes, whole_bytes: bytes, part: "" };
+    let whole = |bytes: u64, of_request: bool| Seen { bytes, whole_bytes: bytes, part: "", of_request };
     let given: Vec<u64> = start.behind.iter().map(|call| call.bytes).collect();
     let together = given.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     let mut seen = match given[..] {
-        [] => vec![whole(requested_bytes)],
+        [] => vec![whole(requested_bytes, true)],
         // Two caches may be meant, of which the second is the one that fails.
-        _ => given.iter().copied().chain([together, together.saturating_add(requested_bytes)]).map(whole).collect(),
+        _ => given
+            .iter()
+            .copied()
+            .chain([together])
+            .map(|bytes| whole(bytes, false))
+            .chain([whole(together.saturating_add(requested_bytes), true)])
+            .collect(),
     };
     if !start.cache_is_in_parts(requested_bytes) {
         return seen;
@@ -144,8 +173,11 @@ fn seen_caches(model: &ModelFacts, requested_bytes: u64, start: &Start<'_>) -> V
     let asked = (given.len() <= 1 || equal(requested_bytes) > 1).then_some(requested_bytes);
     let (keys, values) = model.kv_parts_bytes_per_token().unwrap_or_default();
     let layers = model.layers.unwrap_or(1) as f64;
-    for bytes in given.iter().copied().chain(asked) {
-        let mut part = |times: f64, part| seen.push(Seen { bytes, whole_bytes: (bytes as f64 * times) as u64, part });
+    // A part that was given is the cache's, and so is an equal one that was asked for.
+    let parts = given.iter().map(|bytes| (*bytes, given.len() <= 1 || *bytes == requested_bytes));
+    for (bytes, of_request) in parts.chain(asked.map(|bytes| (bytes, true))) {
+        let whole_bytes = |times: f64| (bytes as f64 * times) as u64;
+        let mut part = |times: f64, part| seen.push(Seen { bytes, whole_bytes: whole_bytes(times), part, of_request });
         part((keys + values) / keys.max(1.0), "its keys");
         part((keys + values) / values.max(1.0), "its values");
         // A single block that fits a layer may do so by chance.

@@ -5,11 +5,11 @@ use gpuoom_trace::record::Kind;
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::smi::CardProcess;
-use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
-use crate::replay::tracks::reads::Read;
+use crate::replay::tracks::reads::{Read, Stretch};
 use crate::replay::tracks::retries::Ending;
 use crate::replay::tracks::unknown::Unknown;
 use crate::thresholds::{Unit, share};
@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).
-fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
@@ -32,6 +32,24 @@ fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.must(both.is(|(request, free)| failure.thresholds.is_enough(free, request)), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} was refused although the runtime reported {} free", size(request), size(free))
+    });
+    if check.is_over() {
+        return;
+    }
+    let returned = case.before_reading(failure).map_or(0, |done| done.returned_bytes);
+    let was_enough = both.is(|(request, free)| failure.thresholds.is_enough(free.saturating_sub(returned), request));
+    if returned > 0 && was_enough != Holds::Yes {
+        check.at_most(Confidence::Possible);
+        check.must(
+            Holds::Unknown("free memory at the failure: other threads gave memory back before it was read"),
+            String::new,
+        );
+    }
+    let by_driver = failure.driver_free_bytes();
+    let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
+    check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
+        Some(free) => format!("the driver's counters called {} free, which is less", size(free)),
+        None => "the driver's counters called less free".to_owned(),
     });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {
@@ -41,22 +59,26 @@ fn phantom_free(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 
 /// Another compute process holds the card.
 fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    // What a board's counters say is nothing about a slice of it.
+    let of_card = case.is_read_of_card(failure);
+    if !check.applies(failure.is_real_of_device() && of_card != Holds::No) {
         return;
     }
-    let others = failure.other_compute_bytes();
+    let others = others_bytes(failure);
     if others.get().is_none()
         && let Some(told) = others_by_files(case, failure)
     {
         return held_by_told(case, failure, &told, check);
     }
-    if others.get() == Some(0) {
-        return nobody_else(failure, check);
+    if let Holds::Unknown(reading) = of_card {
+        check.must(Holds::Unknown(reading), String::new);
     }
-    let both = others.zip(failure.total_bytes());
-    let explains = failure.shortfall_bytes().zip(others.get()).is_some_and(|(missing, others)| others >= missing);
-    check.must(both.is(|(others, total)| explains || share(others, total) >= case.thresholds.others_share), || {
-        let (others, total) = both.get().unwrap_or((0, 0));
+    if others.get() == Some(0) {
+        // Where all that is listed may be this process, nothing is known of others.
+        return if is_unlisted(failure) { _ = check.applies(false) } else { nobody_else(failure, check) };
+    }
+    let total = failure.total_bytes().get().unwrap_or(0);
+    explains(failure, others, Basis::Measured, check, |others| {
         format!("other compute processes hold {} ({} of the card)", size(others), percent(share(others, total)))
     });
     if failure.oom.read.others_vram_bytes.is_none() {
@@ -68,8 +90,59 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     check.note(first.is_some_and(|bytes| bytes > 0), || {
         format!("they held {} when this process began to use it", size(first.unwrap_or(0)))
     });
+    enough_in_spite(case, failure, check);
+}
+
+/// What other compute processes hold. Where KFD lists others and not this process, which holds memory, it knows this one by
+/// another number, as in a container: then as much of theirs may be its own.
+fn others_bytes(failure: &Failure<'_>) -> Known<u64> {
+    let others = failure.other_compute_bytes();
+    match is_unlisted(failure) {
+        true => others.map(|others| others.saturating_sub(failure.own_bytes())),
+        false => others,
+    }
+}
+
+/// Whether KFD lists processes, and this one is not among them although it holds memory.
+fn is_unlisted(failure: &Failure<'_>) -> bool {
+    let read = &failure.oom.read;
+    read.others_vram_bytes.is_some() && read.process_vram_bytes.unwrap_or(0) == 0 && failure.own_bytes() > 0
+}
+
+/// Others are the reason where the request would have fit without them. Where it would not, they are worth a word at most.
+fn explains(
+    failure: &Failure<'_>,
+    others: Known<u64>,
+    basis: Basis,
+    check: &mut Check,
+    text: impl FnOnce(u64) -> String,
+) {
+    let both = others.zip(failure.total_bytes());
+    let missing = failure.shortfall_bytes();
+    let is_enough = |others: u64| missing.is_some_and(|missing| others >= missing);
+    let least = failure.thresholds.others_share;
+    check.must_by(basis, both.is(|(others, total)| is_enough(others) || share(others, total) >= least), || {
+        text(others.get().unwrap_or(0))
+    });
+    let Some((others, missing)) = others.get().zip(missing).filter(|(others, missing)| others < missing) else {
+        return;
+    };
+    check.at_most(Confidence::Possible);
+    check.plays(Role::Condition);
+    check.note(true, || {
+        format!(
+            "{} were missing: without them it would still not have fit by {}",
+            size(missing),
+            size(missing - others)
+        )
+    });
+}
+
+fn enough_in_spite(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().zip(failure.free_bytes());
-    check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
+    let enough = request.is(|(request, free)| case.thresholds.is_enough(free, request));
+    let of_card = case.is_read_of_card(failure);
+    check.unless(if of_card == Holds::Yes { enough } else { enough.and(of_card) }, || {
         "enough was free in spite of them".to_owned()
     });
 }
@@ -107,24 +180,15 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
 
 /// Other processes hold the card, as a file says.
 fn held_by_told(case: &Case<'_>, failure: &Failure<'_>, told: &Told, check: &mut Check) {
-    let total = failure.total_bytes();
-    let explains = failure.shortfall_bytes().is_some_and(|missing| told.bytes >= missing);
-    check.must_by(
-        Basis::Given,
-        total.is(|total| explains || share(told.bytes, total) >= case.thresholds.others_share),
-        || {
-            let of_card = percent(share(told.bytes, total.get().unwrap_or(0)));
-            format!("{}: other processes hold {} ({of_card} of the card)", told.by, size(told.bytes))
-        },
-    );
+    let total = failure.total_bytes().get().unwrap_or(0);
+    explains(failure, Known::new(Some(told.bytes), ""), Basis::Given, check, |bytes| {
+        format!("{}: other processes hold {} ({} of the card)", told.by, size(bytes), percent(share(bytes, total)))
+    });
     if !told.is_of_failure {
         check.at_most(Confidence::Probable);
         check.would_settle("the same list at the moment of the failure, or readings of KFD or NVML in the trace");
     }
-    let request = failure.request_bytes().zip(failure.free_bytes());
-    check.unless(request.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
-        "enough was free in spite of them".to_owned()
-    });
+    enough_in_spite(case, failure, check);
 }
 
 /// Somebody holds much, and no compute process does: that excludes them.
@@ -175,11 +239,13 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 }
 
 /// Runtime and libraries hold memory that the program never asked for.
-fn hidden_runtime_memory(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    let both = failure.hidden_bytes().zip(failure.total_bytes());
+    let accounted = accounted_otherwise(case, failure);
+    let hidden = failure.hidden_bytes().map(|hidden| hidden.saturating_sub(accounted));
+    let both = hidden.zip(failure.total_bytes());
     check.at_most(Confidence::Probable);
     check.must(
         both.is(|(hidden, total)| {
@@ -194,22 +260,38 @@ fn hidden_runtime_memory(_: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
             )
         },
     );
+    check.note_by(Basis::Estimated, accounted > 0, || {
+        format!("{} more may be rounding, and what was given back and did not become free", size(accounted))
+    });
     let missing = failure.shortfall_bytes();
-    if missing.zip(failure.hidden_bytes().get()).is_none_or(|(missing, hidden)| hidden < missing) {
+    if missing.zip(hidden.get()).is_none_or(|(missing, hidden)| hidden < missing) {
         check.at_most(Confidence::Possible);
         check.plays(Role::Condition);
     }
-    if let Some(hidden) = failure.hidden_bytes().get() {
+    if let Some(hidden) = hidden.get() {
         check.gives_back(0, hidden, Basis::Estimated);
     }
     for (what, bytes) in runtime_parts(failure) {
         check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
-        let hidden = failure.hidden_bytes().get().unwrap_or(u64::MAX);
+        let hidden = hidden.get().unwrap_or(u64::MAX);
         if bytes as f64 >= failure.thresholds.explained_share * hidden as f64 {
             parts_of_entry(what).iter().for_each(|part| check.part(part));
         }
     }
     check.would_settle("free memory before and after the first kernels and the first matrix product (GPUOOM_SAMPLE)");
+}
+
+/// What the driver may count beyond the blocks that the program asked for without the runtime's doing: rounding of each, what
+/// pools keep of what was given back to them, what was exported and freed, and released handles that did not come back. At most
+/// that much.
+fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    let kept = case.kept_by_pools_bytes(failure);
+    let around = case.around(failure);
+    let pending = around.map_or(0, |around| around.pending.bytes);
+    let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
+    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
+    let stuck = track.map_or(0, |track| track.reads.releases().iter().map(Stretch::stuck_bytes).sum());
+    [kept.max(pending), exported, stuck].into_iter().fold(case.rounding_at_most_bytes(failure), u64::saturating_add)
 }
 
 /// Which of the entry's causes one purpose speaks for, so that only their fixes are told.
@@ -249,30 +331,49 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     if !check.applies(failure.is_real_of_device() && around.pending.frees > 0) {
         return;
     }
-    let pending = around.pending;
+    // What a pool was told to keep does not come by waiting.
+    let kept = around.pooled.map_or(0, |pooled| pooled.retained_bytes);
+    let pending = around.pending.bytes.saturating_sub(kept);
     let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
-    check.must(pending.bytes >= lacked, || {
+    check.must(pending >= lacked, || {
         format!(
             "{} was given back by stream-ordered calls in the {} before, and {} were missing",
-            size(pending.bytes),
+            size(pending),
             Unit::Time.shown(case.thresholds.pending_ns as f64),
             size(lacked)
         )
     });
-    let retry = case.replay.tracks.retries.of_failure((failure.report.number - 1) as usize);
-    let again = retry.filter(|retry| retry.freed_bytes == 0).map(|retry| retry.ending);
-    match again {
-        Some(Ending::Succeeded) => {
-            let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
-            check
-                .must(true, || format!("the same request succeeded within {within}, and nothing was freed in between"));
+    came_without_a_free(case, failure, check);
+    let hidden = failure.hidden_bytes();
+    check.unless(hidden.is(|hidden| hidden < lacked), || match hidden.get() {
+        Some(hidden) => {
+            let hidden = size(hidden);
+            format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
         }
-        _ => check.must(Holds::Unknown(Unknown::Synchronisations.reason()), String::new),
-    }
-    let hidden = failure.hidden_bytes().get();
-    check.unless(hidden.is_some_and(|hidden| hidden < lacked), || {
-        let hidden = size(hidden.unwrap_or(0));
-        format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
+        None => "the driver counts less for this process beyond what lives than was missing".to_owned(),
     });
-    check.unless(false, || "a plain free of device memory came in between, which waits for the device".to_owned());
+}
+
+/// The same request succeeded, and in between nobody gave memory back: then what was pending had come. Without such a try
+/// nobody knows whether the program had waited before.
+fn came_without_a_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let retry = case.retry(failure).filter(|retry| retry.ending == Ending::Succeeded);
+    let Some(done) = retry.and_then(|_| case.until_last_try(failure)) else {
+        check.at_most(Confidence::Possible);
+        let unknown = case.replay.tracks.waits_are_kept().err().unwrap_or(Unknown::StreamProgress);
+        check.must(Holds::Unknown(unknown.reason()), String::new);
+        return;
+    };
+    if done.returned_bytes > 0 || done.trims > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(done.returned_bytes > 0, || {
+            format!("the same request succeeded later, and {} were given back in between", size(done.returned_bytes))
+        });
+        check.must(Holds::Unknown("another try after a wait alone, without a free or a trim in between"), String::new);
+        return;
+    }
+    let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
+    check.must(true, || {
+        format!("the same request succeeded within {within}, and no thread gave anything back in between")
+    });
 }

@@ -52,6 +52,9 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
             let (limit, total) = both.get().unwrap_or((0, 0));
             format!("the kernel gives {} of the {} that the runtime offers", gib(limit), gib(total))
         });
+        if both.get().is_none() {
+            return;
+        }
         let carve_out = failure.device.and_then(|device| case.card(device)).and_then(|card| card.vram_total_bytes);
         let both = Known::new(carve_out, "the carve-out of the BIOS (mem_info_vram_total)").zip(failure.total_bytes());
         check.unless(both.is(|(carve_out, total)| case.thresholds.is_near(total, carve_out)), || {
@@ -103,11 +106,14 @@ fn kernel_limit(case: &Case<'_>, of_host: bool) -> Known<u64> {
 
 /// A request for more than the machine has is refused whatever limit there is: its size is wrong.
 fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let both = failure.request_bytes().get().zip(case.ram_bytes().get());
-    let Some((request, ram)) = both.filter(|(request, ram)| request > ram) else { return };
-    check.unless(true, || {
-        format!("{} in one request is more than the {} of RAM: no limit is the reason", size(request), gib(ram))
-    });
+    let both = failure.request_bytes().zip(case.ram_bytes());
+    let text = || match both.get() {
+        Some((request, ram)) if request > ram => {
+            format!("{} in one request is more than the {} of RAM: no limit is the reason", size(request), gib(ram))
+        }
+        _ => "one request is more than all RAM: no limit is the reason".to_owned(),
+    };
+    check.unless(both.is(|(request, ram)| request > ram), text);
 }
 
 /// Pinned memory was refused, and not that of a device.

@@ -5,6 +5,8 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::replay::tracks::around::Around;
+use crate::replay::tracks::between::Done;
 use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::{Platform, Version};
@@ -32,16 +34,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_device() && untrimmed > 0) {
         return;
     }
-    let threshold = pooled.filter(|pooled| missing > 0 && pooled.retained_bytes >= missing);
-    match threshold {
-        Some(pooled) => check.must(true, || kept_by_threshold(&pooled)),
-        None => {
-            // Sums are all there is.
-            check.at_most(Confidence::Probable);
-            check
-                .would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
-        }
-    }
+    by_attributes(pooled.filter(|pooled| pooled.retained_bytes >= missing), failure, check);
     check.must_by(Basis::Estimated, untrimmed >= missing, || {
         format!(
             "stream-ordered pools gave at most {} more at once than they give now, and {} were missing",
@@ -61,14 +54,30 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             format!("the pools were trimmed {trims}, and can keep only {} since", size(kept))
         }
     });
+    counted_by_driver(failure, missing, check);
     let hidden = failure.hidden_bytes();
-    // Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
+    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
+}
+
+/// What lets the pool keep it: an attribute that the program set, or nothing that is known.
+fn by_attributes(retained: Option<Pooled>, failure: &Failure<'_>, check: &mut Check) {
+    if let Some(pooled) = retained {
+        return check.must(true, || kept_by_threshold(&pooled));
+    }
+    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
+    let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
+    check.at_most(most);
+    check.would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
+}
+
+/// Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
+fn counted_by_driver(failure: &Failure<'_>, missing: u64, check: &mut Check) {
+    let hidden = failure.hidden_bytes();
     check.decides(
         hidden.is(|hidden| hidden >= missing),
         || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
         || format!("the driver counts only {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
     );
-    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
 }
 
 /// What a pool keeps by an attribute that the program set.
@@ -95,39 +104,53 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let rocm = Known::new(case.versions.rocm, "the version of ROCm");
     let shown = || rocm.get().map_or_else(String::new, |version| version.to_string());
     let request = failure.request_bytes().get().unwrap_or(u64::MAX);
-    let next = case.around(failure).and_then(|around| around.next);
-    let plain = next.filter(|next| is_plain(case, next.api) && next.requested_bytes >= request);
+    let plain =
+        case.next_request(failure).filter(|(next, _)| is_plain(case, next.api) && next.requested_bytes >= request);
+    let plain = plain.filter(|(next, _)| Some(next.device) == failure.oom.device);
+    let alone = plain.filter(|(next, done)| next.succeeded && came_alone(case, failure, done)).map(|(next, _)| next);
     let free = failure.runtime_free_bytes();
     let was_free = free.is(|free| case.thresholds.is_enough(free, request));
-    let succeeded = plain.is_some_and(|next| next.succeeded);
-    check.must(Holds::from(succeeded).or(was_free), || match succeeded {
-        true => {
-            format!("a {} of the same size succeeded right after {} had failed", api(case, plain), failure.report.api)
-        }
-        false => format!("{} was refused with {} free", size(request), size(free.get().unwrap_or(0))),
+    // A full card refuses either call.
+    let was_enough = if alone.is_some() { free.is(|free| free >= request) } else { was_free };
+    check.must(was_enough, || match free.get() {
+        Some(free) => format!("{} was refused with {} free", size(request), size(free)),
+        None => format!("{} was refused", size(request)),
     });
     check.decides(
         rocm.is(|version| version < ASYNC_SOUND),
         || format!("ROCm {} is older than 7.0", shown()),
         || format!("ROCm {} has the fix", shown()),
     );
-    if !succeeded {
-        check.at_most(Confidence::Probable);
-        check.would_settle("hipMalloc of the same size right after the failure");
-        let grows = sizes_grow(case, failure);
-        check.must(grows, || "the sizes that were asked for grow".to_owned());
+    match alone {
+        Some(next) => check.must(true, || worked_alone(case, failure, next.api)),
+        None => {
+            check.at_most(Confidence::Probable);
+            check
+                .would_settle("hipMalloc of the same size right after the failure, with nothing given back in between");
+            check.must(sizes_grow(case, failure), || "the sizes that were asked for grow".to_owned());
+        }
     }
-    check.unless(plain.is_some_and(|next| !next.succeeded), || {
+    check.unless(plain.is_some_and(|(next, _)| !next.succeeded), || {
         "a plain allocation of the same size failed, too".to_owned()
     });
 }
 
-fn api<'a>(case: &Case<'a>, next: Option<crate::replay::tracks::around::Next>) -> &'a str {
-    next.map_or("plain allocation", |next| &case.replay.apis.get(next.api).name)
+fn worked_alone(case: &Case<'_>, failure: &Failure<'_>, plain: u16) -> String {
+    let (plain, stream_ordered) = (&case.replay.apis.get(plain).name, &failure.report.api);
+    format!(
+        "{plain} of the same size succeeded right after {stream_ordered} had failed, and no thread gave anything back in between"
+    )
+}
+
+/// Whether nothing was done between a failure and the next request that could have made room: no thread gave memory back, and
+/// no frees were pending that a wait, or the plain call itself, makes take effect.
+fn came_alone(case: &Case<'_>, failure: &Failure<'_>, done: &Done) -> bool {
+    let pending = case.around(failure).map_or(0, |around| around.pending.bytes);
+    done.returned_bytes == 0 && done.trims == 0 && done.waits == 0 && pending == 0
 }
 
 fn is_plain(case: &Case<'_>, api: u16) -> bool {
-    matches!(case.replay.apis.get(api).name.as_str(), "hipMalloc" | "hipExtMallocWithFlags")
+    case.replay.apis.get(api).is_plain_allocation()
 }
 
 /// Whether the later half of the stream-ordered requests before a failure is larger than the earlier half.
@@ -154,11 +177,12 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let free = |read: &crate::replay::readings::DeviceReadings| read.runtime_free_bytes;
     let both = free(&before.read).zip(free(&failure.oom.read));
     let Some((then, now)) = both else { return };
-    let others = |read: &crate::replay::readings::DeviceReadings| read.others_vram_bytes.unwrap_or(0);
-    let by_others = others(&failure.oom.read).saturating_sub(others(&before.read));
+    let others = |read: &crate::replay::readings::DeviceReadings| read.others_vram_bytes;
+    let by_others = others(&failure.oom.read).zip(others(&before.read)).map(|(now, then)| now.saturating_sub(then));
     // Blocks that came while the card was being read may be in the reading or not: they may account for it.
-    let by_blocks = around.held_bytes.saturating_sub(before.least_held_bytes);
-    let gone = then.saturating_sub(now).saturating_sub(by_others).saturating_sub(by_blocks);
+    let held = around.held_bytes.saturating_add(case.before_reading(failure).map_or(0, |done| done.given_bytes));
+    let by_blocks = held.saturating_sub(before.least_held_bytes);
+    let gone = then.saturating_sub(now).saturating_sub(by_others.unwrap_or(0)).saturating_sub(by_blocks);
     check.must(gone as f64 >= case.thresholds.failure_leak_share * request as f64 && gone > 0, || {
         format!(
             "free memory fell from {} to {} over the failure of {}, and no new block accounts for {} of it",
@@ -180,6 +204,22 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             Unit::Time.shown(case.thresholds.pool_leak_ns as f64)
         )
     });
+    taken_otherwise(around, by_others.is_some(), check);
+}
+
+/// What else takes memory between two readings, beside blocks: other processes, and code that is loaded.
+fn taken_otherwise(around: &Around, others_known: bool, check: &mut Check) {
+    if !others_known {
+        check.must(Holds::Unknown("what other processes held before the failure and after it (KFD)"), String::new);
+    }
+    let until = around.read_at.map_or(around.done, |read| read.done);
+    let loads = around.read_before.map_or(0, |before| until.since(&before.done).loads);
+    if loads > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!("{} of code came in between, which take memory, too", count(loads, "load", "loads"))
+        });
+    }
 }
 
 /// Memory was unmapped and released, and the card did not get it back.
@@ -187,8 +227,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let Some(track) = track.filter(|_| is_rocm && failure.is_real_of_device()) else { return };
-    let stretches: Vec<&Stretch> =
-        track.reads.releases().iter().filter(|stretch| stretch.after.at <= failure.oom.at).collect();
+    let stretches: Vec<&Stretch> = track.reads.releases().iter().filter(|stretch| is_clear(stretch, failure)).collect();
     if !check.applies(!stretches.is_empty()) {
         return;
     }
@@ -201,7 +240,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     for stretch in &stretches {
         let Some((should, did)) = stretch.expected_and_seen() else { continue };
         if should > 0 {
-            (expected, seen) = (expected + should, seen + did.max(0));
+            (expected, seen) = (expected + should, seen + did.max(0) + taken_by_others(stretch));
         }
     }
     let bytes = |number: i128| u64::try_from(number.max(0)).unwrap_or(u64::MAX);
@@ -219,6 +258,19 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let reserved = stretches.last().map_or(0, |stretch| stretch.after.reserved_bytes);
     check.must(reserved > 0, || format!("the address ranges were still reserved ({})", size(reserved)));
     check.gives_back(0, bytes(expected - seen), Basis::Estimated);
+}
+
+/// Whether nothing else came between two readings that takes memory or holds it by right: code that was loaded, and memory
+/// that other processes may have open.
+fn is_clear(stretch: &Stretch, failure: &Failure<'_>) -> bool {
+    let loads = stretch.after.done.since(&stretch.before.done).loads;
+    stretch.after.at <= failure.oom.at && loads == 0 && stretch.exported_freed_bytes == 0
+}
+
+/// What other processes took between two readings.
+fn taken_by_others(stretch: &Stretch) -> i128 {
+    let others = stretch.before.read.others_vram_bytes.zip(stretch.after.read.others_vram_bytes);
+    others.map_or(0, |(before, after)| i128::from(after.saturating_sub(before)))
 }
 
 /// Captured graphs keep their high-water mark: by PyTorch's message, or by what was taken during captures.
@@ -245,7 +297,7 @@ fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Chec
     );
     let certain = missing.get().is_some_and(|missing| private.least() >= missing.most()) && sums.is_certain();
     if !certain {
-        check.at_most(Confidence::Probable);
+        check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
     check.gives_back(0, private.bytes, Basis::Given);
 }

@@ -27,6 +27,11 @@ fn is_amd_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     is_rocm && failure.is_real_of_device() && case.is_integrated(failure.device).get() != Some(true)
 }
 
+/// Whether the failure's card is known to have memory of its own.
+fn has_own_memory(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    case.is_integrated(failure.device).is(|is_integrated| !is_integrated)
+}
+
 /// HIP's free memory contains what graphics clients hold.
 fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (Some(request), Some(runtime), Some(driver)) =
@@ -35,6 +40,8 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         return;
     };
     let gap = runtime.saturating_sub(driver);
+    check.must(case.is_read_of_card(failure), String::new);
+    check.must(has_own_memory(case, failure), String::new);
     // Where both say that there was not enough, only a large gap is worth a word.
     let is_reported = request <= runtime;
     if !check.applies(is_amd_card(case, failure) && (is_reported || gap >= case.thresholds.gap_notable_bytes)) {
@@ -55,8 +62,7 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.must(beyond.is(|bytes| bytes as f64 >= case.thresholds.explained_share * gap as f64), || {
         format!("{} of the memory in use belong to no compute process", size(beyond.get().unwrap_or(0)))
     });
-    let graphics = failure.oom.read.graphics_vram_bytes.unwrap_or(0);
-    check.note(graphics > 0, || format!("graphics clients that may be read hold {}", size(graphics)));
+    held_by_graphics(case, failure, gap, check);
     if !is_reported {
         let strength = if gap >= case.thresholds.gap_warning_bytes { "a strong warning" } else { "a warning" };
         check.note(true, || {
@@ -66,14 +72,43 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     }
 }
 
+/// Who holds it, as far as that may be read: the clients of other users can't be looked into.
+fn held_by_graphics(case: &Case<'_>, failure: &Failure<'_>, gap: u64, check: &mut Check) {
+    let graphics = failure.oom.read.graphics_vram_bytes.unwrap_or(0);
+    let holds = match graphics as f64 >= case.thresholds.explained_share * gap as f64 {
+        true => Holds::Yes,
+        false => {
+            Holds::Unknown("which graphics clients hold it (the report of a user who may look into all processes)")
+        }
+    };
+    check.must(holds, || format!("graphics clients hold {}", size(graphics)));
+    let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);
+    if graphics == 0 && shows == Some(false) {
+        check.at_most(Confidence::Possible);
+    }
+}
+
+/// A setting by which HIP reports less than there is.
+fn hidden_by_setting<'a>(case: &Case<'a>) -> Option<(&'static str, &'a str)> {
+    const SETTINGS: [&str; 2] = ["HIP_HIDDEN_FREE_MEM", "GPU_MAX_HEAP_SIZE"];
+    let is_set = |(_, value): &(&str, &str)| !matches!(value.trim(), "0" | "100");
+    SETTINGS.into_iter().filter_map(|name| Some((name, case.variable(name)?))).find(is_set)
+}
+
 /// sysfs shows more free memory than HIP.
 fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(is_amd_card(case, failure)) {
         return;
     }
+    check.must(case.is_read_of_card(failure), String::new);
+    check.must(has_own_memory(case, failure), String::new);
     check.at_most(Confidence::Probable);
     let readings = failure.runtime_free_bytes().zip(failure.driver_free_bytes());
-    let Some((runtime, driver)) = readings.get() else { return };
+    // Without both there is no difference to speak of.
+    let Some((runtime, driver)) = readings.get() else {
+        check.applies(false);
+        return;
+    };
     let gap = driver.saturating_sub(runtime);
     check.must(gap >= case.thresholds.gap_warning_bytes, || {
         format!("sysfs reported {} free and HIP only {}", size(driver), size(runtime))
@@ -81,12 +116,26 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     if check.is_over() {
         return;
     }
+    let setting = hidden_by_setting(case);
+    check.unless(setting.is_some(), || {
+        let (name, value) = setting.unwrap_or_default();
+        if name.is_empty() {
+            "a setting hides memory from HIP".to_owned()
+        } else {
+            format!("{name}={value} hides memory from HIP")
+        }
+    });
     let request = failure.request_bytes().get().unwrap_or(0);
     let explains = runtime < request && request <= driver;
     if !explains {
         check.plays(Role::Condition);
     }
-    let (rounding, swapped) = (rounding_bytes(case, failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
+    what_accounts_for(gap, case, failure, check);
+}
+
+/// The known ways by which the kernel's answer to HIP is smaller.
+fn what_accounts_for(gap: u64, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let (rounding, swapped) = (case.rounding_bytes(failure), failure.oom.read.gtt_used_bytes.unwrap_or(0));
     let accounts_for = |bytes: u64| bytes as f64 >= case.thresholds.explained_share * gap as f64;
     check.note_by(Basis::Estimated, accounts_for(rounding), || {
         let block = size(case.thresholds.rocr_block_bytes);
@@ -103,19 +152,12 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     }
 }
 
-/// What rounding to ROCr's blocks adds at least, by the sizes that are known.
-fn rounding_bytes(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
-    let survivors = case.around(failure).and_then(|around| around.survivors.as_ref());
-    let groups = survivors.into_iter().flat_map(|survivors| &survivors.groups);
-    let added = |bytes: u64| bytes.next_multiple_of(case.thresholds.rocr_block_bytes) - bytes;
-    groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
-}
-
 /// Two tools disagree because they count different things.
 fn reading_mismatch_benign(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match cached_by_torch(case, failure) {
         Some(cached) => by_cache(&cached, failure, check),
-        None => by_readings(failure, check),
+        None if case.is_read_of_card(failure) == Holds::Yes => by_readings(failure, check),
+        None => _ = check.applies(false),
     }
 }
 
@@ -171,7 +213,8 @@ fn by_readings(failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().zip(failure.runtime_free_bytes().zip(failure.driver_free_bytes()));
     check.unless(
         request.get().is_some_and(|(request, (runtime, driver))| {
-            failure.thresholds.is_enough(runtime, request) != failure.thresholds.is_enough(driver, request)
+            let between = runtime.min(driver) < request && request <= runtime.max(driver);
+            between || failure.thresholds.is_enough(runtime, request) != failure.thresholds.is_enough(driver, request)
         }),
         || "the request lies between the two readings".to_owned(),
     );
@@ -181,7 +224,8 @@ fn by_readings(failure: &Failure<'_>, check: &mut Check) {
 fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let Some(index) = device.index else { return };
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    if !check.applies(is_rocm && case.is_integrated(Some(device)).get() != Some(true)) {
+    let is_other = !case.machine.cards.is_empty() && case.card(device).is_none();
+    if !check.applies(is_rocm && !is_other && case.is_integrated(Some(device)).get() != Some(true)) {
         return;
     }
     // The window explains no failure by itself.
@@ -191,6 +235,7 @@ fn bar_visible_limit(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
     let total = read(Quantity::VramTotal).or(card.and_then(|card| card.vram_total_bytes));
     let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
     let (Some(total), Some(visible)) = (total, visible) else { return };
+    check.must(case.is_integrated(Some(device)).is(|is_integrated| !is_integrated), String::new);
     check.must(visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes), || {
         format!("the processor sees {} of {} of video memory", size(visible), size(total))
     });
@@ -233,14 +278,26 @@ fn window_is_full(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// The environment says that the GPU is another one than it is.
 fn gfx_override_active(case: &Case<'_>, check: &mut Check) {
     const NAME: &str = "HSA_OVERRIDE_GFX_VERSION";
-    let is_override = |name: &str| name == NAME || name.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('_'));
-    let set = case.environment().iter().find(|(name, value)| is_override(name) && !value.is_empty());
-    let Some((name, value)) = set else { return };
-    check.must(true, || format!("{name}={value} is in the environment"));
-    let major: Option<u64> = value.split('.').next().and_then(|major| major.trim().parse().ok());
+    if !check.applies(case.versions.platform == Some(Platform::Rocm)) {
+        return;
+    }
+    // ROCr reads the variable of the node first (libhsakmt topology.c). That of a node which is no GPU here sets nothing.
+    let of_node = |name: &str| name.strip_prefix(NAME)?.strip_prefix('_')?.parse::<u64>().ok();
     let gpus = || case.machine.nodes.iter().filter(|node| node.is_gpu());
+    let is_gpu = |number: u64| gpus().any(|node| node.number == number);
+    let sets = |name: &str| match of_node(name) {
+        Some(number) if gpus().next().is_some() => is_gpu(number).into(),
+        Some(_) => Holds::Unknown("the nodes of the machine (KFD's topology)"),
+        None => Holds::from(name == NAME),
+    };
+    let mut set = case.environment().iter().filter(|(name, value)| sets(name) != Holds::No && !value.is_empty());
+    let Some((name, value)) = set.next() else { return };
+    check.must(true, || format!("{name}={value} is in the environment"));
+    check.must(sets(name), String::new);
+    let major: Option<u64> = value.split('.').next().and_then(|major| major.trim().parse().ok());
+    let concerns = |node: &&KfdNode| of_node(name).is_none_or(|number| node.number == number);
     let differs = |node: &&KfdNode| node.target().is_some_and(|(own, ..)| Some(own) != major);
-    let other = gpus().find(differs);
+    let other = gpus().filter(concerns).find(differs);
     check.note(other.is_some(), || {
         let target = other.and_then(KfdNode::target_name).unwrap_or_default();
         format!("serious: the machine has a {target}, which is of another family; wrong instructions, faults and resets follow")

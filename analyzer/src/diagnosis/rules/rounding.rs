@@ -81,15 +81,40 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.must_by(Basis::Modelled, waste >= case.thresholds.waste_share, || {
         format!("the rounding adds {} of what was asked for ({})", percent(waste), size(rounded.waste()))
     });
-    judge_by_addresses(failure, &rounded, check);
+    judge_by_driver(failure, &rounded, check);
 }
 
-/// The model alone is never more than possible; what the addresses show decides.
-fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
+/// The model alone is never more than possible, and addresses show where blocks begin, not what they take: only what the driver
+/// counts for the process beyond what it asked for supports it, or refutes it.
+fn judge_by_driver(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
+    check.unless(rounded.padded > rounded.total, || {
+        let (padded, total) = (size(rounded.padded), size(rounded.total));
+        format!("rounded so, the blocks that live would take {padded} of {total}, and yet they were given")
+    });
+    judge_by_addresses(failure, rounded, check);
     let given = failure.thresholds.model_granule();
     check.note_by(Basis::Given, given.is_some(), || {
         format!("that granule of {} was set by --threshold model-granule", size(rounded.granule))
     });
+    let hidden = failure.hidden_bytes();
+    let accounts = |hidden: u64| hidden as f64 >= failure.thresholds.explained_share * rounded.waste() as f64;
+    match hidden.get() {
+        Some(hidden) => {
+            let text = || format!("the driver counts {} for this process beyond what it asked for", size(hidden));
+            check.decides(accounts(hidden), text, || {
+                format!("{}: rounding of {} is not to blame", text(), size(rounded.waste()))
+            });
+        }
+        None => {
+            check.at_most(Confidence::Possible);
+            check.must(hidden.is(accounts), String::new);
+        }
+    }
+    check.must(Holds::Unknown(DROPS), String::new);
+}
+
+/// Where even the distance of the addresses is smaller than the modelled granule, and with it all fits, rounding is no reason.
+fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
     // A distance larger than the blocks themselves is where the driver puts them, and no rounding.
     let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);
     let observed = failure.device.and_then(|device| device.granularity_observed_bytes);
@@ -97,21 +122,15 @@ fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Chec
     if observed.is_none_or(|observed| observed < failure.thresholds.granularity_large_bytes) {
         check.at_most(Confidence::Possible);
     }
-    check.note_by(Basis::Estimated, observed.is_some(), || {
-        format!("the addresses of the blocks are multiples of {}", size(observed.unwrap_or(0)))
-    });
-    check.must(Holds::Unknown(DROPS), String::new);
-    let contradicts = match observed {
-        Some(observed) => Holds::from(observed < rounded.granule && rounded.fits_by(observed)),
-        None => Holds::Unknown("addresses of at least eight blocks that lie no farther apart than they are large"),
-    };
-    check.unless(contradicts, || match observed {
-        Some(observed) => format!(
+    let Some(observed) = observed else { return };
+    check
+        .note_by(Basis::Estimated, true, || format!("the addresses of the blocks are multiples of {}", size(observed)));
+    check.unless(observed < rounded.granule && rounded.fits_by(observed), || {
+        format!(
             "the {} model predicts a failure, and the granularity that the addresses show ({}) does not: rounding is not to blame",
             size(rounded.granule),
             size(observed)
-        ),
-        None => "the addresses show a granularity with which everything fits".to_owned(),
+        )
     });
 }
 
@@ -159,11 +178,21 @@ fn mixed_size_padding(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         },
     );
     let most = wasting.iter().max_by_key(|family| family.waste);
-    check.must_by(Basis::Modelled, most.is_some_and(|family| family.waste >= rounded.waste() / 2), || {
-        let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
-        format!("without the {} in blocks of up to {} at least half of the waste would go", size(bytes), size(family))
-    });
-    judge_by_addresses(failure, &rounded, check);
+    let part = failure.thresholds.family_waste_share;
+    check.must_by(
+        Basis::Modelled,
+        most.is_some_and(|family| family.waste as f64 >= rounded.waste() as f64 * part),
+        || {
+            let (family, bytes) = most.map_or((0, 0), |family| (family.most, family.bytes));
+            let part = if part == 0.5 { "half".to_owned() } else { percent(part) };
+            format!(
+                "without the {} in blocks of up to {} at least {part} of the waste would go",
+                size(bytes),
+                size(family)
+            )
+        },
+    );
+    judge_by_driver(failure, &rounded, check);
 }
 
 /// The sizes that live, in families, as far as they are listed.

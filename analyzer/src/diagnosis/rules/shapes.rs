@@ -4,12 +4,16 @@ use super::llama::Start;
 use super::{Rule, failure, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
-use crate::passes::shape::Shape;
-use crate::passes::shape::facts::Facts;
-use crate::replay::tracks::unknown::Unknown;
+use crate::passes::shape::facts::{Facts, Phase};
+use crate::passes::shape::paths::Thing;
+use crate::passes::shape::{MARKS, Shape};
 use crate::software::Program;
+use crate::symbols::Frame;
 use crate::thresholds::share;
 use crate::words::size;
+
+/// What would tell llama.cpp's pool from other buffers.
+const POOL: &str = "which code asks: the names of the functions on the way to the call (--symbols)";
 
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", oom_model_load),
@@ -49,27 +53,26 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match facts {
         // llama.cpp asks for all weights of a device at once, before anything else.
         _ if llama && is_first(case, failure) => {
-            check.must(true, || {
-                format!("the first buffer on the device, {}: llama.cpp's weights", size(failure.oom.requested_bytes))
-            });
+            check.must(true, || format!("it is the first buffer on the device, {}", size(failure.oom.requested_bytes)));
             if !model::are_weights(case, failure, check) {
-                check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+                names_the_load(facts, check);
             }
             not_enough(failure, check);
         }
         Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
-        _ => {
-            is(Shape::Load, case, failure, check);
-            // A program that no framework is known of need not have weights.
-            let labelled = facts.is_some_and(|facts| facts.marked.is_some());
-            if case.versions.programs.is_empty() && !labelled {
-                check.at_most(Confidence::Possible);
-            }
-        }
+        _ => is(Shape::Load, case, failure, check),
     }
     check.unless(others_before(case, failure), || {
         format!("others held {} of the card or more before the load", case.thresholds.much_of_a_card())
     });
+}
+
+/// What says that it is a load: by its place alone it may be another program's first buffer.
+fn names_the_load(facts: Option<&Facts>, check: &mut Check) {
+    match facts.and_then(|facts| facts.says(Phase::Load)) {
+        Some(text) => check.must(true, || text),
+        None => check.guess(MARKS),
+    }
 }
 
 /// Old versions of llama.cpp ask for each tensor by itself. What comes behind the weights are caches and compute buffers.
@@ -85,14 +88,14 @@ fn one_of_the_tensors(case: &Case<'_>, failure: &Failure<'_>, facts: &Facts, che
             Some(_) => "in the same place of its code",
             None => "in a place that nobody knows",
         };
-        format!("llama.cpp asked for {asked} {place}, behind {tensors} tensors of its weights ({})", size(given))
+        format!("{asked} was asked for {place}, behind {tensors} blocks ({}) from one place", size(given))
     });
     if start.asks_for_tensor.is_none() {
         check.must(Holds::Unknown(model::CALL_SITES), String::new);
         check.at_most(Confidence::Possible);
     }
     if !model::are_tensors(case, failure, given, check) {
-        check.must(Holds::Unknown(Unknown::CopiesToDevice.reason()), String::new);
+        names_the_load(Some(facts), check);
     }
     not_enough(failure, check);
 }
@@ -119,7 +122,9 @@ pub(super) fn not_enough(failure: &Failure<'_>, check: &mut Check) {
 /// Whether others held much of the card when the program began.
 fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     let first = failure.report.device.and_then(|device| case.replay.tracks.device(device)?.reads.first);
-    let others = first.and_then(|first| {
+    // A reading of a later failure says nothing of the time before the load.
+    let own = failure.oom.read.wholes();
+    let others = first.filter(|first| first.at <= failure.oom.at || !own.is_empty()).and_then(|first| {
         let whole = *first.read.wholes().first()?;
         Some((whole.total_bytes - whole.free_bytes).saturating_sub(first.held_bytes))
     });
@@ -138,10 +143,17 @@ fn oom_first_backward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     is(Shape::FirstBackward, case, failure, check);
 }
 
+/// What tells how much an optimizer keeps.
+const PARAMETERS: &str = "the number of the model's parameters (--model, --model-facts or --gguf)";
+
 /// The optimizer's state does not fit.
 fn oom_optimizer_step(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::Optimizer, case, failure, check);
     let parameters = case.evidence.model.as_ref().and_then(|model| model.parameters);
+    if parameters.is_none() {
+        check.at_most(Confidence::Probable);
+        check.would_settle(PARAMETERS);
+    }
     let Some((parameters, facts)) = parameters.zip(facts(case, failure)).filter(|_| !check.is_over()) else { return };
     // Adam keeps two numbers of four bytes for each parameter.
     let state = parameters.saturating_mul(8);
@@ -175,6 +187,7 @@ fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     is(Shape::GatherSpike, case, failure, check);
     let libraries = || case.trace.metadata.modules.modules.iter();
     let communicates = libraries().any(|module| ["librccl", "libnccl"].iter().any(|name| module.path.contains(name)));
+    // PyTorch always loads one: it says nothing of a communicator.
     check.must(communicates, || "a library for communication (NCCL, RCCL) is loaded".to_owned());
     let ranks = case.variable("WORLD_SIZE").and_then(|text| text.trim().parse::<u64>().ok());
     let is_single = match ranks {
@@ -193,9 +206,16 @@ fn kv_cache_incremental(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// A pool without virtual memory keeps every peak.
 fn legacy_pool_growth(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::LegacyPool, case, failure, check);
-    // Any program may ask for buffers that grow a little and keep them.
-    if !case.versions.has(Program::LlamaCpp) {
-        check.at_most(Confidence::Probable);
-        check.would_settle("which code asks: llama.cpp's libraries are not in this process");
+    let named = facts(case, failure).and_then(|facts| facts.on_path(Thing::LegacyPool));
+    let is_of_ggml = |frame: &Frame| frame.module.as_deref().is_some_and(|name| name.starts_with("libggml"));
+    match named {
+        Some(text) => check.must(true, || text),
+        None if failure.report.stack.iter().any(is_of_ggml) => {
+            check.note(true, || "the call comes from ggml's library".to_owned());
+            check.at_most(Confidence::Probable);
+            check.would_settle(POOL);
+        }
+        // Any program may ask for buffers that grow a little and keep them.
+        None => check.guess(POOL),
     }
 }

@@ -25,8 +25,6 @@ pub(super) const RULES: &[Rule] = &[
 
 /// From this version on HIP lets an APU spill. (ROCm/ROCm#3681)
 const SPILLING_ROCM: Version = Version { major: 6, minor: 4 };
-/// `amdgpu.vm_size` has the unit GiB; this many would be 4 TiB. (Linux amdgpu_drv.c)
-const ABSURD_VM_SIZE: i64 = 4096;
 
 /// Whether the failing device shares the host's memory, and device memory was refused. Ends the check where it does not, or
 /// where nobody knows: on a card none of these limits is a reason.
@@ -89,7 +87,7 @@ fn uma_ttm_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     };
     check.unless(of_carve_out.is(is_carve_out), || "the total is the carve-out of the BIOS instead".to_owned());
     if let Some((limit, ram)) = of_ram.get().filter(|_| !check.is_over()) {
-        let pages = recommended_pages(ram);
+        let pages = recommended_pages(ram, case.thresholds.host_keeps());
         let bytes = pages.saturating_mul(PAGE_BYTES);
         check.note_by(Basis::Estimated, bytes > limit, || {
             let kept = size(ram.saturating_sub(bytes));
@@ -120,7 +118,7 @@ fn sizes_that_disagree(case: &Case<'_>, card: Option<&Card>) -> Vec<String> {
     let gtt = card.and_then(|card| card.gtt_total_bytes);
     let gtt_size = case.machine.amdgpu_parameter("gttsize").and_then(|mib| u64::try_from(mib).ok());
     let gtt_size = gtt_size.map(|mib| mib.saturating_mul(1 << 20)).zip(limit);
-    let vm_size = case.machine.amdgpu_parameter("vm_size").filter(|gib| *gib >= ABSURD_VM_SIZE);
+    let vm_size = case.machine.amdgpu_parameter("vm_size").filter(|gib| case.thresholds.is_absurd_vm_size(*gib));
     let above_limit = gtt.zip(limit).filter(|(gtt, limit)| gtt > limit && !case.thresholds.is_near(*gtt, *limit));
     // MemTotal lacks the carve-out: that both are above all memory means that GTT is above it.
     let above_ram = gtt.zip(ram).filter(|(gtt, ram)| gtt > ram);
@@ -316,13 +314,12 @@ const THROUGHPUT: &str = "the program's throughput before and after: it falls to
 /// How many times as long steps take that hold more than a device has, beside those that fit; `None` without steps of both
 /// sorts.
 fn slower_beyond(case: &Case<'_>, device: Option<u8>, total_bytes: u64) -> Option<f64> {
-    const FEWEST: usize = 3;
     let steps = case.run_of(device)?.cycles.steps();
     let median = |beyond: bool| {
         let of_sort = steps.iter().filter(|cycle| (cycle.peak.bytes > total_bytes) == beyond);
         let mut durations: Vec<u64> = of_sort.map(Cycle::duration).collect();
         durations.sort_unstable();
-        (durations.len() >= FEWEST).then(|| durations[durations.len() / 2].max(1))
+        (durations.len() as u64 >= case.thresholds.steps_compared.max(1)).then(|| durations[durations.len() / 2].max(1))
     };
     Some(median(true)? as f64 / median(false)? as f64)
 }

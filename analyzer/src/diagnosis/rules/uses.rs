@@ -1,22 +1,27 @@
 //! A. How a program uses memory: in one go, in steps, or again and again.
 
-use super::attention::{self, AskedBy};
-use super::{Rule, failure};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
+
+use super::attention::{self, exponent};
+use super::{Rule, failure, training_state};
 use crate::diagnosis::case::{Case, Failure};
-use crate::evidence::model::ModelFacts;
-use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::diagnosis::labels::number_behind;
+use crate::diagnosis::on_card::Alone;
+use crate::judgement::check::{Check, Confidence, Holds, Known};
+use crate::passes::fragmentation::saturate;
 use crate::passes::libraries::Libraries;
-use crate::passes::shape::facts::ends_the_load;
+use crate::replay::census::Census;
 use crate::replay::tracks::calls::{Call, What};
-use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
-use crate::thresholds::{MIB, Unit, share};
+use crate::thresholds::{Unit, share};
 use crate::words::{percent, size};
+use gpuoom_trace::outcome::Outcome;
 
 pub(super) const RULES: &[Rule] = &[
     failure("preallocation-by-framework", preallocation_by_framework),
-    failure("attention-quadratic", attention_quadratic),
-    failure("training-state-exceeds-card", training_state_exceeds_card),
+    failure("attention-quadratic", attention::attention_quadratic),
+    failure("training-state-exceeds-card", training_state::training_state_exceeds_card),
     failure("fixed-vs-activation", fixed_vs_activation),
     failure("repeated-large-temporaries", repeated_large_temporaries),
 ];
@@ -24,235 +29,76 @@ pub(super) const RULES: &[Rule] = &[
 /// A framework took most of the card when it started.
 fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some((around, total)) = case.around(failure).zip(failure.total_bytes().get()) else { return };
-    if !check.applies(failure.is_real_of_device()) {
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     check.at_most(Confidence::Probable);
-    let Some((burst, largest)) = first_burst(case, around.device) else { return };
+    let libraries = Libraries::new(case.trace, case.replay);
+    let Some((taken_by, burst)) = first_burst(case, around.device, &libraries) else { return };
     check.must(share(burst, total) >= case.thresholds.burst_share, || {
         let within = Unit::Time.shown(case.thresholds.burst_ns as f64);
         format!(
-            "{} ({} of the card) were taken within {within} of its first use",
+            "{taken_by} took {} ({} of the card) within {within} of its first use",
             size(burst),
             percent(share(burst, total))
         )
     });
-    if check.is_over() {
-        return;
-    }
-    let libraries = Libraries::new(case.trace, case.replay);
     let window = case.replay.tracks.calls.before(around.calls_before + 1);
     let failed = window.calls.last().filter(|call| call.what == What::Refused);
-    let taken_by = libraries.of_site(largest.site);
     let asked_by = failed.and_then(|call| libraries.of_site(call.site));
-    // A program that loads its model in a second looks the same: only two different libraries make the shape.
-    let Some((taken_by, asked_by)) = taken_by.zip(asked_by) else {
+    // A program that loads its data in a second looks the same: only two different libraries make the shape.
+    let executable = case.facts.process.executable.rsplit('/').next().unwrap_or_default();
+    let Some(asked_by) = asked_by.filter(|_| taken_by != executable && !check.is_over()) else {
         check.applies(false);
         return;
     };
     check.decides(
         taken_by != asked_by,
-        || format!("{taken_by} took it, and {asked_by} was refused"),
+        || format!("{asked_by} was refused"),
         || format!("{asked_by}, which was refused, is the one that divides it"),
+    );
+    let held = held_by(failure, &taken_by, &libraries);
+    check.decides(
+        held.is(|held| share(held, total) >= case.thresholds.burst_share),
+        || format!("{taken_by} still held {} then", size(held.get().unwrap_or(0))),
+        || format!("{taken_by} held only {} then: it had given the rest back", size(held.get().unwrap_or(0))),
     );
 }
 
-/// The most that was taken within a second of a device's first use, and the largest block of it.
-fn first_burst<'a>(case: &Case<'a>, device: u8) -> Option<(u64, &'a Call)> {
+/// The library whose block was the largest within a second of a device's first use, and the most that it held then.
+fn first_burst(case: &Case<'_>, device: u8, libraries: &Libraries<'_>) -> Option<(String, u64)> {
     let replay = case.replay;
-    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).name.contains("Host");
+    let is_of_device = |call: &&Call| call.device == device && !replay.apis.get(call.api).is_of_host();
     let calls = || replay.tracks.calls.first().iter().filter(is_of_device);
-    let start = replay.clock.at_ns(calls().next()?.at);
+    let until = replay.clock.at_ns(calls().next()?.at).saturating_add(case.thresholds.burst_ns);
+    let burst = || calls().take_while(|call| replay.clock.at_ns(call.at) <= until);
+    let largest = burst().filter(|call| call.what == What::Given).max_by_key(|call| call.bytes)?;
+    let library = libraries.of_site(largest.site)?.to_owned();
+    let mut own = HashSet::new();
     let (mut held, mut most) = (0u64, 0);
-    let mut largest: Option<&Call> = None;
-    for call in calls().take_while(|call| replay.clock.at_ns(call.at) <= start.saturating_add(case.thresholds.burst_ns))
-    {
+    for call in burst() {
+        let is_own = |site| libraries.of_site(site) == Some(&library);
         match call.what {
-            What::Given => {
+            What::Given if is_own(call.site) => {
+                own.insert(call.address);
                 held = held.saturating_add(call.bytes);
-                largest = largest.filter(|known| known.bytes >= call.bytes).or(Some(call));
             }
-            What::Returned => held = held.saturating_sub(call.bytes),
-            What::Refused => {}
+            What::Returned if own.remove(&call.address) => held = held.saturating_sub(call.bytes),
+            _ => {}
         }
         most = most.max(held);
     }
-    Some((most, largest?))
+    Some((library, most))
 }
 
-/// A score buffer that grows with the square of the sequence length.
-fn attention_quadratic(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let request = failure.request_bytes().get().unwrap_or(0);
-    if !check.applies(failure.is_real_of_device() && request >= case.thresholds.attention_least_bytes) {
-        return;
-    }
-    let sums = case.torch_sums(failure).filter(|sums| !sums.stack.is_empty());
-    let asked_by = sums.as_ref().map(|sums| attention::asked_by(&sums.stack));
-    let points = largest_by_length(case, failure);
-    let exponent = exponent(&points);
-    let scores = scores_by_facts(case, request);
-    let is_told = asked_by.as_ref().is_some_and(|found| *found != AskedBy::Other);
-    if !check.applies(exponent.is_some() || is_told || scores.is_some()) {
-        return;
-    }
-    if let Some(element_bytes) = scores {
-        check.must_by(Basis::Given, true, || {
-            format!(
-                "batch x heads x sequence² of {element_bytes} bytes, by the model's facts, are the {} asked for",
-                size(request)
-            )
-        });
-        if !is_told {
-            check.at_most(Confidence::Probable);
-        }
-    }
-    by_stack(asked_by.as_ref(), check);
-    let Some(exponent) = exponent else { return };
-    let lengths: Vec<String> = points.iter().map(|(length, _)| length.to_string()).collect();
-    let grows = || {
-        format!(
-            "the largest request grows with the sequence length (marks: {}) by an exponent of {exponent:.2}",
-            lengths.join(", ")
-        )
+/// What blocks that a library asked for held at a failure.
+fn held_by(failure: &Failure<'_>, library: &str, libraries: &Libraries<'_>) -> Known<u64> {
+    let sum = |census: &Census| {
+        let own = census.own.iter().filter(|(caller, _)| libraries.of_site(caller.site) == Some(library));
+        own.fold(0u64, |sum, (_, held)| sum.saturating_add(saturate(held.requested_bytes)))
     };
-    if matches!(asked_by, Some(AskedBy::Scores(_))) {
-        check.unless(exponent <= case.thresholds.linear_exponent, grows);
-        return;
-    }
-    // From sizes alone: the stack would prove it.
-    check.at_most(Confidence::Probable);
-    check.must(exponent > case.thresholds.linear_exponent, grows);
-    let square = case.thresholds.square_exponent_least..=case.thresholds.square_exponent_most;
-    check.must(square.contains(&exponent), || "that is the square, as of a buffer of attention scores".to_owned());
-    check.would_settle("the stack of the failing call (a memory snapshot of PyTorch), or the shape of the tensor");
-}
-
-/// Bytes of an element with which a buffer of scores has the size of the request, but for the rounding of a segment.
-fn scores_by_facts(case: &Case<'_>, request: u64) -> Option<u64> {
-    let model = case.evidence.model.as_ref()?;
-    let is_it = |element_bytes: &u64| {
-        model.score_bytes(*element_bytes).is_some_and(|bytes| (bytes..bytes.saturating_add(2 * MIB)).contains(&request))
-    };
-    [2, 4].into_iter().find(is_it)
-}
-
-/// With the stack of the request, from a snapshot whose history has the failure.
-fn by_stack(asked_by: Option<&AskedBy>, check: &mut Check) {
-    match asked_by {
-        Some(AskedBy::Scores(place)) => {
-            check.must_by(Basis::Given, true, || format!("PyTorch's snapshot: the request came from {place}"));
-        }
-        Some(AskedBy::Fused(place)) => {
-            check.must_by(Basis::Given, true, || "the request came from an attention call".to_owned());
-            check.unless(true, || format!("fused attention is active: {place}"));
-        }
-        // A program's own functions may have any name.
-        Some(AskedBy::Other) | None => {}
-    }
-}
-
-/// Sequence lengths that marks name, each with the largest request until the next mark.
-fn largest_by_length(case: &Case<'_>, failure: &Failure<'_>) -> Vec<(u64, u64)> {
-    let tracks = &case.replay.tracks;
-    let Some(around) = case.around(failure) else { return Vec::new() };
-    let marks: Vec<&Mark> = tracks.marks.listed().iter().collect();
-    let window = tracks.calls.before(around.calls_before + 1);
-    let mut points = std::collections::BTreeMap::<u64, u64>::new();
-    for (index, mark) in marks.iter().enumerate() {
-        let Some(length) = length_in(&mark.label) else { continue };
-        let until = marks.get(index + 1).map_or(u64::MAX, |next| next.calls_before).min(around.calls_before + 1);
-        let numbered = (window.from..).zip(&window.calls);
-        let inside = numbered.filter(|(number, _)| (mark.calls_before..until).contains(number));
-        let largest = inside.filter(|(_, call)| call.what != What::Returned).map(|(_, call)| call.bytes).max();
-        if let Some(bytes) = largest.filter(|bytes| *bytes > 0) {
-            let known = points.entry(length).or_default();
-            *known = bytes.max(*known);
-        }
-    }
-    points.into_iter().collect()
-}
-
-/// The number behind "seq" in a label: `seq=4096`, `forward seq_len 2048`.
-fn length_in(label: &str) -> Option<u64> {
-    let rest = &label[label.find("seq")?..];
-    let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let is_near = rest.len() - digits.len() <= 20;
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse().ok().filter(|length| is_near && *length > 0)
-}
-
-/// Slope of the least-squares line through the logarithms; `None` for less than three points.
-fn exponent(points: &[(u64, u64)]) -> Option<f64> {
-    if points.len() < 3 {
-        return None;
-    }
-    let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| ((*x as f64).ln(), (*y as f64).ln())).collect();
-    let count = logs.len() as f64;
-    let (mean_x, mean_y) =
-        (logs.iter().map(|p| p.0).sum::<f64>() / count, logs.iter().map(|p| p.1).sum::<f64>() / count);
-    let over = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>();
-    let under = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>();
-    Some(over / under).filter(|slope| slope.is_finite())
-}
-
-/// Weights, gradients and optimizer state alone do not fit. Where the load ended, only a mark tells.
-fn training_state_exceeds_card(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let (Some(total), Some(device)) = (failure.total_bytes().get(), failure.oom.device) else { return };
-    if let Some(needed) = case.evidence.model.as_ref().and_then(ModelFacts::training_bytes) {
-        return state_by_facts(case, failure, needed, check);
-    }
-    let loaded =
-        case.replay.tracks.marks.listed().iter().find(|mark| mark.at <= failure.oom.at && ends_the_load(&mark.label));
-    let Some(weights) = loaded.and_then(|mark| held_before(case, device, mark.calls_before)) else { return };
-    if !check.applies(failure.is_real_of_device() && weights > 0) {
-        return;
-    }
-    check.at_most(Confidence::Probable);
-    let needed = |element_bytes: u64| (weights / element_bytes).saturating_mul(case.thresholds.state_per_parameter);
-    let fits = |element_bytes: u64| (needed(element_bytes) as f64) <= case.thresholds.state_share * total as f64;
-    // Weights of two bytes are twice as many parameters.
-    if fits(4) {
-        check.at_most(Confidence::Possible);
-    }
-    check.must_by(Basis::Estimated, true, || {
-        format!(
-            "{} were loaded: with {} bytes a parameter the state of a training with Adam needs {} (weights of 4 bytes) or \
-             {} (of 2), of {}",
-            size(weights),
-            case.thresholds.state_per_parameter,
-            size(needed(4)),
-            size(needed(2)),
-            size(total)
-        )
-    });
-    check.unless(fits(2), || format!("even with weights of 2 bytes the state would fit: {}", size(needed(2))));
-    check.would_settle("the number of parameters and their type");
-    check.unless(Holds::Unknown("whether LoRA, an 8-bit optimizer, sharding or offload is in use"), || {
-        "the state is smaller: LoRA, an 8-bit optimizer, sharding or offload".to_owned()
-    });
-}
-
-/// With the number of parameters and the bytes that each takes on a device: how it is trained is in the latter.
-fn state_by_facts(case: &Case<'_>, failure: &Failure<'_>, needed: u64, check: &mut Check) {
-    let Some(total) = failure.total_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
-    let (needs, most) = (size(needed), percent(case.thresholds.state_share));
-    check.must_by(Basis::Given, true, || format!("the state of the training takes {needs} by the model's facts"));
-    check.unless((needed as f64) <= case.thresholds.state_share * total as f64, || {
-        format!("its {needs} are no more than {most} of {}", size(total))
-    });
-    check.note_by(Basis::Given, true, || format!("that is more than {most} of {}", size(total)));
-}
-
-/// What a device held before a call of the beginning; `None` where that call is too late to be kept.
-fn held_before(case: &Case<'_>, device: u8, calls: u64) -> Option<u64> {
-    let first = case.replay.tracks.calls.first();
-    let until = usize::try_from(calls).ok().filter(|until| *until <= first.len())?;
-    let of_device = first[..until].iter().filter(|call| call.device == device);
-    Some(of_device.fold(0u64, |held, call| match call.what {
-        What::Given => held.saturating_add(call.bytes),
-        What::Returned => held.saturating_sub(call.bytes),
-        What::Refused => held,
-    }))
+    let held = failure.oom.census.as_deref().map(sum);
+    Known::new(held, "who held what at the failure, which is counted for the first failures of a run")
 }
 
 /// Floors and peaks of a device before a failure that stand out.
@@ -263,9 +109,9 @@ fn turns_before(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64) -> Vec
     filtered.turns().filter(|turn| turn.at <= failure.oom.at).copied().collect()
 }
 
-/// Activations, not the fixed state, fill the card.
+/// Activations, not the fixed state, fill the card. That a peak above a floor is of activations, only labels say.
 fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let Some(total) = failure.total_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
+    let Some(total) = failure.total_bytes().get().filter(|_| failure.is_real_of_card()) else { return };
     let turns = turns_before(case, failure, case.thresholds.large_cycle_bytes);
     // The floor of nothing, a peak, and then floors after steps.
     let floors: Vec<u64> = turns.iter().step_by(2).skip(1).map(|turn| turn.bytes).collect();
@@ -276,18 +122,54 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     }
     check.must(share(peak.saturating_sub(most), total) >= case.thresholds.activation_share, || {
         format!(
-            "{} live at the peak of a step and {} after it: the difference is {} of the card",
+            "{} live at the peak of a cycle and {} after it: the difference is {} of the card",
             size(peak),
             size(most),
             percent(share(peak - most, total))
         )
     });
-    check.must(Holds::Unknown("a run with another batch size: whether that part grows with it"), String::new);
+    explains_the_failure(failure, check);
+    if !case.labels_name_steps(failure) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "labels of the steps (gpuoom_mark), such as \"forward batch=8\": whether it is a model that runs",
+        );
+    }
+    let points = peaks_by_batch(case, failure, &turns, most);
+    let Some(exponent) = exponent(&points, 2) else {
+        check.must(Holds::Unknown("a run with another batch size: whether that part grows with it"), String::new);
+        return;
+    };
+    let batches: Vec<String> = points.iter().map(|(batch, _)| batch.to_string()).collect();
+    let grows = || {
+        format!(
+            "above the floor it grows with the batch (labels: {}) by an exponent of {exponent:.2}",
+            batches.join(", ")
+        )
+    };
+    let linear = case.thresholds.batch_exponent_least..=case.thresholds.linear_exponent;
+    check.decides(linear.contains(&exponent), grows, grows);
+}
+
+/// Batch sizes that labels name, each with the peak above the floor until the next label. Steps compare where their labels
+/// differ in nothing else; the one that failed has not reached its peak.
+fn peaks_by_batch(case: &Case<'_>, failure: &Failure<'_>, turns: &[Turn], floor: u64) -> Vec<(u64, u64)> {
+    let marks: Vec<_> = case.labels_before(failure).collect();
+    let mut by_rest = BTreeMap::<String, BTreeMap<u64, u64>>::new();
+    for pair in marks.windows(2) {
+        let Some(batch) = number_behind(&pair[0].label, "batch") else { continue };
+        let inside = turns.iter().filter(|turn| (pair[0].at..pair[1].at).contains(&turn.at));
+        let Some(peak) = inside.map(|turn| turn.bytes).max().filter(|peak| *peak > floor) else { continue };
+        let known = by_rest.entry(batch.rest).or_default().entry(batch.number).or_default();
+        *known = (peak - floor).max(*known);
+    }
+    let most = by_rest.into_values().max_by_key(BTreeMap::len).unwrap_or_default();
+    most.into_iter().collect()
 }
 
 /// Many pieces of work, each with large temporary blocks.
 fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let Some(request) = failure.request_bytes().get().filter(|_| failure.is_real_of_device()) else { return };
+    let Some(request) = failure.request_bytes().get().filter(|_| failure.is_real_of_card()) else { return };
     let turns = turns_before(case, failure, case.thresholds.large_cycle_bytes);
     // Whole cycles: from a floor over a peak to the next floor.
     let cycles: Vec<&[Turn]> = turns.windows(3).step_by(2).collect();
@@ -310,37 +192,45 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         cycles.iter().map(|cycle| cycle[1].largest_request_bytes).filter(|bytes| *bytes > 0).collect();
     let (least, most) = (largest.iter().min().copied().unwrap_or(0), largest.iter().max().copied().unwrap_or(0));
     let factor = case.thresholds.family_factor;
-    check.must(request >= least / factor && request <= most.saturating_mul(factor), || {
+    check.must((least / factor..=most.saturating_mul(factor)).contains(&request), || {
         format!("the request of {} is of the same family as theirs ({} to {})", size(request), size(least), size(most))
+    });
+    let family = least / factor..=most.saturating_mul(factor);
+    check.must(is_under_way(case, failure, &turns, &family), || {
+        "what was taken since the last of them is of that family, too: one more was under way".to_owned()
     });
     check.decides(
         share(most - least, most) > case.thresholds.variation_share,
-        || "their sizes vary, so that no training step repeats".to_owned(),
+        || "their sizes vary".to_owned(),
         || "the sizes are constant".to_owned(),
     );
+    check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
+    // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.
+    check.unless(case.retry(failure).is_some_and(|retry| retry.is_release_and_success()), || {
+        "the same request succeeded after a cache was released".to_owned()
+    });
+    explains_the_failure(failure, check);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_square_has_the_exponent_two() {
-        let squares: Vec<(u64, u64)> = [1024u64, 2048, 4096].map(|s| (s, s * s * 64)).to_vec();
-        assert!((exponent(&squares).unwrap() - 2.0).abs() < 1e-9);
-        assert_eq!(exponent(&squares[..2]), None);
+/// The curve alone says nothing of a failure that did no harm, or that came although the program's own memory and the request
+/// would have fit: then something else was on the card.
+fn explains_the_failure(failure: &Failure<'_>, check: &mut Check) {
+    let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
+    let would_fit = |alone| matches!(alone, Alone::Fits { spare_bytes } if spare_bytes >= usual);
+    if failure.oom.outcome == Outcome::Recovered || failure.alone().get().is_none_or(would_fit) {
+        check.at_most(Confidence::Possible);
     }
+}
 
-    #[test]
-    fn lengths_are_read_from_labels() {
-        for (label, length) in [
-            ("seq=4096", Some(4096)),
-            ("forward seq_len 2048 batch 4", Some(2048)),
-            ("epoch 3", None),
-            ("seq", None),
-            ("sequence of things that took very long: 12", None),
-        ] {
-            assert_eq!(length_in(label), length, "{label}");
-        }
+/// Whether a cycle was under way: most of what was taken since the last floor is in blocks of the cycles' sizes.
+fn is_under_way(case: &Case<'_>, failure: &Failure<'_>, turns: &[Turn], family: &RangeInclusive<u64>) -> bool {
+    let (Some(around), Some(floor)) = (case.around(failure), turns.iter().step_by(2).next_back()) else { return false };
+    let window = case.replay.tracks.calls.before(around.calls_before + 1);
+    let taken = |call: &&Call| call.what == What::Given && call.device == around.device && call.at > floor.at;
+    let (mut of_family, mut all) = (0u64, 0u64);
+    for call in window.calls.iter().filter(taken) {
+        all = all.saturating_add(call.bytes);
+        of_family = of_family.saturating_add(if family.contains(&call.bytes) { call.bytes } else { 0 });
     }
+    all == 0 || share(of_family, all) >= case.thresholds.under_way_share
 }

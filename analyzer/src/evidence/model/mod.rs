@@ -90,6 +90,9 @@ pub enum FactError {
     /// A value that is none.
     #[error("{0}='{1}': this must be {2}")]
     Value(String, String, &'static str),
+    /// A size that is none.
+    #[error("{0}: {1}")]
+    Size(String, String),
     /// A file that is none.
     #[error("the file has no facts of a model: {0}")]
     File(String),
@@ -100,40 +103,19 @@ pub const KNOWN: &str = "layers, heads, kv_heads, head_dim, value_dim, embedding
     parameters, state_bytes, weights, batch, sequence";
 const NUMBER: &str = "a whole number from 1 to 1,000,000,000";
 const AMOUNT: &str = "a number with K, M, B or T (thousand, million, billion, trillion), such as 7B";
-const SIZE: &str = "a size in bytes, or with K, M, G or T, such as 14.5G";
+const SOME_BYTES: &str = "more than 0 bytes";
 const TYPE: &str = "f32, f16, bf16, fp8, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl";
 const STATE: &str = "a number of bytes up to 64, such as 18 for training with Adam in mixed precision";
 const MOST: u64 = 1_000_000_000;
 
-/// A number with an ending that multiplies it.
-fn scaled(text: &str, endings: &[(&str, f64)]) -> Option<u64> {
+/// A number of parameters. Its endings are no units of size: B is a billion here.
+fn amount(text: &str) -> Option<u64> {
+    let endings = [("", 1.0), ("k", 1e3), ("m", 1e6), ("b", 1e9), ("g", 1e9), ("t", 1e12)];
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let (_, scale) = endings.iter().find(|(ending, _)| *ending == &lower[digits.len()..])?;
     let value = digits.trim().parse::<f64>().ok()? * scale;
     (value.is_finite() && (1.0..=1e18).contains(&value)).then_some(value.round() as u64)
-}
-
-fn amount(text: &str) -> Option<u64> {
-    scaled(text, &[("", 1.0), ("k", 1e3), ("m", 1e6), ("b", 1e9), ("g", 1e9), ("t", 1e12)])
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    const K: f64 = 1024.0;
-    scaled(
-        text,
-        &[
-            ("", 1.0),
-            ("k", K),
-            ("kib", K),
-            ("m", K * K),
-            ("mib", K * K),
-            ("g", K * K * K),
-            ("gib", K * K * K),
-            ("t", K * K * K * K),
-            ("tib", K * K * K * K),
-        ],
-    )
 }
 
 impl ModelFacts {
@@ -200,7 +182,12 @@ impl ModelFacts {
                 let state = value.parse::<f64>().ok().filter(|state| *state > 0.0 && *state <= 64.0);
                 self.state_bytes = Some(state.ok_or(wrong(STATE))?);
             }
-            "weights" => self.weights_bytes = Some(bytes(value).ok_or(wrong(SIZE))?),
+            "weights" => {
+                let bytes = gpuoom_units::size(value).map_err(|invalid| {
+                    FactError::Size(crate::words::clean(name), crate::words::clean(&invalid.to_string()))
+                })?;
+                self.weights_bytes = Some(Some(bytes).filter(|bytes| *bytes > 0).ok_or(wrong(SOME_BYTES))?);
+            }
             "batch" => self.batch = Some(number()?),
             "sequence" => self.sequence = Some(number()?),
             _ => return Err(FactError::Unknown(crate::words::clean(name))),
@@ -286,6 +273,8 @@ mod tests {
             ("layers=99999999999", "whole number"),
             ("kv_type=q9", "f32, f16"),
             ("parameters=many", "such as 7B"),
+            ("weights=14.5X", "weights: invalid size '14.5X': expected bytes, or K, M, G, T (such as 1.5G)"),
+            ("weights=0", "more than 0 bytes"),
             ("state_bytes=1000", "bytes up to 64"),
         ] {
             let error = facts.add(text).unwrap_err().to_string();

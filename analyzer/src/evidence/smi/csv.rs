@@ -2,7 +2,7 @@
 
 use super::{Card, CardProcess, SmiError, SmiReport, named, size};
 
-const MIB: f64 = 1_048_576.0;
+const MIB: u64 = 1 << 20;
 
 pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
     let head = text.lines().find(|line| !line.trim().is_empty())?;
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
             cells.get(column).copied()
         };
         let bytes = |names: &[&str]| {
-            let unit = if of_rocm { 1.0 } else { MIB };
+            let unit = if of_rocm { 1 } else { MIB };
             cell(names).and_then(|text| size(text, unit))
         };
         if of_processes {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Card, CardProcess, SmiError, SmiReport, named, size};
 
-const MIB: f64 = 1_048_576.0;
+const MIB: u64 = 1 << 20;
 
 pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
     // The tools print warnings before it.
@@ -33,7 +33,7 @@ fn from_value(value: &Value) -> Option<SmiReport> {
     let mut report = SmiReport { format: "rocm-smi --json", ..SmiReport::default() };
     for (name, card) in cards {
         let Some(index) = name.strip_prefix("card").and_then(|index| index.parse().ok()) else { continue };
-        let bytes = |key: &str| card.get(key).and_then(|value| number(value, 1.0));
+        let bytes = |key: &str| card.get(key).and_then(|value| number(value, 1));
         report.cards.push(Card {
             index: Some(index),
             pci_bus_id: card.get("PCI Bus").and_then(Value::as_str).and_then(named),
@@ -92,14 +92,14 @@ fn process(card: Option<u64>, info: &Value) -> Option<CardProcess> {
         pid,
         name: info.get("name").and_then(Value::as_str).and_then(named),
         // Without a unit these are bytes.
-        used_bytes: used.and_then(|value| number(value, 1.0)),
+        used_bytes: used.and_then(|value| number(value, 1)),
     })
 }
 
 /// `{"value": 24560, "unit": "MB"}`, `"24560 MB"`, `24560`.
-fn number(value: &Value, unit_bytes: f64) -> Option<u64> {
+fn number(value: &Value, unit_bytes: u64) -> Option<u64> {
     match value {
-        Value::Number(number) => Some((number.as_f64()? * unit_bytes) as u64),
+        Value::Number(number) => size(&number.to_string(), unit_bytes),
         Value::String(text) => size(text, unit_bytes),
         Value::Object(object) => {
             let unit = object.get("unit").and_then(Value::as_str).unwrap_or_default();

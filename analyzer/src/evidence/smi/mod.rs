@@ -130,20 +130,8 @@ pub fn read(text: &str) -> Result<SmiReport, SmiError> {
 
 /// `24564 MiB`, `7.3 GB`, `16384`. The tools of both vendors mean 1024 by their units, whatever they call them. A number
 /// without a unit has the given one.
-fn size(text: &str, unit_bytes: f64) -> Option<u64> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    let unit = match text[end..].trim() {
-        "" => unit_bytes,
-        "B" | "bytes" => 1.0,
-        "KB" | "KiB" => 1024.0,
-        "MB" | "MiB" => 1_048_576.0,
-        "GB" | "GiB" => 1_073_741_824.0,
-        "TB" | "TiB" => 1_099_511_627_776.0,
-        _ => return None,
-    };
-    Some((number * unit) as u64)
+fn size(text: &str, unit_bytes: u64) -> Option<u64> {
+    gpuoom_units::size_in(text, unit_bytes).ok()
 }
 
 /// A name that says something.

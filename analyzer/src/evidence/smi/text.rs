@@ -2,7 +2,7 @@
 
 use super::{Card, CardProcess, SmiError, SmiReport, named, size};
 
-const MIB: f64 = 1_048_576.0;
+const MIB: u64 = 1 << 20;
 
 pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
     let report = match () {
@@ -76,8 +76,8 @@ fn rocm(text: &str) -> SmiReport {
             address if address.starts_with("PCI Bus") => {
                 card.pci_bus_id = rest.split_once("PCI Bus:").and_then(|(_, address)| named(address));
             }
-            "VRAM Total Memory (B)" => card.total_bytes = size(number, 1.0),
-            "VRAM Total Used Memory (B)" => card.used_bytes = size(number, 1.0),
+            "VRAM Total Memory (B)" => card.total_bytes = size(number, 1),
+            "VRAM Total Used Memory (B)" => card.used_bytes = size(number, 1),
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ fn amd(text: &str) -> SmiReport {
             "TOTAL_UNCORRECTABLE_COUNT" => card.uncorrected_errors = value.parse().ok(),
             "PID" => process.pid = value.parse().unwrap_or(0),
             "NAME" if process.pid == 0 => process.name = named(value),
-            "VRAM_MEM" => process.used_bytes = size(value, 1.0),
+            "VRAM_MEM" => process.used_bytes = size(value, 1),
             _ => {}
         }
         if value.is_empty() {

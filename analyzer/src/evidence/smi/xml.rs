@@ -2,7 +2,7 @@
 
 use super::{Card, CardProcess, SmiError, SmiReport, named, size};
 
-const MIB: f64 = 1_048_576.0;
+const MIB: u64 = 1 << 20;
 
 pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
     let start = text.find("<nvidia_smi_log")?;

@@ -4,11 +4,7 @@ use serde::Serialize;
 
 use super::size::Printed;
 use super::{Backend, Spelling, TorchMessage};
-
-/// Memory that neither the allocator holds nor the runtime calls free counts from here on.
-const OUTSIDE_BYTES: u64 = 1 << 30;
-/// A card with less than this in total is a carve-out of an APU.
-const CARVE_OUT_BYTES: u64 = 2 << 30;
+use crate::thresholds::Thresholds;
 
 /// A diagnosis that the message speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,9 +43,9 @@ pub struct Judgement {
 }
 
 /// Applies the rules.
-pub fn judge(message: &TorchMessage) -> Judgement {
+pub fn judge(message: &TorchMessage, thresholds: &Thresholds) -> Judgement {
     let numbers = numbers_of(message);
-    let (mut findings, look_at) = RULES.iter().find_map(|rule| rule(message, &numbers)).unwrap_or_default();
+    let (mut findings, look_at) = RULES.iter().find_map(|rule| rule(message, &numbers, thresholds)).unwrap_or_default();
     findings.extend(private_pools(message));
     Judgement { findings, look_at, numbers }
 }
@@ -70,7 +66,7 @@ fn numbers_of(message: &TorchMessage) -> Numbers {
 }
 
 type Found = (Vec<Finding>, Vec<&'static str>);
-type Rule = fn(&TorchMessage, &Numbers) -> Option<Found>;
+type Rule = fn(&TorchMessage, &Numbers, &Thresholds) -> Option<Found>;
 
 /// In order. That free exceeds the total comes before all that believes either number.
 const RULES: [Rule; 8] = [
@@ -89,7 +85,7 @@ fn found(id: &'static str, certain: bool, look_at: &[&'static str]) -> Option<Fo
 }
 
 /// Wordings that say by themselves what happened.
-fn without_numbers(message: &TorchMessage, _: &Numbers) -> Option<Found> {
+fn without_numbers(message: &TorchMessage, _: &Numbers, _: &Thresholds) -> Option<Found> {
     match message.spelling {
         Spelling::MoreThanAnExabyte => found("request-exceeds-device", true, &[]),
         Spelling::Preempted => found("process-fraction-cap", true, &[]),
@@ -97,12 +93,12 @@ fn without_numbers(message: &TorchMessage, _: &Numbers) -> Option<Found> {
     }
 }
 
-fn more_free_than_there_is(message: &TorchMessage, _: &Numbers) -> Option<Found> {
+fn more_free_than_there_is(message: &TorchMessage, _: &Numbers, _: &Thresholds) -> Option<Found> {
     let (free, total) = (message.free?, message.total?);
     (free.bytes > total.bytes).then(|| found("apu-reporting-inconsistent", free.least() > total.most(), &[]))?
 }
 
-fn more_than_the_card(message: &TorchMessage, _: &Numbers) -> Option<Found> {
+fn more_than_the_card(message: &TorchMessage, _: &Numbers, _: &Thresholds) -> Option<Found> {
     let (tried, total) = (message.tried?, message.total?);
     let mut look_at = vec!["attention-quadratic"];
     // A card with nothing on it, too small for one request: is it the size that it has?
@@ -114,15 +110,14 @@ fn more_than_the_card(message: &TorchMessage, _: &Numbers) -> Option<Found> {
 
 /// The limit is printed only where one is set. Both sums of rounded numbers come close to it when it was reached, so that
 /// "can have been reached" counts.
-fn more_than_allowed(message: &TorchMessage, numbers: &Numbers) -> Option<Found> {
+fn more_than_allowed(message: &TorchMessage, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     let (allowed, wanted) = (message.allowed?, numbers.with_request?);
     (wanted.most() > allowed.least()).then(|| found("process-fraction-cap", wanted.least() > allowed.most(), &[]))?
 }
 
-fn free_was_reported(message: &TorchMessage, _: &Numbers) -> Option<Found> {
+fn free_was_reported(message: &TorchMessage, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (free, tried) = (message.free?, message.tried?);
-    let with_margin = |bytes: u64| u128::from(bytes) * 11;
-    let enough = |free: u64, tried: u64| u128::from(free) * 10 >= with_margin(tried);
+    let enough = |free: u64, tried: u64| free as f64 >= tried as f64 * (1.0 + thresholds.free_margin_share);
     let mut look_at = vec![
         "map-count-exhaustion",
         "vmm-fd-exhaustion",
@@ -132,27 +127,27 @@ fn free_was_reported(message: &TorchMessage, _: &Numbers) -> Option<Found> {
         "ipc-export-pin",
         "known-bad-version",
     ];
-    if message.total.is_some_and(|total| total.bytes < CARVE_OUT_BYTES) {
+    if message.total.is_some_and(|total| total.bytes < thresholds.small_card_bytes) {
         look_at.insert(0, "uma-carveout-only");
     }
     let certain = enough(free.least(), tried.most());
     enough(free.bytes, tried.bytes).then(|| found("phantom-free", certain, &look_at))?
 }
 
-fn held_but_unused(message: &TorchMessage, numbers: &Numbers) -> Option<Found> {
+fn held_but_unused(message: &TorchMessage, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     let (tried, unused) = (message.tried?, numbers.unallocated?);
     let certain = unused.least() >= tried.most();
     (unused.bytes >= tried.bytes)
         .then(|| found("caching-fragmentation", certain, &["expandable-ignored", "expandable-with-max-split"]))?
 }
 
-fn outside_of_torch(message: &TorchMessage, numbers: &Numbers) -> Option<Found> {
+fn outside_of_torch(message: &TorchMessage, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (total, outside) = (message.total?, numbers.outside?);
-    let much = OUTSIDE_BYTES.max(total.bytes / 10);
-    if outside.bytes < much {
+    let much = |total: u64| thresholds.outside_bytes.max((total as f64 * thresholds.others_share) as u64);
+    if outside.bytes < much(total.bytes) {
         return None;
     }
-    let certain = outside.least() >= OUTSIDE_BYTES.max(total.most() / 10);
+    let certain = outside.least() >= much(total.most());
     let own = numbers.outside_own.map(|own| own.bytes.saturating_mul(2) >= outside.bytes);
     match own {
         Some(true) => found("hidden-runtime-memory", certain, &["other-process-on-gpu"]),
@@ -166,7 +161,7 @@ fn outside_of_torch(message: &TorchMessage, numbers: &Numbers) -> Option<Found> 
     }
 }
 
-fn full(message: &TorchMessage, numbers: &Numbers) -> Option<Found> {
+fn full(message: &TorchMessage, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     let (tried, left) = (message.tried?, numbers.free_and_unallocated?);
     message.total?;
     let look_at: &[_] = if message.backend == Some(Backend::Cuda) { &[] } else { &["uma-ttm-limit"] };

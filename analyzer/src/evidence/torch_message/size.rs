@@ -1,13 +1,14 @@
 //! Sizes as PyTorch prints them: two digits behind the point, so that the number is known only to half of the last digit.
 
+use gpuoom_units as units;
 use serde::Serialize;
 
 /// Sizes from here on are what a missing number looks like: `17179869184.00 GiB` is 2^64 bytes, which PyTorch prints where
 /// no limit is set and where the driver did not say what a process holds.
-const NO_NUMBER: f64 = (1u64 << 63) as f64;
+const NO_NUMBER: u64 = 1 << 63;
 
 /// The units of `format_size` in c10/cuda/CUDACachingAllocator.cpp.
-const UNITS: [(&str, f64); 4] = [("bytes", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
+const UNITS: [&str; 4] = ["bytes", "KiB", "MiB", "GiB"];
 
 /// A size that was read from a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -45,14 +46,15 @@ impl Printed {
         }
     }
 
-    fn new(number: &str, unit_bytes: f64) -> Option<Printed> {
-        let value: f64 = number.parse().ok()?;
+    /// The size of a text, and the rounding of a number of so many characters at its start.
+    fn new(text: &str, number: usize) -> Option<Printed> {
+        let bytes = units::size(text).ok().filter(|bytes| *bytes < NO_NUMBER)?;
+        let (number, unit) = text.split_at(number);
         let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        let bytes = (value * unit_bytes).round();
+        let unit_bytes = units::size(&format!("1{unit}")).ok()?;
         // Whole bytes are exact.
-        let exact = decimals == 0 && unit_bytes == 1.0;
-        let half = if exact { 0.0 } else { unit_bytes / 10f64.powi(decimals.min(18) as i32) / 2.0 };
-        (bytes < NO_NUMBER).then_some(Printed { bytes: bytes as u64, rounding_bytes: half.ceil() as u64 })
+        let half = if unit_bytes == 1 { 0.0 } else { unit_bytes as f64 / 10f64.powi(decimals.min(18) as i32) / 2.0 };
+        Some(Printed { bytes, rounding_bytes: half.ceil() as u64 })
     }
 }
 
@@ -63,13 +65,13 @@ fn is_number(character: char) -> bool {
 /// The size at the beginning of a text without blanks (`3.99GiB.GPU0has`).
 pub(super) fn at_start(text: &str) -> Option<Printed> {
     let end = text.find(|character| !is_number(character))?;
-    let (_, unit_bytes) = UNITS.iter().find(|(unit, _)| text[end..].starts_with(unit))?;
-    Printed::new(&text[..end], *unit_bytes)
+    let unit = UNITS.iter().find(|unit| text[end..].starts_with(**unit))?;
+    Printed::new(&text[..end + unit.len()], end)
 }
 
 /// The size at the end of a text without blanks (`isfree.1.05GiB`): at most one point, with digits before it.
 pub(super) fn at_end(text: &str) -> Option<Printed> {
-    let (number, unit_bytes) = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)))?;
+    let number = UNITS.iter().find_map(|unit| text.strip_suffix(unit))?;
     let digits_from = |text: &str| text.len() - text.bytes().rev().take_while(u8::is_ascii_digit).count();
     let mut from = digits_from(number);
     if let Some(whole) = number[..from].strip_suffix('.')
@@ -77,7 +79,7 @@ pub(super) fn at_end(text: &str) -> Option<Printed> {
     {
         from = digits_from(whole);
     }
-    Printed::new(&number[from..], unit_bytes)
+    Printed::new(&text[from..], number.len() - from)
 }
 
 #[cfg(test)]
@@ -86,12 +88,12 @@ mod tests {
 
     #[test]
     fn sizes_keep_the_rounding_of_their_text() {
-        let mib = |number: f64| (number * 1_048_576.0).round() as u64;
+        let mib = |number: f64| (number * 1_048_576.0) as u64;
         for (text, bytes, rounding_bytes) in [
             ("668.07MiBisfree", mib(668.07), 5243),
             ("0bytesisfree", 0, 0),
             ("1024bytes", 1024, 0),
-            ("2.08GiB,", (2.08f64 * 1_073_741_824.0).round() as u64, 5_368_710),
+            ("2.08GiB,", (2.08f64 * 1_073_741_824.0) as u64, 5_368_710),
             ("982.50KiB", 1_006_080, 6),
             ("47MiB", mib(47.0), 524_288),
         ] {

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalogue;
+use crate::thresholds::Thresholds;
 
 fn one(log: &str) -> TorchMessage {
     let mut found = find_all(log);
@@ -14,11 +15,11 @@ fn bytes(size: Option<Printed>) -> Option<u64> {
 }
 
 fn gib(number: f64) -> Option<u64> {
-    Some((number * 1_073_741_824.0).round() as u64)
+    Some((number * 1_073_741_824.0) as u64)
 }
 
 fn mib(number: f64) -> Option<u64> {
-    Some((number * 1_048_576.0).round() as u64)
+    Some((number * 1_048_576.0) as u64)
 }
 
 /// The message of a user guide, with its line ends.
@@ -108,7 +109,10 @@ fn the_asynchronous_allocator() {
     assert_eq!((bytes(message.allocated), bytes(message.tried)), (mib(300.0), mib(300.0)));
     assert_eq!((bytes(message.total), bytes(message.free)), (mib(1024.0), mib(724.0)));
     assert_eq!(bytes(message.allowed), mib(512.0));
-    assert_eq!(judge(&message).findings, [Finding { id: "process-fraction-cap", certain: true }]);
+    assert_eq!(
+        judge(&message, &Thresholds::default()).findings,
+        [Finding { id: "process-fraction-cap", certain: true }]
+    );
     assert_eq!(limit("17179869184.00 GiB").allowed, None, "2^64 is no limit");
 }
 
@@ -116,13 +120,13 @@ fn the_asynchronous_allocator() {
 fn wordings_without_numbers() {
     let message = one("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.");
     assert_eq!(message.spelling, Spelling::MoreThanAnExabyte);
-    assert_eq!(judge(&message).findings[0].id, "request-exceeds-device");
+    assert_eq!(judge(&message, &Thresholds::default()).findings[0].id, "request-exceeds-device");
     let message = one(
         "torch.OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it would exceed \
          per_process_memory_fraction limit. Requested size: 300.00 MiB",
     );
     assert_eq!((message.spelling, bytes(message.tried)), (Spelling::Preempted, mib(300.0)));
-    assert_eq!(judge(&message).findings[0].id, "process-fraction-cap");
+    assert_eq!(judge(&message, &Thresholds::default()).findings[0].id, "process-fraction-cap");
     for log in [
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
         "torch.AcceleratorError: CUDA error: out of memory",
@@ -132,7 +136,7 @@ fn wordings_without_numbers() {
         let message = one(log);
         assert_eq!(message.spelling, Spelling::RuntimeError, "{log}");
         assert!(!message.has_numbers());
-        assert_eq!(judge(&message).findings, []);
+        assert_eq!(judge(&message, &Thresholds::default()).findings, []);
     }
 }
 
@@ -142,7 +146,7 @@ fn a_message_that_was_cut_off() {
     let message =
         one("torch.OutOfMemoryError: CUDA out of memory.\nGPU 0 has a total capacity of 39.49 GiB of which 47 MiB is");
     assert_eq!((bytes(message.total), message.tried, message.free), (gib(39.49), None, None));
-    assert_eq!(judge(&message).findings, []);
+    assert_eq!(judge(&message, &Thresholds::default()).findings, []);
     assert_eq!(one("torch.OutOfMemoryError: CUDA out of memory.").spelling, Spelling::Cut);
 }
 
@@ -299,7 +303,7 @@ const VECTORS: [Vector; 11] = [
 #[test]
 fn worked_vectors() {
     for Vector { source, text, finding, certain, look_at } in VECTORS {
-        let judgement = judge(&one(text));
+        let judgement = judge(&one(text), &Thresholds::default());
         assert_eq!(judgement.findings, [Finding { id: finding, certain }], "{source}");
         assert!(look_at.is_empty() || judgement.look_at.contains(&look_at), "{source}: {:?}", judgement.look_at);
         for id in judgement.look_at.iter().chain([&finding]) {
@@ -310,7 +314,7 @@ fn worked_vectors() {
 
 #[test]
 fn the_numbers_behind_the_vectors() {
-    let numbers = |index: usize| judge(&one(VECTORS[index].text)).numbers;
+    let numbers = |index: usize| judge(&one(VECTORS[index].text), &Thresholds::default()).numbers;
     let in_gib = |size: Option<Printed>| format!("{:.2}", size.unwrap().bytes as f64 / 1_073_741_824.0);
     let first = numbers(0);
     assert_eq!(in_gib(first.free_and_unallocated), "2.73");
@@ -329,9 +333,15 @@ fn what_the_driver_says_about_processes_decides_whose_the_rest_is() {
              allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated."
         ))
     };
-    assert_eq!(judge(&message("7.40 GiB")).findings, [Finding { id: "other-process-on-gpu", certain: true }]);
-    assert_eq!(judge(&message("22.90 GiB")).findings, [Finding { id: "hidden-runtime-memory", certain: true }]);
-    let unknown = judge(&message("17179869184.00 GiB"));
+    assert_eq!(
+        judge(&message("7.40 GiB"), &Thresholds::default()).findings,
+        [Finding { id: "other-process-on-gpu", certain: true }]
+    );
+    assert_eq!(
+        judge(&message("22.90 GiB"), &Thresholds::default()).findings,
+        [Finding { id: "hidden-runtime-memory", certain: true }]
+    );
+    let unknown = judge(&message("17179869184.00 GiB"), &Thresholds::default());
     assert_eq!(unknown.findings, [Finding { id: "other-process-on-gpu", certain: false }]);
 }
 
@@ -342,7 +352,7 @@ fn graphs_that_keep_what_was_missing() {
          the allocated memory 21.00 GiB is allocated by PyTorch, with 3.00 GiB allocated in private pools (e.g., CUDA Graphs), \
          and 1.50 GiB is reserved by PyTorch but unallocated.",
     );
-    let ids: Vec<_> = judge(&message).findings.iter().map(|finding| finding.id).collect();
+    let ids: Vec<_> = judge(&message, &Thresholds::default()).findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["true-capacity", "graph-private-pool"]);
     assert!(catalogue::find("graph-private-pool").is_some());
 }
@@ -369,7 +379,7 @@ proptest! {
     ], 0..60), noise in ".{0,40}") {
         let log = parts.concat() + &noise + &parts.concat();
         for message in find_all(&log) {
-            judge(&message);
+            judge(&message, &Thresholds::default());
             prop_assert!(log.is_char_boundary(message.offset_bytes as usize));
         }
     }

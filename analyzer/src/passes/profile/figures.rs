@@ -42,7 +42,7 @@ pub enum Figure {
     Recovered,
     /// Of these, let out by the program.
     Propagated,
-    /// Of these, ignored by the program.
+    /// Of these, followed by GPU work without a sign that the program had noticed.
     Dropped,
     /// Of these, not decided when the trace ends.
     Unresolved,

@@ -53,7 +53,14 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
         let growth_per_second = growth_per_second(replay, place, thresholds);
-        PlaceProfile { place, name, figures, growth_per_second, marks: marks(replay, place) }
+        PlaceProfile {
+            place,
+            name,
+            figures,
+            growth_per_second,
+            marks: marks(replay, place),
+            trend_limits: thresholds.trend_limits(),
+        }
     });
     let places = places.collect();
     let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
@@ -157,7 +164,10 @@ fn add_oom(row: &mut Figures, outcome: Outcome) {
 fn growth_per_second(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<f64> {
     let Place::Gpu(device) = place else { return None };
     let track = replay.tracks.device(device)?;
-    growth::of_device(replay, device, &cycles_of(track, thresholds), thresholds).map(|growth| growth.per_second.bytes)
+    let growth = growth::of_device(replay, device, &cycles_of(track, thresholds), thresholds)?;
+    let rate = growth.per_second.bytes;
+    // What is over, or no more than noise, is no growth.
+    Some(if growth.course.rises() { rate } else { rate.min(0.0) })
 }
 
 /// What a device held at each mark; nothing before its first block.

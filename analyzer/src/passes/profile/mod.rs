@@ -12,11 +12,24 @@ use std::collections::BTreeMap;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 use serde::{Serialize, Serializer};
 
+use crate::passes::trend::Limits;
+
 pub use figures::{Figure, Figures, Unit};
 pub use make::profile;
 
 /// The thresholds that the numbers of a profile depend on: what blocks are rounded to, and what growth is laid through.
-pub const THRESHOLDS: [&str; 5] = ["model-granule", "leak-cycles", "swing-share", "phase-cycles", "end-share"];
+pub const THRESHOLDS: [&str; 10] = [
+    "model-granule",
+    "leak-cycles",
+    "swing-share",
+    "phase-cycles",
+    "end-share",
+    "stretch-share",
+    "stretch-cycles",
+    "step-share",
+    "rise-pause-factor",
+    "returned-share",
+];
 
 /// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +121,9 @@ pub struct PlaceProfile {
     /// What was held at the program's marks, in order; of very many, the last ones.
     #[serde(skip)]
     pub marks: Vec<MarkProfile>,
+    /// The numbers by which their trend is judged.
+    #[serde(skip)]
+    pub trend_limits: Limits,
 }
 
 /// A mark of the program.

@@ -79,6 +79,11 @@ impl Cycles {
         if self.main.len() <= 2 && !self.tail.is_empty() { &self.tail } else { &self.main }
     }
 
+    /// The cycles with which the run ends: those of a later phase, where there is one.
+    pub fn last_phase(&self) -> &[Cycle] {
+        if self.later().is_empty() { self.steps() } else { &self.tail }
+    }
+
     /// The cycles of a phase behind the steps, such as an evaluation behind a training.
     pub fn later(&self) -> &[Cycle] {
         if self.main.len() <= 2 { &[] } else { &self.tail }

@@ -6,8 +6,12 @@ use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
+pub use super::labels::Phase;
+pub(crate) use super::labels::ends_the_load;
+use super::paths::Named;
 use super::repetition::Repetition;
 use crate::passes::fit::rank_correlation;
+use crate::passes::rise::Rise;
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::failures::Oom;
@@ -18,45 +22,6 @@ use crate::thresholds::{Thresholds, share};
 /// What PyTorch's allocator asks its segments in, in bytes.
 const SEGMENT_BYTES: u64 = 2 << 20;
 
-/// What a label says that the program does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It loads.
-    Load,
-    /// Forward pass.
-    Forward,
-    /// Backward pass.
-    Backward,
-    /// The optimizer's step.
-    Optimizer,
-    /// Evaluation.
-    Evaluation,
-}
-
-impl Phase {
-    /// By the words in a label; the first that fits. That the load is over says nothing of what comes now.
-    fn of(label: &str) -> Option<Self> {
-        let label = label.to_lowercase();
-        if ends_the_load(&label) {
-            return None;
-        }
-        let words = [
-            (Phase::Evaluation, &["eval", "valid", "predict"][..]),
-            (Phase::Backward, &["backward"]),
-            (Phase::Forward, &["forward"]),
-            (Phase::Optimizer, &["optim"]),
-            (Phase::Load, &["load", "weights"]),
-        ];
-        words.into_iter().find(|(_, words)| words.iter().any(|word| label.contains(word))).map(|(phase, _)| phase)
-    }
-}
-
-/// Whether a label says that the load is over.
-pub(crate) fn ends_the_load(label: &str) -> bool {
-    let label = label.to_ascii_lowercase();
-    ["loaded", "load end", "end of load"].iter().any(|words| label.contains(words))
-}
-
 /// The last label before a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
@@ -64,6 +29,8 @@ pub struct Marked {
     pub label: String,
     /// What it says.
     pub phase: Option<Phase>,
+    /// Kernel thread id of who said so: it says nothing of what other threads do.
+    pub thread: u32,
     /// Ticks.
     pub at: u64,
 }
@@ -111,6 +78,14 @@ pub struct Facts {
     pub from_beginning: bool,
     /// The last label.
     pub marked: Option<Marked>,
+    /// Ticks of the first label that says the same as the last.
+    pub phase_since: Option<u64>,
+    /// What the way to the call names.
+    pub path: Vec<Named>,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
+    /// What was held after each step before, where there were enough of them.
+    pub rise: Option<Rise>,
     /// Index of the first call behind the load, and how that was told.
     pub load_end: Option<(usize, Told)>,
     /// Ticks of the first large free, if that was before.
@@ -144,9 +119,16 @@ impl Facts {
         let is_behind =
             |label: &str| ends_the_load(label) || Phase::of(label).is_some_and(|phase| phase != Phase::Load);
         let first = tracks.marks.listed().iter().find(|mark| is_behind(&mark.label));
-        let load_end = match first.filter(|mark| mark.at <= oom.at) {
-            Some(mark) => Some((calls.partition_point(|call| call.at < mark.at), Told::Mark)),
-            None => longest_pause(&calls, thresholds),
+        let labelled = first.filter(|mark| mark.at <= oom.at);
+        let at_label = labelled.map(|mark| (calls.partition_point(|call| call.at < mark.at), Told::Mark));
+        // A backward pass or an evaluation is not the first that comes behind a load.
+        let is_next = |label: &str| ends_the_load(label) || Phase::of(label) == Some(Phase::Forward);
+        let load_end = match (labelled, at_label) {
+            (Some(mark), Some(at_label)) if is_next(&mark.label) => Some(at_label),
+            (_, at_label) => {
+                let until = at_label.map_or(calls.len(), |(place, _)| place);
+                longest_pause(&calls[..until], thresholds).or(at_label)
+            }
         };
         let since = mark.map_or(0, |mark| turns.partition_point(|turn| turn.at < mark.at));
         let of_thread: Vec<Call> = calls[calls.len().saturating_sub(LAST)..]
@@ -154,16 +136,24 @@ impl Facts {
             .filter(|call| call.thread == oom.thread && call.what != What::Refused)
             .copied()
             .collect();
+        let phase = mark.and_then(|mark| Phase::of(&mark.label));
+        let same = |label: &str| phase.is_some() && Phase::of(label) == phase;
+        let cycles = Cycles::of(&turns, thresholds);
+        let known = (&window.calls[..], window.from == 0);
         Some(Facts {
             requested_bytes: oom.requested_bytes,
             at: oom.at,
             thread: oom.thread,
             held_bytes: around.held_bytes,
-            cycles: Cycles::of(&turns, thresholds),
+            phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
+            path: Vec::new(),
+            site: replay.sites.place(oom.site),
+            rise: Rise::of(replay, device, oom.at, cycles.last_phase(), known, thresholds),
+            cycles,
             repetition: Repetition::of(&of_thread, thresholds),
             are_segments: are_segments(&calls, thresholds),
             from_beginning: window.from == 0,
-            marked: mark.map(|mark| Marked { label: mark.label.clone(), phase: Phase::of(&mark.label), at: mark.at }),
+            marked: mark.map(|mark| Marked { label: mark.label.clone(), phase, thread: mark.thread, at: mark.at }),
             load_end: load_end.filter(|_| window.from == 0),
             large_free_at: track.first_large_free_at.filter(|at| *at <= oom.at),
             vmm_bytes: track.vmm_created_bytes,
@@ -179,9 +169,20 @@ impl Facts {
         self.cycles.steps().len().max(self.repetition.map_or(0, |repetition| repetition.times))
     }
 
+    /// Great cycles that were completed before the phase that the last label names, or all where it names none.
+    pub fn steps_before_phase(&self) -> usize {
+        let until = self.phase_since.unwrap_or(u64::MAX);
+        self.cycles.main.iter().filter(|cycle| cycle.to.at <= until).count()
+    }
+
+    /// Ticks when the first cycle began.
+    pub fn cycles_began_at(&self) -> u64 {
+        self.cycles.steps().first().map_or(0, |cycle| cycle.from.at)
+    }
+
     /// What the last label says.
     pub fn phase(&self) -> Option<Phase> {
-        self.marked.as_ref().and_then(|mark| mark.phase)
+        self.marked.as_ref().filter(|mark| mark.thread == self.thread).and_then(|mark| mark.phase)
     }
 
     /// Sizes of the load's blocks beside those behind it.

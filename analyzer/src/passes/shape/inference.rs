@@ -3,6 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, alive};
+use super::labels;
+use super::named::must_be_named;
+use super::paths::Thing;
 use crate::judgement::check::{Check, Confidence};
 use crate::replay::tracks::calls::{Call, What};
 use crate::thresholds::{Thresholds, Unit, share};
@@ -10,6 +13,9 @@ use crate::words::{percent, size};
 
 /// Live requests among which the smaller block's successor is looked for.
 const NEAR: usize = 8;
+/// What would tell gathered parameters from other buffers.
+const COMMUNICATOR: &str =
+    "whether parameters are gathered here: the way to the call through FSDP (GPUOOM_STACKS=native,python)";
 /// Families of one thread and place that are told apart.
 const MOST_CHAINS: usize = 256;
 
@@ -61,7 +67,8 @@ fn growing(calls: &[Call]) -> Growing {
     Growing { step_bytes, pairs, sizes: sizes.len(), from_bytes, to_bytes }
 }
 
-/// A cache that grows token by token.
+/// A block that is replaced again and again by one that is larger by the same amount: an array that grows, or a cache of keys and
+/// values.
 pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
     let found = growing(&facts.calls);
     if !check.applies(
@@ -83,9 +90,10 @@ pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
         next > found.to_bytes - found.step_bytes && next <= found.to_bytes.saturating_add(2 * found.step_bytes);
     check.note(goes_on, || format!("the request that failed ({}) is the next of them", size(next)));
     if !goes_on {
-        // Something else may have met a card that the cache filled.
+        // Something else may have met a card that the block filled.
         check.at_most(Confidence::Probable);
     }
+    must_be_named(facts.says_tokens(), check);
 }
 
 /// Buffers of one family: bytes of the last, how many, bytes of all.
@@ -162,5 +170,10 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
         format!("{times} blocks of {} lived for less than {short} each", size(wanted))
     });
     check.must(true, || format!("{now} of them lived at once when another one failed"));
+    match facts.says_that(Thing::Gather, labels::names_a_gather) {
+        Some(text) => check.must(true, || text),
+        // Any two buffers that are used in turn look like this; whether a communicator was made, nobody recorded.
+        None => check.guess(COMMUNICATOR),
+    }
     check.at_most(Confidence::Probable);
 }

@@ -6,6 +6,9 @@
 pub mod cycles;
 pub mod facts;
 pub mod inference;
+pub(crate) mod labels;
+mod named;
+pub mod paths;
 #[cfg(test)]
 pub(crate) mod programs;
 pub mod repetition;
@@ -22,6 +25,7 @@ use gpuoom_trace::outcome::Outcome;
 use crate::judgement::check::{Check, Judgement};
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
+use crate::symbols::Frame;
 use crate::thresholds::Thresholds;
 use facts::Facts;
 
@@ -32,7 +36,8 @@ pub const SEGMENTS: &str = "the program's own tensors: an allocator with a cache
                             steps again with PYTORCH_NO_CUDA_MEMORY_CACHING=1 (PYTORCH_NO_HIP_MEMORY_CACHING=1 on ROCm), or \
                             give a memory snapshot";
 /// What a label would settle.
-pub const MARKS: &str = "which phase this is: labels of the program (gpuoom_mark) would settle it";
+pub const MARKS: &str = "what the program does here: its labels (gpuoom_mark), or the names of its functions (--symbols), would \
+                         settle it";
 
 /// A shape that a failure can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +128,12 @@ impl Shapes {
         let matters = |index: &usize| listed[*index].outcome != Outcome::Recovered;
         let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index], thresholds)?));
         Shapes { failures: ends.chain(decides).filter(matters).filter_map(facts).collect() }
+    }
+
+    /// The same with what the ways to the failed calls name, by the index of the failure.
+    pub fn by_paths<'a>(mut self, stack: impl Fn(usize) -> &'a [Frame]) -> Self {
+        self.failures.iter_mut().for_each(|(index, facts)| facts.path = paths::named(stack(*index)));
+        self
     }
 
     /// What is known up to the failure with this index, where it is looked at.

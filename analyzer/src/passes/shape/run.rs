@@ -1,10 +1,12 @@
 //! Shapes of a whole run: a leak, a plateau that is none, models that are swapped.
 
-use super::SEGMENTS;
 use super::cycles::{Cycle, Cycles};
-use crate::judgement::check::{Check, Confidence};
-use crate::passes::fit::variation;
-use crate::passes::growth::{self, Growth};
+use super::labels;
+use super::{MARKS, SEGMENTS};
+use crate::judgement::check::{Check, Confidence, Holds};
+use crate::passes::growth;
+use crate::passes::rise::{By, Kept, Rise};
+use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::thresholds::Thresholds;
 use crate::words::{percent, size};
@@ -16,8 +18,10 @@ pub struct DeviceRun {
     pub device: u8,
     /// Its cycles, without the end of the run.
     pub cycles: Cycles,
-    /// Its growth, where it has five cycles.
-    pub growth: Option<Growth>,
+    /// What it held after each step, where it has enough of them.
+    pub rise: Option<Rise>,
+    /// How many of its cycles have a label that says that a model is loaded.
+    pub labelled_loads: usize,
     /// Least memory in use by the driver's or runtime's readings at the floor of each cycle; `None` where nothing was read
     /// at one.
     pub used_at_floors: Option<Vec<u64>>,
@@ -36,7 +40,8 @@ impl DeviceRun {
                 |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle));
             DeviceRun {
                 device,
-                growth: growth::of_device(replay, device, &cycles, thresholds),
+                rise: growth::rise_of(replay, device, &cycles, thresholds),
+                labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
                 used_at_floors: cycles.main.iter().map(used).collect(),
                 are_segments: segments(replay, device, thresholds),
                 cycles,
@@ -64,45 +69,98 @@ fn segments(replay: &Replay, device: u8, thresholds: &Thresholds) -> bool {
     super::facts::are_segments(&of_device, thresholds)
 }
 
-/// Live bytes rise cycle after cycle.
-pub fn leak(run: &DeviceRun, check: &mut Check) {
-    let Some(growth) = run.growth.as_ref().filter(|growth| growth.significant) else {
+/// Whether a label within a cycle, or right before it, says that a model is loaded.
+fn is_labelled_load(replay: &Replay, cycle: &Cycle) -> bool {
+    let marks = replay.tracks.marks.listed();
+    let mut inside = marks.iter().filter(|mark| mark.at >= cycle.from.at && mark.at <= cycle.to.at);
+    inside.any(|mark| labels::Phase::of(&mark.label) == Some(labels::Phase::Load) || labels::ends_the_load(&mark.label))
+}
+
+/// Live bytes rise step after step, up to the end of what is looked at.
+pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, check: &mut Check) {
+    let Some(rise) = rise.filter(|rise| rise.is_significant()) else {
         check.applies(false);
         return;
     };
+    let (step, trend) = (rise.by.step(), &rise.trend);
+    let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
         format!(
-            "what stays after a cycle rises by {} each time ({} in {} cycles, R² {:.3}), and never falls",
-            size(growth.per_cycle.bytes as u64),
-            size(growth.total_bytes.unsigned_abs()),
-            growth.cycles,
-            growth.r_squared
+            "what stays after a {step} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} in {} \
+             {step}s",
+            bytes(trend.slope.median),
+            bytes(trend.slope.low),
+            bytes(trend.slope.high),
+            trend.points,
+            size(u64::try_from(rise.total_bytes()).unwrap_or(0)),
+            rise.levels.len(),
         )
     });
-    let heights: Vec<f64> = run.cycles.steps().iter().map(|cycle| cycle.fall_bytes() as f64).collect();
-    check.must(variation(&heights).1 <= run.thresholds.height_variation_share, || {
-        "the cycles are equally high, so the batches are alike".to_owned()
-    });
-    if let Some(suspect) = growth.suspects.first() {
-        check.note(true, || {
-            format!(
-                "{} blocks of {} from {} stay, {} per cycle",
-                suspect.blocks,
-                size(suspect.block_bytes),
-                suspect.api,
-                size(suspect.bytes_per_cycle)
-            )
-        });
+    match &rise.kept {
+        Some(kept) => blocks_stay(rise, kept, thresholds, check),
+        None => check.must(Holds::Unknown(CALLS), String::new),
     }
-    check.unless(is_flat(&run.cycles, &run.thresholds), || "it rises at first and is flat then".to_owned());
-    if run.are_segments {
+    if trend.course == Course::Slows {
+        check.at_most(Confidence::Possible);
+        check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
+    }
+    if (trend.points as u64) < thresholds.stretch_cycles {
+        check.at_most(Confidence::Probable);
+        check.would_settle("a longer run: the trend rests on few cycles");
+    }
+    if are_segments {
         check.at_most(Confidence::Probable);
         check.would_settle(SEGMENTS);
     }
 }
 
+/// What would show which blocks stayed.
+const CALLS: &str = "which blocks stayed of these cycles: there were too many calls to keep";
+
+/// What rises must be blocks that stay, and not one that is replaced by a larger one, or a window that moves.
+fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
+    let step = rise.by.step();
+    let is_replaced = kept.keeping_steps < 3
+        || kept.rise_share() < thresholds.dominant_share
+        || kept.gone_bytes as f64 > thresholds.dominant_share * kept.bytes as f64;
+    check.unless(is_replaced, || {
+        "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
+    });
+    let path = &kept.path;
+    check.unless(path.returned_later_bytes > path.bytes, || {
+        format!(
+            "blocks that outlive their {step} are given back later: {} of them, and {} stay",
+            size(path.returned_later_bytes),
+            size(path.bytes)
+        )
+    });
+    check.must(true, || {
+        let each = path.block_bytes.map_or_else(String::new, |bytes| format!(" of {} each", size(bytes)));
+        format!(
+            "{} blocks{each} by one call path stay of the last {} {step}s: {} of {}",
+            path.blocks,
+            kept.steps,
+            size(path.bytes),
+            size(kept.bytes)
+        )
+    });
+    if kept.path_share() < thresholds.dominant_share {
+        check.at_most(Confidence::Probable);
+        check.would_settle("which of several call paths keeps too much: what stays comes by many");
+    }
+    let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
+    if rise.by == By::Cycles && kept.given_share() > thresholds.filling_share && is_most {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            let share = percent(kept.given_share());
+            format!("{share} of what these cycles were given stays, and little was there before: they may be parts of a load")
+        });
+        check.would_settle(MARKS);
+    }
+}
+
 /// Whether the floors of the second half hardly differ.
-pub(super) fn is_flat(cycles: &Cycles, thresholds: &Thresholds) -> bool {
+fn is_flat(cycles: &Cycles, thresholds: &Thresholds) -> bool {
     let steps = cycles.steps();
     let floors = || steps[steps.len() / 2..].iter().map(|cycle| cycle.to.bytes);
     let (least, most) = (floors().min().unwrap_or(0), floors().max().unwrap_or(0));
@@ -121,13 +179,15 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
     check.must(last > first && last - first >= run.thresholds.plateau_rise_bytes, || {
         format!("what stays rose from {} to {}", size(first), size(last))
     });
-    check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_flat(&run.cycles, &run.thresholds), || {
+    let is_over = run.rise.as_ref().is_none_or(|rise| !rise.is_significant()) && is_flat(&run.cycles, &run.thresholds);
+    check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_over, || {
         format!("it is flat since cycle {} of {}", rises_for + 1, steps.len())
     });
 }
 
-/// Each load and unload of a model leaves memory behind.
-pub fn model_swap(run: &DeviceRun, check: &mut Check) {
+/// Each load and unload of a model leaves memory behind. That models come and go is for labels to say: `named` is what else says
+/// so.
+pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
     let cycles = &run.cycles.main;
     let thresholds = &run.thresholds;
     let (least_bytes, least_fall) = (thresholds.swap_bytes, thresholds.swap_fall_share);
@@ -142,9 +202,14 @@ pub fn model_swap(run: &DeviceRun, check: &mut Check) {
         format!("{} times more than {came} came and at least {went} of it went", cycles.len())
     });
     let times = cycles.len() as u64 - 1;
-    let per_cycle = |floors: &[u64]| match floors {
-        [first, .., last] => last.saturating_sub(*first) / times,
-        _ => 0,
+    // Each time, and not now and then: the least of two halves decides.
+    let of_part = |floors: &[u64]| match floors {
+        [first, .., last] => last.saturating_sub(*first) / (floors.len() as u64 - 1),
+        _ => u64::MAX,
+    };
+    let per_cycle = |floors: &[u64]| {
+        let middle = times as usize / 2;
+        of_part(&floors[..=middle]).min(of_part(&floors[middle..])).min(of_part(floors))
     };
     let floors: Vec<u64> = cycles.iter().map(|cycle| cycle.to.bytes).collect();
     let own = per_cycle(&floors);
@@ -153,9 +218,9 @@ pub fn model_swap(run: &DeviceRun, check: &mut Check) {
             let residue = per_cycle(used);
             check.must(residue >= run.thresholds.swap_residue_bytes, || {
                 let whose = if own * 2 >= residue {
-                    "the program's own blocks"
+                    "blocks of the program"
                 } else {
-                    "not the program's blocks: the runtime keeps it"
+                    "of it, the program's blocks make up less than half"
                 };
                 format!("memory in use at the floors rises by {} each time; {whose}", size(residue))
             });
@@ -165,5 +230,13 @@ pub fn model_swap(run: &DeviceRun, check: &mut Check) {
         }
         // Nothing shows that anything stays: any training with large steps looks like this.
         None => _ = check.applies(false),
+    }
+    match named {
+        _ if run.labelled_loads as u64 >= thresholds.swaps => {
+            let labelled = run.labelled_loads;
+            check.must(true, || format!("the program's own labels say that a model is loaded, {labelled} times"));
+        }
+        Some(text) => check.must(true, || text),
+        None => check.guess(MARKS),
     }
 }

@@ -1,30 +1,24 @@
 //! Shapes of a training: load, first passes, optimizer, a long batch, evaluation.
 
 use super::facts::{Facts, Phase, Told};
+use super::named::must_be_named;
+use super::paths::Thing;
 use super::{MARKS, SEGMENTS};
 use crate::judgement::check::{Check, Confidence, Holds};
-use crate::passes::fit::{Fit, variation};
+use crate::passes::fit::variation;
 use crate::passes::shape::cycles::Cycle;
-use crate::replay::tracks::unknown::Unknown;
+use crate::passes::trend::{Point, Trend};
+use crate::replay::tracks::calls::What;
 use crate::thresholds::share;
 use crate::words::{percent, size};
 
-fn says(facts: &Facts, phase: Phase) -> Option<String> {
-    let mark = facts.marked.as_ref().filter(|mark| mark.phase == Some(phase))?;
-    Some(format!("the program's own label says so: \"{}\"", mark.label))
-}
-
-/// What a label says, or else what nobody knows without one.
-fn by_mark(facts: &Facts, phase: Phase, check: &mut Check, otherwise: Holds) {
-    match says(facts, phase) {
-        Some(text) => check.must(true, || text),
-        None => check.must(otherwise, String::new),
+/// What names the phase; without that it is a guess. A label of another phase refutes it.
+fn in_phase(facts: &Facts, phase: Phase, check: &mut Check) {
+    must_be_named(facts.says(phase), check);
+    let other = facts.phase().filter(|known| *known != phase && facts.on_path(Thing::Phase(phase)).is_none());
+    if let (Some(_), Some(mark)) = (other, &facts.marked) {
+        check.unless(true, || format!("the program's last label is \"{}\"", mark.label));
     }
-    let other = facts.phase().is_some_and(|known| known != phase);
-    check.unless(other, || match &facts.marked {
-        Some(mark) if other => format!("the program's last label is \"{}\"", mark.label),
-        _ => "a label of another phase".to_owned(),
-    });
 }
 
 fn no_step_yet(facts: &Facts, check: &mut Check) {
@@ -53,7 +47,7 @@ pub(super) fn load(facts: &Facts, check: &mut Check) {
     check.must(share(fall, facts.cycles.peak_bytes) <= facts.thresholds.load_fall_share, || {
         "what was held only rose".to_owned()
     });
-    by_mark(facts, Phase::Load, check, Holds::Unknown(Unknown::CopiesToDevice.reason()));
+    in_phase(facts, Phase::Load, check);
     let is_over = facts.load_end.is_some_and(|(_, told)| told == Told::Mark);
     check.unless(is_over, || "a label says that the load was over".to_owned());
     let pause = facts.load_end.is_some_and(|(_, told)| told != Told::Mark);
@@ -86,18 +80,11 @@ pub(super) fn first_forward(facts: &Facts, check: &mut Check) {
     behind_the_load(facts, check);
     let matching = facts.matching();
     let once = matching.map_or(0.0, |matching| matching.once);
-    check.must(matching.is_some(), || format!("{} of the load's blocks came again in size", percent(once)));
+    check.must(matching.is_some(), || format!("{} of the blocks before it came again in size", percent(once)));
     check.unless(once >= facts.thresholds.matching_share, || {
-        format!("sizes of the load come again ({} of its blocks), as gradients do", percent(once))
+        format!("sizes of the blocks before come again ({} of them)", percent(once))
     });
-    match says(facts, Phase::Forward) {
-        Some(text) => check.must(true, || text),
-        None => {
-            check.at_most(Confidence::Possible);
-            check.would_settle(MARKS);
-        }
-    }
-    check.unless(facts.phase().is_some_and(|phase| phase != Phase::Forward), || "a label of another phase".to_owned());
+    in_phase(facts, Phase::Forward, check);
     not_segments(facts, check);
 }
 
@@ -110,11 +97,11 @@ pub(super) fn first_backward(facts: &Facts, check: &mut Check) {
     behind_the_load(facts, check);
     if let Some(matching) = facts.matching() {
         check.must(matching.once >= facts.thresholds.matching_share, || {
-            format!("{} of the load's blocks came again in size, as gradients do", percent(matching.once))
+            format!("{} of the blocks before it came again in size", percent(matching.once))
         });
         let order = match matching.order {
             Some(order) => Holds::from(order <= -facts.thresholds.reversed_share),
-            None => Holds::Unknown("the order of the gradients: the sizes are too much alike to tell"),
+            None => Holds::Unknown("the order in which they came: the sizes are too much alike to tell"),
         };
         check.must(order, || {
             format!("they came in the reverse order (rank correlation {:.2})", matching.order.unwrap_or(0.0))
@@ -122,7 +109,7 @@ pub(super) fn first_backward(facts: &Facts, check: &mut Check) {
         let load = facts.held_bytes.saturating_sub(matching.bytes);
         check.note(load > 0, || {
             format!(
-                "{} were held, {} of it in blocks of the load's sizes",
+                "{} were held, {} of it in blocks of sizes that came again",
                 size(facts.held_bytes),
                 size(matching.bytes)
             )
@@ -130,11 +117,7 @@ pub(super) fn first_backward(facts: &Facts, check: &mut Check) {
     } else {
         check.applies(false);
     }
-    if says(facts, Phase::Backward).is_none() {
-        check.at_most(Confidence::Probable);
-        check.would_settle(MARKS);
-    }
-    check.unless(facts.phase().is_some_and(|phase| phase != Phase::Backward), || "a label of another phase".to_owned());
+    in_phase(facts, Phase::Backward, check);
     not_segments(facts, check);
 }
 
@@ -143,7 +126,7 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     if !check.applies(facts.requested_bytes > 0) {
         return;
     }
-    let marked = says(facts, Phase::Optimizer);
+    let marked = facts.says(Phase::Optimizer);
     let cycles = facts.cycles.steps().len();
     let is_late = facts.steps() as u64 >= facts.thresholds.later_steps;
     check.must(cycles == 1 && facts.repetition.is_none() || marked.is_some() && !is_late, || {
@@ -155,10 +138,7 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     match facts.matching_since_floor() {
         Some(matching) => {
             check.must(matching.twice >= facts.thresholds.matching_share, || {
-                format!(
-                    "{} of the sizes that stayed came again twice, as Adam's two states do",
-                    percent(matching.twice)
-                )
+                format!("{} of the sizes that stayed came again twice", percent(matching.twice))
             });
         }
         None => check.must(Holds::Unknown("the calls before the failure: there were too many to keep"), String::new),
@@ -167,12 +147,7 @@ pub(super) fn optimizer(facts: &Facts, check: &mut Check) {
     check
         .note(rose > 0, || format!("{} had come on top of the {} that stayed after the step", size(rose), size(floor)));
     check.unless(is_late, || format!("{} steps or more had been completed", facts.thresholds.later_steps));
-    if let Some(text) = marked {
-        check.note(true, || text);
-    } else {
-        check.at_most(Confidence::Probable);
-        check.would_settle(MARKS);
-    }
+    in_phase(facts, Phase::Optimizer, check);
     check.would_settle("the optimizer in use: 8-bit ones and SGD without momentum take less than 8 B per parameter");
     not_segments(facts, check);
 }
@@ -184,17 +159,18 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
         return;
     }
     let largest = facts.largest_before();
-    check.must(true, || format!("{} steps had been completed before it", steps.len()));
+    check.must(true, || format!("{} cycles had been completed before it", steps.len()));
     let peaks: Vec<f64> = steps.iter().map(|cycle| cycle.peak.bytes as f64).collect();
     let (_, variation) = variation(&peaks);
     check.must(variation >= facts.thresholds.peak_variation_share, || {
-        format!("the steps' peaks differ by {} of their mean (standard deviation)", percent(variation))
+        format!("their peaks differ by {} of their mean (standard deviation)", percent(variation))
     });
     check.must(facts.requested_bytes as f64 > (1.0 + facts.thresholds.longer_share) * largest as f64, || {
-        format!("it asks for {}, the steps before for at most {}", size(facts.requested_bytes), size(largest))
+        format!("it asks for {}, the cycles before for at most {}", size(facts.requested_bytes), size(largest))
     });
-    let rising = floors_rise(facts);
-    check.unless(rising, || "the floor between steps rises (a leak)".to_owned());
+    check.must(same_place_asked(facts), || "the same thread asked in the same place before".to_owned());
+    must_be_named(facts.says_batch(), check);
+    check.unless(floors_rise(facts), || "what stays between the cycles rises".to_owned());
     check.unless(facts.phase() == Some(Phase::Evaluation), || "a label says evaluation".to_owned());
     check.would_settle("a restart: failing again at the same data supports this, and refutes a leak");
     if facts.are_segments {
@@ -202,18 +178,28 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     }
 }
 
+/// Whether the request came from where the requests of the cycles before came from.
+fn same_place_asked(facts: &Facts) -> Holds {
+    let given = || facts.calls.iter().filter(|call| call.what == What::Given && call.at >= facts.cycles_began_at());
+    if given().all(|call| call.thread != facts.thread) {
+        return Holds::No;
+    }
+    if facts.site == 0 || given().all(|call| call.site == 0) {
+        return Holds::Unknown("the call sites of the requests");
+    }
+    given().any(|call| call.thread == facts.thread && call.site == facts.site).into()
+}
+
+/// Whether what stays between cycles rises where the failure came.
 fn floors_rise(facts: &Facts) -> bool {
-    let steps = facts.cycles.steps();
-    let points: Vec<(f64, f64)> = (0..).zip(steps).map(|(x, cycle)| (f64::from(x), cycle.to.bytes as f64)).collect();
-    let rise = steps.last().map_or(0, |last| last.to.bytes.saturating_sub(steps[0].to.bytes));
-    Fit::through(&points).is_some_and(|fit| fit.r_squared >= facts.thresholds.straight_share && fit.slope > 0.0)
-        && rise >= facts.thresholds.leak_total_bytes
+    facts.rise.as_ref().is_some_and(crate::passes::rise::Rise::is_significant)
 }
 
 /// Results of an evaluation pile up.
 pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
-    let marked = says(facts, Phase::Evaluation);
-    let later = if marked.is_some() { facts.since_mark.steps() } else { facts.cycles.later() };
+    let named = facts.says(Phase::Evaluation);
+    let by_label = facts.phase() == Some(Phase::Evaluation);
+    let later = if by_label { facts.since_mark.steps() } else { facts.cycles.later() };
     let before = facts.cycles.main.len();
     if !check.applies(before >= 1 && later.len() >= facts.thresholds.least_cycles()) {
         return;
@@ -221,23 +207,19 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
     let rise =
         |cycles: &[Cycle]| cycles.iter().map(|cycle| cycle.fall_bytes() as f64).sum::<f64>() / cycles.len() as f64;
     let lower = rise(later) / rise(&facts.cycles.main);
-    match marked {
-        Some(text) => check.must(true, || text),
-        None => check.must(lower < facts.thresholds.forward_share, || {
-            format!(
-                "{} cycles behind {before} larger ones, {} as high: forward passes only",
-                later.len(),
-                percent(lower)
-            )
-        }),
+    if !by_label {
+        check.must(lower < facts.thresholds.forward_share, || {
+            format!("{} cycles came behind {before} larger ones, {} as high", later.len(), percent(lower))
+        });
     }
-    let points: Vec<(f64, f64)> = (0..).zip(later).map(|(x, cycle)| (f64::from(x), cycle.to.bytes as f64)).collect();
-    let fit = Fit::through(&points);
-    let straight = fit.is_some_and(|fit| fit.r_squared >= facts.thresholds.straight_share && fit.slope > 0.0);
-    check.must(straight, || {
-        let fit = fit.unwrap_or(Fit { points: 0, slope: 0.0, slope_error: 0.0, r_squared: 0.0 });
-        format!("what stays between them rises by {} each (R² {:.3})", size(fit.slope as u64), fit.r_squared)
+    let point = |(x, cycle): (u32, &Cycle)| Point { x: f64::from(x), y: cycle.to.bytes as f64, sort: 0 };
+    let points: Vec<Point> = (0..).zip(later).map(point).collect();
+    let trend = Trend::of(&points, &facts.thresholds.trend_limits());
+    check.must(trend.is_some_and(|trend| trend.rises()), || {
+        let rate = trend.map_or(0.0, |trend| trend.rate());
+        format!("what stays between them rises by {} each, up to the last", size(rate.max(0.0) as u64))
     });
+    must_be_named(named, check);
     let last = later.last().map_or(0, |cycle| cycle.to.bytes);
     let given_back = last - (last as f64 * facts.thresholds.given_back_share) as u64;
     check.unless(facts.held_bytes < given_back, || "it had been given back before the failure".to_owned());
@@ -247,21 +229,23 @@ pub(super) fn eval_accumulation(facts: &Facts, check: &mut Check) {
 /// The first batch of an evaluation.
 pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     let is_marked = facts.phase() == Some(Phase::Evaluation);
-    let steps = facts.cycles.main.len();
+    let steps = facts.steps_before_phase();
     let is_trained = steps as u64 >= facts.thresholds.trained_steps;
     if !check.applies(is_trained && facts.requested_bytes > 0 && facts.cycles.later().is_empty()) {
         return;
     }
     let largest = facts.largest_before();
     check.must(facts.requested_bytes > largest, || {
-        format!("it asks for {}, the {steps} steps before for at most {}", size(facts.requested_bytes), size(largest))
+        format!("it asks for {}, the {steps} cycles before for at most {}", size(facts.requested_bytes), size(largest))
     });
-    let pause = pause_before_last_cycle(facts);
-    by_mark(facts, Phase::Evaluation, check, if pause { Holds::Unknown(MARKS) } else { Holds::No });
+    if !is_marked && !pause_before_last_cycle(facts) {
+        check.must(facts.on_path(Thing::Phase(Phase::Evaluation)).is_some(), String::new);
+    }
+    in_phase(facts, Phase::Evaluation, check);
     check.must(!is_marked || facts.since_mark.main.is_empty(), || {
         "no cycle of that phase had been completed".to_owned()
     });
-    check.unless(floors_rise(facts), || "the floor between steps rises".to_owned());
+    check.unless(floors_rise(facts), || "what stays between the cycles rises".to_owned());
     check.at_most(Confidence::Probable);
 }
 

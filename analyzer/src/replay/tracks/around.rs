@@ -1,14 +1,16 @@
 //! What was the case around each failure: before it, at it, and after it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use gpuoom_trace::record::NO_DEVICE;
 
+use super::between::Done;
 use super::captures::Captured;
 use super::ends::Ends;
 use super::pools::Pooled;
 use super::reads::Read;
 use super::survivors::Survivors;
+use super::waits::{Waited, Waits};
 
 /// Failures that are described of the beginning, and as many of the end.
 const LISTED: usize = 256;
@@ -21,8 +23,8 @@ const ASYNC_FREES: usize = 1024;
 
 /// Memory that was given back by stream-ordered calls shortly before a failure, with no wait by the program recorded since.
 ///
-/// Waits are recorded only after a failure: that none is recorded does not say that there was none
-/// ([`super::unknown::Unknown::Synchronisations`]). A plain free of device memory on the device waits for it, and counts.
+/// Before format 1.6 waits are recorded only after a failure: that none is recorded does not say that there was none
+/// ([`super::unknown::Unknown::Synchronisations`]). A wait for one stream counts for all of the device. A plain free of device memory on the device waits for it, and counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingFrees {
     /// Bytes.
@@ -46,6 +48,8 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
 }
 
 /// One failure.
@@ -59,6 +63,8 @@ pub struct Around {
     pub device: u8,
     /// Kernel thread id.
     pub thread: u32,
+    /// What had been done on that device before it, on any thread.
+    pub done: Done,
     /// Number of calls for memory before it, for [`super::calls::Calls::before`].
     pub calls_before: u64,
     /// Bytes that the program held on that device, or on the host where that was asked.
@@ -82,10 +88,18 @@ pub struct Around {
     pub exported_freed_bytes: Option<u64>,
     /// The last reading of the device before the failure.
     pub read_before: Option<Read>,
+    /// The reading that belongs to it: what it says of memory may be of before and of after what other threads did meanwhile.
+    pub read_at: Option<Read>,
     /// The first reading of the device after the failure, beside the one that belongs to it.
     pub read_after: Option<Read>,
     /// The thread's next request.
     pub next: Option<Next>,
+    /// Whether any thread began to wait for the device between the last stream-ordered free on it and this failure. Unknown where
+    /// there was no such free.
+    pub waited_since_free: Waited,
+    /// Whether any thread began to wait for the device between this failure and the thread's next request. Unknown where there was
+    /// none.
+    pub waited_before_next: Waited,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,10 +115,13 @@ pub(super) struct AsyncFrees {
     frees: VecDeque<AsyncFree>,
     /// Ticks of the newest free that was pushed out.
     forgotten_at: Option<u64>,
+    /// Sequence numbers of the last free by device.
+    last: BTreeMap<u8, u64>,
 }
 
 impl AsyncFrees {
-    pub(super) fn push(&mut self, at: u64, bytes: u64, device: u8) {
+    pub(super) fn push(&mut self, seq: u64, at: u64, bytes: u64, device: u8) {
+        self.last.insert(device, seq);
         if self.frees.len() == ASYNC_FREES {
             self.forgotten_at = self.frees.pop_front().map(|free| free.at);
         }
@@ -116,6 +133,14 @@ impl AsyncFrees {
     pub(super) fn synchronised(&mut self, device: u8) {
         if !self.frees.is_empty() {
             self.frees.retain(|free| device != NO_DEVICE && free.device != device);
+        }
+    }
+
+    /// The sequence number of the last free on a device; on any where that is not known.
+    pub(super) fn last(&self, device: u8) -> Option<u64> {
+        match device {
+            NO_DEVICE => self.last.values().copied().max(),
+            device => self.last.get(&device).copied(),
         }
     }
 
@@ -168,7 +193,7 @@ impl AllAround {
 
     /// A thread asked for memory.
     #[cold]
-    pub(super) fn asked(&mut self, thread: u32, next: Next) {
+    pub(super) fn asked(&mut self, thread: u32, next: Next, waits: &Waits) {
         let listed = &mut self.listed;
         self.asking.retain(|(of, failure)| {
             if *of != thread {
@@ -176,6 +201,7 @@ impl AllAround {
             }
             if let Some(around) = listed.find_mut(*failure, |around| around.failure) {
                 around.next = Some(next);
+                around.waited_before_next = waits.since(around.seq, around.device);
             }
             false
         });
@@ -187,6 +213,9 @@ impl AllAround {
         self.unread.retain(|failure| {
             let Some(around) = listed.find_mut(*failure, |around| around.failure) else { return false };
             let is_own = of_failure == Some(around.seq);
+            if is_own && around.device == device {
+                around.read_at = Some(read);
+            }
             if is_own || (around.device != device && around.device != NO_DEVICE) {
                 return true;
             }

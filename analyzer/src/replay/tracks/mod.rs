@@ -2,6 +2,7 @@
 //! labels, and what was the case around failures. Memory is bounded, whatever the trace holds.
 
 pub mod around;
+pub mod between;
 pub mod calls;
 pub mod captures;
 pub mod ends;
@@ -16,8 +17,10 @@ pub mod survivors;
 #[cfg(test)]
 mod tests;
 pub mod unknown;
+pub mod waits;
 
 use gpuoom_trace::clock::Clock;
+use gpuoom_trace::outcome;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
 
@@ -26,6 +29,7 @@ use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
 use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use between::Done;
 use calls::{Call, Calls, What};
 use captures::Captures;
 use exports::Exports;
@@ -37,6 +41,7 @@ use retries::Retries;
 use series::Series;
 use survivors::Survivors;
 use unknown::Unknown;
+use waits::{Waited, Waits};
 
 /// A free of more than this is a large one, in bytes, unless set.
 pub const LARGE_FREE_BYTES: u64 = 64 << 20;
@@ -46,7 +51,7 @@ const FREE_LOOKS: u64 = 1 << 20;
 const HOST: usize = 256;
 
 /// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// How long after a failure frees and another try belong to it, in nanoseconds.
     pub retry_ns: u64,
@@ -54,11 +59,34 @@ pub struct Limits {
     pub pending_ns: u64,
     /// A free of more than this is a large one, in bytes.
     pub large_free_bytes: u64,
+    /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
+    pub fall_back_part: u64,
+    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
+    pub much_released_bytes: u64,
+    /// By how many bytes a request that is tried again may differ.
+    pub same_request_bytes: u64,
+    /// By which share of the larger one it may differ.
+    pub same_request_share: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { retry_ns: retries::WITHIN_NS, pending_ns: PENDING_NS, large_free_bytes: LARGE_FREE_BYTES }
+        Limits {
+            retry_ns: retries::WITHIN_NS,
+            pending_ns: PENDING_NS,
+            large_free_bytes: LARGE_FREE_BYTES,
+            fall_back_part: outcome::Limits::DEFAULT.least_part,
+            much_released_bytes: reads::MUCH_RELEASED_BYTES,
+            same_request_bytes: retries::SAME_REQUEST_BYTES,
+            same_request_share: retries::SAME_REQUEST_SHARE,
+        }
+    }
+}
+
+impl Limits {
+    /// The numbers by which a later request belongs to a failure.
+    pub fn outcomes(&self) -> outcome::Limits {
+        outcome::Limits { soon_ns: self.retry_ns, least_part: self.fall_back_part }
     }
 }
 
@@ -92,6 +120,8 @@ pub struct DeviceTrack {
     pub reads: Reads,
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
+    /// What was done on it so far.
+    done: Done,
 }
 
 /// Everything that is followed.
@@ -116,19 +146,24 @@ pub struct Tracks {
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
     keeps_rare: bool,
     async_frees: AsyncFrees,
+    waits: Waits,
     looked_at: u64,
     pending_ticks: u64,
     large_free_bytes: u64,
+    much_released_bytes: u64,
+    /// What was done on all devices at once.
+    done: Done,
 }
 
 impl Tracks {
-    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came.
-    pub fn new(clock: &Clock, keeps_rare: bool, limits: Limits) -> Self {
+    /// Nothing yet. `keeps_rare`: the recorder kept captures, exports and modules whenever they came; `keeps_waits`: and of the
+    /// waits of all threads those that say something.
+    pub fn new(clock: &Clock, keeps_rare: bool, keeps_waits: bool, limits: Limits) -> Self {
         Tracks {
             devices: vec![None; HOST + 1],
             calls: Calls::default(),
             marks: Marks::default(),
-            retries: Retries::new(ticks_of(clock, limits.retry_ns)),
+            retries: Retries::new(ticks_of(clock, limits.retry_ns), &limits),
             around: AllAround::default(),
             modules: Modules::new(keeps_rare),
             pools: Pools::default(),
@@ -137,9 +172,12 @@ impl Tracks {
             exports: Exports::default(),
             keeps_rare,
             async_frees: AsyncFrees::default(),
+            waits: Waits::new(keeps_waits),
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
             large_free_bytes: limits.large_free_bytes,
+            much_released_bytes: limits.much_released_bytes,
+            done: Done::default(),
         }
     }
 
@@ -158,6 +196,12 @@ impl Tracks {
         (0..=u8::MAX).zip(&self.devices).filter_map(|(device, track)| Some((device, track.as_deref()?)))
     }
 
+    /// What was done on a device so far.
+    pub(super) fn done(&self, device: u8) -> Done {
+        let own = self.device(device).map_or_else(Done::default, |track| track.done);
+        Done { waits: own.waits + self.done.waits, loads: self.done.loads, ..own }
+    }
+
     #[inline]
     fn track(&mut self, side: Side, device: u8) -> &mut DeviceTrack {
         let place = if side == Side::Host { HOST } else { usize::from(device) };
@@ -169,7 +213,9 @@ impl Tracks {
     pub(super) fn given(&mut self, block: &Block, thread: u32, held_bytes: u128) {
         let side = Side::of(block.kind);
         let (at, bytes, device) = (block.at, block.requested_bytes, block.device);
-        self.track(side, device).live.follow(at, saturate(held_bytes), bytes);
+        let track = self.track(side, device);
+        track.live.follow(at, saturate(held_bytes), bytes);
+        track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
         self.calls.push(call(block, thread, at, What::Given));
         self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
@@ -179,8 +225,11 @@ impl Tracks {
             self.retries.given(thread, device, bytes, at);
         }
         if self.around.is_waiting() {
-            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true };
-            self.around.asked(thread, next);
+            // Without what this call itself was given.
+            let mut done = self.done(device);
+            done.given_bytes = done.given_bytes.saturating_sub(bytes);
+            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true, done };
+            self.around.asked(thread, next, &self.waits);
         }
     }
 
@@ -209,6 +258,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(record.at, saturate(held_bytes), 0);
         track.reads.fell_to(saturate(held_bytes));
+        track.done.returned_bytes = track.done.returned_bytes.saturating_add(bytes);
         if bytes > large_free_bytes && track.first_large_free_at.is_none() {
             track.first_large_free_at = Some(record.at);
         }
@@ -221,7 +271,7 @@ impl Tracks {
         }
         match (block.kind, record.kind()) {
             (Kind::Physical, _) => self.track(side, device).reads.released(bytes),
-            (Kind::Pool, freed_as) => self.returned_to_pool(block, record.at, freed_as),
+            (Kind::Pool, _) => self.returned_to_pool(block, record),
             // A plain free waits for the device.
             (Kind::Device, Kind::Device) => self.async_frees.synchronised(device),
             _ => {}
@@ -231,13 +281,17 @@ impl Tracks {
         }
     }
 
-    fn returned_to_pool(&mut self, block: &Block, at: u64, freed_as: Kind) {
+    fn returned_to_pool(&mut self, block: &Block, record: &Record) {
+        let (seq, at, freed_as) = (record.seq(), record.at, record.kind());
         self.pools.returned(block.pool, block.device, block.requested_bytes);
-        let pool = &mut self.track(Side::Device, block.device).pool;
+        let track = self.track(Side::Device, block.device);
+        let done = &mut track.done;
+        done.returned_to_pools_bytes = done.returned_to_pools_bytes.saturating_add(block.requested_bytes);
+        let pool = &mut track.pool;
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
         if freed_as == Kind::Pool {
-            self.async_frees.push(at, block.requested_bytes, block.device);
+            self.async_frees.push(seq, at, block.requested_bytes, block.device);
         }
     }
 
@@ -262,9 +316,34 @@ impl Tracks {
             _ if record.status != 0 => {}
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),
-            Does::SetsPool => self.pools.set(record, payload),
+            Does::SetsPool => self.set_pool(record, payload),
             Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            _ => self.async_frees.synchronised(record.device),
+            Does::AsksStream => {}
+            _ => self.waited(record, does),
+        }
+    }
+
+    /// A pool's attribute was set, or a pool was trimmed.
+    #[cold]
+    fn set_pool(&mut self, record: &Record, payload: &[u8]) {
+        self.pools.set(record, payload);
+        if record.device != NO_DEVICE && payload::unpack_numbers(payload).count() == 1 {
+            self.track(Side::Device, record.device).done.trims += 1;
+        }
+    }
+
+    /// The program waited for a device, or for all.
+    fn waited(&mut self, record: &Record, does: Does) {
+        if does.waits() {
+            self.waits.push(record, does);
+        }
+        self.async_frees.synchronised(record.device);
+        if self.retries.is_watching(record.at) {
+            self.retries.waited(record.device, record.at);
+        }
+        match record.device {
+            NO_DEVICE => self.done.waits += 1,
+            device => self.track(Side::Device, device).done.waits += 1,
         }
     }
 
@@ -279,6 +358,7 @@ impl Tracks {
 
     /// Code was loaded or unloaded, or a graph made or ended.
     pub(super) fn module(&mut self, record: &Record, does: Does) {
+        self.done.loads += u64::from(record.status == 0 && matches!(does, Does::LoadsModule | Does::LoadsCode));
         let failed = record.has(flag::CORRECTION);
         match does {
             Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
@@ -306,6 +386,15 @@ impl Tracks {
         number != 0
     }
 
+    /// Whether the recorder kept waits of all threads, so that [`Around::waited_since_free`] and [`Around::waited_before_next`]
+    /// are known.
+    ///
+    /// # Errors
+    /// The trace is of a recorder that kept waits only after a failure.
+    pub fn waits_are_kept(&self) -> Result<(), Unknown> {
+        if self.waits.are_kept { Ok(()) } else { Err(Unknown::Synchronisations) }
+    }
+
     /// Stream captures.
     ///
     /// # Errors
@@ -327,13 +416,19 @@ impl Tracks {
         self.calls.keep();
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
-            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false };
-            self.around.asked(record.thread, next);
+            let done = self.done(device);
+            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false, done };
+            self.around.asked(record.thread, next, &self.waits);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
+        let done = self.done(device);
+        let waited_since_free = match self.async_frees.last(device) {
+            Some(seq) => self.waits.since(seq, device),
+            None => Waited::Unknown,
+        };
         let read_before = self.device(device).and_then(|track| track.reads.last);
         let captured = self.keeps_rare.then(|| self.captures.on(device));
         let pooled = self.keeps_rare.then(|| self.pools.on(device));
@@ -341,11 +436,13 @@ impl Tracks {
         let calls_before = self.calls.count();
         self.around.push(Around {
             pending,
+            waited_since_free,
             read_before,
             captured,
             pooled,
             exported_freed_bytes,
             calls_before,
+            done,
             ..around
         });
         let (thread, site, api) = (record.thread, record.site, record.api);
@@ -378,12 +475,19 @@ impl Tracks {
         self.calls.first().first().map_or(0, |call| call.at)
     }
 
+    /// The recorder's readings of a failure were done.
+    pub(super) fn failure_read(&mut self, failure: usize, at: u64) {
+        self.retries.read_at(failure, at);
+    }
+
     /// A device was read.
     pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
         if device == NO_DEVICE || read.read == DeviceReadings::default() {
             return;
         }
-        self.track(Side::Device, device).reads.take(read);
+        let much_released_bytes = self.much_released_bytes;
+        let read = Read { done: self.done(device), ..read };
+        self.track(Side::Device, device).reads.take(read, much_released_bytes);
         self.around.read(device, of_failure, read);
     }
 

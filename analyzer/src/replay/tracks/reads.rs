@@ -1,12 +1,14 @@
 //! Readings of a device, each with what the program held then, and what happened between two of them.
 
+use super::between::Done;
 use super::ends::Ends;
 use crate::replay::readings::DeviceReadings;
 
 /// Stretches between readings that are listed of the beginning, and as many of the end.
 const LISTED: usize = 64;
-/// Physical or exported memory that must have been given back between two readings for the stretch to be listed, in bytes.
-const MUCH_BYTES: u64 = 64 << 20;
+/// Physical or exported memory that must have been given back between two readings for the stretch to be listed, in bytes,
+/// unless set.
+pub const MUCH_RELEASED_BYTES: u64 = 64 << 20;
 
 /// Readings of the memory in use that are kept: beyond that every second one goes.
 const HISTORY: usize = 512;
@@ -65,6 +67,8 @@ pub struct Read {
     pub least_held_bytes: u64,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
+    /// What had been done on the device when the reading was recorded.
+    pub done: Done,
 }
 
 impl Read {
@@ -102,6 +106,12 @@ impl Stretch {
         let free = |read: &Read| read.least_free_bytes().map(i128::from);
         Some((expected, free(&self.after)? - free(&self.before)?))
     }
+
+    /// Of the physical memory that was released, what did not become free, in bytes.
+    pub fn stuck_bytes(&self) -> u64 {
+        let missing = self.expected_and_seen().map_or(0, |(expected, seen)| expected - seen.max(0));
+        u64::try_from(missing.max(0)).unwrap_or(u64::MAX).min(self.vmm_released_bytes)
+    }
 }
 
 /// The readings of one device.
@@ -133,7 +143,8 @@ impl Default for Reads {
 }
 
 impl Reads {
-    pub(super) fn take(&mut self, read: Read) {
+    /// Takes a reading; `much_released_bytes`: what must have been given back since the one before for both to be listed.
+    pub(super) fn take(&mut self, read: Read, much_released_bytes: u64) {
         let read = Read { least_held_bytes: self.least_held_bytes.min(read.held_bytes), ..read };
         self.least_held_bytes = read.held_bytes;
         self.first = self.first.or(Some(read));
@@ -141,10 +152,10 @@ impl Reads {
         let stretch = std::mem::take(&mut self.since);
         let Some(before) = self.last.replace(read) else { return };
         let stretch = Stretch { before, after: read, ..stretch };
-        if stretch.vmm_released_bytes >= MUCH_BYTES {
+        if stretch.vmm_released_bytes >= much_released_bytes {
             self.releases.push(stretch);
         }
-        if stretch.exported_freed_bytes >= MUCH_BYTES {
+        if stretch.exported_freed_bytes >= much_released_bytes {
             self.export_frees.push(stretch);
         }
     }

@@ -1,17 +1,22 @@
-//! Requests that failed, were followed by frees on the same thread, and were tried again: what caching allocators do.
+//! Requests that failed and were tried again, with what was freed and waited for in between: what caching allocators do on the
+//! same thread, and what may explain a success that another thread has made room for.
 
+use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
+use super::Limits;
 use super::ends::Ends;
 
 /// How long after a failure frees and another try belong to it where nobody says otherwise, in nanoseconds.
-pub const WITHIN_NS: u64 = 1_000_000_000;
+pub const WITHIN_NS: u64 = gpuoom_trace::outcome::Limits::DEFAULT.soon_ns;
 /// Retries that are listed of the beginning, and as many of the end.
 const LISTED: usize = 512;
 /// Threads that are watched at once.
 const MOST_THREADS: usize = 4096;
-/// Sizes this close are the same request, rounded otherwise.
-const ROUNDING_BYTES: u64 = 2 << 20;
+/// Sizes this close are the same request, rounded otherwise, unless set.
+pub const SAME_REQUEST_BYTES: u64 = 2 << 20;
+/// The same as a share of the larger one.
+pub const SAME_REQUEST_SHARE: f64 = 0.10;
 
 /// How it went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,13 @@ pub struct Retry {
     pub freed_bytes: u64,
     /// Blocks that it freed.
     pub freed_blocks: u64,
+    /// Bytes that other threads freed on that device in between.
+    pub freed_by_others_bytes: u64,
+    /// Blocks that they freed.
+    pub freed_by_others_blocks: u64,
+    /// Waits for the device in between, of any thread, as far as they were recorded: the recorder keeps those of threads with an
+    /// undecided failure.
+    pub waits: u32,
     /// Times that frees were followed by another try: more than one is a release in steps.
     pub releases: u32,
     /// How it went on.
@@ -57,6 +69,11 @@ impl Retry {
     /// An allocator's retry: memory was released, and the same request then succeeded.
     pub fn is_release_and_success(&self) -> bool {
         self.ending == Ending::Succeeded && self.freed_bytes > 0
+    }
+
+    /// Bytes that any thread freed on that device in between.
+    pub fn freed_by_all_bytes(&self) -> u64 {
+        self.freed_bytes.saturating_add(self.freed_by_others_bytes)
     }
 }
 
@@ -74,14 +91,16 @@ pub struct Retries {
     succeeded: u64,
     open: FxHashMap<u32, Open>,
     within_ticks: u64,
+    limits: Limits,
     /// Ticks until which anything can belong to a failure.
     until: u64,
 }
 
 impl Retries {
     /// No retries yet; `within_ticks`: how long after a failure another try belongs to it.
-    pub(super) fn new(within_ticks: u64) -> Self {
-        Retries { listed: Ends::new(LISTED), succeeded: 0, open: FxHashMap::default(), within_ticks, until: 0 }
+    pub(super) fn new(within_ticks: u64, limits: &Limits) -> Self {
+        let (listed, open, limits) = (Ends::new(LISTED), FxHashMap::default(), *limits);
+        Retries { listed, succeeded: 0, open, within_ticks, limits, until: 0 }
     }
 
     /// Whether any thread is watched at this moment.
@@ -116,6 +135,9 @@ impl Retries {
             failed_tries: 1,
             freed_bytes: 0,
             freed_blocks: 0,
+            freed_by_others_bytes: 0,
+            freed_by_others_blocks: 0,
+            waits: 0,
             releases: 0,
             ending: Ending::NotTried,
         };
@@ -123,11 +145,11 @@ impl Retries {
     }
 
     fn open_for(&mut self, thread: u32, device: u8, bytes: u64, at: u64) -> Option<&mut Open> {
-        let within = self.within_ticks;
+        let (within, limits) = (self.within_ticks, self.limits);
         let open = self.open.get_mut(&thread)?;
         let retry = &open.retry;
         let in_time = at.saturating_sub(retry.ended_at) <= within;
-        (in_time && retry.device == device && is_same(retry.requested_bytes, bytes)).then_some(open)
+        (in_time && retry.device == device && is_same(&limits, retry.requested_bytes, bytes)).then_some(open)
     }
 
     /// A request was granted.
@@ -143,13 +165,42 @@ impl Retries {
     #[cold]
     pub(super) fn returned(&mut self, thread: u32, device: u8, bytes: u64, at: u64) {
         let within = self.within_ticks;
-        let Some(open) = self.open.get_mut(&thread) else { return };
-        if at.saturating_sub(open.retry.ended_at) > within {
+        if self.open.get(&thread).is_some_and(|open| at.saturating_sub(open.retry.ended_at) > within) {
             self.close(thread);
-        } else if open.retry.device == device {
-            open.retry.freed_bytes = open.retry.freed_bytes.saturating_add(bytes);
-            open.retry.freed_blocks += 1;
-            open.freed_since = true;
+        }
+        for (of, open) in &mut self.open {
+            let retry = &mut open.retry;
+            if retry.device != device || at.saturating_sub(retry.ended_at) > within {
+                continue;
+            }
+            if *of == thread {
+                retry.freed_bytes = retry.freed_bytes.saturating_add(bytes);
+                retry.freed_blocks += 1;
+                open.freed_since = true;
+            } else {
+                retry.freed_by_others_bytes = retry.freed_by_others_bytes.saturating_add(bytes);
+                retry.freed_by_others_blocks += 1;
+            }
+        }
+    }
+
+    /// A thread waited for a device, or for all ([`gpuoom_trace::record::NO_DEVICE`]).
+    #[cold]
+    pub(super) fn waited(&mut self, device: u8, at: u64) {
+        let within = self.within_ticks;
+        for open in self.open.values_mut() {
+            let is_of_device = device == NO_DEVICE || open.retry.device == device;
+            if is_of_device && at.saturating_sub(open.retry.ended_at) <= within {
+                open.retry.waits = open.retry.waits.saturating_add(1);
+            }
+        }
+    }
+
+    /// The recorder's readings of a thread's last failure were done at this moment: until then the thread was held up.
+    pub(super) fn read_at(&mut self, failure: usize, at: u64) {
+        for open in self.open.values_mut().filter(|open| open.retry.last_failure == failure) {
+            open.retry.ended_at = open.retry.ended_at.max(at);
+            self.until = self.until.max(at.saturating_add(self.within_ticks));
         }
     }
 
@@ -186,7 +237,7 @@ impl Retries {
     }
 }
 
-fn is_same(one: u64, other: u64) -> bool {
+fn is_same(limits: &Limits, one: u64, other: u64) -> bool {
     let near = one.abs_diff(other);
-    near < ROUNDING_BYTES && near <= one.max(other) / 10
+    near < limits.same_request_bytes && near as f64 <= one.max(other) as f64 * limits.same_request_share
 }

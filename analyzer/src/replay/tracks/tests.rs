@@ -10,6 +10,7 @@ use super::captures::Captured;
 use super::retries::Ending;
 use super::series::MAX_TURNS;
 use super::unknown::Unknown;
+use super::waits::Waited;
 use crate::replay::tracks::Limits;
 use crate::replay::{Options, Replay};
 use crate::testing::{GIB, MIB, TraceBuilder, replay};
@@ -76,6 +77,39 @@ fn an_allocators_retry_is_found_with_what_it_released() {
     assert_eq!((retry.freed_bytes, retry.freed_blocks, retry.releases), (3 * GIB, 3, 2));
     assert_eq!((retry.ending, replay.tracks.retries.succeeded()), (Ending::Succeeded, 1));
     assert_eq!(replay.tracks.retries.of_failure(1), Some(retry));
+}
+
+#[test]
+fn what_other_threads_free_is_told_apart() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    trace.alloc(2 << 32, GIB);
+    trace.refuse(2 * GIB);
+    let free = trace.record_on(99, Event::Free, Kind::Device, "hipFree");
+    trace.push(Record { address: 1 << 32, duration: 0, ..free }, &[]);
+    trace.free(2 << 32);
+    trace.after(Event::Sync, "hipDeviceSynchronize", 0, 0);
+    trace.alloc(9 << 32, 2 * GIB);
+    let replay = run(&trace);
+    let retry = replay.tracks.retries.of_failure(0).unwrap();
+    assert_eq!((retry.freed_bytes, retry.freed_by_others_bytes, retry.freed_by_others_blocks), (GIB, GIB, 1));
+    assert_eq!((retry.freed_by_all_bytes(), retry.waits, retry.ending), (2 * GIB, 1, Ending::Succeeded));
+    let around = replay.tracks.around.failure(0).unwrap();
+    let next = around.next.unwrap();
+    let between = next.done.since(&around.done);
+    assert_eq!((between.returned_bytes, between.waits, next.succeeded), (2 * GIB, 1, true));
+}
+
+#[test]
+fn the_recorders_readings_are_no_pause_of_the_program() {
+    let mut trace = builder();
+    let seq = trace.refuse(2 * GIB);
+    trace.now_ns += 2_500_000_000;
+    trace.read_at_failure(seq, &[(gpuoom_trace::metadata::Quantity::RuntimeFree as u16, GIB)]);
+    trace.alloc(2 << 32, 2 * GIB);
+    let replay = run(&trace);
+    assert_eq!(replay.tracks.retries.of_failure(0).map(|retry| retry.ending), Some(Ending::Succeeded));
+    assert_eq!(replay.failures.listed[0].because, gpuoom_trace::outcome::Because::RetrySucceeded);
 }
 
 #[test]
@@ -329,6 +363,49 @@ fn captures_and_trims_are_no_waits() {
     assert_eq!(pending("hipStreamBeginCapture", Kind::None), GIB);
     assert_eq!(pending("hipMemPoolTrimTo", Kind::Pool), GIB);
     assert_eq!(pending("hipDeviceSynchronize", Kind::None), 0);
+}
+
+#[test]
+fn a_wait_of_any_thread_since_the_last_deferred_free_is_told() {
+    let waited = |minor: u16, wait: Option<(&str, u8)>| {
+        let mut trace = builder();
+        trace.header.minor = minor;
+        call(&mut trace, Event::Sync, Kind::None, "hipDeviceSynchronize", 0);
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 1 << 32, GIB);
+        trace.free_kind(Kind::Pool, "hipFreeAsync", 1 << 32);
+        if let Some((api, device)) = wait {
+            let record = trace.record_on(77, Event::Sync, Kind::None, api);
+            trace.push(Record { device, address: 0x51, ..record }, &[]);
+        }
+        trace.refuse(8 * GIB);
+        run(&trace).tracks.around.failure(0).unwrap().waited_since_free
+    };
+    assert_eq!(waited(6, None), Waited::No, "the wait before the free is none for it");
+    let Waited::Yes(wait) = waited(6, Some(("hipDeviceSynchronize", 0))) else { panic!("a wait of another thread") };
+    assert_eq!((wait.thread, wait.covers(0)), (77, true));
+    let Waited::Yes(wait) = waited(6, Some(("hipStreamSynchronize", 0))) else { panic!("a wait for a stream") };
+    assert_eq!((wait.covers(0), wait.may_cover(0)), (false, true));
+    assert_eq!(waited(6, Some(("hipDeviceSynchronize", 1))), Waited::No, "another device");
+    assert_eq!(waited(6, Some(("hipStreamQuery", 0))), Waited::No, "a question is no wait");
+    assert_eq!(waited(5, None), Waited::Unknown, "older recorders kept no waits");
+}
+
+#[test]
+fn a_wait_between_a_failure_and_what_came_next_is_told() {
+    let waited = |waits: bool| {
+        let mut trace = builder();
+        trace.refuse(8 * GIB);
+        if waits {
+            let record = trace.record_on(77, Event::Sync, Kind::None, "hipDeviceSynchronize");
+            trace.push(Record { device: 0, ..record }, &[]);
+        }
+        trace.alloc(1 << 32, GIB);
+        let tracks = run(&trace).tracks;
+        let around = tracks.around.failure(0).unwrap();
+        (around.waited_since_free, matches!(around.waited_before_next, Waited::Yes(_)), around.waited_before_next)
+    };
+    assert_eq!(waited(false), (Waited::Unknown, false, Waited::No), "nothing was freed by a stream-ordered call");
+    assert!(waited(true).1);
 }
 
 fn check_bounds(tracks: &Tracks) {

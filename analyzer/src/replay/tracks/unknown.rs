@@ -5,8 +5,10 @@
 pub enum Unknown {
     /// Which blocks are filled from the host.
     CopiesToDevice,
-    /// Whether the program waited for a stream.
+    /// Whether the program waited for a device or a stream, in traces before format 1.6.
     Synchronisations,
+    /// Whether a stream had got to what was ordered on it, where nobody waited for it.
+    StreamProgress,
     /// Which stream a free was ordered on.
     StreamOfFree,
     /// What was allocated while a stream was captured, in traces before format 1.3.
@@ -28,8 +30,12 @@ impl Unknown {
                  mark (gpuoom_mark) at the end of the load would settle it"
             }
             Unknown::Synchronisations => {
-                "synchronisations are recorded only after a failure, so the trace does not say whether the program waited \
-                 for these frees; synchronise before the failing call and record again"
+                "the recorder that made this trace kept synchronisations only after a failure, so the trace does not say whether \
+                 the program waited for these frees; one as new as this program keeps them"
+            }
+            Unknown::StreamProgress => {
+                "no thread waited for the device after these frees, and the trace does not say whether their stream had got to \
+                 them; synchronise before the failing call and record again"
             }
             Unknown::StreamOfFree => "the stream of a free is not recorded",
             Unknown::Captures => {

@@ -92,17 +92,24 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
         parts.push("nothing before that tells".to_owned());
     }
-    parts.join(", ")
+    let text = parts.join(", ");
+    match (oom.because, oom.attempt_of) {
+        (Because::GpuWorkContinued, _) => format!("{text}, without any sign that the program noticed"),
+        (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
+        (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
+        _ => text,
+    }
 }
 
 fn describe(oom: &OomReport, evidence: &Evidence) -> String {
-    let later = match evidence.at_ns.saturating_sub(oom.at_ns) {
+    let later = match oom.later_ns(evidence.at_ns) {
         _ if evidence.seq.is_none() => "in the end".to_owned(),
         ns => format!("{} later", span(ns)),
     };
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
+        "alloc" | "pin" if oom.because == Because::FellBack => format!("{api} gave {} {later}", gave(oom, evidence)),
         "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
@@ -117,6 +124,18 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         "process" => format!("the process ended {later}"),
         other => format!("{other} {later}"),
     }
+}
+
+/// What another call gave in the place of the failed one.
+fn gave(oom: &OomReport, evidence: &Evidence) -> String {
+    let Some(gave) = evidence.gave else { return "memory".to_owned() };
+    let bytes = gave.requested_bytes.map_or("an unknown amount".to_owned(), size);
+    let kind = if gave.kind == oom.kind { String::new() } else { format!(" of {} memory", gave.kind) };
+    let place = match gave.device {
+        Some(device) if oom.device.is_some_and(|of| of != device) => format!(" on {}", gpu(Some(device))),
+        _ => String::new(),
+    };
+    format!("{bytes}{kind}{place}")
 }
 
 fn end(evidence: &Evidence) -> String {

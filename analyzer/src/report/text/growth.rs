@@ -2,6 +2,7 @@
 
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
+use crate::passes::trend::Course;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, size, span};
 
@@ -10,7 +11,7 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     if significant.is_empty() {
         return;
     }
-    page.headed("GROWTH", Paint::Bold, "what stays between cycles, a line through its floors");
+    page.headed("GROWTH", Paint::Bold, "what stays from step to step, judged where it ends");
     for growth in significant {
         let ran_out = summary.facts.ooms.iter().any(|oom| oom.device == growth.device);
         page.indented("  ", "  ", &describe(growth, ran_out));
@@ -21,20 +22,25 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
 fn describe(growth: &Growth, ran_out: bool) -> String {
     let rate = &growth.per_cycle;
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
+    let step = growth.by.step();
     let mut text = format!(
-        "{}: {} more after each cycle (95 %: {} to {}), {} in {}",
+        "{}: {} more after each {step} (95 %: {} to {}, over the last {}), {} in {}",
         gpu(growth.device),
         bytes(rate.bytes),
         bytes(rate.low),
         bytes(rate.high),
+        growth.stretch,
         size(growth.total_bytes.unsigned_abs()),
-        count(growth.cycles as u64, "cycle", "cycles"),
+        count(growth.cycles as u64, step, &format!("{step}s")),
     );
+    if growth.course == Course::Slows {
+        text.push_str("; it slows down");
+    }
     if let Some(runs_out) = growth.runs_out.as_ref().filter(|_| !ran_out) {
-        text.push_str(&describe_end(runs_out));
+        text.push_str(&describe_end(runs_out, step));
     }
     if growth.few_points {
-        text.push_str("; the line rests on few points");
+        text.push_str("; that rests on few");
     }
     if let Some(suspect) = growth.suspects.first() {
         text.push_str(&format!(
@@ -57,7 +63,7 @@ fn caller(suspect: &Suspect) -> String {
     }
 }
 
-fn describe_end(runs_out: &RunsOut) -> String {
+fn describe_end(runs_out: &RunsOut, step: &str) -> String {
     let latest = match runs_out.latest_ns {
         Some(latest) => format!("{} to {}", span(runs_out.soonest_ns), span(latest)),
         None => format!("{} at the earliest", span(runs_out.soonest_ns)),
@@ -67,7 +73,7 @@ fn describe_end(runs_out: &RunsOut) -> String {
         "; at this rate the {} that are left ({by}) last {} ({latest}), or about {}",
         size(runs_out.room_bytes),
         span(runs_out.in_ns),
-        count(runs_out.in_cycles as u64, "cycle", "cycles"),
+        count(runs_out.in_cycles as u64, step, &format!("{step}s")),
     )
 }
 
@@ -111,6 +117,6 @@ mod tests {
 
     #[test]
     fn what_is_not_significant_is_not_there() {
-        assert_eq!(steps(10, MIB, false), "");
+        assert_eq!(steps(4, 300 * MIB, false), "");
     }
 }

@@ -9,8 +9,8 @@ mod codes;
 mod frames;
 mod reader;
 
+use crate::base::thread::ThreadState;
 use crate::record::Recorder;
-use crate::thread::ThreadState;
 
 use api::Api;
 pub(crate) use frames::Frames;
@@ -57,12 +57,13 @@ fn standing(api: &Api, own: api::Object) -> Standing {
 }
 
 /// The frames of the calling thread. `urgent`: they are worth waiting for.
-pub(super) fn frames(recorder: &Recorder, state: *mut ThreadState, urgent: bool, out: &mut Frames) {
+pub(super) fn frames(recorder: &Recorder, state: &ThreadState, urgent: bool, out: &mut Frames) {
     let Some(api) = api::get().filter(|api| api.is_up()) else { return };
-    // SAFETY: this thread's own state; `is_up` was asked just now.
-    let (own, thread) = unsafe { ((api.this_state)(), (*state).thread) };
-    // SAFETY: this thread's own state. A hook inside of what follows (a collection that frees something) stops here.
-    if unsafe { std::mem::replace(&mut (*state).is_in_python, true) } {
+    // SAFETY: `is_up` was asked just now.
+    let own = unsafe { (api.this_state)() };
+    let thread = state.thread.get();
+    // A hook inside of what follows (a collection that frees something) stops here.
+    if state.is_in_python.replace(true) {
         return;
     }
     match standing(api, own) {
@@ -71,6 +72,5 @@ pub(super) fn frames(recorder: &Recorder, state: *mut ThreadState, urgent: bool,
         Standing::Holds => unsafe { frames::read(api, own, recorder, thread, out) },
         Standing::Released => reader::ask(api, own, recorder, thread, urgent, out),
     }
-    // SAFETY: as above.
-    unsafe { (*state).is_in_python = false };
+    state.is_in_python.set(false);
 }

@@ -14,7 +14,7 @@ use once_cell::sync::OnceCell;
 
 use super::api::{self, Api, Object};
 use super::frames::{self, Frames};
-use crate::guard;
+use crate::base::guard;
 use crate::record::{Recorder, threads};
 
 /// How long an allocation waits, and how long a failed one does.

@@ -18,7 +18,7 @@ use crate::chunk::{CHUNK_HEADER_BYTES, ChunkHeader, kind};
 use crate::clock::Clock;
 use crate::columns::Batch;
 use crate::header::{HEADER_BYTES, Header, IN_FLIGHT, IN_FLIGHT_ENTRIES, InFlight, MAGIC};
-use crate::metadata::{self, ApiTable, Bypasses, DeviceFacts, MachineFacts, Modules, ProcessFacts};
+use crate::metadata::{self, ApiMeanings, ApiTable, Bypasses, DeviceFacts, MachineFacts, Modules, ProcessFacts};
 use crate::record::{Granule, SLOT_BYTES};
 
 pub use error::ReadError;
@@ -67,6 +67,8 @@ pub struct Metadata {
     pub process: ProcessFacts,
     /// Functions by number.
     pub apis: ApiTable,
+    /// What they mean; empty before 1.6.
+    pub meanings: ApiMeanings,
     /// Loaded libraries, as last seen.
     pub modules: Modules,
     /// All lists of loaded libraries in their order, each without what an earlier one has, where something that was listed is
@@ -252,6 +254,7 @@ impl TraceFile {
         match chunk_kind {
             kind::PROCESS => set(&mut metadata.process, metadata::decode(payload)),
             kind::APIS => set(&mut metadata.apis, metadata::decode(payload)),
+            kind::MEANINGS => set(&mut metadata.meanings, metadata::decode(payload)),
             kind::MODULES => set(&mut metadata.modules, metadata::decode(payload)),
             kind::BYPASSES => set(&mut metadata.bypasses, metadata::decode(payload)),
             kind::MACHINE => set(&mut metadata.machine, metadata::decode(payload)),

@@ -138,7 +138,7 @@ fn write_folded(page: &mut Page, job: &Job, shown: &[usize]) {
 
 fn words(class: Class) -> &'static str {
     match class {
-        Class::Dropped => "ignored a failure",
+        Class::Dropped => "went on after a failure",
         Class::RanOut => "ran out of memory",
         Class::Survived => "ran out of memory and went on",
         Class::EndedBadly => "did not run out of memory",

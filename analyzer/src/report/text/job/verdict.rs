@@ -39,8 +39,8 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     let who = capital(&name(job, first.process));
     let when = moment(first.at_ns);
     let mut sentences = vec![match (process.class, job.verdict.earlier) {
-        (Class::Dropped, None) => format!("{who} ran out of memory first, at {when}, and ignored it."),
-        (Class::Dropped, Some(_)) => format!("{who} ran out of memory at {when} and ignored it."),
+        (Class::Dropped, None) => format!("{who} ran out of memory first, at {when}, and went on with GPU work."),
+        (Class::Dropped, Some(_)) => format!("{who} ran out of memory at {when} and went on with GPU work."),
         (Class::Recovered | Class::EndedBadly, _) => format!("{who} ran out of memory at {when}."),
         (_, None) => format!("{who} ran out of memory first, at {when}."),
         (_, Some(_)) => format!("{who} ran out of memory at {when}, which ended it."),
@@ -49,7 +49,7 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     if let Happened::OutOfMemory { oom } = verdict.happened {
         sentences.push(failure(&summary.facts, &summary.facts.ooms[oom]));
         sentences.push(verdict.why.clone());
-        sentences.push(reaction(process.ooms));
+        sentences.push(reaction(&summary.facts.ooms));
     }
     if let Some(earlier) = job.verdict.earlier {
         sentences.push(format!(
@@ -63,8 +63,8 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     if job.processes.len() > 1 {
         let dropped = match job.verdict.dropped {
             0 => String::new(),
-            number if number == job.verdict.ran_out => " and ignored it".to_owned(),
-            number => format!(", {number} of them ignored it"),
+            number if number == job.verdict.ran_out => " and went on with GPU work".to_owned(),
+            number => format!(", {number} of them went on with GPU work"),
         };
         sentences.push(format!("{} of {all} ran out of memory{dropped}.", job.verdict.ran_out));
     }

@@ -1,0 +1,46 @@
+//! A failure against the memory of the card itself: what was asked of it, and whether that could fit at all.
+
+use gpuoom_trace::record::Kind;
+
+use super::case::Failure;
+use crate::judgement::check::Known;
+
+/// The program's own requests and the one that failed, on a card that has nothing else on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// They are so many bytes more than the card has. Nothing else need be known.
+    Exceeds {
+        /// Above the card's total.
+        by_bytes: u64,
+    },
+    /// They would fit: rounding, the runtime or other processes decided.
+    Fits {
+        /// What would be left.
+        spare_bytes: u64,
+    },
+}
+
+impl Failure<'_> {
+    /// Whether memory of the card was asked for and really refused. Managed memory may lie in RAM, and exceed the card.
+    pub fn is_real_of_card(&self) -> bool {
+        self.is_real_of_device() && self.oom.kind != Kind::Managed
+    }
+
+    /// Whether the program's own requests and this one would fit into the card, were nothing else there.
+    pub fn alone(&self) -> Known<Alone> {
+        let own = self.own_bytes();
+        self.request_bytes().zip(self.total_bytes()).map(|(request, total)| {
+            let needed = own.saturating_add(request);
+            match total.checked_sub(needed) {
+                Some(spare_bytes) => Alone::Fits { spare_bytes },
+                None => Alone::Exceeds { by_bytes: needed - total },
+            }
+        })
+    }
+
+    /// Whether what others hold, as the driver counts it, is what was missing.
+    pub fn is_missing_with_others(&self) -> Known<bool> {
+        let both = self.request_bytes().zip(self.free_bytes()).zip(self.external_bytes());
+        both.map(|((request, free), external)| request <= free.saturating_add(external))
+    }
+}

@@ -1,0 +1,31 @@
+//! How much more than was asked for the driver may take for a program's blocks.
+
+use super::case::{Case, Failure};
+use crate::replay::tracks::survivors::Survivors;
+
+impl Case<'_> {
+    /// What rounding to the runtime's blocks adds by the sizes that are known, in bytes.
+    pub fn rounding_bytes(&self, failure: &Failure<'_>) -> u64 {
+        self.survivors(failure).map_or(0, |survivors| self.added(survivors))
+    }
+
+    /// The most that rounding to the runtime's blocks can add, in bytes: a whole block for each whose size is not listed.
+    pub fn rounding_at_most_bytes(&self, failure: &Failure<'_>) -> u64 {
+        let listed = self.survivors(failure);
+        let counted = listed.map_or(0, |survivors| survivors.groups.iter().map(|group| group.blocks).sum());
+        let unlisted = failure.oom.held.blocks.saturating_sub(counted);
+        let most = unlisted.saturating_mul(self.thresholds.rocr_block_bytes);
+        listed.map_or(0, |survivors| self.added(survivors)).saturating_add(most)
+    }
+
+    fn survivors<'c>(&'c self, failure: &Failure<'_>) -> Option<&'c Survivors> {
+        self.around(failure)?.survivors.as_deref()
+    }
+
+    fn added(&self, survivors: &Survivors) -> u64 {
+        let block_bytes = self.thresholds.rocr_block_bytes.max(1);
+        let added = |bytes: u64| (block_bytes - bytes % block_bytes) % block_bytes;
+        let groups = survivors.groups.iter();
+        groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
+    }
+}

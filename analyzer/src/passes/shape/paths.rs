@@ -1,0 +1,154 @@
+//! What the way to a call names: functions of frameworks that do one thing only, and are called by nobody else.
+
+use super::labels::Phase;
+use crate::symbols::Frame;
+
+/// What a function or a source file stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// A part of a training or of an evaluation, or the load of a model.
+    Phase(Phase),
+    /// The cache of keys and values.
+    KvCache,
+    /// A buffer for what a graph computes.
+    ComputeBuffer,
+    /// The pool of ggml's backend that has no virtual memory.
+    LegacyPool,
+    /// Parameters that FSDP gathers.
+    Gather,
+}
+
+/// A function on the way to a call that names something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What.
+    pub thing: Thing,
+    /// The function, for people.
+    pub function: String,
+}
+
+/// Functions, by a name that is one whole word of theirs: `llama_kv_cache` stands in `llama_kv_cache::llama_kv_cache(...)`.
+const FUNCTIONS: &[(Thing, &[&str])] = &[
+    (
+        Thing::KvCache,
+        &[
+            "llama_kv_cache_init",
+            "llama_kv_cache",
+            "llama_kv_cache_unified",
+            "llama_kv_cache_unified_iswa",
+            "llama_kv_cache_iswa",
+            "llama_kv_cache_find_slot",
+            "DynamicCache",
+            "StaticCache",
+            "_allocate_kv_cache_tensors",
+            "initialize_kv_cache",
+            "_allocate_kv_cache",
+        ],
+    ),
+    (
+        Thing::ComputeBuffer,
+        &[
+            "ggml_gallocr_reserve",
+            "ggml_gallocr_reserve_n",
+            "ggml_gallocr_alloc_graph",
+            "ggml_backend_sched_reserve",
+            "ggml_backend_sched_alloc_graph",
+            "graph_reserve",
+        ],
+    ),
+    (Thing::LegacyPool, &["ggml_cuda_pool_leg", "ggml_cuda_pool_malloc", "ggml_cuda_pool_malloc_leg"]),
+    (
+        Thing::Phase(Phase::Load),
+        &[
+            "load_tensors",
+            "llama_model_load",
+            "llama_model_loader",
+            "llama_load_model_from_file",
+            "llama_model_load_from_file",
+            "ggml_cuda_transform_tensor",
+            "load_state_dict",
+            "from_pretrained",
+            "load_weights",
+            "load_checkpoint",
+        ],
+    ),
+    (Thing::Phase(Phase::Evaluation), &["evaluation_loop", "prediction_loop", "prediction_step", "validation_step"]),
+    (Thing::Phase(Phase::Backward), &["_engine_run_backward", "THPEngine_run_backward"]),
+];
+
+/// Python files whose functions all stand for one thing, by the end of their path or a folder in it. The first that fits counts.
+const FILES: &[(Thing, &str)] = &[
+    (Thing::Gather, "torch/distributed/fsdp/"),
+    (Thing::Gather, "torch/distributed/_composable/fsdp/"),
+    (Thing::KvCache, "transformers/cache_utils.py"),
+    (Thing::Phase(Phase::Optimizer), "torch/optim/"),
+    (Thing::Phase(Phase::Backward), "torch/autograd/graph.py"),
+    (Thing::Phase(Phase::Forward), "torch/nn/modules/module.py"),
+];
+
+/// Everything that the way to a call names, the innermost function first.
+pub fn named(stack: &[Frame]) -> Vec<Named> {
+    let mut found: Vec<Named> = Vec::new();
+    for frame in stack {
+        let Some(thing) = of_function(frame).or_else(|| of_file(frame)) else { continue };
+        if found.iter().all(|known| known.thing != thing) {
+            let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or_default();
+            found.push(Named { thing, function: short(function).to_owned() });
+        }
+    }
+    found
+}
+
+fn of_function(frame: &Frame) -> Option<Thing> {
+    let names = [frame.function.as_deref(), frame.symbol.as_deref()];
+    let has = |wanted: &&str| {
+        let is_word = |name: &str| name.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == *wanted);
+        names.iter().flatten().any(|name| is_word(before_arguments(name)))
+    };
+    FUNCTIONS.iter().find(|(_, words)| words.iter().any(has)).map(|(thing, _)| *thing)
+}
+
+fn of_file(frame: &Frame) -> Option<Thing> {
+    let file = frame.file.as_deref()?;
+    FILES.iter().find(|(_, part)| file.contains(part)).map(|(thing, _)| *thing)
+}
+
+/// A C++ name without its arguments: what is passed to a function is not what it does.
+fn before_arguments(name: &str) -> &str {
+    name.split('(').next().unwrap_or(name)
+}
+
+fn short(function: &str) -> &str {
+    before_arguments(function).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native(function: &str) -> Frame {
+        Frame { function: Some(function.to_owned()), ..Frame::native(0x1000) }
+    }
+
+    fn things(stack: &[Frame]) -> Vec<Thing> {
+        named(stack).into_iter().map(|named| named.thing).collect()
+    }
+
+    #[test]
+    fn functions_name_what_they_do() {
+        assert_eq!(
+            things(&[native("cudaMalloc"), native("llama_kv_cache::llama_kv_cache(llama_model const&, int)")]),
+            [Thing::KvCache]
+        );
+        assert_eq!(things(&[native("graph_reserve(llama_kv_cache*)")]), [Thing::ComputeBuffer]);
+        assert!(
+            things(&[native("forward_kinematics"), native("evaluate_forces"), native("my_llama_kv_cache_test")])
+                .is_empty()
+        );
+        let python = |file: &str, function: &str| Frame::python(file, function, 7);
+        let optimizer = [python("/usr/lib/torch/optim/adamw.py", "step"), python("train.py", "main")];
+        assert_eq!(things(&optimizer), [Thing::Phase(Phase::Optimizer)]);
+        assert_eq!(things(&[python("/site/transformers/cache_utils.py", "update")]), [Thing::KvCache]);
+        assert!(things(&[python("optim.py", "step"), python("forward.py", "forward")]).is_empty());
+    }
+}

@@ -1,0 +1,351 @@
+//! Whether a series of levels still rises where it ends: judged by the pairs of its last stretch, against its own noise.
+//!
+//! A line through a whole run says "rises" of a cache that filled long ago, and of one step up in the middle. So the last
+//! stretch is judged: by the median of the slopes between all its pairs (Theil and Sen), with the interval that Kendall's
+//! statistic gives. It needs no normal noise, and a few outliers do not move it. Levels of different sorts (what is held at a
+//! label `forward` and at a label `backward`) are compared with their own sort only, as in the seasonal test of Hirsch and
+//! Slack.
+
+use serde::Serialize;
+
+/// Points of a stretch that are looked at at most, the last ones: their pairs grow with the square.
+const MOST_POINTS: usize = 256;
+/// Below so many points a stretch is not divided into quarters.
+const FEW_POINTS: usize = 8;
+/// The 97.5 % quantile of the normal distribution.
+const NORMAL_975: f64 = 1.96;
+
+/// One level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Where: the number of a cycle or a label, or a time.
+    pub x: f64,
+    /// The level.
+    pub y: f64,
+    /// The sort of levels that it can be compared with.
+    pub sort: u32,
+}
+
+/// The numbers by which a trend is judged; rows of the table of thresholds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Points below which there is no trend.
+    pub least_points: usize,
+    /// Points that the last stretch has at least, where there are so many.
+    pub stretch_points: usize,
+    /// Share of all points that are the last stretch.
+    pub stretch_share: f64,
+    /// Share of a rise that one step of it may make up.
+    pub step_share: f64,
+    /// How many times as long as before a rise must pause to be over.
+    pub pause_factor: f64,
+    /// Share of a rise whose return, after a rise as large, says that it is given back again and again.
+    pub returned_share: f64,
+    /// Share of its first half's slope below which a stretch slows down in its second half.
+    pub slowing_share: f64,
+}
+
+/// What a series does where it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Course {
+    /// It goes on rising.
+    Rises,
+    /// It rises, more slowly than shortly before.
+    Slows,
+    /// It rose, and has not for longer than it ever paused.
+    Stopped,
+    /// It rose in one or two steps.
+    Stepped,
+    /// It rises, and what rose like this before was given back.
+    GivenBack,
+    /// It does not rise by more than its noise.
+    Level,
+}
+
+impl Course {
+    /// Whether it goes on rising, be it more slowly.
+    pub fn rises(self) -> bool {
+        matches!(self, Course::Rises | Course::Slows)
+    }
+}
+
+/// The median slope between pairs, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slope {
+    /// Rise per unit of x.
+    pub median: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// A series and what it does where it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trend {
+    /// Points of the last stretch.
+    pub points: usize,
+    /// Slope of the last stretch.
+    pub slope: Slope,
+    /// What it does there.
+    pub course: Course,
+}
+
+impl Trend {
+    /// The trend of points in their order; `None` for too few.
+    pub fn of(points: &[Point], limits: &Limits) -> Option<Self> {
+        if points.len() < limits.least_points.max(3) {
+            return None;
+        }
+        let share = (points.len() as f64 * limits.stretch_share).ceil() as usize;
+        let length = share.max(limits.stretch_points).min(points.len()).min(MOST_POINTS);
+        let stretch = &points[points.len() - length..];
+        let slope = Slope::of(stretch)?;
+        let course = course(&levels(points, stretch, &slope), length, stretch, &slope, limits);
+        Some(Trend { points: length, slope, course })
+    }
+
+    /// Whether it goes on rising where it ends, be it more slowly.
+    pub fn rises(&self) -> bool {
+        self.course.rises()
+    }
+
+    /// The slope where it ends: 0 where nothing is known to rise or fall there.
+    pub fn rate(&self) -> f64 {
+        if self.rises() || self.slope.high < 0.0 { self.slope.median } else { 0.0 }
+    }
+}
+
+impl Slope {
+    /// The slope of points; `None` where no two can be compared.
+    pub fn of(points: &[Point]) -> Option<Self> {
+        let mut slopes = Vec::new();
+        for (place, one) in points.iter().enumerate() {
+            let later = points[place + 1..].iter().filter(|other| other.sort == one.sort && other.x > one.x);
+            slopes.extend(later.map(|other| (other.y - one.y) / (other.x - one.x)));
+        }
+        if slopes.is_empty() || slopes.iter().any(|slope| !slope.is_finite()) {
+            return None;
+        }
+        slopes.sort_unstable_by(f64::total_cmp);
+        let reach = NORMAL_975 * variance_of_kendall(points).sqrt();
+        let last = slopes.len() - 1;
+        // One rank further out than the formula's: never too narrow.
+        let below = ((slopes.len() as f64 - reach) / 2.0).floor() as usize;
+        let low = slopes[below.saturating_sub(1).min(last)];
+        let high = slopes[(last - below.min(last) + 1).min(last)];
+        Some(Slope { median: median_of_sorted(&slopes), low, high })
+    }
+}
+
+/// The variance of Kendall's statistic without a trend, summed over the sorts.
+fn variance_of_kendall(points: &[Point]) -> f64 {
+    let mut sorts: Vec<u32> = points.iter().map(|point| point.sort).collect();
+    sorts.sort_unstable();
+    let of_sort = |count: f64| count * (count - 1.0) * (2.0 * count + 5.0) / 18.0;
+    sorts.chunk_by(|one, other| one == other).map(|sort| of_sort(sort.len() as f64)).sum()
+}
+
+fn median_of_sorted(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], values[middle]) } else { values[middle] }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.sort_unstable_by(f64::total_cmp);
+    median_of_sorted(&values)
+}
+
+/// The levels without what their sorts differ by; sorts that the last stretch lacks are left out.
+fn levels(points: &[Point], stretch: &[Point], slope: &Slope) -> Vec<f64> {
+    let mut sorts: Vec<u32> = stretch.iter().map(|point| point.sort).collect();
+    sorts.sort_unstable();
+    sorts.dedup();
+    if let [_] = sorts[..] {
+        return points.iter().filter(|point| point.sort == sorts[0]).map(|point| point.y).collect();
+    }
+    let offset = |sort: u32| {
+        let of_sort = stretch.iter().filter(|point| point.sort == sort);
+        median(of_sort.map(|point| point.y - slope.median * point.x).collect())
+    };
+    let offsets: Vec<f64> = sorts.iter().map(|sort| offset(*sort)).collect();
+    let level = |point: &Point| Some(point.y - offsets[sorts.binary_search(&point.sort).ok()?]);
+    points.iter().filter_map(level).collect()
+}
+
+fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limits: &Limits) -> Course {
+    if slope.low <= 0.0 {
+        return Course::Level;
+    }
+    let last = &levels[levels.len() - length.min(levels.len())..];
+    if was_given_back(levels, last, limits) {
+        return Course::GivenBack;
+    }
+    if pauses_for_good(last, limits) {
+        return Course::Stopped;
+    }
+    match rise_by_parts(last, limits) {
+        Parts::Even => {}
+        Parts::EndsLevel => return Course::Stopped,
+        Parts::InSteps => return Course::Stepped,
+    }
+    let (first, second) = stretch.split_at(stretch.len() / 2);
+    let halves = Slope::of(first).zip(Slope::of(second)).filter(|_| stretch.len() >= FEW_POINTS);
+    match halves {
+        Some((first, second)) if second.high < limits.slowing_share * first.median => Course::Slows,
+        _ => Course::Rises,
+    }
+}
+
+/// Whether the last new high is longer ago than the longest pause between two of the stretch, by the factor.
+fn pauses_for_good(stretch: &[f64], limits: &Limits) -> bool {
+    let (mut high, mut at, mut longest) = (f64::NEG_INFINITY, 0, 1);
+    for (place, level) in stretch.iter().enumerate() {
+        if *level > high {
+            longest = longest.max(place - at);
+            (high, at) = (*level, place);
+        }
+    }
+    (stretch.len() - 1 - at) as f64 > limits.pause_factor * longest as f64 + 1.0
+}
+
+/// How a stretch rises from part to part.
+enum Parts {
+    Even,
+    EndsLevel,
+    InSteps,
+}
+
+fn rise_by_parts(last: &[f64], limits: &Limits) -> Parts {
+    let parts: Vec<f64> = match last.len() {
+        // Each level is a part of its own.
+        few if few < FEW_POINTS => last.to_vec(),
+        many => (0..4).map(|part| median(last[many * part / 4..many * (part + 1) / 4].to_vec())).collect(),
+    };
+    let rises: Vec<f64> = parts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (sum, largest) = (rises.iter().sum::<f64>(), rises.iter().copied().fold(0.0, f64::max));
+    match () {
+        () if sum <= 0.0 || rises.last().is_some_and(|last| *last <= 0.0) => Parts::EndsLevel,
+        () if largest > limits.step_share * sum || rises.iter().any(|rise| *rise <= 0.0) => Parts::InSteps,
+        () => Parts::Even,
+    }
+}
+
+/// Whether the levels rose and fell before as they rise now.
+fn was_given_back(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
+    let smooth: Vec<f64> = levels.windows(3).map(|three| median(three.to_vec())).collect();
+    let least = limits.returned_share * (last[last.len() - 1] - last[0]);
+    let (mut low, mut high, mut rose) = (f64::INFINITY, f64::NEG_INFINITY, false);
+    for level in smooth {
+        if level > high {
+            high = level;
+            rose |= high - low >= least;
+        } else if rose && high - level >= least {
+            return true;
+        }
+        if level < low {
+            // What falls from the beginning on (buffers of a load) was no rise.
+            (low, high, rose) = (level, level, false);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        least_points: 5,
+        stretch_points: 10,
+        stretch_share: 0.5,
+        step_share: 0.67,
+        pause_factor: 2.0,
+        returned_share: 0.5,
+        slowing_share: 0.5,
+    };
+
+    fn trend(levels: impl IntoIterator<Item = f64>) -> Trend {
+        let points: Vec<Point> = (0..).zip(levels).map(|(x, y)| Point { x: f64::from(x), y, sort: 0 }).collect();
+        Trend::of(&points, &LIMITS).unwrap()
+    }
+
+    /// Numbers between -1 and 1 that nobody would take for a line.
+    fn noise(place: u32) -> f64 {
+        f64::from(place.wrapping_mul(2_654_435_761).rotate_left(13).wrapping_mul(2_246_822_519) >> 8) / 8_388_608.0
+            - 1.0
+    }
+
+    #[test]
+    fn a_rise_that_goes_on() {
+        let line = trend((0..30).map(|step| 16384.0 + 4.0 * f64::from(step)));
+        assert_eq!((line.course, line.rate(), line.slope.low, line.slope.high), (Course::Rises, 4.0, 4.0, 4.0));
+        assert_eq!(trend((0..6).map(|step| 560.0 * f64::from(step))).course, Course::Rises);
+        // Now and then, and never for long.
+        assert!(trend((0..60).map(|step| f64::from(step / 5) * 100.0)).rises());
+    }
+
+    #[test]
+    fn noise_hides_no_rise_that_goes_on_and_makes_none() {
+        let noisy = trend((0..120).map(|step| 16384.0 + 4.0 * f64::from(step) + 40.0 * noise(step)));
+        assert_eq!(noisy.course, Course::Rises, "{noisy:?}");
+        assert!((noisy.slope.low..noisy.slope.high).contains(&4.0), "{noisy:?}");
+        for shift in 0..40 {
+            let level = trend((0..120).map(|step| 16384.0 + 40.0 * noise(step + 1000 * shift)));
+            assert!(!level.rises(), "{shift}: {level:?}");
+        }
+    }
+
+    #[test]
+    fn a_rise_that_is_over() {
+        for flat in [5, 12, 40] {
+            let full = trend((0..24 + flat).map(|step| 64.0 * f64::from(step.min(24))));
+            assert!(!full.rises() && full.rate() == 0.0, "{flat}: {full:?}");
+        }
+        let slower = (0..40).map(|step| 1000.0 - 1000.0 * 0.92f64.powi(step));
+        assert_eq!(trend(slower).course, Course::Slows);
+    }
+
+    #[test]
+    fn one_step_up_is_no_rise_each_time() {
+        for at in 1..39 {
+            let step = trend((0..40).map(|cycle| if cycle < at { 2048.0 } else { 5120.0 }));
+            assert!(!step.rises(), "{at}: {step:?}");
+        }
+        let stages = trend((0..47).map(|cycle| f64::from(cycle / 14) * 1024.0));
+        assert!(!stages.rises(), "{stages:?}");
+    }
+
+    #[test]
+    fn what_was_given_back_before_will_be_again() {
+        let rounds = |last: i32| (0..40 + last).map(|step| f64::from(step % 10) * 64.0);
+        assert!((0..10).all(|last| !trend(rounds(last)).rises()));
+        let twice = trend((0..34).map(|step| f64::from(step % 17) * 64.0));
+        assert_eq!(twice.course, Course::GivenBack);
+        // A load's buffers went before the first step.
+        let load = trend((0..30).map(|step| if step == 0 { 9000.0 } else { 2000.0 + 20.0 * f64::from(step) }));
+        assert_eq!(load.course, Course::Rises);
+    }
+
+    #[test]
+    fn levels_are_compared_with_their_own_sort() {
+        let points = |rise: f64| -> Vec<Point> {
+            let level = |place: u32| f64::from(place % 3) * 5000.0 + f64::from(place) * rise;
+            (0..60).map(|place| Point { x: f64::from(place), y: level(place), sort: place % 3 }).collect()
+        };
+        let rises = Trend::of(&points(2.0), &LIMITS).unwrap();
+        assert_eq!((rises.course, rises.rate()), (Course::Rises, 2.0));
+        assert_eq!(Trend::of(&points(0.0), &LIMITS).unwrap().course, Course::Level);
+    }
+
+    #[test]
+    fn too_little_is_no_trend() {
+        assert!(Trend::of(&[], &LIMITS).is_none());
+        let points: Vec<Point> = (0..9).map(|sort| Point { x: 1.0, y: 2.0, sort }).collect();
+        assert!(Trend::of(&points, &LIMITS).is_none());
+    }
+}

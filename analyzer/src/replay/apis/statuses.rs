@@ -1,0 +1,94 @@
+//! The vendors' names of status codes.
+
+use gpuoom_trace::meaning::Codes;
+
+/// The name of a status code, where this version knows it.
+pub(super) fn name(codes: Codes, status: i32) -> Option<&'static str> {
+    let table: &[(i32, &'static str)] = match codes {
+        Codes::Hip => HIP,
+        Codes::CudaRuntime => CUDA_RUNTIME,
+        Codes::CudaDriver => CUDA_DRIVER,
+        Codes::Hsa => HSA,
+        Codes::Errno => return errno_name(status),
+        // The mathematical libraries and NVIDIA's modules have codes of their own, which are named only where memory ran out.
+        _ => &[],
+    };
+    table.iter().find(|(code, _)| *code == status).map(|(_, name)| *name)
+}
+
+fn errno_name(status: i32) -> Option<&'static str> {
+    let table =
+        [(0, "success"), (1, "EPERM"), (4, "EINTR"), (11, "EAGAIN"), (12, "ENOMEM"), (14, "EFAULT"), (22, "EINVAL")];
+    let code = status.checked_abs()?;
+    table.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
+const HIP: &[(i32, &str)] = &[
+    (0, "hipSuccess"),
+    (1, "hipErrorInvalidValue"),
+    (2, "hipErrorOutOfMemory"),
+    (3, "hipErrorNotInitialized"),
+    (4, "hipErrorDeinitialized"),
+    (17, "hipErrorInvalidDevicePointer"),
+    (98, "hipErrorInvalidDeviceFunction"),
+    (100, "hipErrorNoDevice"),
+    (101, "hipErrorInvalidDevice"),
+    (200, "hipErrorInvalidImage"),
+    (201, "hipErrorInvalidContext"),
+    (209, "hipErrorNoBinaryForGpu"),
+    (400, "hipErrorInvalidHandle"),
+    (600, "hipErrorNotReady"),
+    (700, "hipErrorIllegalAddress"),
+    (701, "hipErrorLaunchOutOfResources"),
+    (709, "hipErrorContextIsDestroyed"),
+    (712, "hipErrorHostMemoryAlreadyRegistered"),
+    (713, "hipErrorHostMemoryNotRegistered"),
+    (719, "hipErrorLaunchFailure"),
+    (801, "hipErrorNotSupported"),
+    (900, "hipErrorStreamCaptureUnsupported"),
+    (999, "hipErrorUnknown"),
+    (1052, "hipErrorRuntimeMemory"),
+];
+
+const CUDA_RUNTIME: &[(i32, &str)] = &[
+    (0, "cudaSuccess"),
+    (1, "cudaErrorInvalidValue"),
+    (2, "cudaErrorMemoryAllocation"),
+    (3, "cudaErrorInitializationError"),
+    (4, "cudaErrorCudartUnloading"),
+    (17, "cudaErrorInvalidDevicePointer"),
+    (98, "cudaErrorInvalidDeviceFunction"),
+    (100, "cudaErrorNoDevice"),
+    (101, "cudaErrorInvalidDevice"),
+    (209, "cudaErrorNoKernelImageForDevice"),
+    (400, "cudaErrorInvalidResourceHandle"),
+    (600, "cudaErrorNotReady"),
+    (700, "cudaErrorIllegalAddress"),
+    (701, "cudaErrorLaunchOutOfResources"),
+    (712, "cudaErrorHostMemoryAlreadyRegistered"),
+    (713, "cudaErrorHostMemoryNotRegistered"),
+    (719, "cudaErrorLaunchFailure"),
+    (801, "cudaErrorNotSupported"),
+    (900, "cudaErrorStreamCaptureUnsupported"),
+    (999, "cudaErrorUnknown"),
+];
+
+const CUDA_DRIVER: &[(i32, &str)] = &[
+    (0, "CUDA_SUCCESS"),
+    (1, "CUDA_ERROR_INVALID_VALUE"),
+    (2, "CUDA_ERROR_OUT_OF_MEMORY"),
+    (3, "CUDA_ERROR_NOT_INITIALIZED"),
+    (100, "CUDA_ERROR_NO_DEVICE"),
+    (101, "CUDA_ERROR_INVALID_DEVICE"),
+    (700, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    (999, "CUDA_ERROR_UNKNOWN"),
+];
+
+const HSA: &[(i32, &str)] = &[
+    (0, "HSA_STATUS_SUCCESS"),
+    (0x1000, "HSA_STATUS_ERROR"),
+    (0x1001, "HSA_STATUS_ERROR_INVALID_ARGUMENT"),
+    (0x1003, "HSA_STATUS_ERROR_INVALID_ALLOCATION"),
+    (0x1008, "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+    (0x100B, "HSA_STATUS_ERROR_NOT_INITIALIZED"),
+];

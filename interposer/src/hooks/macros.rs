@@ -1,0 +1,149 @@
+//! From a row to an exported symbol.
+
+/// Makes the hooks of one vendor interface from its table, see [`crate::table::macros`].
+macro_rules! entries {
+    (
+        base: $base:expr, library: $library:expr, layer: $layer:expr, meaning: $meaning:expr;
+        recorded { $(
+            $name:ident ( $($argument:ident : $type:ty),* ) => $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr
+                $(, $word:ident($value:ident))*;
+        )* }
+        $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
+        watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
+        $( answered { $( $answered:ident; )* } )?
+    ) => {
+        /// What is exported under these names.
+        #[allow(non_snake_case)]
+        mod entries {
+            #[allow(unused_imports)]
+            use super::*;
+            $($crate::hooks::macros::recorded!($base, $name($($argument: $type),*), $how, $event, $kind, |$done| $what);)*
+            $($($crate::hooks::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
+            $($crate::hooks::macros::watched!($base, $watched $(, $watched_word($watched_value))*);)*
+            $($($crate::hooks::macros::watched!($base, $answered);)*)?
+        }
+    };
+}
+
+/// A hook with a signature: notes the return address, then runs an ordinary function in its place.
+macro_rules! recorded {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $how:ident, $event:ident, $kind:ident, |$done:ident| $what:expr) => {
+        /// # Safety
+        /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
+                let frame = $crate::call::Frame::enter(API);
+                let real = $crate::hooks::around::real_of(API);
+                // SAFETY: the vendor's function of this name has this signature (see the table for its source).
+                let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
+                let call = $crate::hooks::around::Call {
+                    frame,
+                    event: gpuoom_trace::record::Event::$event,
+                    kind: gpuoom_trace::record::Kind::$kind,
+                };
+                $crate::hooks::how::$how(
+                    call,
+                    // SAFETY: the description reads what the vendor's function itself reads or has just written.
+                    |$done: bool| {
+                        // SAFETY: as said above.
+                        #[allow(unused_unsafe)]
+                        unsafe { $what }
+                    },
+                    // SAFETY: the program's own arguments.
+                    || unsafe { real($($argument),*) },
+                )
+            }
+
+            // The return address goes into the thread's block (its first field), with the registers that a stack is walked
+            // from; all arguments stay where they are, and
+            // the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a call of a
+            // C function.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
+/// A hook on a function that hands out functions: what it hands out is ours. It is no event and starts no recording.
+macro_rules! hands_out {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), ($symbol:expr, $out:expr, $version:expr, $flags:expr)) => {
+        /// # Safety
+        /// Has the signature of the vendor's function; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            unsafe extern "C-unwind" fn body($($argument: $type),*) -> i32 {
+                let real = $crate::hooks::around::real_of(API);
+                // SAFETY: the vendor's function of this name has this signature (see the table for its source), and these
+                // are the program's own arguments.
+                let status = unsafe {
+                    std::mem::transmute::<*const (), unsafe extern "C-unwind" fn($($type),*) -> i32>(real)($($argument),*)
+                };
+                if status == 0 {
+                    // SAFETY: the vendor's function has just used name and place.
+                    unsafe { $crate::hooks::handed::entry_points::replace($symbol, $out, $version, $flags) };
+                }
+                status
+            }
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
+/// A hook without a signature: one test, then a jump. Calls that wait for the device have a word of their own.
+macro_rules! watched {
+    ($base:expr, $name:ident, does(WaitsForDevice)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident, does(WaitsForStream)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident, does(WaitsForEvent)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
+    ($base:expr, $name:ident $(, $word:ident($value:ident))*) => {
+        $crate::hooks::macros::watched!(@ $base, $name, WATCHING);
+    };
+    (@ $base:expr, $name:ident, $tested:ident) => {
+        /// # Safety
+        /// Jumps to the vendor's function of this name with all arguments untouched.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: usize = $base + Number::$name as usize;
+            std::arch::naked_asm!(
+                "cmp dword ptr [rip + {watching}], 0",
+                "jne 2f",
+                "mov r11, qword ptr [rip + {real} + {offset}]",
+                "test r11, r11",
+                "jz 2f",
+                "jmp r11",
+                "2:",
+                "mov r11d, {api}",
+                "jmp {slow}",
+                watching = sym $crate::base::watching::$tested,
+                real = sym $crate::link::REAL,
+                offset = const API * 8,
+                api = const API,
+                slow = sym $crate::watch::slow_path,
+            )
+        }
+    };
+}
+
+pub(super) use {entries, hands_out, recorded, watched};

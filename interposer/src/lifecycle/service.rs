@@ -1,0 +1,88 @@
+//! The recorder's own thread: drains, samples, answers failures.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use gpuoom_trace::metadata::trigger;
+
+use super::libraries;
+use super::machine::Machine;
+use crate::base::{config, guard, log};
+use crate::readings::{self, Asker, Readings};
+use crate::record::{Recorder, Request, state, threads};
+
+/// Requests that may wait; a full queue only means that the thread is behind, and it drains anyway.
+const QUEUE: usize = 64;
+/// How often the thread looks after things when sampling is off.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The list of libraries that was made at the start is good for so long.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// Starts two threads: this one, with descriptors of its own, and the one that may call the vendor's runtime, which needs
+/// the program's. Without them (no resources) the recording threads drain, and no runtime is asked.
+pub(super) fn spawn(recorder: &'static Recorder) {
+    let (asker, answerer) = readings::asker();
+    let (sender, requests) = bounded(QUEUE);
+    let kept = recorder.drainer.file().number();
+    let started = threads::start(c"gpuoom", move || {
+        threads::forget_descriptors(kept);
+        serve(recorder, &requests, asker);
+    });
+    if !started {
+        log::debug(format_args!("no thread of its own: recording threads write the chunks"));
+        return;
+    }
+    threads::start(c"gpuoom-runtime", move || answerer.serve());
+    let _ = recorder.requests.set(sender);
+}
+
+fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker) {
+    let period = config::get().sample;
+    let mut readings = Readings::new(recorder, Some(asker));
+    let began = Instant::now();
+    let mut next_look = Instant::now() + period.unwrap_or(IDLE);
+    readings.take(trigger::START, None);
+    // Before any request is answered: whoever waits for the readings of a failure then has the machine's facts as well.
+    let mut machine = Machine::record(recorder);
+    loop {
+        match requests.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
+            Ok(Request::Drain) => {
+                recorder.drain_asked.store(false, Ordering::Relaxed);
+                recorder.drain(4, 1000);
+            }
+            Ok(Request::DeviceUsed { library, device, caller }) => readings.device_used(library, device, caller),
+            Ok(Request::Failure(failure)) => readings.failure(&failure),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if Instant::now() >= next_look {
+            look_after(recorder, &mut readings, &mut machine, period.is_some(), began);
+            next_look = Instant::now() + period.unwrap_or(IDLE);
+        }
+    }
+}
+
+fn look_after(
+    recorder: &'static Recorder,
+    readings: &mut Readings,
+    machine: &mut Machine,
+    sampling: bool,
+    began: Instant,
+) {
+    if state::running().is_none() {
+        // Turned off after an internal error: nothing is touched any more.
+        loop {
+            guard::sleep_micros(1_000_000_000);
+        }
+    }
+    recorder.mark_clock();
+    if sampling {
+        readings.take(trigger::PERIOD, None);
+    }
+    if began.elapsed() > SETTLED && libraries::note(recorder) {
+        machine.libraries_were_loaded(recorder);
+    }
+    recorder.drain(8, 1000);
+}

@@ -1,0 +1,302 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::{Kind, NO_DEVICE};
+
+const OOM: i32 = 2;
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+const WORK: Step = Step::GpuWork { failed_pointer: false };
+const TEXT: Step = Step::ErrorText { status: OOM };
+
+/// The request that fails: 1 GiB of device memory, at 10 ms.
+const FAILED: Request = Request {
+    at_ns: 10 * MS,
+    requested_bytes: 1024 * MIB,
+    place: 0x100,
+    path: 1,
+    device: 0,
+    kind: Kind::Device as u8,
+    same_variable: false,
+};
+
+/// One millisecond after the failure, from another place, to another variable.
+const ELSEWHERE: Request = Request { at_ns: 11 * MS, place: 0x200, path: 2, ..FAILED };
+
+fn elsewhere(bytes: u64) -> Request {
+    Request { requested_bytes: bytes, ..ELSEWHERE }
+}
+
+/// The same some seconds later.
+fn late(request: Request) -> Request {
+    Request { at_ns: 5000 * MS, ..request }
+}
+
+fn got(request: Request) -> Step {
+    Step::Allocated(request)
+}
+
+fn after(steps: &[Step]) -> (Outcome, Because) {
+    let mut watched = Watched::new(FAILED, OOM);
+    let mut decided = steps.iter().find_map(|step| watched.step(*step, &Limits::DEFAULT));
+    *decided.get_or_insert_with(|| watched.undecided())
+}
+
+#[track_caller]
+fn expect(story: &str, steps: &[Step], outcome: Outcome, because: Because) {
+    assert_eq!(after(steps), (outcome, because), "{story}: {steps:?}");
+}
+
+use Because::*;
+use Outcome::*;
+
+#[test]
+fn the_rules_of_the_contract() {
+    let failed_pointer = Step::GpuWork { failed_pointer: true };
+    let [well, badly] = [false, true].map(|failure| Step::Ended { failure });
+    for (story, steps, outcome, because) in [
+        ("nothing more", &[][..], Unresolved, TraceEnded),
+        ("a clean end", &[well], Unresolved, TraceEnded),
+        ("an end with a failure", &[badly], Propagated, ProcessExited),
+        ("work", &[WORK], Dropped, GpuWorkContinued),
+        ("work, and memory only then", &[WORK, got(FAILED)], Dropped, GpuWorkContinued),
+        ("the pointer is used", &[failed_pointer], Dropped, FailedPointerUsed),
+        ("the pointer is used after all", &[Step::LastErrorRead, failed_pointer], Dropped, FailedPointerUsed),
+        ("the pointer is used after a report", &[TEXT, failed_pointer], Dropped, FailedPointerUsed),
+        ("the last error is read", &[Step::LastErrorRead], Propagated, StatusChecked),
+        ("the last error is read at the end", &[Step::LastErrorRead, well], Propagated, StatusChecked),
+        ("the last error is read before a bad end", &[Step::LastErrorRead, badly], Propagated, StatusChecked),
+        ("the last error is cleared, and work goes on", &[Step::LastErrorRead, WORK], Unresolved, ErrorRead),
+        ("it is reported", &[Step::LastErrorRead, TEXT], Propagated, ErrorReported),
+        ("it is reported, and work goes on", &[Step::LastErrorRead, TEXT, WORK], Propagated, ErrorReported),
+        ("another error is reported", &[Step::ErrorText { status: 1 }, WORK], Dropped, GpuWorkContinued),
+        ("it is reported at the end", &[TEXT, badly], Propagated, ErrorReported),
+        ("an exception, caught", &[Step::Thrown, Step::LastErrorRead, WORK], Propagated, Exception),
+        ("an exception, not caught", &[Step::Thrown, badly], Propagated, Exception),
+    ] {
+        expect(story, steps, outcome, because);
+    }
+}
+
+#[test]
+fn a_retry_is_the_same_again() {
+    let other_path = Request { path: 2, ..FAILED };
+    for (story, request) in [
+        ("from the same place", Request { at_ns: 11 * MS, ..other_path }),
+        ("more from the same place", Request { requested_bytes: 1500 * MIB, ..other_path }),
+        ("by the same way, whenever", late(FAILED)),
+        ("the same size from another place", ELSEWHERE),
+        ("the same size, rounded up", elsewhere(1024 * MIB + 4096)),
+        ("more into the same variable", Request { same_variable: true, ..elsewhere(2048 * MIB) }),
+        ("more, where nobody knows from which place", Request { place: 0, path: 0, ..elsewhere(2048 * MIB) }),
+    ] {
+        expect(story, &[got(request), WORK], Recovered, RetrySucceeded);
+        expect(story, &[Step::LastErrorRead, TEXT, got(request), WORK], Recovered, RetrySucceeded);
+    }
+    for (story, request) in [
+        ("more from another place", elsewhere(2048 * MIB)),
+        ("more from another place, later", late(elsewhere(2048 * MIB))),
+        ("the same size from another place, much later", late(ELSEWHERE)),
+        (
+            "more from a wrapper that all calls come from, much later",
+            late(Request { requested_bytes: 2048 * MIB, ..other_path }),
+        ),
+        ("nothing", elsewhere(0)),
+    ] {
+        expect(story, &[got(request), WORK], Dropped, GpuWorkContinued);
+    }
+}
+
+#[test]
+fn a_fall_back_is_something_else_in_its_place() {
+    let pinned = Request { device: NO_DEVICE, kind: Kind::HostPinned as u8, ..ELSEWHERE };
+    let pool = Request { kind: Kind::Pool as u8, ..ELSEWHERE };
+    for (story, request) in [
+        ("half", elsewhere(512 * MIB)),
+        ("a trifle into the same variable", Request { same_variable: true, ..elsewhere(4096) }),
+        ("a trifle by the same way, whenever", late(Request { requested_bytes: 4096, ..FAILED })),
+        ("a trifle from the same place", Request { requested_bytes: 4096, path: 0, ..FAILED }),
+        ("pinned host memory", pinned),
+        ("less of it", Request { requested_bytes: 512 * MIB, ..pinned }),
+        ("more of it", Request { requested_bytes: 2048 * MIB, ..pinned }),
+        ("the same of a pool", pool),
+        ("another device", Request { device: 1, ..ELSEWHERE }),
+    ] {
+        expect(story, &[got(request), WORK], Recovered, FellBack);
+        expect(story, &[Step::LastErrorRead, got(request), WORK], Recovered, FellBack);
+        expect(story, &[TEXT, got(request), WORK], Recovered, FellBack);
+    }
+    for (story, request) in [
+        ("half from another place, seconds later", late(elsewhere(512 * MIB))),
+        ("pinned memory from another place, seconds later", late(pinned)),
+        ("a trifle for something else", elsewhere(4096)),
+        ("a trifle for something else, from the same wrapper", Request { place: FAILED.place, ..elsewhere(4096) }),
+        ("a trifle of pinned memory for something else", Request { requested_bytes: 4096, ..pinned }),
+        ("something whose size nobody knows", elsewhere(UNKNOWN_BYTES)),
+    ] {
+        expect(story, &[got(request), WORK], Dropped, GpuWorkContinued);
+    }
+}
+
+#[test]
+fn pieces_count_together() {
+    let piece = got(elsewhere(8 * MIB));
+    expect("one of 128", &[piece, WORK], Dropped, GpuWorkContinued);
+    expect("two of 128", &[piece, piece, WORK], Recovered, FellBack);
+    expect("two, of which one comes late", &[piece, got(late(elsewhere(8 * MIB))), WORK], Dropped, GpuWorkContinued);
+}
+
+#[test]
+fn after_an_exception_only_what_is_tied_to_the_failure_makes_up_for_it() {
+    let path_unknown = Request { path: 0, ..FAILED };
+    for (request, outcome, because) in [
+        (ELSEWHERE, Recovered, RetrySucceeded),
+        (late(FAILED), Recovered, RetrySucceeded),
+        (late(Request { requested_bytes: 512 * MIB, ..FAILED }), Recovered, FellBack),
+        (Request { same_variable: true, ..elsewhere(512 * MIB) }, Propagated, Exception),
+        (elsewhere(512 * MIB), Propagated, Exception),
+        (Request { requested_bytes: 512 * MIB, ..path_unknown }, Propagated, Exception),
+        (Request { requested_bytes: 2048 * MIB, ..path_unknown }, Propagated, Exception),
+    ] {
+        expect("an exception first", &[Step::Thrown, got(request), WORK], outcome, because);
+    }
+}
+
+#[test]
+fn what_sets_something_up_makes_up_for_its_own_sort() {
+    let handle = Request { requested_bytes: UNKNOWN_BYTES, ..FAILED };
+    let mut watched = Watched::new(handle, OOM);
+    assert_eq!(watched.step(got(FAILED), &Limits::DEFAULT), None);
+    assert_eq!(watched.step(got(late(handle)), &Limits::DEFAULT), Some((Recovered, RetrySucceeded)));
+}
+
+#[test]
+fn attempts_are_compared_with_the_one_before() {
+    // Each from a place of its own, half as large as the last, and half a second after it.
+    let attempt = |number: u64| Request {
+        at_ns: FAILED.at_ns + number * 500 * MS,
+        requested_bytes: (1024 * MIB) >> number,
+        place: 0x200 + number,
+        path: 2 + number as u32,
+        ..FAILED
+    };
+    let mut steps: Vec<Step> = (1..10).map(|number| Step::Refused(attempt(number))).collect();
+    steps.extend([got(attempt(10)), WORK]);
+    expect("ten attempts", &steps, Recovered, FellBack);
+    expect("the last one alone", &steps[9..], Dropped, GpuWorkContinued);
+    let unrelated = [Step::Refused(elsewhere(64 * 1024 * MIB)), got(late(elsewhere(32 * 1024 * MIB))), WORK];
+    expect("another request is refused", &unrelated, Dropped, GpuWorkContinued);
+}
+
+#[test]
+fn the_same_variable_is_that_of_the_last_failure() {
+    let same_variable = |bytes| Request { same_variable: true, ..elsewhere(bytes) };
+    let steps = [Step::Refused(elsewhere(64 * 1024 * MIB)), got(same_variable(4096)), WORK];
+    expect("it belongs to the other request", &steps, Dropped, GpuWorkContinued);
+    let steps = [Step::Refused(elsewhere(512 * MIB)), got(same_variable(4096)), WORK];
+    expect("it belongs to an attempt of this one", &steps, Recovered, FellBack);
+}
+
+#[test]
+fn time_that_the_recorder_took_is_not_the_programs() {
+    let mut watched = Watched::new(FAILED, OOM);
+    watched.held_up(4900 * MS);
+    assert_eq!(watched.step(got(late(ELSEWHERE)), &Limits::DEFAULT), Some((Recovered, RetrySucceeded)));
+}
+
+/// Failures that are watched one by one, and the same with each attempt taken in by the failure that it belongs to.
+#[derive(Default)]
+struct Story {
+    alone: Vec<(Watched, Option<(Outcome, Because)>)>,
+    joined: Vec<(Watched, Vec<usize>)>,
+    decided: Vec<Option<Outcome>>,
+}
+
+impl Story {
+    fn step(&mut self, step: Step) {
+        for (watched, decided) in self.alone.iter_mut().filter(|(_, decided)| decided.is_none()) {
+            *decided = watched.step(step, &Limits::DEFAULT);
+        }
+        let decided = &mut self.decided;
+        self.joined.retain_mut(|(watched, members)| match watched.step(step, &Limits::DEFAULT) {
+            Some((outcome, _)) => {
+                members.iter().for_each(|member| decided[*member] = Some(outcome));
+                false
+            }
+            None => true,
+        });
+        if let Step::Refused(request) = step {
+            self.joined.push((Watched::new(request, OOM), vec![self.alone.len()]));
+            self.alone.push((Watched::new(request, OOM), None));
+            self.decided.push(None);
+        }
+        let mut index = 1;
+        while index < self.joined.len() {
+            if self.joined[index - 1].0.takes_in(&self.joined[index].0) {
+                let (_, members) = self.joined.remove(index);
+                self.joined[index - 1].1.extend(members);
+            } else {
+                index += 1;
+            }
+        }
+    }
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let request = (0u64..3000, 0u32..12, 0u32..3, 0u8..2, any::<bool>()).prop_map(
+        |(at_ms, halves, path, device, same_variable)| Request {
+            at_ns: at_ms * MS,
+            requested_bytes: (1024 * MIB) >> halves,
+            place: u64::from(path) * 16,
+            path,
+            device,
+            kind: Kind::Device as u8,
+            same_variable,
+        },
+    );
+    prop_oneof![
+        4 => request.clone().prop_map(Step::Refused),
+        2 => request.prop_map(Step::Allocated),
+        2 => Just(Step::LastErrorRead),
+        1 => Just(TEXT),
+        1 => Just(Step::Thrown),
+        1 => any::<bool>().prop_map(|failed_pointer| Step::GpuWork { failed_pointer }),
+    ]
+}
+
+proptest! {
+    /// Joining is for bounded memory and for the page: GPU work, errors and exceptions decide the same for both. Memory that
+    /// comes may decide for the whole story where it is too little for its first request alone.
+    #[test]
+    fn a_joined_story_ends_as_its_parts(steps in proptest::collection::vec(any_step(), 1..40)) {
+        let mut story = Story::default();
+        let memory_came = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Allocated(_)));
+        for (index, step) in steps.iter().enumerate() {
+            story.step(*step);
+            if memory_came(&steps[..=index]) {
+                break;
+            }
+            for ((_, alone), joined) in story.alone.iter().zip(&story.decided) {
+                prop_assert_eq!(alone.map(|(outcome, _)| outcome), *joined);
+            }
+        }
+        prop_assert!(story.joined.len() <= story.alone.len());
+    }
+
+    /// A request that recovers the last attempt of a story recovers all of it.
+    #[test]
+    fn forty_attempts_are_one_story(count in 1usize..40, apart_ms in 0u64..1000, clears in any::<bool>()) {
+        let mut story = Story::default();
+        let attempt = |number: usize| Request { at_ns: number as u64 * apart_ms * MS, requested_bytes: (1 << 44) >> number, ..FAILED };
+        for number in 0..count {
+            story.step(Step::Refused(attempt(number)));
+            if clears {
+                story.step(Step::LastErrorRead);
+            }
+        }
+        prop_assert_eq!(story.joined.len(), 1);
+        story.step(got(attempt(count)));
+        prop_assert!(story.decided.iter().all(|decided| *decided == Some(Recovered)));
+        prop_assert!(story.alone.iter().all(|(_, decided)| matches!(decided, Some((Recovered, _)))));
+    }
+}

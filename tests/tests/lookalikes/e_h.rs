@@ -1,7 +1,0 @@
-//! E. Leaks, and H. training and serving.
-
-use crate::scene::Scene;
-
-pub(crate) fn scenes() -> Vec<Scene> {
-    Vec::new()
-}
