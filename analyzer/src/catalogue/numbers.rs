@@ -99,11 +99,7 @@ mod tests {
         ),
         (
             "signs that a reader can look for, and no rule decides by",
-            &[
-                "at least 140 MiB at a kernel launch",
-                "32 or 128 MiB for each handle",
-                "typically 256 MiB without",
-            ],
+            &["at least 140 MiB at a kernel launch", "32 or 128 MiB for each handle", "typically 256 MiB without"],
         ),
         (
             "codes, counts, tiers and names",

@@ -194,7 +194,7 @@ fn mps_limit(text: &str, device: u8) -> Option<u64> {
 /// PyTorch compares with its own limit before it asks the driver: no call fails, and only its message tells.
 fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     let by_fraction = |message: &&TorchMessage| {
-        judge(message, &case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
+        judge(message, case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
     let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
@@ -204,7 +204,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
         let (tried, allowed) = (shown(message.tried), shown(message.allowed));
         format!("PyTorch's message: {tried} was asked for, and {allowed} are allowed")
     });
-    if !judge(message, &case.thresholds).findings[0].certain {
+    if !judge(message, case.thresholds).findings[0].certain {
         check.at_most(Confidence::Probable);
     }
     check.unless(case.failure_of(message).is_some(), || {

@@ -75,7 +75,9 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
     if others.get() == Some(0) {
         // Where all that is listed may be this process, nothing is known of others.
-        return if is_unlisted(failure) { _ = check.applies(false) } else { nobody_else(failure, check) };
+        // Nor where the counters may be of another card.
+        let can_tell = !is_unlisted(failure) && of_card == Holds::Yes;
+        return if can_tell { nobody_else(failure, check) } else { _ = check.applies(false) };
     }
     let total = failure.total_bytes().get().unwrap_or(0);
     explains(failure, others, Basis::Measured, check, |others| {
