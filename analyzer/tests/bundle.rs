@@ -217,7 +217,7 @@ fn same_numbers(one: &Value, other: &Value, at: &str) {
             one.iter().for_each(|(key, value)| same_numbers(value, &other[key], &format!("{at}/{key}")));
         }
         (Value::Array(one), Value::Array(other)) => {
-            assert_eq!(one.len(), other.len(), "{at}");
+            assert_eq!(one.len(), other.len(), "{at}: {one:?} {other:?}");
             one.iter()
                 .zip(other)
                 .enumerate()

@@ -128,7 +128,7 @@ fn what_can_not_be_read_or_understood_has_its_status() {
         (&["base.bin"], 2, "<NEW>"),
         (&["base.bin", "base.bin", "base.bin"], 2, "unexpected argument"),
         (&["base.bin", "base.bin", "--threshold", "-5%"], 2, "unexpected argument"),
-        (&["base.bin", "base.bin", "--threshold", "5 apples"], 2, "is no size"),
+        (&["base.bin", "base.bin", "--threshold", "5 apples"], 2, "invalid size '5 apples'"),
     ] {
         let output = place.diff(arguments);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", stderr(&output));

@@ -140,10 +140,10 @@ fn assert_prints(trace: &Trace, percent: &str) {
 #[test]
 fn sizes_mean_the_same_everywhere() {
     for (text, bytes) in [("1.5M", 1_572_864), ("0.5 GiB", 512 << 20), ("3.7K", 3788), ("4096", 4096)] {
-        let (trace, _) = record(&V5, text);
+        let (trace, _run) = record(&V5, text);
         let granularity = |report: &Report| report.number("/devices/0/granularity_bytes");
         assert_eq!(granularity(&trace.report()), bytes, "GPUOOM_GRANULARITY={text}");
-        let (other, _) = record(&V5, "256M");
+        let (other, _other_run) = record(&V5, "256M");
         let threshold = format!("model-granule={text}");
         let by_threshold = other.report_with(&["--threshold".as_ref(), threshold.as_ref()]);
         assert_eq!(granularity(&by_threshold), bytes, "--threshold {threshold}");

@@ -35,10 +35,10 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option
     assert_eq!(report.number("/ooms/0/requested_bytes"), requested_bytes);
     // Each of them is more than the whole card, which is small here, and comes where it does.
     report.assert_cause("request-exceeds-device", "proven");
-    // The libraries have no names of functions: what buffer it is, the sizes alone do not say.
-    let is_sure =
-        |found: &Diagnosis| found.confidence != "possible" && [shape.unwrap_or(other), other].contains(&&found.id[..]);
-    assert!(!report.diagnoses().iter().any(is_sure), "{:?}", report.diagnoses());
+    // llama.cpp's own functions, on the way to the call, say which buffer it is.
+    shape.into_iter().for_each(|shape| report.assert_diagnosed(shape, "proven"));
+    let is_other = |found: &Diagnosis| found.confidence != "possible" && found.id == other;
+    assert!(!report.diagnoses().iter().any(is_other), "{:?}", report.diagnoses());
     // What the file of the model says, or a user, makes it a matter of arithmetic.
     let model = real_clients_dir().join("llama.gguf");
     let report = main_trace(&run).report_with(&["--gguf".as_ref(), model.as_os_str()]);

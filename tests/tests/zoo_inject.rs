@@ -22,7 +22,7 @@ fn calls_fail_by_number_by_size_and_together() {
     let report = run.only_trace().report();
     assert_eq!(report.count("/ooms"), 2);
     assert_eq!((report.text("/ooms/1/injected/reason"), report.number("/ooms/1/injected/call")), ("size", 20));
-    assert_eq!(report.causes(), Vec::<String>::new());
+    assert_eq!(report.causes(), ["requested-refusal"; 2]);
 }
 
 #[test]

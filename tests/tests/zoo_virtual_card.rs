@@ -190,7 +190,7 @@ fn the_report_names_the_virtual_card_and_no_cause_in_the_machine() {
     assert!(text.contains("refused by gpuoom itself (GPUOOM_CAPACITY=1G)"), "{text}");
     assert!(text.contains("Failures on request: GPUOOM_CAPACITY=1G"), "{text}");
     let report = trace.report();
-    assert_eq!(report.causes(), Vec::<String>::new(), "the machine is not to blame");
+    assert_eq!(report.causes(), ["requested-refusal"], "the machine is not to blame");
     assert_eq!(report.text("/ooms/0/injected/reason"), "capacity");
     assert_eq!(report.text("/ooms/0/injected/setting"), "GPUOOM_CAPACITY=1G");
     report.assert_no_cause();

@@ -7,7 +7,7 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use crate::evidence::Evidence;
-use crate::evidence::kernel_log::{KernelEvent, KernelEventKind};
+use crate::evidence::kernel_log::KernelEvent;
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::evidence::torch_snapshot::Moment;
 use crate::judgement::check::{Holds, Known};
@@ -28,10 +28,6 @@ use crate::thresholds::Thresholds;
 
 const KERNEL_LOG: &str = "the kernel's log (--kernel-log)";
 const STANDARD_ERROR: &str = "the program's standard error (--torch-log), where the runtime says why it aborts";
-
-fn is_kill(event: &KernelEvent) -> bool {
-    matches!(event.kind, KernelEventKind::OomKill | KernelEventKind::CgroupOomKill)
-}
 
 /// What rules are asked about: the facts of one run, and where they come from.
 pub struct Case<'a> {
@@ -129,45 +125,6 @@ impl<'a> Case<'a> {
             true => Holds::Unknown(KERNEL_LOG),
             false => self.kernel_events().any(what).into(),
         }
-    }
-
-    /// Whether the kernel killed a process for want of memory.
-    pub fn kernel_killed(&self) -> Holds {
-        self.kernel_says(is_kill)
-    }
-
-    /// Whether the kernel killed this process for want of memory. In a container it has another number outside.
-    pub fn kernel_killed_own(&self) -> Holds {
-        match self.kernel_kill() {
-            Some(event) if event.pid == Some(u64::from(self.trace.header.pid)) => Holds::Yes,
-            Some(_) => Holds::Unknown("the number of this process outside of its container"),
-            None => self.kernel_says(|_| false),
-        }
-    }
-
-    /// Whether that was because of the limit of a control group.
-    pub fn kernel_killed_group(&self) -> Holds {
-        match self.kernel_kill() {
-            Some(event) => (event.kind == KernelEventKind::CgroupOomKill).into(),
-            None => self.kernel_says(|_| false),
-        }
-    }
-
-    /// The line of the kernel's log that tells of the kill.
-    pub fn kernel_kill_text(&self) -> Option<String> {
-        self.kernel_kill().map(|event| format!("the kernel's log: {}", event.text))
-    }
-
-    /// The kill of this process, else of one with its name.
-    fn kernel_kill(&self) -> Option<&'a KernelEvent> {
-        let executable = self.facts.process.executable.rsplit('/').next().unwrap_or_default();
-        let kills = || self.kernel_events().filter(|event| is_kill(event));
-        let own = kills().find(|event| event.pid == Some(u64::from(self.trace.header.pid)));
-        // The kernel keeps 15 characters of a name.
-        let named = |event: &&KernelEvent| {
-            event.process.as_deref().is_some_and(|name| !name.is_empty() && executable.starts_with(name))
-        };
-        own.or_else(|| kills().find(named))
     }
 
     /// Whether the runtime wrote this to the program's standard error; not known where no log of the program was given.

@@ -93,7 +93,7 @@ fn optimizer() -> Vec<Scene> {
         ),
         scene(
             "oom-optimizer-step",
-            Found(Proven),
+            Found(Probable),
             "the same, and a label",
             format!("{LOAD} sleep 200; {STEP} mark optimizer_step; {states} {TOO_MUCH}"),
         ),

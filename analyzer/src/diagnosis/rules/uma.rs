@@ -298,8 +298,8 @@ fn uma_host_pressure(case: &Case<'_>, device: &DeviceSummary, check: &mut Check)
         Some(least) => format!("at least once only {} of RAM was available", size(least)),
         None => format!("all tasks waited for memory {:.1} % of the time", full.unwrap_or(0.0)),
     });
-    check.must(case.kernel_killed_own(), || {
-        case.kernel_kill_text().unwrap_or_else(|| "the kernel killed it for want of memory".to_owned())
+    check.must(case.kernel_killed_this(), || {
+        case.kill_text().unwrap_or_else(|| "the kernel killed it for want of memory".to_owned())
     });
 }
 

@@ -12,7 +12,7 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
         return Some(Err(SmiError::Damaged { offset: (start + text.len()) as u64, reason }));
     }
     let mut report = SmiReport { format: "nvidia-smi -q -x", ..SmiReport::default() };
-    for (index, gpu) in elements(text, "gpu").enumerate() {
+    for (index, (attributes, gpu)) in tagged(text, "gpu").enumerate() {
         let memory = element(gpu, "fb_memory_usage").unwrap_or_default();
         let of_memory = |name: &str| element(memory, name).and_then(|text| size(text, MIB));
         let retired = element(gpu, "retired_pages").unwrap_or_default();
@@ -21,7 +21,11 @@ pub(super) fn read(text: &str) -> Option<Result<SmiReport, SmiError>> {
         let errors = element(gpu, "ecc_errors").and_then(|errors| element(errors, "aggregate")).unwrap_or_default();
         report.cards.push(Card {
             index: Some(index as u64),
-            pci_bus_id: element(gpu, "pci").and_then(|pci| element(pci, "pci_bus_id")).and_then(named),
+            // Shortened output may have no more of the place than the element's own id.
+            pci_bus_id: element(gpu, "pci")
+                .and_then(|pci| element(pci, "pci_bus_id"))
+                .or_else(|| attribute(attributes, "id"))
+                .and_then(named),
             uuid: element(gpu, "uuid").and_then(named),
             name: element(gpu, "product_name").and_then(named),
             total_bytes: of_memory("total"),
@@ -50,8 +54,19 @@ fn element<'a>(text: &'a str, name: &'a str) -> Option<&'a str> {
     elements(text, name).next()
 }
 
+/// The value of an attribute: `id="00000000:01:00.0"`.
+fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
+    let behind = attributes.split_once(&format!("{name}=\""))?.1;
+    Some(behind.split_once('"')?.0)
+}
+
 /// What stands in the elements of a name, one after the other.
 fn elements<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    tagged(text, name).map(|(_, inner)| inner)
+}
+
+/// The attributes of the elements of a name, and what stands in each.
+fn tagged<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let (open, close) = (format!("<{name}"), format!("</{name}>"));
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -62,10 +77,10 @@ fn elements<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
             if !behind.starts_with(['>', ' ', '\t', '\n', '\r']) {
                 continue;
             }
-            let inner = behind.split_once('>')?.1;
+            let (attributes, inner) = behind.split_once('>')?;
             let end = inner.find(&close)?;
             rest = &inner[end..];
-            return Some(&inner[..end]);
+            return Some((attributes, &inner[..end]));
         }
     })
 }
