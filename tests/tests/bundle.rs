@@ -76,7 +76,7 @@ fn a_killed_run_returns_from_a_bundle_without_its_secrets() {
 
     let open = laid_open(&copy);
     assert!(holds(&laid_open(&path), "before") && !holds(&open, "before"), "marks are names of the program's own");
-    assert!(holds(&open, "mark 1") && holds(&open, "mark 2"));
+    assert!(holds(&open, "mark a1") && holds(&open, "mark b2"));
 
     let again = Trace::new(bundle);
     let numbers = |trace: &Trace| -> Vec<_> {

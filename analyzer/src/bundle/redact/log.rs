@@ -55,7 +55,7 @@ impl Sort {
                 line("values on the command line", "`***1`: the same number is the same value", "arguments")
             }
             Sort::Variable => line("values of variables", "`***1`: the same number is the same value", "environment"),
-            Sort::Label => line("marks, and names of the program's functions", "`mark 1`, `function 1`", "marks"),
+            Sort::Label => line("marks, and names of the program's functions", "`mark a1`, `function 1`", "marks"),
             Sort::Identifier => line("serial numbers and UUIDs", "`<id>`", ""),
             Sort::Secret => line("tokens and passwords", "`***`", ""),
             Sort::Line => line("lines of logs that tell nothing of memory or GPUs", "left out", "evidence"),

@@ -62,6 +62,17 @@ impl Numbers {
     }
 }
 
+/// `a` to `z`, then `aa`: no digit may tell two sorts of labels apart.
+fn letters(number: usize) -> String {
+    let (mut rest, mut letters) = (number, Vec::new());
+    while rest > 0 {
+        rest -= 1;
+        letters.push(b'a' + (rest % 26) as u8);
+        rest /= 26;
+    }
+    letters.iter().rev().map(|letter| char::from(*letter)).collect()
+}
+
 /// Replaces, and counts what it replaced.
 #[derive(Debug, Default)]
 pub struct Redactor {
@@ -70,6 +81,7 @@ pub struct Redactor {
     parts: Numbers,
     values: Numbers,
     labels: Numbers,
+    sorts: Numbers,
     functions: Numbers,
     log: Log,
 }

@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record};
 use gpuoom_trace::rewrite::Rewording;
 use rustc_hash::FxHashMap;
 
-use super::Redactor;
+use super::{Redactor, letters};
 use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
@@ -104,7 +104,9 @@ impl Redactor {
             return self.text(MARKS, label);
         }
         self.log.note(Sort::Label, MARKS);
-        format!("mark {}", self.labels.of(label))
+        // Labels that differ only in their numbers are of one sort, for the trend of what they hold: they must stay so.
+        let sort: String = label.chars().filter(|c| !c.is_ascii_digit()).collect();
+        format!("mark {}{}", letters(self.sorts.of(&sort)), self.labels.of(label))
     }
 
     /// A file and the name of a function in it, with a zero between them.
