@@ -168,7 +168,7 @@ fn uses() -> Vec<Scene> {
         .also(&["true-capacity"]),
         scene(
             "repeated-large-temporaries",
-            Found(Probable),
+            Found(Possible),
             "twelve pieces of work of different size",
             "alloc f 2G; loop 3; loop 4; push 4G+1G 2; pop; end; end; push 7G 2; alloc x 8G",
         ),

@@ -11,20 +11,20 @@ pub(crate) fn scenes() -> Vec<Scene> {
     vec![
         scene(
             "live-leak",
-            First(Probable),
+            First(Possible),
             "20 MiB of each of 30 steps stay, and nothing fails: it may be a cache that is not full yet",
             format!("{LOAD} loop 30; {STEP} alloc a 20M; end"),
         ),
         scene(
             "live-leak",
-            First(Proven),
+            First(Probable),
             "300 MiB of each of 30 steps stay, and then 16 GiB do not fit, which would have fitted at first",
             format!("{LOAD} loop 30; {STEP} alloc a 300M; end; alloc x 16G"),
         )
         .also(&["true-capacity"]),
         scene(
             "live-leak",
-            First(Probable),
+            First(Possible),
             "4 MiB of each of 60 steps stay beside 16 GiB",
             "alloc m 16G; loop 60; push 200M 4; launch; pop 4; alloc a 4M; end",
         ),

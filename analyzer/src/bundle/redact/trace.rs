@@ -6,10 +6,10 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record};
 use gpuoom_trace::rewrite::Rewording;
 use rustc_hash::FxHashMap;
 
-use super::{Redactor, letters};
 use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
+use super::{Redactor, letters};
 
 /// Where things stood.
 const PROCESS: &str = "process";

@@ -13,7 +13,7 @@ use crate::testing::{GIB, MIB, TraceBuilder};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "segments of PyTorch rise step by step, and nothing shows its tensors",
         scene: || segments(None),
@@ -34,7 +34,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "a history of three steps, too short for a line",
         scene: || segments(Some(steps(3, 30 * MIB))),

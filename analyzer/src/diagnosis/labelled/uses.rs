@@ -174,7 +174,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "repeated-large-temporaries",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["true-capacity"],
         story: "twelve pieces of work of different size, each with large temporary blocks",
         scene: || steps(2, |step| 4 + step % 5, 12),

@@ -6,6 +6,7 @@ use crate::judgement::check::{Check, Confidence, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
+use crate::passes::rise::By;
 use crate::passes::shape::facts::Phase;
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
@@ -38,8 +39,9 @@ fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         return;
     }
     case.judge_leak(device.index, check);
+    // Nothing failed, and blocks tell nothing of what the program still needs: an optimizer's states and a cache fill the same way.
     if case.tensors_of(device.index).is_none_or(|tensors| !tensors.rises()) {
-        check.at_most(Confidence::Probable);
+        check.at_most(Confidence::Possible);
         check.would_settle(LONGER);
     }
 }
@@ -55,6 +57,11 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         case.judge_leak(device, check);
     } else {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
+        if facts.rise.as_ref().is_some_and(|rise| rise.by == By::Cycles) {
+            // Nobody marked the steps: what fills in the first of them looks the same.
+            check.at_most(Confidence::Probable);
+            check.would_settle(LONGER);
+        }
     }
     let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) else { return };
     // What the failed step itself took is none of what stays.
@@ -81,10 +88,20 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 
 /// Every load and unload of a model leaves memory behind.
 fn model_swap_residual(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    match run_of(case, device) {
-        Some(run) => shape::model_swap(run, names_a_model(case, device), check),
-        None => _ = check.applies(false),
+    let Some(run) = run_of(case, device) else {
+        check.applies(false);
+        return;
+    };
+    let named = names_a_model(case, device);
+    // Rounds that leave memory behind are a leak; only a name makes a model of them.
+    let mut leak = Check::default();
+    live_leak(case, device, &mut leak);
+    let labelled = run.labelled_loads as u64 >= case.thresholds.swaps;
+    if named.is_none() && !labelled && matches!(leak.judgement(), Judgement::Found(_)) {
+        check.applies(false);
+        return;
     }
+    shape::model_swap(run, named, check);
 }
 
 /// The function that loads a model, where most of what lived at the device's peak came from one.
