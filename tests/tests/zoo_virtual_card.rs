@@ -190,10 +190,14 @@ fn the_report_names_the_virtual_card_and_no_cause_in_the_machine() {
     assert!(text.contains("refused by gpuoom itself (GPUOOM_CAPACITY=1G)"), "{text}");
     assert!(text.contains("Failures on request: GPUOOM_CAPACITY=1G"), "{text}");
     let report = trace.report();
-    assert_eq!(report.causes(), ["requested-refusal"], "the machine is not to blame");
+    let causes = report.causes();
+    // Each call that the virtual card refused has its own.
+    assert!(
+        !causes.is_empty() && causes.iter().all(|cause| *cause == "requested-refusal"),
+        "not the machine: {causes:?}"
+    );
     assert_eq!(report.text("/ooms/0/injected/reason"), "capacity");
     assert_eq!(report.text("/ooms/0/injected/setting"), "GPUOOM_CAPACITY=1G");
-    report.assert_no_cause();
 }
 
 #[test]
