@@ -193,7 +193,7 @@ impl DeviceReadings {
         *field = Some(reading.value);
     }
 
-    /// Forgets that not even the smallest block could be had, where the runtime answered nothing else: it had no context to
+    /// Drops a largest allocatable block of 0 bytes where the runtime answered nothing else: it had no context to
     /// ask on, and refused whatever the size. Recorders up to format 1.5 took that for a measurement.
     pub fn drop_probe_of_nobody(&mut self) {
         let answered = self.runtime_free_bytes.is_some() || self.runtime_total_bytes.is_some();

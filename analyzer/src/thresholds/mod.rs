@@ -137,7 +137,7 @@ thresholds! {
     small_request_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["map-count-exhaustion"];
     /// How many times a small request must be free.
     room_factor: u64 = 10, Count, "catalogue", ["map-count-exhaustion"];
-    /// Mappings that may be left where none could be had: what a runtime needs for one block.
+    /// Mappings still unused when a mapping fails: a runtime needs several for one block.
     mappings_left: u64 = 64, Count, "ours: a reservation with guard pages, its parts, and what other threads give back meanwhile", ["map-count-exhaustion"];
     /// Share by which live handles may differ from the usual limit of descriptors.
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];

@@ -161,7 +161,7 @@ pub(crate) fn device_of_hip(context: u64) -> Option<u8> {
     device.map(|device| device as u8)
 }
 
-/// A context, or none that is known (0), takes the place of the thread's current one.
+/// Makes a context the thread's current one; 0 for an unknown context.
 pub(crate) fn select(context: u64) {
     thread::current().context.set(place_of(context));
     thread::current().context_changed.set(true);

@@ -59,9 +59,8 @@ macro_rules! recorded {
             }
 
             // The return address goes into the thread's block (its first field), with the registers that a stack is walked
-            // from; all arguments stay where they are, and
-            // the body is entered by a jump, so it returns to the program by itself. r10 and r11 are free at a call of a
-            // C function.
+            // from. All arguments stay where they are, and the body is entered by a jump, so it returns to the program by
+            // itself. r10 and r11 are free at a call of a C function.
             std::arch::naked_asm!(
                 "mov r11, qword ptr [rsp]",
                 "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",

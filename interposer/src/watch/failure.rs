@@ -214,12 +214,8 @@ pub(super) fn step(step: Step) {
     join(&mut state);
     state.put_back();
     if kept == 0 {
-        stop_watching();
+        watching::end();
     }
-}
-
-fn stop_watching() {
-    watching::end();
 }
 
 fn count(outcome: Outcome, because: Because, failures: u32) {
@@ -282,7 +278,7 @@ unsafe extern "C" fn thread_ended(_: *mut libc::c_void) {
     // Runs on the ending thread, whose block is still there.
     if me().open_failures.get() != 0 {
         me().open_failures.set(0);
-        stop_watching();
+        watching::end();
     }
 }
 

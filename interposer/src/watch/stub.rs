@@ -76,8 +76,8 @@ pub(crate) unsafe extern "C" fn slow_path() {
     )
 }
 
-/// Records a watched call if this thread has an undecided failure, or if it waits and that is news, and returns what the stub is to jump to: the real function, or
-/// what answers in its place.
+/// Records a watched call if this thread has an undecided failure, or if it waits and that is news. Returns what the stub jumps
+/// to: the real function, or what answers in its place.
 unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
@@ -136,7 +136,7 @@ pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
     }
 }
 
-/// Whether a call works on the pointer of a failed one. A null for a copy of nothing is no such pointer.
+/// Whether a call works on the pointer of a failed one. A null pointer given to a copy of 0 bytes does not count.
 fn failed_pointer(row: &Row, arguments: &[u64; 6]) -> FailedPointer {
     let positions = row.pointers;
     let pointers = arguments.iter().enumerate().filter(move |(position, _)| positions & (1 << position) != 0);

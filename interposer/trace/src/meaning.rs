@@ -92,7 +92,7 @@ numbered! {
     Ends {
         /// Nothing.
         Nothing = 0 "nothing",
-        /// All that HIP holds of a device. `hipDevicePrimaryCtxReset` is no such call: in every HIP whose sources were read
+        /// All that HIP holds of a device. `hipDevicePrimaryCtxReset` does not do that: in every HIP whose sources were read
         /// (5.6 to 7, `hip_context.cpp`) it returns at once, and on ROCm 5.2 nothing was seen to be free after it.
         HipDevice = 1 "a device of HIP",
         /// The primary context of the thread's device, by the CUDA runtime.

@@ -4,6 +4,7 @@
 //! `SCENE=part-of-an-id cargo test -p gpuoom-tests --test diagnoses` plays some of them, and says more about those that fail.
 
 mod machine;
+mod play;
 mod scene;
 
 mod capacity;
@@ -20,9 +21,6 @@ mod training;
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use gpuoom_tests::analyzer;
 use scene::{Played, Says, Scene};
@@ -44,38 +42,12 @@ fn scenes() -> Vec<Scene> {
     .concat()
 }
 
-/// Scenes that are played at once: most of their time is spent on waiting for a process to end.
-const AT_ONCE: usize = 4;
-
-/// All scenes, played once for all tests.
 fn played() -> &'static [(Scene, Played)] {
-    static ALL: OnceLock<Vec<(Scene, Played)>> = OnceLock::new();
-    ALL.get_or_init(|| {
-        let wanted = std::env::var("SCENE").unwrap_or_default();
-        let scenes: Vec<Scene> = scenes().into_iter().filter(|scene| scene.id.contains(&wanted)).collect();
-        let next = AtomicUsize::new(0);
-        let play = || {
-            let mut done = Vec::new();
-            while let Some(scene) = scenes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.push((scene.clone(), scene.play()));
-            }
-            done
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(play)).collect();
-            workers.into_iter().flat_map(|worker| worker.join().expect("a scene that can be played")).collect()
-        })
-    })
+    play::played(scenes)
 }
 
 fn describe(scene: &Scene, played: &Played) -> String {
-    let found: Vec<String> =
-        played.found.iter().map(|found| format!("{} {} ({})", found.id, found.confidence, found.role)).collect();
-    let details = if std::env::var_os("SCENE").is_some() { played.details.as_str() } else { "" };
-    format!(
-        "{} ({}): must be {:?}; found {found:?}; causes {:?} {details}",
-        scene.id, scene.story, scene.says, played.causes
-    )
+    play::describe(scene, &format!("must be {:?}", scene.says), played)
 }
 
 /// The measured figure: how often the right diagnosis comes first.

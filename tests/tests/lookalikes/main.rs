@@ -6,6 +6,8 @@
 #[path = "../diagnoses/machine.rs"]
 #[allow(dead_code, reason = "shared with the scenes that must be diagnosed, which need more of it")]
 mod machine;
+#[path = "../diagnoses/play.rs"]
+mod play;
 #[path = "../diagnoses/scene.rs"]
 #[allow(dead_code, reason = "shared with the scenes that must be diagnosed, which need more of it")]
 mod scene;
@@ -14,10 +16,6 @@ mod a;
 mod bcd;
 mod e_h;
 mod f_g;
-
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use scene::{Played, Says, Scene, scene};
 
@@ -30,38 +28,12 @@ fn scenes() -> Vec<Scene> {
     [a::scenes(), bcd::scenes(), e_h::scenes(), f_g::scenes()].concat()
 }
 
-/// Scenes that are played at once: most of their time is spent on waiting for a process to end.
-const AT_ONCE: usize = 4;
-
-/// All scenes, played once for all tests.
 fn played() -> &'static [(Scene, Played)] {
-    static ALL: OnceLock<Vec<(Scene, Played)>> = OnceLock::new();
-    ALL.get_or_init(|| {
-        let wanted = std::env::var("SCENE").unwrap_or_default();
-        let scenes: Vec<Scene> = scenes().into_iter().filter(|scene| scene.id.contains(&wanted)).collect();
-        let next = AtomicUsize::new(0);
-        let play = || {
-            let mut done = Vec::new();
-            while let Some(scene) = scenes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.push((scene.clone(), scene.play()));
-            }
-            done
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(play)).collect();
-            workers.into_iter().flat_map(|worker| worker.join().expect("a scene that can be played")).collect()
-        })
-    })
+    play::played(scenes)
 }
 
 fn describe(scene: &Scene, played: &Played) -> String {
-    let found: Vec<String> =
-        played.found.iter().map(|found| format!("{} {} ({})", found.id, found.confidence, found.role)).collect();
-    let details = if std::env::var_os("SCENE").is_some() { played.details.as_str() } else { "" };
-    format!(
-        "{} ({}): true are {:?}; found {found:?}; causes {:?} {details}",
-        scene.id, scene.story, scene.also, played.causes
-    )
+    play::describe(scene, &format!("true are {:?}", scene.also), played)
 }
 
 /// Fails with what is wrong, in numbers and in words.

@@ -18,6 +18,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "preallocation-by-framework",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "a library that nobody knows takes three quarters of the card, then another finds no room",
+        scene: || burst_of("/opt/engine/lib/libengine.so.1", 18, 2),
+    },
+    Labelled {
+        id: "preallocation-by-framework",
         says: Says::Not,
         also: &["true-capacity"],
         story: "the library that was refused is the one that took the large block",
@@ -217,8 +224,12 @@ pub(super) const TRACES: &[Labelled] = &[
 
 /// A library takes a block at once; later the library with this number is refused 8 GiB.
 fn burst(taken_gib: u64, asks: u32) -> Scene {
+    burst_of("/usr/lib/python3/jaxlib/xla_extension.so", taken_gib, asks)
+}
+
+fn burst_of(library: &str, taken_gib: u64, asks: u32) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-    trace = trace.library("/usr/lib/python3/jaxlib/xla_extension.so", 0x5000_0000, 1);
+    trace = trace.library(library, 0x5000_0000, 1);
     trace = trace.library("/usr/lib/python3/torch/lib/libc10_hip.so", 0x6000_0000, 2);
     let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
     trace.push(Record { site: 1, address: 0x10_0000_0000, requested: taken_gib * GIB, ..record }, &[]);

@@ -19,7 +19,8 @@ pub(super) const RULES: &[Rule] = &[
     device("partition-slice", partition_slice),
 ];
 
-/// The card is full of this process's own live memory.
+/// The card is full of memory that this process holds. Whether the program still uses all of it is not said: a pool of its own,
+/// which nobody records, may have given parts back.
 fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_card()) {
         return;

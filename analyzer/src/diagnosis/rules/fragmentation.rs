@@ -214,6 +214,6 @@ fn stays_flat(case: &Case<'_>, device: &DeviceSummary, run: &DeviceRun, check: &
         || steps(|before, after| after > before) >= 3 && steps(|before, after| after < before) == 0;
     check.unless(rises_on, || format!("what stays still rises in the later half, by {}", size(late_rise)));
     check.unless(device.account.failures > 0, || {
-        "requests were refused: it is flat because no more could be had".to_owned()
+        "requests were refused: it may be flat because the card was full".to_owned()
     });
 }

@@ -94,10 +94,13 @@ fn model_swap_residual(case: &Case<'_>, device: &DeviceSummary, check: &mut Chec
     };
     let named = names_a_model(case, device);
     // Rounds that leave memory behind are a leak; only a name makes a model of them.
-    let mut leak = Check::default();
-    live_leak(case, device, &mut leak);
+    let is_leak = || {
+        let mut leak = Check::default();
+        live_leak(case, device, &mut leak);
+        matches!(leak.judgement(), Judgement::Found(_))
+    };
     let labelled = run.labelled_loads as u64 >= case.thresholds.swaps;
-    if named.is_none() && !labelled && matches!(leak.judgement(), Judgement::Found(_)) {
+    if named.is_none() && !labelled && is_leak() {
         check.applies(false);
         return;
     }

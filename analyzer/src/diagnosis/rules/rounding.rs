@@ -113,7 +113,7 @@ fn judge_by_driver(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) 
     check.must(Holds::Unknown(DROPS), String::new);
 }
 
-/// Where even the distance of the addresses is smaller than the modelled granule, and with it all fits, rounding is no reason.
+/// The addresses may show a smaller granularity than the model. Where everything fits with it, rounding does not explain the failure.
 fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
     // A distance larger than the blocks themselves is where the driver puts them, and no rounding.
     let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);

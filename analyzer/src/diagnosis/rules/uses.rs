@@ -14,6 +14,7 @@ use crate::passes::libraries::Libraries;
 use crate::replay::census::Census;
 use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::series::Turn;
+use crate::software::Program;
 use crate::thresholds::{Unit, share};
 use crate::words::{percent, size};
 use gpuoom_trace::outcome::Outcome;
@@ -32,7 +33,9 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     if !check.applies(failure.is_real_of_card()) {
         return;
     }
-    check.at_most(Confidence::Probable);
+    // Any library can take much at first: only a framework whose default it is makes it likely.
+    let is_framework = [Program::Jax, Program::TensorFlow].into_iter().any(|one| case.versions.has(one));
+    check.at_most(if is_framework { Confidence::Probable } else { Confidence::Possible });
     let libraries = Libraries::new(case.trace, case.replay);
     let Some((taken_by, burst)) = first_burst(case, around.device, &libraries) else { return };
     check.must(share(burst, total) >= case.thresholds.burst_share, || {

@@ -98,7 +98,7 @@ fn chosen(options: &Options) -> Vec<Cause> {
     causes
 }
 
-/// Plays a run and judges its report; what can't be played is broken, and is no reason to stop.
+/// Plays a run and judges its report; a run that can't be played counts as broken, and the others go on.
 fn run(options: &Options, causes: &[Cause], number: u64) -> (&'static str, Judgement) {
     let made = catch_unwind(AssertUnwindSafe(|| make(options, causes, number)));
     let Ok((name, case)) = made else { return ("(not made)", broken("can't be made".to_owned())) };
