@@ -180,6 +180,16 @@ fn llama_like_load_runs_into_the_wall_and_says_so() {
     assert_eq!(report.text("/ooms/0/api"), failed.api());
 }
 
+/// What the README shows: a KV cache that grows with the context until the card is full is no leak.
+#[test]
+fn a_cache_that_fills_the_card_is_not_called_a_leak() {
+    let client = Client::new(program("../demo/llama_like.c")).args(["--ctx", "8192"]);
+    let report = client.env("SIM_CAPACITY", "8G").env("SIM_COPY_BYTES", "64K").run_recorded().only_trace().report();
+    assert_eq!(report.causes(), ["true-capacity"]);
+    let leak = report.diagnoses().into_iter().find(|found| found.id == "live-leak");
+    assert!(leak.is_none_or(|leak| leak.confidence == "possible"));
+}
+
 #[test]
 fn llama_like_load_that_fits_leaves_nothing_behind() {
     let client = Client::new(program("../demo/llama_like.c"))

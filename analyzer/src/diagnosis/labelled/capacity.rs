@@ -6,6 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::machines::{AmdMachine, CARD, STRIX_HALO};
 use super::scenes::{card_file, full, set, torch};
+use super::uses::mark;
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
@@ -196,20 +197,15 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "true-capacity",
         says: Says::Not,
         also: &["live-leak"],
-        story: "the card is full at the end of a leak: what stays rises by 1 GiB in each step",
-        scene: || {
-            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-            for step in 0..20 {
-                trace.alloc(0x100_0000_0000 + step * 2 * GIB, GIB);
-                trace.alloc(0x20_0000_0000, 3 * GIB);
-                trace.free(0x20_0000_0000);
-                trace.now_ns += 1_000_000_000;
-            }
-            (0..2).for_each(|block| _ = trace.alloc(0x20_0000_0000 + block * 2 * GIB, GIB));
-            let seq = trace.refuse(3 * GIB);
-            full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
-            Scene { trace }
-        },
+        story: "the card is full at the end of a leak: what stays rises by 1 GiB in each step that the program marks",
+        scene: || full_after_a_rise(true),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &["live-leak"],
+        story: "the same without marks: a KV cache that grows with the context fills a card like this",
+        scene: || full_after_a_rise(false),
     },
     Labelled {
         id: "partition-slice",
@@ -238,6 +234,24 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || partitioned("SPX\n"),
     },
 ];
+
+/// What stays rises by 1 GiB in each of twenty steps, and then 3 GiB do not fit.
+fn full_after_a_rise(is_marked: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for step in 0..20 {
+        if is_marked {
+            mark(&mut trace, &format!("step {step}"));
+        }
+        trace.alloc(0x100_0000_0000 + step * 2 * GIB, GIB);
+        trace.alloc(0x20_0000_0000, 3 * GIB);
+        trace.free(0x20_0000_0000);
+        trace.now_ns += 1_000_000_000;
+    }
+    (0..2).for_each(|block| _ = trace.alloc(0x20_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(3 * GIB);
+    full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+    Scene { trace }
+}
 
 /// A card of 24 GiB that is full, of which the program holds so much device memory and managed memory; nobody reads what others
 /// hold.

@@ -4,14 +4,14 @@ use gpuoom_trace::metadata::Quantity::RuntimeFree;
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "300 MiB of each of 30 steps stay, and then 7 GiB do not fit, which would have fitted at first",
         scene: || fails(7 * GIB, 6 * GIB),

@@ -266,7 +266,7 @@ fn taken_by_two(taken_gib: u64, is_given_back: bool) -> Scene {
     Scene { trace }
 }
 
-fn mark(trace: &mut TraceBuilder, label: &str) {
+pub(super) fn mark(trace: &mut TraceBuilder, label: &str) {
     let record = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
     trace.with_text(Record { device: NO_DEVICE, duration: 0, ..record }, label);
 }

@@ -6,7 +6,6 @@ use crate::judgement::check::{Check, Confidence, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
-use crate::passes::rise::By;
 use crate::passes::shape::facts::Phase;
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
@@ -57,11 +56,6 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         case.judge_leak(device, check);
     } else {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
-        if facts.rise.as_ref().is_some_and(|rise| rise.by == By::Cycles) {
-            // Nobody marked the steps: what fills in the first of them looks the same.
-            check.at_most(Confidence::Probable);
-            check.would_settle(LONGER);
-        }
     }
     let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) else { return };
     // What the failed step itself took is none of what stays.

@@ -100,6 +100,13 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         Some(kept) => blocks_stay(rise, kept, thresholds, check),
         None => check.must(Holds::Unknown(CALLS), String::new),
     }
+    if rise.by == By::Cycles {
+        // Nobody but the recorder says what a step is. A KV cache that grows with the context rises the same way until it is full.
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "labels of the program (gpuoom_mark) where a step ends: a cache that fills rises like this, too",
+        );
+    }
     if trend.course == Course::Slows {
         check.at_most(Confidence::Possible);
         check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
