@@ -79,7 +79,7 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
     let explaining: Vec<&'static str> =
         causes.iter().flatten().copied().chain(decides.map(|finding| finding.id)).collect();
     Conclusion {
-        verdict: Verdict::new(case.facts, decides),
+        verdict: Verdict::new(case.facts, &findings, decides),
         ladder: ladder::climb(case, &findings, &ruled_out, &explaining),
         would_settle: would_settle(case, decides, &findings),
         warnings: warnings::warn(case),

@@ -11,10 +11,10 @@ use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
-pub(super) fn all(facts: &Facts, happened: Happened, decides: Option<&Finding>) -> Vec<String> {
+pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -> Vec<String> {
     let mut sentences = match happened {
         Happened::OutOfMemory { oom } => {
-            vec![failure(facts, &facts.ooms[oom]), why(decides), reaction(&facts.ooms)]
+            vec![failure(facts, &facts.ooms[oom]), why(explained), reaction(&facts.ooms)]
         }
         Happened::Healthy { fullest } => vec![healthy(facts, &facts.devices[fullest])],
         Happened::NothingAllocated => vec![nothing(facts)],
@@ -23,17 +23,35 @@ pub(super) fn all(facts: &Facts, happened: Happened, decides: Option<&Finding>) 
     let is_failure = matches!(happened, Happened::OutOfMemory { .. });
     let place = if is_failure { sentences.len() } else { 0 };
     sentences.splice(place..place, ending(facts));
-    sentences.extend(decides.filter(|_| !is_failure).map(|finding| why(Some(finding))));
+    if !is_failure && matches!(explained, Explained::By(_)) {
+        sentences.push(why(explained));
+    }
     sentences.extend(vendor(facts));
     sentences.extend(damage(facts));
     sentences
 }
 
-/// What the finding that decides says, and how sure it is.
-pub(crate) fn why(decides: Option<&Finding>) -> String {
-    match decides {
-        Some(finding) => format!("Why: {} ({}, {}).", clean(&finding.title), finding.id, finding.confidence.name()),
-        None => "Why is not known: no diagnosis is more than possible.".to_owned(),
+/// What the findings say of why.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Explained<'f> {
+    /// This one decides.
+    By(&'f Finding),
+    /// None is sure enough; this one is possible, and the most telling.
+    Perhaps(&'f Finding),
+    /// Nothing explains it.
+    Not,
+}
+
+/// What the finding that decides says, and how sure it is; else what is possible.
+pub(super) fn why(explained: Explained<'_>) -> String {
+    match explained {
+        Explained::By(finding) => {
+            format!("Why: {} ({}, {}).", clean(&finding.title), finding.id, finding.confidence.name())
+        }
+        Explained::Perhaps(finding) => {
+            format!("Why is not known. Possible: {} ({}).", clean(&finding.title), finding.id)
+        }
+        Explained::Not => "Why is not known: no diagnosis is more than possible.".to_owned(),
     }
 }
 

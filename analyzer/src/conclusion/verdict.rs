@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
-use super::sentence;
+use super::sentence::{self, Explained};
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
 use crate::passes::facts::Facts;
@@ -66,17 +66,29 @@ fn joined<S: Serializer>(sentences: &[String], serializer: S) -> Result<S::Ok, S
 }
 
 impl Verdict {
-    /// The verdict on these facts, where `decides` is the finding that explains them.
-    pub(crate) fn new(facts: &Facts, decides: Option<&Finding>) -> Self {
+    /// The verdict on these facts, where `decides` is the one of the findings that explains them.
+    pub(crate) fn new(facts: &Facts, findings: &[Finding], decides: Option<&Finding>) -> Self {
         let happened = Happened::of(facts);
+        let explained = match (decides, happened) {
+            (Some(finding), _) => Explained::By(finding),
+            (None, Happened::OutOfMemory { oom }) => perhaps(findings, facts.ooms[oom].number),
+            _ => Explained::Not,
+        };
         Verdict {
             happened,
-            sentences: sentence::all(facts, happened, decides),
-            why: sentence::why(decides),
+            sentences: sentence::all(facts, happened, explained),
+            why: sentence::why(explained),
             cause: decides.map(|finding| finding.id),
             confidence: decides.map(|finding| finding.confidence),
         }
     }
+}
+
+/// The most telling cause of a failure that is only possible. A guess from sizes and times is not worth a place in a verdict.
+fn perhaps(findings: &[Finding], number: u64) -> Explained<'_> {
+    let is_about = |finding: &&Finding| finding.role == Role::Cause && finding.ooms.contains(&number);
+    let found = findings.iter().filter(is_about).find(|finding| !finding.is_guess);
+    found.map_or(Explained::Not, Explained::Perhaps)
 }
 
 /// The finding that decides: the cause of the failure that decides; where all failures were recovered from, or there is none,

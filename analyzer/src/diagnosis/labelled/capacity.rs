@@ -14,9 +14,9 @@ use crate::testing::{GIB, MIB, TraceBuilder, gib};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "true-capacity",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
-        story: "22 of 24 GiB are held, 4 more are asked for",
+        story: "22 of 24 GiB are held, 4 more are asked for; what a pool of the program's own may hold unused nobody tells",
         scene: || held_and_refused(22, 4, gib(1.9), gib(1.8)),
     },
     Labelled {
@@ -89,7 +89,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "the same, and the driver tells that others hold nothing",
         scene: || {
@@ -202,9 +202,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Proven),
+        says: Says::Found(Possible),
         also: &["live-leak"],
-        story: "the same without marks: a KV cache that grows with the context fills a card like this",
+        story: "the same without marks: a leak, or a cache that grows with the context, and the full card is the end of either",
         scene: || full_after_a_rise(false),
     },
     Labelled {
@@ -236,7 +236,7 @@ pub(super) const TRACES: &[Labelled] = &[
 ];
 
 /// What stays rises by 1 GiB in each of twenty steps, and then 3 GiB do not fit.
-fn full_after_a_rise(is_marked: bool) -> Scene {
+pub(super) fn full_after_a_rise(is_marked: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     for step in 0..20 {
         if is_marked {

@@ -3,6 +3,7 @@
 use gpuoom_trace::metadata::Quantity::RuntimeFree;
 use gpuoom_trace::record::{Event, Kind, Record};
 
+use super::capacity::full_after_a_rise;
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::passes::shape::programs::Program;
@@ -36,6 +37,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "4 MiB of each of 100 steps stay on a card of 16 GiB of which the model holds most, beside noise of 30 MiB",
         scene: || small_beside_much(4 * MIB),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &["true-capacity"],
+        story: "one GiB of each of 20 steps stays until a card of 24 is full: the rise stands before its end",
+        scene: || full_after_a_rise(false),
     },
     Labelled { id: "live-leak", says: Says::Not, also: &[], story: "the noise alone", scene: || small_beside_much(0) },
     Labelled {

@@ -1,6 +1,6 @@
 //! A. Capacity: what one device can hold at all.
 
-use super::{Rule, device, failure};
+use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
@@ -113,9 +113,17 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
         });
     }
+    // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
+    if leaks::rises_up_to(case, failure) {
+        check.at_most(Confidence::Possible);
+    }
 }
 
-/// What the program holds may be cached, and not in use. Only the caches that it has are looked at.
+/// Where nobody tells what an allocator of the program's own holds unused.
+const OWN_POOLS: &str =
+    "how much memory an allocator inside the program, if it has one, holds unused (no recorded call tells)";
+
+/// What the program holds may be cached, and not in use.
 fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let kept = case.kept_by_pools_bytes(failure);
     if kept > 0 {
@@ -131,6 +139,9 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.unless(case.torch_holds_enough(failure), || {
             "PyTorch's allocator held at least the request in unused blocks".to_owned()
         });
+    } else {
+        check.at_most(Confidence::Probable);
+        check.would_settle(OWN_POOLS);
     }
     let Some(retry) = case.retry(failure) else { return };
     check.unless(retry.is_release_and_success(), || "the same request succeeded after a cache was released".to_owned());

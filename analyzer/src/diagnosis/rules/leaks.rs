@@ -6,10 +6,13 @@ use crate::judgement::check::{Check, Confidence, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
+use crate::passes::rise::Rise;
 use crate::passes::shape::facts::Phase;
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
+use crate::passes::trend::Course;
 use crate::replay::tracks::modules::Balance;
+use crate::software::Program;
 use crate::thresholds::share;
 use crate::words::{count, percent, size};
 
@@ -78,6 +81,17 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         || format!("even without the {} that came to stay, the request would not have fitted", size(grown)),
     );
     shapes::not_enough(failure, check);
+}
+
+/// Whether blocks of the program stay, more and more, up to a failure that would not have come without them. What PyTorch's segments
+/// do is not meant, nor a rise that slows down or may be a load.
+pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let mut check = Check::default();
+    live_leak_at_failure(case, failure, &mut check);
+    let Some(facts) = shapes::facts(case, failure) else { return false };
+    let goes_on = |rise: &Rise| rise.trend.course == Course::Rises && !shape::may_be_a_load(rise, case.thresholds);
+    let is_cache = facts.are_segments && case.versions.has(Program::Torch);
+    matches!(check.judgement(), Judgement::Found(_)) && !is_cache && facts.rise.as_ref().is_some_and(goes_on)
 }
 
 /// Every load and unload of a model leaves memory behind.

@@ -155,8 +155,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         check.at_most(Confidence::Probable);
         check.would_settle("which of several call paths keeps too much: what stays comes by many");
     }
-    let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
-    if rise.by == By::Cycles && kept.given_share() > thresholds.filling_share && is_most {
+    if may_be_a_load(rise, thresholds) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
             let share = percent(kept.given_share());
@@ -164,6 +163,13 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         });
         check.would_settle(MARKS);
     }
+}
+
+/// Whether what stays makes up so much of what the cycles were given that they may be the parts of one load.
+pub fn may_be_a_load(rise: &Rise, thresholds: &Thresholds) -> bool {
+    let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
+    let stays = |kept: &Kept| kept.given_share() > thresholds.filling_share;
+    rise.by == By::Cycles && is_most && rise.kept.as_ref().is_some_and(stays)
 }
 
 /// Whether the floors of the second half hardly differ.
