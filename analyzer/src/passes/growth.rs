@@ -3,7 +3,7 @@
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::passes::rise::{By, Level, Rise};
+use crate::passes::rise::{By, Level, Rise, WHOLE_RUN};
 use crate::passes::shape::cycles::{Cycle, Cycles};
 use crate::passes::trend::{Course, Point, Slope};
 use crate::replay::Replay;
@@ -155,7 +155,7 @@ pub fn without_end(live: &Series, thresholds: &Thresholds) -> Vec<Turn> {
 /// What a device held after each step of the run; `None` for too few steps.
 pub fn rise_of(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Rise> {
     let window = replay.tracks.calls.before(replay.tracks.calls.count());
-    Rise::of(replay, device, u64::MAX, cycles.last_phase(), (&window.calls, window.from == 0), thresholds)
+    Rise::of(replay, device, WHOLE_RUN, cycles.last_phase(), (&window.calls, window.from == 0), thresholds)
 }
 
 /// The growth of one device; `None` for too few steps.

@@ -19,6 +19,9 @@ use crate::thresholds::{Thresholds, share};
 /// Steps that calls must cover for what they show of blocks.
 const COVERED_STEPS: usize = 4;
 
+/// The moment to ask for where the whole run is meant, with its end.
+pub const WHOLE_RUN: u64 = u64::MAX;
+
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,7 +137,10 @@ impl Rise {
         let (by, levels, trend) = match trend_of(&by_marks, &limits) {
             Some(trend) => (By::Marks, by_marks, trend),
             None => {
-                let levels: Vec<Level> = cycles.iter().map(of_cycle).collect();
+                let mut levels: Vec<Level> = cycles.iter().map(of_cycle).collect();
+                if until == WHOLE_RUN {
+                    leave_out_the_end(&mut levels);
+                }
                 let trend = trend_of(&levels, &limits)?;
                 (By::Cycles, levels, trend)
             }
@@ -166,6 +172,15 @@ impl Rise {
 pub fn at_marks<'a>(marks: impl Iterator<Item = (&'a str, u64)>, limits: &Limits) -> Option<Trend> {
     let marks: Vec<(&str, u64)> = marks.collect();
     trend_of(&levels_of(marks.iter().map(|(label, bytes)| (*label, 0, *bytes))), limits)
+}
+
+/// What a program gives back where it ends says nothing of its steps: the last floor counts only where it did not fall.
+fn leave_out_the_end(levels: &mut Vec<Level>) {
+    if let [.., before, last] = levels[..]
+        && last.bytes < before.bytes
+    {
+        levels.pop();
+    }
 }
 
 fn levels_at<'a>(marks: impl Iterator<Item = &'a Mark>, device: u8) -> Vec<Level> {

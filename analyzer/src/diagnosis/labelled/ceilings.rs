@@ -84,6 +84,20 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "process-fraction-cap",
         says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the requests come to 100 MiB below the limit: rounding and the runtime's own memory decide, and count toward it",
+        scene: || limited("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=15460M", true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the requests come to 3 GiB below the limit for this device",
+        scene: || limited("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=18G", true),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Found(Possible),
         also: &[],
         story: "JAX has a share, and ends with an error although no call failed",
         scene: || {
