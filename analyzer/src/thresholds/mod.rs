@@ -233,6 +233,8 @@ thresholds! {
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Share of the rise that tensors from one place must make up.
     dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
+    /// Share of what stays that must come by one call path where a rise is to be the reason for the full card that it ends in.
+    one_path_share: f64 = 0.8, Share, "ours: the keys and values of a cache come by two paths", ["true-capacity"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
     segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
     /// Cycles or labels from which on what stays between them has a trend.

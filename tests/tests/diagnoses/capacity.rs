@@ -26,9 +26,14 @@ fn sizes() -> Vec<Scene> {
             .set("SIM_SYSFS_CARD", "")
     };
     vec![
-        scene("true-capacity", First(Proven), "22 of 24 GiB are held, 4 more are asked for", "push 1G 22; alloc b 4G"),
+        scene(
+            "true-capacity",
+            First(Probable),
+            "22 of 24 GiB are held, 4 more are asked for",
+            "push 1G 22; alloc b 4G",
+        ),
         scene("true-capacity", First(Probable), "19 of 24 GiB are held", "push 1G 19; alloc b 6G"),
-        scene("true-capacity", First(Proven), "the same over CUDA", "push 1G 23; alloc b 4G").cuda(),
+        scene("true-capacity", First(Probable), "the same over CUDA", "push 1G 23; alloc b 4G").cuda(),
         scene("true-capacity", Not, "the program holds half, another process the rest", "push 1G 12; alloc b 4G")
             .on(others(11))
             .set("SIM_OTHERS", "11G")

@@ -208,6 +208,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || full_after_a_rise(false),
     },
     Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &["live-leak"],
+        story: "the same by two call paths in turns, as the keys and the values of a cache come",
+        scene: || full_after_a_rise_by(2, false),
+    },
+    Labelled {
         id: "partition-slice",
         says: Says::Found(Proven),
         also: &[],
@@ -237,12 +244,19 @@ pub(super) const TRACES: &[Labelled] = &[
 
 /// What stays rises by 1 GiB in each of twenty steps, and then 3 GiB do not fit.
 pub(super) fn full_after_a_rise(is_marked: bool) -> Scene {
+    full_after_a_rise_by(1, is_marked)
+}
+
+/// The same by so many call paths in turns.
+fn full_after_a_rise_by(paths: u64, is_marked: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     for step in 0..20 {
         if is_marked {
             mark(&mut trace, &format!("step {step}"));
         }
+        trace.site = 7 + (step % paths) as u32;
         trace.alloc(0x100_0000_0000 + step * 2 * GIB, GIB);
+        trace.site = 0;
         trace.alloc(0x20_0000_0000, 3 * GIB);
         trace.free(0x20_0000_0000);
         trace.now_ns += 1_000_000_000;

@@ -6,7 +6,7 @@ use crate::judgement::check::{Check, Confidence, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
-use crate::passes::rise::Rise;
+use crate::passes::rise::{Kept, Rise};
 use crate::passes::shape::facts::Phase;
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
@@ -83,13 +83,17 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     shapes::not_enough(failure, check);
 }
 
-/// Whether blocks of the program stay, more and more, up to a failure that would not have come without them. What PyTorch's segments
-/// do is not meant, nor a rise that slows down or may be a load.
+/// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's
+/// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let mut check = Check::default();
     live_leak_at_failure(case, failure, &mut check);
     let Some(facts) = shapes::facts(case, failure) else { return false };
-    let goes_on = |rise: &Rise| rise.trend.course == Course::Rises && !shape::may_be_a_load(rise, case.thresholds);
+    let is_by_one_path = |kept: &Kept| kept.path_share() >= case.thresholds.one_path_share;
+    let goes_on = |rise: &Rise| {
+        let is_load = shape::may_be_a_load(rise, case.thresholds);
+        rise.trend.course == Course::Rises && !is_load && rise.kept.as_ref().is_some_and(is_by_one_path)
+    };
     let is_cache = facts.are_segments && case.versions.has(Program::Torch);
     matches!(check.judgement(), Judgement::Found(_)) && !is_cache && facts.rise.as_ref().is_some_and(goes_on)
 }
