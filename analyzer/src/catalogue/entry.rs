@@ -62,8 +62,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it says where nothing names what it is about.
-    pub fn title_of_guess(&self) -> &str {
+    /// What it says where its title would say more than is known.
+    pub fn as_seen(&self) -> &str {
         if self.seen.is_empty() { &self.title } else { &self.seen }
     }
 }

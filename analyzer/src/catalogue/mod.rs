@@ -17,7 +17,8 @@ use entry::Entry;
 
 /// What an entry without a rule of its own means by its confidence.
 pub const DEFAULT_CONFIDENCE: &str = "proven when everything that must hold holds and nothing refutes it; probable when one \
-                                      reading is missing; possible when only the shape fits";
+                                      reading is missing, or a label alone names what it is about; possible when only the shape \
+                                      fits";
 
 /// Letter, title and data of each chapter.
 const FILES: [(char, &str, &str); 10] = [

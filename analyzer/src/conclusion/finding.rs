@@ -90,7 +90,7 @@ impl Finding {
         let Judged { id, confidence, role, ooms, device, shortfall_bytes, parts } = judged;
         Finding {
             id,
-            title: if parts.is_guess { entry.title_of_guess().to_owned() } else { entry.title.clone() },
+            title: if parts.is_as_seen { entry.as_seen().to_owned() } else { entry.title.clone() },
             confidence,
             role,
             ooms,

@@ -23,7 +23,9 @@ use crate::diagnosis::case::Case;
 use crate::diagnosis::{self, Judged, RuledOut};
 use crate::evidence::Evidence;
 use crate::passes::facts::Facts;
+use crate::passes::shape::{SEGMENTS, TENSORS};
 use crate::replay::Replay;
+use crate::software::Program;
 use finding::{Excluded, Finding};
 use ladder::Ladder;
 use verdict::{Happened, Verdict};
@@ -93,7 +95,11 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
 fn found(case: &Case<'_>, judged: Judged) -> Option<Finding> {
     let entry = catalogue::find(judged.id)?;
     let fix = remedies::of(entry, case, &judged.parts, judged.shortfall_bytes);
-    Some(Finding::new(judged, entry, fix))
+    let mut finding = Finding::new(judged, entry, fix);
+    if case.versions.has(Program::Torch) && finding.missing.iter().any(|reading| reading == SEGMENTS) {
+        finding.missing.push(TENSORS.to_owned());
+    }
+    Some(finding)
 }
 
 fn excluded(out: RuledOut) -> Option<Excluded> {

@@ -187,6 +187,8 @@ fn single(because: Because) -> String {
         }
         Because::TraceEnded => "The trace ends before the program reacts.".to_owned(),
         Because::StatusChecked => "The last error was read, and no GPU work followed.".to_owned(),
+        // A status of 3 may be about something else.
+        Because::ProcessExited => "No GPU work followed, and the process ended with a failure.".to_owned(),
         _ => "The program noticed the failure; nothing was dropped.".to_owned(),
     }
 }
@@ -210,15 +212,20 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
     let peak = &device.account.peak;
     let of_total = device.total_bytes.map_or(String::new(), |total| format!(" of {}", size(total)));
     let failed: u64 = facts.devices.iter().map(|device| device.account.failures).sum();
+    // What a damaged file lacks may have been a failure.
+    let (so_far, end) = match facts.damages[..] {
+        [] => ("", "at the end"),
+        _ => (" in what could be read", "where that ends"),
+    };
     let opening = match failed {
-        0 => "No allocation failed.".to_owned(),
-        failed => format!("No allocation ran out of memory ({failed} failed for other reasons)."),
+        0 => format!("No allocation failed{so_far}."),
+        failed => format!("No allocation ran out of memory{so_far} ({failed} failed for other reasons)."),
     };
     let left = &device.account.end;
     let left = match left.live_allocations {
-        0 => "0 bytes left at the end".to_owned(),
+        0 => format!("0 bytes left {end}"),
         blocks => {
-            format!("{} in {} not given back at the end", size(left.requested_bytes), count(blocks, "block", "blocks"))
+            format!("{} in {} not given back {end}", size(left.requested_bytes), count(blocks, "block", "blocks"))
         }
     };
     let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));

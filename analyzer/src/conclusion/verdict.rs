@@ -84,11 +84,12 @@ impl Verdict {
     }
 }
 
-/// The most telling cause of a failure that is only possible. A guess from sizes and times is not worth a place in a verdict.
+/// The most telling cause of a failure, which is only possible. Where that is a guess from sizes and times, it is not worth a place in
+/// a verdict, and what comes behind it is none either.
 fn perhaps(findings: &[Finding], number: u64) -> Explained<'_> {
     let is_about = |finding: &&Finding| finding.role == Role::Cause && finding.ooms.contains(&number);
-    let found = findings.iter().filter(is_about).find(|finding| !finding.is_guess);
-    found.map_or(Explained::Not, Explained::Perhaps)
+    let found = findings.iter().find(is_about);
+    found.filter(|finding| !finding.is_guess).map_or(Explained::Not, Explained::Perhaps)
 }
 
 /// The finding that decides: the cause of the failure that decides; where all failures were recovered from, or there is none,

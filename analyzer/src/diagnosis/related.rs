@@ -33,11 +33,14 @@ impl<'a> Case<'a> {
         self.runs.iter().find(|run| Some(run.device) == device)
     }
 
-    /// Whether what stays on a device rises from cycle to cycle, at least probably: then a full card is only the end of it.
-    pub fn leaks(&self, device: Option<u8>) -> bool {
+    /// How surely what stays on a device rises from cycle to cycle: then a full card is only the end of it.
+    pub fn leaks(&self, device: Option<u8>) -> Option<Confidence> {
         let mut check = Check::default();
         self.judge_leak(device, &mut check);
-        matches!(check.judgement(), Judgement::Found(confidence) if confidence >= Confidence::Probable)
+        match check.judgement() {
+            Judgement::Found(confidence) => Some(confidence),
+            _ => None,
+        }
     }
 
     /// Puts a leak to the test: by tensors where PyTorch's snapshot has a history with cycles, else by what the driver gave.

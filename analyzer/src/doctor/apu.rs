@@ -53,7 +53,7 @@ impl Apu<'_> {
         let memory = self.ram_bytes.saturating_add(carve_out);
         let offered = self.offered();
         if share(carve_out, memory) < self.thresholds.carve_out_share
-            || gtt >= carve_out / 2
+            || share(gtt, carve_out) >= self.thresholds.starved_gtt_share
             || offered.is_some_and(|offered| !self.thresholds.is_near(offered, gtt))
         {
             return None;

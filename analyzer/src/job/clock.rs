@@ -8,10 +8,6 @@ use serde::Serialize;
 
 use super::Member;
 
-/// When the wall clock seems to have moved further than this against the monotonic one, the traces are of different boots
-/// or of different machines that have one name: they share no monotonic clock.
-const SAME_BOOT_NS: u64 = 10_000_000_000;
-
 /// What the traces of a host were aligned by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,7 +66,10 @@ fn align_host(members: &[Member], host: &str, origins: &mut [i128]) -> HostClock
     let moved = offsets.iter().max().zip(offsets.iter().min()).map_or(0, |(most, least)| most - least);
     let moved = u64::try_from(moved).unwrap_or(u64::MAX);
     let earliest = of_host().map(|index| members[index].first).min_by_key(|first| (first.wall_ns, first.monotonic_ns));
-    let aligned_by = if moved <= SAME_BOOT_NS { AlignedBy::MonotonicClock } else { AlignedBy::WallClock };
+    // Where the wall clock seems to have moved further, the traces are of different boots or of machines that have one name: they
+    // share no monotonic clock.
+    let same_boot_ns = of_host().next().map_or(0, |index| members[index].summary.facts.thresholds.same_boot_ns);
+    let aligned_by = if moved <= same_boot_ns { AlignedBy::MonotonicClock } else { AlignedBy::WallClock };
     for index in of_host() {
         let first = members[index].first;
         origins[index] = match (aligned_by, earliest) {

@@ -182,6 +182,7 @@ pub struct Check {
     parts: Vec<&'static str>,
     modelled: bool,
     is_guess: bool,
+    is_as_seen: bool,
     role: Option<Role>,
 }
 
@@ -202,6 +203,8 @@ pub struct Parts {
     pub modelled: bool,
     /// Whether sizes and times alone speak for it.
     pub is_guess: bool,
+    /// Whether what was seen is told in the entry's words for that, and not by its title.
+    pub is_as_seen: bool,
 }
 
 /// What one rung of the ladder would give back.
@@ -230,6 +233,7 @@ impl Default for Check {
             parts: Vec::new(),
             modelled: false,
             is_guess: false,
+            is_as_seen: false,
             role: None,
         }
     }
@@ -327,9 +331,14 @@ impl Check {
     /// Sizes and times alone speak for it, and nothing names what it is about: it is possible at most, and not worth a word where
     /// something surer explains the failure. `would_settle` says what would name it.
     pub fn guess(&mut self, would_settle: &str) {
-        self.is_guess = true;
+        (self.is_guess, self.is_as_seen) = (true, true);
         self.at_most(Confidence::Possible);
         self.miss(would_settle);
+    }
+
+    /// The entry's title would say too much here: its words for what is seen (`seen` in the catalogue) do.
+    pub fn only_as_seen(&mut self) {
+        self.is_as_seen = true;
     }
 
     /// It plays another part here than its rule says.
@@ -397,6 +406,7 @@ impl Check {
             causes: self.parts,
             modelled: self.modelled,
             is_guess: self.is_guess,
+            is_as_seen: self.is_as_seen,
         }
     }
 }

@@ -13,14 +13,9 @@ use crate::replay::apis::{Api, Family};
 use crate::replay::comparison::Comparison;
 use crate::replay::lower::Alone;
 use crate::replay::readings::Source;
+use crate::thresholds::{Thresholds, share};
 
 const MIB: u64 = 1 << 20;
-/// A runtime takes less than this for itself: code, queues, kernel arguments, printf buffers.
-const RUNTIMES_OWN_BYTES: u64 = 512 * MIB;
-/// What may lie between the kernel's calls and the kernel's own count: bytes, and the share of what is in use.
-const KERNEL_TOLERANCE: (u64, u64) = (64 * MIB, 50);
-/// The same where the kernel's calls were not seen: contexts, code, scratch and rounding are missing then.
-const UPPER_TOLERANCE: (u64, u64) = (1024 * MIB, 10);
 
 /// An interface that the trace must have missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,6 +60,9 @@ pub struct Coverage {
     pub share: Option<f64>,
     /// The lowest layer whose calls are in the trace.
     pub lowest_layer: Option<&'static str>,
+    /// Whether that share leaves no room for memory that nobody recorded.
+    #[serde(skip)]
+    pub leaves_no_room: bool,
     /// Interfaces that were bypassed.
     pub bypassed: Vec<Bypass>,
     /// Device by device.
@@ -72,7 +70,7 @@ pub struct Coverage {
 }
 
 /// Judges a trace that was replayed to its end.
-pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Coverage {
+pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Coverage {
     let devices = by_device(replay, libraries);
     let sum = |bytes: fn(&DeviceCoverage) -> u64| devices.iter().map(bytes).fold(0, u64::saturating_add);
     let known = |bytes: u64| (!devices.is_empty()).then_some(bytes);
@@ -83,9 +81,10 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> C
         in_use_bytes: known(in_use),
         by: first.map(|first| first.by),
         of_process: devices.iter().all(|device| device.of_process),
-        share: (in_use > 0).then(|| (accounted as f64 / in_use as f64).min(1.0)),
+        share: (in_use > 0).then(|| share(accounted, in_use).min(1.0)),
         lowest_layer: layer_name(lowest_layer(replay)),
-        bypassed: bypassed(trace, replay, libraries),
+        bypassed: bypassed(trace, replay, libraries, thresholds),
+        leaves_no_room: in_use > 0 && share(accounted, in_use) >= thresholds.covered_share,
         devices,
     }
 }
@@ -117,16 +116,16 @@ fn lowest_layer(replay: &Replay) -> Option<Layer> {
     replay.accounts.devices().filter_map(|(device, _)| of_device(device)).max()
 }
 
-fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
+fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Vec<Bypass> {
     let mut found: Vec<Bypass> = past_the_hooks(trace, replay).collect();
     // Where records are missing, a free without its allocation proves nothing.
     if trace.header.events_lost == 0 && trace.header.torn == 0 && trace.damages().is_empty() {
         found.extend(unknown_frees(replay));
     }
-    found.extend(unexplained(replay, libraries));
+    found.extend(unexplained(replay, libraries, thresholds));
     found.extend(replay.comparisons.iter().filter_map(|(device, compared)| {
         let gap = compared.lasting_gap.filter(|gap| gap.in_use.of_process)?;
-        beyond_calls(libraries, *device, &gap)
+        beyond_calls(libraries, *device, &gap, thresholds)
     }));
     found
 }
@@ -163,7 +162,7 @@ fn unknown_frees(replay: &Replay) -> impl Iterator<Item = Bypass> {
 
 /// A runtime asks the layer below for much more than it needs for itself, and no call of the program explains it: the
 /// program's calls did not pass the recorder.
-fn unexplained(replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
+fn unexplained(replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Vec<Bypass> {
     let rows: Vec<Alone> = replay.lower.taken_alone();
     let above_kernel = |layer: Layer| matches!(layer, Layer::Driver | Layer::Hsa);
     // Where the layer between was recorded, the kernel's calls outside of it are the runtime's: scratch, queues.
@@ -175,7 +174,7 @@ fn unexplained(replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
         let sum = sums.entry((row.device, row.layer)).or_insert((0, row.api));
         sum.0 += row.most_bytes;
     }
-    let limit = u128::from(RUNTIMES_OWN_BYTES) + replay.graph_bytes;
+    let limit = u128::from(thresholds.hidden_bytes) + replay.graph_bytes;
     let large = sums.into_iter().filter(|(_, (bytes, _))| *bytes > limit);
     large
         .map(|((_, layer), (bytes, api))| {
@@ -193,10 +192,13 @@ fn unexplained(replay: &Replay, libraries: &Libraries<'_>) -> Vec<Bypass> {
 }
 
 /// The driver counts more for this process than the calls of the lowest layer.
-fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison) -> Option<Bypass> {
+fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison, thresholds: &Thresholds) -> Option<Bypass> {
     let by_kernel = gap.lowest == Some(Layer::Kernel) && gap.in_use.source == Source::Kfd;
-    let (bytes, part) = if by_kernel { KERNEL_TOLERANCE } else { UPPER_TOLERANCE };
-    let tolerated = bytes.max(gap.in_use.bytes / part);
+    let (bytes, part) = match by_kernel {
+        true => (thresholds.kernel_gap_bytes, thresholds.kernel_gap_share),
+        false => (thresholds.upper_gap_bytes, thresholds.upper_gap_share),
+    };
+    let tolerated = bytes.max((part * gap.in_use.bytes as f64) as u64);
     let missing = gap.gap_bytes();
     (missing > tolerated).then(|| Bypass {
         interface: match gap.lowest {

@@ -251,7 +251,7 @@ impl Facts {
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
-            coverage: coverage::judge(trace, replay, &libraries),
+            coverage: coverage::judge(trace, replay, &libraries, &evidence.thresholds),
             other_evidence: evidence::describe(replay, trace.header.pid, evidence),
             thresholds: evidence.thresholds,
             thresholds_changed: evidence.thresholds.changes(),

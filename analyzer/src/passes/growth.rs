@@ -14,8 +14,6 @@ use crate::replay::tracks::survivors::{STRETCHES, Survivors};
 use crate::symbols::Stacks;
 use crate::thresholds::Thresholds;
 
-/// Points below which the fit is said to rest on few.
-const FEW_POINTS: usize = 10;
 /// Floors that are listed, evenly chosen where there are more.
 const MOST_POINTS: usize = 256;
 /// Origins of blocks that are named.
@@ -114,7 +112,7 @@ pub struct Growth {
     pub per_second: Rate,
     /// Rise per step over the last stretch.
     pub per_cycle: Rate,
-    /// It rests on fewer than ten floors.
+    /// It rests on fewer steps than a last stretch has (ten, unless a threshold says otherwise).
     pub few_points: bool,
     /// When what is left would run out; null where it does not rise, or nobody knows what is left.
     pub runs_out: Option<RunsOut>,
@@ -160,11 +158,11 @@ pub fn rise_of(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresh
 
 /// The growth of one device; `None` for too few steps.
 pub fn of_device(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Growth> {
-    Some(of_rise(replay, device, cycles, &rise_of(replay, device, cycles, thresholds)?))
+    Some(of_rise(replay, device, cycles, &rise_of(replay, device, cycles, thresholds)?, thresholds))
 }
 
 /// The growth that a rise is.
-pub fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise) -> Growth {
+fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds: &Thresholds) -> Growth {
     let (levels, trend) = (&rise.levels, &rise.trend);
     let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
     let seconds = |level: &Level| replay.clock.at_ns(level.at) as f64 / 1e9;
@@ -185,13 +183,13 @@ pub fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise) -> Gro
         total_bytes: i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX }),
         per_second,
         per_cycle,
-        few_points: levels.len() < FEW_POINTS,
+        few_points: (levels.len() as u64) < thresholds.stretch_cycles,
         runs_out: if significant {
             runs_out(replay, device, rise, cycles.last_phase(), &per_second, &per_cycle)
         } else {
             None
         },
-        suspects: if significant { suspects(replay, device, levels.len()) } else { Vec::new() },
+        suspects: if significant { suspects(replay, device, levels.len(), thresholds) } else { Vec::new() },
     }
 }
 
@@ -233,7 +231,7 @@ fn runs_out(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle], time: &Ra
 }
 
 /// Origins of blocks that live at the last failure of the device, or at the end, and were given all along the way.
-fn suspects(replay: &Replay, device: u8, steps: usize) -> Vec<Suspect> {
+fn suspects(replay: &Replay, device: u8, steps: usize, thresholds: &Thresholds) -> Vec<Suspect> {
     let at_failure = replay.tracks.around.listed().iter().rev().find(|around| around.device == device);
     let survivors = match at_failure.and_then(|around| around.survivors.as_deref().cloned()) {
         Some(survivors) => survivors,
@@ -244,7 +242,8 @@ fn suspects(replay: &Replay, device: u8, steps: usize) -> Vec<Suspect> {
             replay.last_at,
         ),
     };
-    let grows = survivors.groups.iter().filter(|group| group.stretches() * 2 >= STRETCHES.min(steps));
+    let least = thresholds.suspect_share * STRETCHES.min(steps) as f64;
+    let grows = survivors.groups.iter().filter(|group| group.stretches() as f64 >= least);
     grows
         .take(MOST_SUSPECTS)
         .map(|group| Suspect {

@@ -16,9 +16,6 @@ use crate::replay::tracks::calls::{Call, What};
 use crate::replay::tracks::marks::Mark;
 use crate::thresholds::{Thresholds, share};
 
-/// Steps that calls must cover for what they show of blocks.
-const COVERED_STEPS: usize = 4;
-
 /// The moment to ask for where the whole run is meant, with its end.
 pub const WHOLE_RUN: u64 = u64::MAX;
 
@@ -83,9 +80,11 @@ pub struct Kept {
     pub given_bytes: u64,
     /// Bytes of blocks from before that went, and that none of the same size took the place of.
     pub gone_bytes: u64,
+    /// Bytes of blocks from before that went and whose calls are not kept, so that nobody knows by which path they had come.
+    pub gone_of_unknown_bytes: u64,
     /// Rise of the levels over these steps.
     pub rise_bytes: u64,
-    /// What came by the call path that kept most; where no paths are known, blocks of one size.
+    /// What came by the call path by which most came to stay, less what went of it; where no paths are known, blocks of one size.
     pub path: OfPath,
 }
 
@@ -100,6 +99,12 @@ pub struct OfPath {
     pub block_bytes: Option<u64>,
     /// Bytes of blocks that outlived the step after their own, and then went.
     pub returned_later_bytes: u64,
+    /// Blocks from before these steps that went.
+    pub gone_blocks: u64,
+    /// Their bytes less those of blocks from before that went.
+    pub net_bytes: u64,
+    /// Whether it is a path, and not only a size.
+    pub is_known: bool,
 }
 
 impl Kept {
@@ -108,9 +113,9 @@ impl Kept {
         share(self.bytes, self.rise_bytes)
     }
 
-    /// Share of what stayed that came by one call path.
+    /// Share of the rise that came by one call path, at most 1.
     pub fn path_share(&self) -> f64 {
-        share(self.path.bytes, self.bytes)
+        share(self.path.net_bytes, self.rise_bytes).min(1.0)
     }
 
     /// Share of all that was given which stayed.
@@ -146,7 +151,8 @@ impl Rise {
             }
         };
         let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
-        let kept = kept(calls, is_complete, device, &of_commonest_sort(stretch));
+        let kept = kept(calls, is_complete, device, &of_commonest_sort(stretch))
+            .filter(|kept| kept.steps as u64 >= thresholds.covered_steps);
         Some(Rise { by, levels, trend, kept, least_bytes: thresholds.leak_total_bytes })
     }
 
@@ -219,11 +225,9 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     let levels = &levels[levels.partition_point(|level| level.at < known_from)..];
     let (first, last) = (levels.first()?, levels.last()?);
     let steps = levels.len() - 1;
-    if steps < COVERED_STEPS {
-        return None;
-    }
     let mut kept = Kept { steps, rise_bytes: last.bytes.saturating_sub(first.bytes), ..Kept::default() };
     let mut live: FxHashMap<u64, (usize, &Call)> = FxHashMap::default();
+    let mut before = live_before(calls, device, first.at);
     let mut paths: BTreeMap<(u32, u64), Path> = BTreeMap::new();
     // Blocks from before that went, by size.
     let mut gone: FxHashMap<u64, u64> = FxHashMap::default();
@@ -240,7 +244,13 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
                     path.returned_later_bytes = path.returned_later_bytes.saturating_add(given.bytes);
                 }
                 Some(_) => {}
-                None => *gone.entry(call.bytes).or_default() += 1,
+                None => {
+                    *gone.entry(call.bytes).or_default() += 1;
+                    match before.remove(&call.address) {
+                        Some(given) => paths.entry(path_of(given)).or_default().went(given.bytes),
+                        None => kept.gone_of_unknown_bytes = kept.gone_of_unknown_bytes.saturating_add(call.bytes),
+                    }
+                }
             },
             What::Refused => {}
         }
@@ -261,6 +271,19 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     Some(kept)
 }
 
+/// The blocks that lived at a moment, of those whose call is known.
+fn live_before(calls: &[Call], device: u8, at: u64) -> FxHashMap<u64, &Call> {
+    let mut live = FxHashMap::default();
+    for call in calls.iter().filter(|call| call.device == device && call.at <= at) {
+        match call.what {
+            What::Given => _ = live.insert(call.address, call),
+            What::Returned => _ = live.remove(&call.address),
+            What::Refused => {}
+        }
+    }
+    live
+}
+
 /// One call path while sums are made.
 #[derive(Clone, Copy, Debug, Default)]
 struct Path {
@@ -269,6 +292,18 @@ struct Path {
     least_bytes: u64,
     most_bytes: u64,
     returned_later_bytes: u64,
+    gone_blocks: u64,
+    gone_bytes: u64,
+}
+
+impl Path {
+    fn went(&mut self, bytes: u64) {
+        (self.gone_blocks, self.gone_bytes) = (self.gone_blocks + 1, self.gone_bytes.saturating_add(bytes));
+    }
+
+    fn net_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.gone_bytes)
+    }
 }
 
 /// The call path, or where no call has one, blocks of one size.
@@ -288,11 +323,15 @@ fn sum_up<'a>(kept: &mut Kept, paths: &mut BTreeMap<(u32, u64), Path>, live: imp
         (path.blocks, path.bytes) = (path.blocks + 1, path.bytes.saturating_add(call.bytes));
     }
     kept.keeping_steps = steps.len();
-    let Some(most) = paths.values().max_by_key(|path| path.bytes) else { return };
+    // Sessions that come and go hold much, and a leak beside them little: what came to stay counts.
+    let Some(((site, _), most)) = paths.iter().max_by_key(|(_, path)| (path.net_bytes(), path.bytes)) else { return };
     kept.path = OfPath {
         blocks: most.blocks,
         bytes: most.bytes,
         block_bytes: (most.least_bytes == most.most_bytes).then_some(most.least_bytes),
         returned_later_bytes: most.returned_later_bytes,
+        gone_blocks: most.gone_blocks,
+        net_bytes: most.net_bytes(),
+        is_known: *site != 0,
     };
 }

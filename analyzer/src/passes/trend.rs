@@ -10,8 +10,6 @@ use serde::Serialize;
 
 /// Points of a stretch that are looked at at most, the last ones: their pairs grow with the square.
 const MOST_POINTS: usize = 256;
-/// Below so many points a stretch is not divided into quarters.
-const FEW_POINTS: usize = 8;
 /// The 97.5 % quantile of the normal distribution.
 const NORMAL_975: f64 = 1.96;
 
@@ -43,6 +41,8 @@ pub struct Limits {
     pub returned_share: f64,
     /// Share of its first half's slope below which a stretch slows down in its second half.
     pub slowing_share: f64,
+    /// Points from which on a stretch is compared by its quarters and its halves.
+    pub parted_points: usize,
 }
 
 /// What a series does where it ends.
@@ -194,7 +194,7 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
         Parts::InSteps => return Course::Stepped,
     }
     let (first, second) = stretch.split_at(stretch.len() / 2);
-    let halves = Slope::of(first).zip(Slope::of(second)).filter(|_| stretch.len() >= FEW_POINTS);
+    let halves = Slope::of(first).zip(Slope::of(second)).filter(|_| stretch.len() >= limits.parted_points);
     match halves {
         Some((first, second)) if second.high < limits.slowing_share * first.median => Course::Slows,
         _ => Course::Rises,
@@ -223,7 +223,7 @@ enum Parts {
 fn rise_by_parts(last: &[f64], limits: &Limits) -> Parts {
     let parts: Vec<f64> = match last.len() {
         // Each level is a part of its own.
-        few if few < FEW_POINTS => last.to_vec(),
+        few if few < limits.parted_points => last.to_vec(),
         many => (0..4).map(|part| median(last[many * part / 4..many * (part + 1) / 4].to_vec())).collect(),
     };
     let rises: Vec<f64> = parts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -267,6 +267,7 @@ mod tests {
         pause_factor: 2.0,
         returned_share: 0.5,
         slowing_share: 0.5,
+        parted_points: 8,
     };
 
     fn trend(levels: impl IntoIterator<Item = f64>) -> Trend {

@@ -6,6 +6,8 @@ use super::{Limit, Metric, Per, Rule, Unit};
 use crate::compare::{Difference, Pair, Presence, SiteDifference};
 use crate::passes::profile::{Figure, Figures, Place, PlaceProfile, Profile};
 use crate::passes::rise::at_marks;
+use crate::passes::trend::{Course, Slope, Trend};
+use crate::words::size;
 
 /// Call sites that are named for a rule that does not hold.
 const MOST_CULPRITS: usize = 3;
@@ -229,6 +231,17 @@ fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Stri
     })
 }
 
+/// Whether it seems to rise by more than the limit allows, and may just as well not rise at all.
+fn is_unclear(trend: &Trend, rule: &Rule) -> bool {
+    let Limit::Fixed(limit) = rule.limit else { return false };
+    let keeps = |rate: f64| rule.comparison.holds(rate, limit.number());
+    trend.course == Course::Level && keeps(trend.rate()) && !keeps(trend.slope.median)
+}
+
+fn signed(bytes: f64) -> String {
+    format!("{}{}", if bytes < 0.0 { "-" } else { "" }, size(bytes.abs() as u64))
+}
+
 /// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more
 /// than noise.
 fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
@@ -238,6 +251,14 @@ fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Str
         || place.marks.iter().filter(|mark| fits(&mark.label)).map(|mark| (mark.label.as_str(), mark.held_bytes));
     let least = place.trend_limits.least_points + 1;
     match at_marks(marks(), &place.trend_limits) {
+        Some(trend) if is_unclear(&trend, rule) => {
+            let Slope { low, high, .. } = trend.slope;
+            Err(format!(
+                "what is held at the marks varies too much to tell: it changes by {} to {} a mark",
+                signed(low),
+                signed(high)
+            ))
+        }
         Some(trend) => Ok(trend.rate()),
         None if marks().count() < least => {
             Err(format!("there are {} such marks (gpuoom_mark); at least {least} are needed", marks().count()))

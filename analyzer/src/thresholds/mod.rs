@@ -24,6 +24,10 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
+/// What a number decides where that is no diagnosis.
+const COVERAGE: &str = "the line `Coverage:`";
+const JOBS: &str = "a job of several traces";
+
 /// Declares the values, their defaults, and the table that options, `explain` and the report are made of.
 macro_rules! thresholds {
     ($(#[doc = $meaning:literal] $field:ident: $type:ty = $default:expr, $unit:ident, $origin:literal, $used_by:expr;)*) => {
@@ -84,7 +88,7 @@ thresholds! {
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
-    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity"];
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap", COVERAGE];
     /// The same as a share of the card.
     hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity"];
     /// What the processor may miss of a card's memory without a limit on its window.
@@ -180,7 +184,7 @@ thresholds! {
     /// Live device allocations that may reach the limit of mappings.
     many_allocations: u64 = 28_000, Count, "two mappings each, 65,530 by default", ["map-count-exhaustion"];
     /// What ROCr rounds blocks of video memory to.
-    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp", ["sysfs-free-overreported", "hidden-runtime-memory"];
+    rocr_block_bytes: u64 = 2 * MIB, Bytes, "ROCr amd_memory_region.cpp; CUDA maps as much", ["sysfs-free-overreported", "hidden-runtime-memory", "live-leak"];
     /// What rounding must waste to be worth a word.
     waste_share: f64 = 0.10, Share, "catalogue", ["granularity-waste", "mixed-size-padding"];
     /// Share by which sizes of one family of blocks may differ.
@@ -197,6 +201,8 @@ thresholds! {
     half_of_ram_share: f64 = 0.6, Share, "catalogue: half is what TTM gives by itself", ["uma-ttm-limit"];
     /// Share of all memory from which on an APU's carve-out is large.
     carve_out_share: f64 = 0.5, Share, "catalogue", ["uma-large-carveout-starves-gtt"];
+    /// GTT as a share of the carve-out from which on it is not starved.
+    starved_gtt_share: f64 = 0.5, Share, "ours: the catalogue says far below", ["uma-large-carveout-starves-gtt"];
     /// A carve-out up to this share of GTT is far below it.
     small_carve_out_share: f64 = 0.5, Share, "ours: the catalogue says far below", ["uma-carveout-only"];
     /// Share of a carve-out up to which most of it is unused.
@@ -251,6 +257,18 @@ thresholds! {
     returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a stretch's first slope below which its second half slows down.
     slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
+    /// Points of a stretch from which on its quarters and its halves are compared; with fewer, each point is a part of its own.
+    parted_points: u64 = 8, Count, "ours: a quarter has two", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Steps that recorded calls must cover for what they show of blocks that stay.
+    covered_steps: u64 = 4, Count, "ours", ["live-leak"];
+    /// Blocks of a call path that went, as a share of those of it that came to stay, from which on one takes the other's place.
+    replaced_share: f64 = 0.9, Share, "ours: a cache that grows frees the old block for each new one", ["live-leak"];
+    /// Steps of which a block must stay for it to be more than a block that is replaced.
+    keeping_steps: u64 = 3, Count, "ours", ["live-leak"];
+    /// Share of a run's stretches in which blocks of one origin must have come to be named as what stays.
+    suspect_share: f64 = 0.5, Share, "ours", ["live-leak"];
+    /// Share of a cycle's rise up to which what the program holds is its floor, where memory in use is read there.
+    floor_margin_share: f64 = 1.0 / 16.0, Share, "ours: a reading before the fall shows the peak", ["model-swap-residual"];
     /// Share of what a cycle is given above which what stays may be a part of a load, and the cycle no step.
     filling_share: f64 = 0.33, Share, "ours", ["live-leak"];
     /// Share of a rise up to which what was there before is little: the rise may then be the load itself.
@@ -281,6 +299,8 @@ thresholds! {
     repetitions: u64 = 3, Count, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "legacy-pool-growth", "kv-cache-prealloc"];
     /// Share of the calls that may differ from one repetition to the next.
     repetition_share: f64 = 0.10, Share, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "legacy-pool-growth", "kv-cache-prealloc"];
+    /// Share of what a repetition is given that must come back within it: equal layers of a load are none.
+    repetition_return_share: f64 = 0.5, Share, "ours", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "legacy-pool-growth", "kv-cache-prealloc"];
     /// A free of more than this is none of a load.
     large_free_bytes: u64 = LARGE_FREE_BYTES, Bytes, "catalogue", ["oom-model-load", "kv-cache-prealloc"];
     /// Share of the peak by which memory may fall in a load.
@@ -350,15 +370,27 @@ thresholds! {
     /// Address space that a process should be allowed: runtimes reserve addresses for the memory of all devices.
     good_address_space_bytes: u64 = 1024 * GIB, Bytes, "ours", ["gpu-va-limit"];
     /// RAM below which a host that shares it with a GPU may freeze.
-    host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    host_keeps_least_bytes: u64 = 4 * GIB, Bytes, "ours, from reports of users with APUs: no vendor states one", ["uma-host-pressure", "uma-ttm-limit"];
     /// RAM that a host should keep for itself beside a GPU.
-    host_keeps_bytes: u64 = 8 * GIB, Bytes, "user document 002", ["uma-host-pressure", "uma-ttm-limit"];
+    host_keeps_bytes: u64 = 8 * GIB, Bytes, "ours, from reports of users with APUs: no vendor states one", ["uma-host-pressure", "uma-ttm-limit"];
     /// Value of amdgpu.vm_size from which on its unit, GiB, was taken for MiB.
     absurd_vm_size: u64 = 4096, Count, "Linux amdgpu_drv.c: the unit is GiB, so this is 4 TiB", ["uma-param-mismatch"];
     /// Share of PyTorch's unused memory that a request must be within for that memory to be in too small pieces.
     request_of_unused_share: f64 = 0.5, Share, "catalogue", ["caching-fragmentation"];
     /// Share of the waste that must go without one family of sizes.
     family_waste_share: f64 = 0.5, Share, "catalogue", ["mixed-size-padding"];
+    /// What the kernel may count more for a process than its calls to the kernel come to.
+    kernel_gap_bytes: u64 = 64 * MIB, Bytes, "ours: page tables and queues", [COVERAGE];
+    /// The same as a share of what is in use.
+    kernel_gap_share: f64 = 0.02, Share, "ours", [COVERAGE];
+    /// The same where calls to the kernel were not seen: contexts, code, scratch and rounding are missing then.
+    upper_gap_bytes: u64 = GIB, Bytes, "ours", [COVERAGE];
+    /// The same as a share of what is in use.
+    upper_gap_share: f64 = 0.10, Share, "ours", [COVERAGE];
+    /// Share of the memory of all processes that a trace must account for to leave no room for an interface that was bypassed.
+    covered_share: f64 = 0.98, Share, "ours", [COVERAGE];
+    /// How far the wall clock may seem to have moved against the monotonic one among traces of one boot of one machine.
+    same_boot_ns: u64 = 10_000_000_000, Time, "ours: time services step a clock by less", [JOBS];
     /// Steps of each sort whose durations are compared.
     steps_compared: u64 = 3, Count, "ours", ["sysmem-fallback"];
 }
@@ -425,6 +457,7 @@ impl Thresholds {
             pause_factor: self.rise_pause_factor,
             returned_share: self.returned_share,
             slowing_share: self.slowing_share,
+            parted_points: usize::try_from(self.parted_points).unwrap_or(usize::MAX).max(4),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What other cards and granules would have made of the calls of one device.
 
 use gpuoom_trace::outcome::Because;
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, injected};
 use serde::Serialize;
 
 use super::overhead::Overhead;
@@ -203,6 +203,8 @@ fn unclear(oom: &Oom, thresholds: &Thresholds) -> Option<Unclear> {
     match oom {
         _ if Side::of(oom.kind) == Side::Host => Some(Unclear::Host),
         _ if oom.unknown_size => Some(Unclear::UnknownSize),
+        // A virtual card refuses what it has no room for: another size would have changed that.
+        _ if oom.injected.is_some_and(|injected| injected.reason == injected::CAPACITY) => None,
         _ if oom.refused_by == RefusedBy::Injected => Some(Unclear::Injected),
         _ if enough_was_free(&oom.read, oom.requested_bytes, thresholds) => Some(Unclear::EnoughWasFree),
         _ => None,

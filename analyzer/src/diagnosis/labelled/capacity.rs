@@ -195,7 +195,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: &["live-leak"],
         story: "the card is full at the end of a leak: what stays rises by 1 GiB in each step that the program marks",
         scene: || full_after_a_rise(true),

@@ -70,6 +70,18 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "after a launch, another place asks for a small block",
+        scene: || {
+            let mut scene = after_failure(Event::GpuWork, "hipLaunchKernel", 0);
+            scene.trace.site = 9;
+            scene.trace.alloc(0x1000_0000, 64 * MIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
         says: Says::Not,
         also: &["request-exceeds-device"],
         story: "forty attempts, each for half of the last one, and the last one fits",

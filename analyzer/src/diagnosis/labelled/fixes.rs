@@ -2,6 +2,7 @@
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
 
+use super::capacity::full_after_a_rise;
 use super::machines::{AmdMachine, CARD, HALF, STRIX_HALO};
 use super::scenes::{at_failure, full, set, torch, with_log};
 use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
@@ -102,4 +103,14 @@ fn another_device_is_advised_where_there_is_one() {
         commands(&trace, "other-process-on-gpu").iter().any(|(command, _)| command.starts_with("ROCR_VISIBLE_DEVICES"))
     };
     assert_eq!((trace(false), trace(true)), (false, true));
+}
+
+#[test]
+fn a_leak_of_a_program_without_pytorch_gets_no_advice_of_pytorchs() {
+    let summary = summary(&full_after_a_rise(true).trace);
+    let leak = summary.conclusion.findings.iter().find(|finding| finding.id == "live-leak").expect("the leak");
+    assert!(!leak.fix.is_empty());
+    let texts: Vec<&str> = leak.fix.iter().map(|fix| fix.why.as_str()).collect();
+    assert!(texts.iter().all(|text| !text.contains("detach")), "{texts:?}");
+    assert!(leak.missing.iter().all(|reading| !reading.contains("PYTORCH")), "{:?}", leak.missing);
 }

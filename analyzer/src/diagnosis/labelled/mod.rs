@@ -24,6 +24,7 @@ mod pools;
 mod removals;
 mod reported;
 mod scenes;
+mod sentences;
 mod serving;
 mod snapshots;
 mod tensors;

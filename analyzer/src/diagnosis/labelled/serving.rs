@@ -169,7 +169,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-incremental",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "four caches, each token a MiB larger, as a label says",
         scene: || tokens(1, Some("token 5")),

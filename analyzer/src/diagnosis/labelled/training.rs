@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::Module;
 
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable};
 use crate::passes::shape::programs::{PARAMETERS, Program};
 use crate::testing::{GIB, MIB};
 
@@ -33,7 +33,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
         story: "the same with a label of the program",
         scene: || load(Some("load weights"), false),
@@ -72,7 +72,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-first-forward",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
         story: "activations behind the load, and a label",
         scene: || behind_load(Some("forward"), &[200, 201, 202, 203]),
@@ -107,7 +107,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-first-backward",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
         story: "the same behind a label",
         scene: || backward(true, Some("backward pass")),
@@ -128,7 +128,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-optimizer-step",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
         story: "the same behind a label, and by the model's facts Adam's state takes more",
         scene: || of_model(optimizer(1, 2, Some("optimizer step")), "parameters=140M"),
@@ -149,7 +149,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-longest-batch",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "24 steps of batches that differ, as labels say, and then the same place asks for 12 GiB",
         scene: || batches(24, 12 * GIB, Some(1)),
@@ -177,7 +177,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-eval-accumulation",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "after six steps, 40 MiB of each of twelve batches stay, and a label says evaluation",
         scene: || evaluation(true, Some("eval")),

@@ -36,12 +36,16 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         format!("this process holds {} of {} ({})", size(own), size(total), percent(share(own, total)))
     });
     if let Some(share) = total.get().map(|total| share(own, total)) {
-        check.at_most(match share {
+        let at_most = match share {
             // That it does not fit is certain, that the card is full is too much said.
-            _ if share < case.thresholds.capacity_medium_share => Confidence::Possible,
+            _ if share < case.thresholds.capacity_medium_share => {
+                check.only_as_seen();
+                Confidence::Possible
+            }
             _ if share < case.thresholds.capacity_high_share => Confidence::Probable,
             _ => Confidence::Proven,
-        });
+        };
+        check.at_most(at_most);
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
     check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
@@ -104,17 +108,20 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     });
 }
 
+/// What would tell a leak from a program that fills the card on purpose.
+const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an end, as that of a cache";
+
 /// Ruled out only where the run had cycles enough to show a leak.
 fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
     let leaks = case.leaks(failure.oom.device);
-    if leaks || case.run_of(failure.oom.device).is_some_and(cycles) {
-        check.unless(leaks, || {
+    if leaks.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
+        check.unless(leaks.map_or(Holds::No, |_| Holds::Unknown(IS_IT_MEANT)), || {
             "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
         });
     }
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
-    if leaks::rises_up_to(case, failure) {
+    if leaks >= Some(Confidence::Probable) || leaks::rises_up_to(case, failure) {
         check.at_most(Confidence::Possible);
     }
 }

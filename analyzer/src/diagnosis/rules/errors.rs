@@ -87,13 +87,18 @@ fn keeps_errors(oom: &OomReport) -> bool {
     oom.layer == Some("runtime")
 }
 
-/// Whether the thread's next request came soon and was smaller.
+/// Whether the thread's next request came soon and was smaller: before it went on with GPU work, or by the same call path. Another
+/// place that asks for a small block later knows nothing of the failure.
 fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let next = case.around(failure).and_then(|around| around.next);
     next.is_some_and(|next| {
         let device = failure.report.device.unwrap_or(NO_DEVICE);
         let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= case.thresholds.retry_ns;
-        soon && next.device == device && next.requested_bytes < failure.oom.requested_bytes
+        let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+        let before_work = work.is_none_or(|work| case.replay.clock.at_ns(next.at) < work.at_ns);
+        soon && (before_work || next.site == failure.oom.site)
+            && next.device == device
+            && next.requested_bytes < failure.oom.requested_bytes
     })
 }
 

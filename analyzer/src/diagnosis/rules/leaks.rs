@@ -2,7 +2,7 @@
 
 use super::{Rule, device, failure, run, shapes};
 use crate::diagnosis::case::{Case, Failure};
-use crate::judgement::check::{Check, Confidence, Judgement};
+use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
@@ -75,8 +75,16 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return;
     }
     let both = failure.request_bytes().zip(failure.free_bytes());
+    // Each block may take more of the card than was asked for.
+    let rounding = rise.levels.len() as u64 * case.thresholds.rocr_block_bytes;
+    let fits = match both.is(|(request, free)| request <= free.saturating_add(grown)) {
+        Holds::No if both.is(|(request, free)| request <= free.saturating_add(grown + rounding)) == Holds::Yes => {
+            Holds::Unknown("what the blocks that stay take of the card once they are rounded")
+        }
+        known => known,
+    };
     check.decides(
-        both.is(|(request, free)| request <= free.saturating_add(grown)),
+        fits,
         || format!("without the {} that came to stay, the request would have fitted", size(grown)),
         || format!("even without the {} that came to stay, the request would not have fitted", size(grown)),
     );

@@ -49,8 +49,8 @@ pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &
     }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
     not_enough(failure, check);
-    if let Some(text) = named {
-        check.must(true, || text);
+    if let Some(said) = named {
+        said.count(check);
         fits_the_model(case, facts, &start, check);
     } else if !fits_the_model(case, facts, &start, check) {
         check.guess(NAMES);

@@ -89,7 +89,10 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 fn judge_by_driver(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
     check.unless(rounded.padded > rounded.total, || {
         let (padded, total) = (size(rounded.padded), size(rounded.total));
-        format!("rounded so, the blocks that live would take {padded} of {total}, and yet they were given")
+        format!(
+            "rounded to {} each, the blocks that live would take {padded} of {total}, and yet they were given",
+            size(rounded.granule)
+        )
     });
     judge_by_addresses(failure, rounded, check);
     let given = failure.thresholds.model_granule();

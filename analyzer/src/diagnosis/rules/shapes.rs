@@ -70,7 +70,7 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// What says that it is a load: by its place alone it may be another program's first buffer.
 fn names_the_load(facts: Option<&Facts>, check: &mut Check) {
     match facts.and_then(|facts| facts.says(Phase::Load)) {
-        Some(text) => check.must(true, || text),
+        Some(said) => said.count(check),
         None => check.guess(MARKS),
     }
 }

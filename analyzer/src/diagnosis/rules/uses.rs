@@ -206,7 +206,7 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.decides(
         share(most - least, most) > case.thresholds.variation_share,
         || "their sizes vary".to_owned(),
-        || "the sizes are constant".to_owned(),
+        || format!("their sizes hardly vary: from {} to {}", size(least), size(most)),
     );
     check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
     // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.

@@ -171,7 +171,7 @@ pub(super) fn gather_spike(facts: &Facts, check: &mut Check) {
     });
     check.must(true, || format!("{now} of them lived at once when another one failed"));
     match facts.says_that(Thing::Gather, labels::names_a_gather) {
-        Some(text) => check.must(true, || text),
+        Some(said) => said.count(check),
         // Any two buffers that are used in turn look like this; whether a communicator was made, nobody recorded.
         None => check.guess(COMMUNICATOR),
     }

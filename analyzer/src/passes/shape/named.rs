@@ -4,31 +4,54 @@ use super::MARKS;
 use super::facts::Facts;
 use super::labels::{self, Phase};
 use super::paths::{Named, Thing};
-use crate::judgement::check::Check;
+use crate::judgement::check::{Check, Confidence};
+
+/// What names a thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    text: String,
+    by_label: bool,
+}
+
+impl Said {
+    /// Counts it. A label says what began, and never what has ended since: by a label alone nothing is proven.
+    pub fn count(self, check: &mut Check) {
+        check.must(true, || self.text);
+        if self.by_label {
+            check.at_most(Confidence::Probable);
+            check.would_settle(STILL);
+        }
+    }
+}
+
+/// What a label leaves open.
+const STILL: &str =
+    "whether that was still under way when the call failed: the names of the functions on the way to it (--symbols)";
 
 impl Facts {
     /// What says that the failed call belongs to a phase.
-    pub fn says(&self, phase: Phase) -> Option<String> {
-        let by_path = self.on_path(Thing::Phase(phase));
+    pub fn says(&self, phase: Phase) -> Option<Said> {
+        let by_path = self.said_by_path(Thing::Phase(phase));
         // A forward pass comes in everything else, too.
         let outer = [Phase::Backward, Phase::Optimizer, Phase::Evaluation, Phase::Load].map(Thing::Phase);
         let is_inner = phase == Phase::Forward && self.path.iter().any(|named| outer.contains(&named.thing));
-        self.says_by(|label| Phase::of(label) == Some(phase)).or_else(|| by_path.filter(|_| !is_inner))
+        by_path.filter(|_| !is_inner).or_else(|| self.says_by(|label| Phase::of(label) == Some(phase)))
     }
 
     /// What says that it belongs to a thing that only call paths name, or labels that fit.
-    pub fn says_that(&self, thing: Thing, fits: impl Fn(&str) -> bool) -> Option<String> {
-        self.says_by(fits).or_else(|| self.on_path(thing))
+    pub fn says_that(&self, thing: Thing, fits: impl Fn(&str) -> bool) -> Option<Said> {
+        self.said_by_path(thing).or_else(|| self.says_by(fits))
     }
 
     /// What says that batches are worked on.
-    pub fn says_batch(&self) -> Option<String> {
+    pub fn says_batch(&self) -> Option<Said> {
         let training = [Phase::Forward, Phase::Backward, Phase::Optimizer];
-        self.says_by(labels::names_a_batch).or_else(|| training.into_iter().find_map(|phase| self.says(phase)))
+        let by_phase = training.into_iter().filter_map(|phase| self.says(phase));
+        by_phase.chain(self.says_by(labels::names_a_batch)).min_by_key(|said| said.by_label)
     }
 
     /// What says that a cache of keys and values grows.
-    pub fn says_tokens(&self) -> Option<String> {
+    pub fn says_tokens(&self) -> Option<Said> {
         self.says_that(Thing::KvCache, |label| labels::names_tokens(label) || labels::names_the_cache(label))
     }
 
@@ -38,16 +61,20 @@ impl Facts {
         named.map(|Named { function, .. }| format!("the call comes from {function}"))
     }
 
-    fn says_by(&self, fits: impl Fn(&str) -> bool) -> Option<String> {
+    fn said_by_path(&self, thing: Thing) -> Option<Said> {
+        self.on_path(thing).map(|text| Said { text, by_label: false })
+    }
+
+    fn says_by(&self, fits: impl Fn(&str) -> bool) -> Option<Said> {
         let mark = self.marked.as_ref().filter(|mark| mark.thread == self.thread && fits(&mark.label))?;
-        Some(format!("the program's own label says so: \"{}\"", mark.label))
+        Some(Said { text: format!("the program's last label says so: \"{}\"", mark.label), by_label: true })
     }
 }
 
 /// What must name the thing that a diagnosis is about; without it, the diagnosis is a guess.
-pub(super) fn must_be_named(named: Option<String>, check: &mut Check) {
+pub(super) fn must_be_named(named: Option<Said>, check: &mut Check) {
     match named {
-        Some(text) => check.must(true, || text),
+        Some(said) => said.count(check),
         None => check.guess(MARKS),
     }
 }

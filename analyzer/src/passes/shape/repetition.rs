@@ -49,7 +49,9 @@ impl Repetition {
         for period in 2..=calls.len() / least {
             let (before, last) = tokens[tokens.len() - 2 * period..].split_at(period);
             let most = (period as f64 * thresholds.repetition_share) as usize;
-            if differing(before, last, &mut counts) > 2 * most || !gives_back(&calls[calls.len() - period..]) {
+            if differing(before, last, &mut counts) > 2 * most
+                || !gives_back(&calls[calls.len() - period..], thresholds)
+            {
                 continue;
             }
             cells_left = cells_left.checked_sub(least.saturating_mul(period * (2 * most + 1)))?;
@@ -62,14 +64,14 @@ impl Repetition {
     }
 }
 
-/// Whether at least half of what a stretch of calls gave came back within it.
-fn gives_back(calls: &[Call]) -> bool {
+/// Whether enough of what a stretch of calls gave came back within it.
+fn gives_back(calls: &[Call], thresholds: &Thresholds) -> bool {
     let sum = |what| {
         let of = calls.iter().filter(|call| call.what == what);
         of.map(|call| u128::from(call.bytes)).sum::<u128>()
     };
     let given = sum(What::Given);
-    given > 0 && sum(What::Returned) * 2 >= given
+    given > 0 && sum(What::Returned) as f64 >= thresholds.repetition_return_share * given as f64
 }
 
 /// Tokens that one stretch has and the other lacks: never less than half of what its edit distance needs to be.

@@ -36,8 +36,9 @@ impl DeviceRun {
     pub fn all(replay: &Replay, thresholds: &Thresholds) -> Vec<Self> {
         let of = |(device, track)| {
             let cycles = growth::cycles_of(track, thresholds);
-            let used =
-                |cycle: &Cycle| track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle));
+            let used = |cycle: &Cycle| {
+                track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle, thresholds))
+            };
             DeviceRun {
                 device,
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
@@ -59,8 +60,8 @@ fn next_rise(cycle: &Cycle) -> u64 {
 
 /// What the program holds at most where a reading counts as one of the floor, in bytes: one that came before the fall would
 /// show the peak as something that stays.
-fn near_floor(cycle: &Cycle) -> u64 {
-    cycle.to.bytes.saturating_add(cycle.rise_bytes() / 16)
+fn near_floor(cycle: &Cycle, thresholds: &Thresholds) -> u64 {
+    cycle.to.bytes.saturating_add((thresholds.floor_margin_share * cycle.rise_bytes() as f64) as u64)
 }
 
 fn segments(replay: &Replay, device: u8, thresholds: &Thresholds) -> bool {
@@ -107,6 +108,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
             "labels of the program (gpuoom_mark) where a step ends: a cache that fills rises like this, too",
         );
     }
+    is_it_meant(check);
     if trend.course == Course::Slows {
         check.at_most(Confidence::Possible);
         check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
@@ -121,20 +123,44 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     }
 }
 
+/// What rises without an end is a leak, and what fills and stops is a cache: where the run ended in between, both look the same.
+pub(super) fn is_it_meant(check: &mut Check) {
+    check.at_most(Confidence::Probable);
+    check.would_settle(
+        "whether the rise is meant and has an end, as that of a cache: the code at the place where it comes from",
+    );
+}
+
 /// What would show which blocks stayed.
 const CALLS: &str = "which blocks stayed of these cycles: there were too many calls to keep";
+
+/// What would show whose blocks went.
+const OLDER: &str = "which call paths the older blocks came by that were given back: their calls are not kept";
+/// What would show whether blocks are only late.
+const LATER: &str =
+    "whether what stays is given back later: most blocks of that call path that outlived their step were";
 
 /// What rises must be blocks that stay, and not one that is replaced by a larger one, or a window that moves.
 fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
     let step = rise.by.step();
-    let is_replaced = kept.keeping_steps < 3
+    let much = |gone_bytes: u64| gone_bytes as f64 > thresholds.dominant_share * kept.bytes as f64;
+    let is_replaced = (kept.keeping_steps as u64) < thresholds.keeping_steps
         || kept.rise_share() < thresholds.dominant_share
-        || kept.gone_bytes as f64 > thresholds.dominant_share * kept.bytes as f64;
+        || kept.path.gone_blocks as f64 >= thresholds.replaced_share * kept.path.blocks as f64
+        || !kept.path.is_known && much(kept.gone_bytes);
+    let is_replaced = match much(kept.gone_of_unknown_bytes) {
+        true if !is_replaced => Holds::Unknown(OLDER),
+        _ => Holds::from(is_replaced),
+    };
     check.unless(is_replaced, || {
         "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
     });
     let path = &kept.path;
-    check.unless(path.returned_later_bytes > path.bytes, || {
+    let comes_and_goes = match path.returned_later_bytes > path.bytes {
+        true => Holds::Unknown(LATER),
+        false => Holds::No,
+    };
+    check.unless(comes_and_goes, || {
         format!(
             "blocks that outlive their {step} are given back later: {} of them, and {} stay",
             size(path.returned_later_bytes),

@@ -1,6 +1,7 @@
 //! A leak among the tensors of PyTorch, by the history of its snapshot: what segments only suggest is shown there.
 
 use super::cycles::Cycles;
+use super::run::is_it_meant;
 use crate::diagnosis::torch_sums::place;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Origin, Snapshot, Tensors, tensors};
@@ -110,6 +111,7 @@ pub fn leak(run: &TensorRun, snapshot: &Snapshot, check: &mut Check) {
         format!("what stays comes all along from the same place: {}", places.join("; "))
     });
     check.note_by(Basis::Given, part < 1.0, || format!("that is {} of the rise", percent(part)));
+    is_it_meant(check);
 }
 
 /// Where tensors come from that stay.

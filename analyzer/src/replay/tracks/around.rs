@@ -40,6 +40,8 @@ pub struct PendingFrees {
 pub struct Next {
     /// Function.
     pub api: u16,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
     /// Ticks when it began.
     pub at: u64,
     /// Bytes asked for.

@@ -228,7 +228,8 @@ impl Tracks {
             // Without what this call itself was given.
             let mut done = self.done(device);
             done.given_bytes = done.given_bytes.saturating_sub(bytes);
-            let next = Next { api: block.api, at, requested_bytes: bytes, device, succeeded: true, done };
+            let next =
+                Next { api: block.api, site: block.site, at, requested_bytes: bytes, device, succeeded: true, done };
             self.around.asked(thread, next, &self.waits);
         }
     }
@@ -417,7 +418,8 @@ impl Tracks {
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
             let done = self.done(device);
-            let next = Next { api: record.api, at, requested_bytes: bytes, device, succeeded: false, done };
+            let next =
+                Next { api: record.api, site: record.site, at, requested_bytes: bytes, device, succeeded: false, done };
             self.around.asked(record.thread, next, &self.waits);
         }
         if bytes > 0 {

@@ -5,9 +5,6 @@ use crate::passes::coverage::Coverage;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, grouped, moment, percent, size};
 
-/// A share of the memory that all processes use which leaves no room for memory that nobody recorded.
-const ENOUGH: f64 = 0.98;
-
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.headed("Coverage:", Paint::Plain, &sentences(summary).join(" "));
     for note in &summary.facts.process.notes {
@@ -74,7 +71,7 @@ fn accounts_for(coverage: &Coverage) -> String {
             let by = coverage.by.unwrap_or("several sources");
             let whose = if coverage.of_process { "" } else { ", all processes" };
             let when = match &coverage.devices[..] {
-                [device] if share < ENOUGH => format!(" at {}", moment(device.at_ns)),
+                [device] if !coverage.leaves_no_room => format!(" at {}", moment(device.at_ns)),
                 _ => String::new(),
             };
             let share = percent(share);
@@ -97,12 +94,8 @@ fn layer_words(layer: &str) -> &str {
 
 fn bypassed(coverage: &Coverage) -> String {
     if coverage.bypassed.is_empty() {
-        // What others use can hide what a bypass hides.
-        let is_told = coverage.of_process || coverage.share.is_some_and(|share| share >= ENOUGH);
-        return match coverage.in_use_bytes.filter(|_| is_told) {
-            Some(_) => "No interface was bypassed.".to_owned(),
-            None => "No sign that an interface was bypassed.".to_owned(),
-        };
+        // A small block that nobody recorded hides in what the runtime takes for itself.
+        return "No sign that an interface was bypassed.".to_owned();
     }
     let all = coverage
         .bypassed

@@ -83,6 +83,19 @@ fn four_ranks_of_which_one_fails() {
 }
 
 #[test]
+fn who_recovered_ran_out_before_who_did_not() {
+    let mut recovered = rank("node", 4711, 0, 1);
+    recovered.alloc(0x1000, gib(180.0));
+    recovered.refuse(2 << 30);
+    recovered.free(0x1000);
+    recovered.alloc(0x2000, 2 << 30);
+    recovered.end(process::EXITS, 0);
+    let page = page(&[recovered, refused("node", 4712, 1, 9 * SECOND)], &[], 100);
+    let verdict: Vec<&str> = page.split_whitespace().collect();
+    assert!(verdict.join(" ").contains("was the first to run out of memory without recovering"), "{page}");
+}
+
+#[test]
 fn sixty_four_ranks_are_readable() {
     let mut traces: Vec<TraceBuilder> =
         (0..64).map(|number| healthy(&format!("node{}", number / 8), 4700 + number, number, 100.0)).collect();

@@ -38,11 +38,19 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     let (summary, process) = (&summaries[first.process], &job.processes[first.process]);
     let who = capital(&name(job, first.process));
     let when = moment(first.at_ns);
+    // A process that recovered ran out of memory, too.
+    let began = |index: usize| job.processes[index].began_at_ns;
+    let is_first = summaries
+        .iter()
+        .enumerate()
+        .all(|(index, other)| other.facts.ooms.iter().all(|oom| began(index).saturating_add(oom.at_ns) >= first.at_ns));
+    let ran_out =
+        if is_first { "ran out of memory first" } else { "was the first to run out of memory without recovering" };
     let mut sentences = vec![match (process.class, job.verdict.earlier) {
-        (Class::Dropped, None) => format!("{who} ran out of memory first, at {when}, and went on with GPU work."),
+        (Class::Dropped, None) => format!("{who} {ran_out}, at {when}, and went on with GPU work."),
         (Class::Dropped, Some(_)) => format!("{who} ran out of memory at {when} and went on with GPU work."),
         (Class::Recovered | Class::EndedBadly, _) => format!("{who} ran out of memory at {when}."),
-        (_, None) => format!("{who} ran out of memory first, at {when}."),
+        (_, None) => format!("{who} {ran_out}, at {when}."),
         (_, Some(_)) => format!("{who} ran out of memory at {when}, which ended it."),
     }];
     let verdict = &summary.conclusion.verdict;
