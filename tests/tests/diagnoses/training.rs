@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::scene::Says::{First, Found, Not};
-use crate::scene::Sure::{Possible, Probable, Proven};
+use crate::scene::Sure::{Possible, Probable};
 use crate::scene::{Scene, scene};
 
 /// Parameters of a small model, all different.
@@ -27,7 +27,7 @@ fn beginning() -> Vec<Scene> {
     vec![
         scene(
             "oom-model-load",
-            Found(Proven),
+            Found(Probable),
             "blocks of different sizes, a label, and the next fails",
             format!("mark load_weights; {LOAD} {TOO_MUCH}"),
         ),
@@ -43,7 +43,7 @@ fn beginning() -> Vec<Scene> {
         .also(&["other-process-on-gpu"]),
         scene(
             "oom-first-forward",
-            Found(Proven),
+            Found(Probable),
             "activations behind the load, and a label",
             format!("{LOAD} sleep 50; mark forward; {forward} {TOO_MUCH}"),
         ),
@@ -67,7 +67,7 @@ fn beginning() -> Vec<Scene> {
         ),
         scene(
             "oom-first-backward",
-            Found(Proven),
+            Found(Probable),
             "the same, and a label",
             format!("{LOAD} sleep 200; {forward} mark backward; {GRADIENTS} {TOO_MUCH}"),
         ),
@@ -117,7 +117,7 @@ fn later() -> Vec<Scene> {
     vec![
         scene(
             "oom-longest-batch",
-            First(Proven),
+            First(Probable),
             "25 batches that differ, as labels say, and then one that is far larger",
             batches(5, "mark batch;"),
         ),
@@ -125,7 +125,7 @@ fn later() -> Vec<Scene> {
         scene("oom-longest-batch", Not, "five steps: too few to call the run stable", batches(1, "mark batch;")),
         scene(
             "oom-eval-accumulation",
-            First(Proven),
+            First(Probable),
             "after six steps, 40 MiB of each of twelve batches stay, and a label says evaluation",
             evaluation("push 40M;"),
         ),
