@@ -264,7 +264,12 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let crashed = case.replay.end == End::Signaled(libc::SIGSEGV);
     let refused =
         case.failures().filter(|failure| failure.report.device == device.index && failure.is_real_of_device());
-    let free = refused.filter_map(|failure| failure.free_bytes().get()).max();
+    // What was more than the free half would not have fitted without any such limit.
+    let had_room = |failure: &Failure<'_>| {
+        let both = failure.request_bytes().zip(failure.free_bytes()).get()?;
+        case.thresholds.is_enough(both.1, both.0).then_some(both.1)
+    };
+    let free = refused.filter_map(|failure| had_room(&failure)).max();
     let half_free =
         free.zip(device.total_bytes).is_some_and(|(free, total)| share(free, total) >= case.thresholds.half_free_share);
     check.must(crashed || half_free, || match free.filter(|_| half_free) {

@@ -33,6 +33,9 @@ fn not_segments(facts: &Facts, check: &mut Check) {
     }
 }
 
+/// What words outside of the ones known leave open.
+const OTHER_LABELS: &str = "whether the program's labels mean that the load was over";
+
 /// While weights are loaded.
 pub(super) fn load(facts: &Facts, check: &mut Check) {
     if !check.applies(facts.requested_bytes > 0 && facts.held_bytes > 0) {
@@ -48,7 +51,13 @@ pub(super) fn load(facts: &Facts, check: &mut Check) {
         "what was held only rose".to_owned()
     });
     in_phase(facts, Phase::Load, check);
-    let is_over = facts.load_end.is_some_and(|(_, told)| told == Told::Mark);
+    let is_over = match facts.load_end {
+        Some((_, Told::Mark)) => Holds::Yes,
+        _ if facts.marked.as_ref().is_some_and(|mark| Phase::of(&mark.label) != Some(Phase::Load)) => {
+            Holds::Unknown(OTHER_LABELS)
+        }
+        _ => Holds::No,
+    };
     check.unless(is_over, || "a label says that the load was over".to_owned());
     let pause = facts.load_end.is_some_and(|(_, told)| told != Told::Mark);
     if pause && facts.marked.is_none() {
