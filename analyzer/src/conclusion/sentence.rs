@@ -169,7 +169,7 @@ fn recovered(outcomes: Outcomes) -> String {
     let total = outcomes.total();
     match (outcomes.fell_back, total, outcomes.stories) {
         (0, ..) => "Each time the program tried again and succeeded.".to_owned(),
-        (_, 1, _) => "The program fell back: another call got memory in its place.".to_owned(),
+        (_, 1, _) => "Another call got memory before any GPU work: a fall-back, as far as calls show.".to_owned(),
         (_, _, 1) => format!("The program fell back: after {total} refused attempts another call got memory."),
         (fell_back, ..) if fell_back == total => "Each time the program fell back: another call got memory.".to_owned(),
         (fell_back, ..) => format!(
@@ -196,7 +196,7 @@ fn single(because: Because) -> String {
 fn mixed(outcomes: Outcomes) -> String {
     let Outcomes { recovered, propagated, unresolved, fell_back, error_read, .. } = outcomes;
     let parts = [
-        (propagated, "noticed"),
+        (propagated, "propagated"),
         (recovered - fell_back, "tried again with success"),
         (fell_back, "made up for by another call"),
         (error_read, "with the error read before GPU work went on"),
