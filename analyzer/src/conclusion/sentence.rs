@@ -188,7 +188,9 @@ fn single(because: Because) -> String {
         Because::TraceEnded => "The trace ends before the program reacts.".to_owned(),
         Because::StatusChecked => "The last error was read, and no GPU work followed.".to_owned(),
         // A status of 3 may be about something else.
-        Because::ProcessExited => "No GPU work followed, and the process ended with a failure.".to_owned(),
+        Because::ProcessExited => {
+            "No GPU work of that thread followed, and the process ended with a failure.".to_owned()
+        }
         _ => "The program noticed the failure; nothing was dropped.".to_owned(),
     }
 }

@@ -60,9 +60,6 @@ pub struct Coverage {
     pub share: Option<f64>,
     /// The lowest layer whose calls are in the trace.
     pub lowest_layer: Option<&'static str>,
-    /// Whether that share leaves no room for memory that nobody recorded.
-    #[serde(skip)]
-    pub leaves_no_room: bool,
     /// Interfaces that were bypassed.
     pub bypassed: Vec<Bypass>,
     /// Device by device.
@@ -84,7 +81,6 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thre
         share: (in_use > 0).then(|| share(accounted, in_use).min(1.0)),
         lowest_layer: layer_name(lowest_layer(replay)),
         bypassed: bypassed(trace, replay, libraries, thresholds),
-        leaves_no_room: in_use > 0 && share(accounted, in_use) >= thresholds.covered_share,
         devices,
     }
 }

@@ -24,7 +24,7 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
-/// What a number decides where that is no diagnosis.
+/// What uses a threshold beside the diagnoses.
 const COVERAGE: &str = "the line `Coverage:`";
 const JOBS: &str = "a job of several traces";
 
@@ -90,7 +90,7 @@ thresholds! {
     /// Memory of the runtime and of libraries that is worth a word.
     hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap", COVERAGE];
     /// The same as a share of the card.
-    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity"];
+    hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap"];
     /// What the processor may miss of a card's memory without a limit on its window.
     visible_slack_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["bar-visible-limit"];
     /// Share of the board from which on a device is no slice of it.
@@ -239,7 +239,7 @@ thresholds! {
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Share of the rise that tensors from one place must make up.
     dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
-    /// Share of what stays that must come by one call path where a rise is to be the reason for the full card that it ends in.
+    /// Share of the rise that must come by one call path where a rise is to be the reason for the full card that it ends in.
     one_path_share: f64 = 0.8, Share, "ours: the keys and values of a cache come by two paths", ["true-capacity"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
     segments_share: f64 = 0.95, Share, "ours", ["live-leak", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation"];
@@ -387,8 +387,6 @@ thresholds! {
     upper_gap_bytes: u64 = GIB, Bytes, "ours", [COVERAGE];
     /// The same as a share of what is in use.
     upper_gap_share: f64 = 0.10, Share, "ours", [COVERAGE];
-    /// Share of the memory of all processes that a trace must account for to leave no room for an interface that was bypassed.
-    covered_share: f64 = 0.98, Share, "ours", [COVERAGE];
     /// How far the wall clock may seem to have moved against the monotonic one among traces of one boot of one machine.
     same_boot_ns: u64 = 10_000_000_000, Time, "ours: time services step a clock by less", [JOBS];
     /// Steps of each sort whose durations are compared.

@@ -1,7 +1,7 @@
 //! Worlds that can be counted by hand, and what must hold of any.
 
 use gpuoom_trace::metadata::Quantity;
-use gpuoom_trace::record::{Event, Kind};
+use gpuoom_trace::record::{Event, Kind, Record, flag, injected};
 use proptest::prelude::*;
 
 use super::cards::{Basis, Card, DeviceAnswer, Fate, Unclear};
@@ -110,6 +110,20 @@ fn failures_that_are_not_about_the_size_of_the_card_are_not_judged() {
     let unclear: Vec<_> = failures.iter().map(|failure| (failure.fate, failure.unclear)).collect();
     assert_eq!(unclear, [(Fate::Unknown, Some(Unclear::EnoughWasFree)), (Fate::Unknown, Some(Unclear::Host))]);
     assert!(card(&answer, 16 * GIB, 2 * MIB).first_change.is_none());
+}
+
+#[test]
+fn what_a_virtual_card_refused_is_judged_by_its_size() {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.alloc(0x1000_0000_0000, 3 * GIB);
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let kind_flags = Kind::Device as u8 | flag::INJECTED;
+    trace.push(Record { status: 2, requested: 2 * GIB, kind_flags, address: injected::CAPACITY.into(), ..record }, &[]);
+    let answer = answer(&trace, cards(&[4 * GIB, 8 * GIB]));
+    let fate =
+        |bytes: u64| card(&answer, bytes, 2 * MIB).failures.iter().map(|failure| failure.fate).collect::<Vec<_>>();
+    assert_eq!((fate(4 * GIB), fate(8 * GIB)), (vec![Fate::Remains], vec![Fate::Gone]));
+    assert_eq!(answer.needs[0].fits_in_least_bytes, 5 * GIB);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn accounts_for(coverage: &Coverage) -> String {
             let by = coverage.by.unwrap_or("several sources");
             let whose = if coverage.of_process { "" } else { ", all processes" };
             let when = match &coverage.devices[..] {
-                [device] if !coverage.leaves_no_room => format!(" at {}", moment(device.at_ns)),
+                [device] => format!(" at {}", moment(device.at_ns)),
                 _ => String::new(),
             };
             let share = percent(share);
