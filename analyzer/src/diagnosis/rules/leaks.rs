@@ -78,7 +78,10 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     // Each block may take more of the card than was asked for.
     let rounding = rise.levels.len() as u64 * case.thresholds.rocr_block_bytes;
     let fits = match both.is(|(request, free)| request <= free.saturating_add(grown)) {
-        Holds::No if both.is(|(request, free)| request <= free.saturating_add(grown + rounding)) == Holds::Yes => {
+        Holds::No
+            if both.is(|(request, free)| request <= free.saturating_add(grown).saturating_add(rounding))
+                == Holds::Yes =>
+        {
             Holds::Unknown("what the blocks that stay take of the card once they are rounded")
         }
         known => known,
