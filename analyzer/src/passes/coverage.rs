@@ -43,6 +43,9 @@ pub struct DeviceCoverage {
     pub by: &'static str,
     /// Whether that is this process's share, and not that of all processes.
     pub of_process: bool,
+    /// Managed memory that the program held, and that no layer below was seen to give: it is not in `accounted_bytes`, because its
+    /// pages may lie in RAM.
+    pub managed_bytes: u64,
 }
 
 /// How complete a trace is.
@@ -62,6 +65,8 @@ pub struct Coverage {
     pub lowest_layer: Option<&'static str>,
     /// Interfaces that were bypassed.
     pub bypassed: Vec<Bypass>,
+    /// Readings that say nothing of the calls, because memory came or went while they were taken.
+    pub disturbed_readings: u64,
     /// Device by device.
     pub devices: Vec<DeviceCoverage>,
 }
@@ -81,6 +86,7 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thre
         share: (in_use > 0).then(|| share(accounted, in_use).min(1.0)),
         lowest_layer: layer_name(lowest_layer(replay)),
         bypassed: bypassed(trace, replay, libraries, thresholds),
+        disturbed_readings: replay.comparisons.values().map(|compared| compared.disturbed).sum(),
         devices,
     }
 }
@@ -100,6 +106,10 @@ fn by_device(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceCoverage> 
             in_use_bytes: comparison.in_use.bytes,
             by: source_name(libraries, device, comparison.in_use.source),
             of_process: comparison.in_use.of_process,
+            managed_bytes: match comparison.lowest {
+                None | Some(Layer::Runtime) => saturate(comparison.managed_bytes),
+                Some(_) => 0,
+            },
         })
         .collect()
 }

@@ -99,6 +99,12 @@ pub struct DeviceLedger {
 }
 
 impl DeviceLedger {
+    /// Whether it is shown: at a failure also where the program held nothing, if somebody read how much was free.
+    pub fn tells(&self) -> bool {
+        let is_failure = self.moment.starts_with("oom:");
+        self.moment != "end" && (!self.rows.is_empty() || is_failure && self.free_bytes.is_some())
+    }
+
     /// Whose memory it is, as people read it.
     pub fn place(&self) -> String {
         if self.is_host { "pinned host memory".to_owned() } else { gpu(self.device) }

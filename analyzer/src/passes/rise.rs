@@ -59,8 +59,10 @@ pub struct Rise {
     pub levels: Vec<Level>,
     /// What they do.
     pub trend: Trend,
-    /// Blocks that stayed over the last stretch; `None` where its calls are not kept.
+    /// Blocks that stayed over the last stretch; `None` where its calls are not kept, or cover too few steps.
     pub kept: Option<Kept>,
+    /// Whether the calls from the beginning on are kept.
+    calls_are_complete: bool,
     /// What the least rise is that is worth a word, in bytes.
     least_bytes: u64,
 }
@@ -153,12 +155,27 @@ impl Rise {
         let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
         let kept = kept(calls, is_complete, device, &of_commonest_sort(stretch))
             .filter(|kept| kept.steps as u64 >= thresholds.covered_steps);
-        Some(Rise { by, levels, trend, kept, least_bytes: thresholds.leak_total_bytes })
+        Some(Rise {
+            by,
+            levels,
+            trend,
+            kept,
+            calls_are_complete: is_complete,
+            least_bytes: thresholds.leak_total_bytes,
+        })
     }
 
     /// Whether it rises where it ends, by enough to be worth a word.
     pub fn is_significant(&self) -> bool {
         self.trend.rises() && self.total_bytes() >= i128::from(self.least_bytes)
+    }
+
+    /// Why nothing says which blocks stayed.
+    pub fn kept_unknown(&self) -> &'static str {
+        match self.calls_are_complete {
+            true => "a longer run, to see which blocks stay: the last stretch has too few steps",
+            false => "which blocks stayed of these steps: there were too many calls to keep",
+        }
     }
 
     /// What was held when the first step ended, in bytes.

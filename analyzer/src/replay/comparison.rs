@@ -17,6 +17,8 @@ pub struct Comparison {
     pub accounted_bytes: u128,
     /// That layer; `None` where the calls hold nothing.
     pub lowest: Option<Layer>,
+    /// Managed memory that the program holds: its pages may lie in RAM, so they are not counted as accounted for.
+    pub managed_bytes: u128,
 }
 
 impl Comparison {
@@ -38,12 +40,54 @@ pub struct Comparisons {
     pub at_peak: Option<(u64, DeviceReadings)>,
     /// The last readings, and what the program held then.
     pub last: Option<(Held, DeviceReadings)>,
+    /// Readings that say nothing of the calls, because memory came or went while they were taken.
+    pub disturbed: u64,
     before: Option<Comparison>,
+    /// The latest reading, as long as a call that began before it was done may still follow in the file.
+    open: Option<Open>,
+}
+
+/// A reading that nothing has disturbed so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// The reading beside the calls.
+    pub(super) comparison: Comparison,
+    /// What made the recorder read.
+    pub(super) trigger: i32,
+    /// What the program's blocks held.
+    pub(super) held: Held,
+    /// All that was read.
+    pub(super) read: DeviceReadings,
+    /// Ordinal of the record by which as much was held as ever, where that is still so.
+    pub(super) peak: Option<u64>,
 }
 
 impl Comparisons {
-    /// Takes what was read at once.
-    pub(super) fn take(&mut self, comparison: Comparison, trigger: i32) {
+    /// Takes a reading. It counts when the next one comes, or the trace ends, and nothing has disturbed it.
+    pub(super) fn take(&mut self, open: Open) {
+        self.settle();
+        self.open = Some(open);
+    }
+
+    /// A call that began at a moment moved memory: a reading that was under way is no comparison.
+    #[cold]
+    pub(super) fn disturb(&mut self, at: u64) {
+        if self.open.take_if(|open| open.comparison.at > at).is_some() {
+            self.disturbed += 1;
+        }
+    }
+
+    /// No call that was under way at the latest reading follows any more.
+    pub(super) fn settle(&mut self) {
+        let Some(Open { comparison, trigger, held, read, peak }) = self.open.take() else { return };
+        self.last = Some((held, read));
+        if let Some(peak) = peak.filter(|peak| self.at_peak.is_none_or(|(position, _)| position != *peak)) {
+            self.at_peak = Some((peak, read));
+        }
+        self.compare(comparison, trigger);
+    }
+
+    fn compare(&mut self, comparison: Comparison, trigger: i32) {
         let better = |old: Comparison| {
             (comparison.in_use.bytes, comparison.accounted_bytes) > (old.in_use.bytes, old.accounted_bytes)
         };

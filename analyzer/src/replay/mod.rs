@@ -6,6 +6,7 @@ pub mod apis;
 pub mod arena;
 pub mod balance;
 pub mod block;
+mod busy;
 pub mod census;
 pub mod comparison;
 pub mod contexts;
@@ -48,6 +49,7 @@ use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, Record, pro
 use accounts::Accounts;
 use apis::Apis;
 use block::Side;
+use busy::Busy;
 use census::Census;
 use comparison::Comparisons;
 use failures::{Evidence, Failures};
@@ -152,6 +154,7 @@ pub struct Replay {
     pub lower: Lower,
     /// What was read, beside what the calls account for, by device.
     pub comparisons: BTreeMap<u8, Comparisons>,
+    busy: Busy,
     /// Out-of-memory returns.
     pub failures: Failures,
     /// Numbers that the recorder read.
@@ -216,6 +219,7 @@ impl Replay {
                 _ => None,
             }),
             comparisons: BTreeMap::new(),
+            busy: Busy::default(),
             failures: Failures::new(options.limits.outcomes()),
             readings: Readings::default(),
             reservations: Reservations::default(),
@@ -291,7 +295,11 @@ impl Replay {
             _ => {}
         }
         self.events += 1;
-        self.last_at = self.last_at.max(record.at.saturating_add(u64::from(record.duration)));
+        let end = record.at.saturating_add(u64::from(record.duration));
+        self.last_at = self.last_at.max(end);
+        if self.busy.note(record, end) {
+            self.disturb(record);
+        }
         let own = record.is_programs_own();
         if self.lower.has_open() && record.call != 0 {
             self.close_open_calls(record);
@@ -348,6 +356,7 @@ impl Replay {
     /// Decides what the records left open. After the last batch.
     pub fn finish(&mut self) {
         self.tracks.finish();
+        self.comparisons.values_mut().for_each(Comparisons::settle);
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
             self.failures.end(self.end.is_failure(), Evidence::of_end(self.last_at, None, status));

@@ -10,8 +10,9 @@ use super::account::Account;
 use super::arena::Arena;
 use super::balance::Balance;
 use super::block::Side;
+use super::busy::concerns;
 use super::census::{self, Census};
-use super::comparison::Comparison;
+use super::comparison::{Comparison, Open};
 use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
@@ -178,6 +179,9 @@ impl Replay {
 
     /// Takes what the recorder read.
     pub(super) fn reading(&mut self, record: &Record, payload: &[u8]) {
+        // What was read is known when all of it was, and not when the recorder began.
+        let began_at = record.at;
+        let record = &Record { at: began_at.saturating_add(u64::from(record.duration)), duration: 0, ..*record };
         let readings = self.counters.placed(metadata::decode(payload::unpack(payload)).unwrap_or_default());
         for reading in &readings {
             self.readings.take(reading, record.at);
@@ -201,7 +205,14 @@ impl Replay {
             oom.read.drop_probe_of_nobody();
             readings.iter().for_each(|reading| oom.process.take(reading));
         }
-        self.compare(record, &readings);
+        self.compare(record, began_at, &readings);
+    }
+
+    /// A call for memory was under way while the recorder read.
+    #[cold]
+    pub(super) fn disturb(&mut self, record: &Record) {
+        let concerned = self.comparisons.iter_mut().filter(|(device, _)| concerns(record.device, **device));
+        concerned.for_each(|(_, comparisons)| comparisons.disturb(record.at));
     }
 
     fn note_read(&mut self, record: &Record, device: u8, read: DeviceReadings) {
@@ -215,8 +226,8 @@ impl Replay {
         );
     }
 
-    /// Sets what was read of each device beside what the calls account for.
-    fn compare(&mut self, record: &Record, readings: &[Reading]) {
+    /// Sets what was read of each device beside what the calls account for, unless memory came or went meanwhile.
+    fn compare(&mut self, record: &Record, began_at: u64, readings: &[Reading]) {
         let mut devices: Vec<u8> = readings.iter().map(|reading| reading.device).collect();
         devices.sort_unstable();
         devices.dedup();
@@ -226,18 +237,32 @@ impl Replay {
             self.note_read(record, device, read);
             read.runtime_total_bytes = read.runtime_total_bytes.or(self.accounts.total_bytes(device));
             let Some(in_use) = read.in_use() else { continue };
+            let comparisons = self.comparisons.entry(device).or_default();
+            comparisons.settle();
+            if self.busy.until(device) > began_at {
+                comparisons.disturbed += 1;
+                continue;
+            }
             // A card that the program does not use is read too, and has no account.
             let (unused, account) = (Account::default(), self.accounts.device(device));
             let account = account.unwrap_or(&unused);
             let balance = Balance::of(&account.holdings, &self.lower.sums.of(Side::Device, device));
-            let comparisons = self.comparisons.entry(device).or_default();
             let (held, peak) = (account.held, &account.peak);
-            comparisons.last = Some((held, read));
-            if held == peak.held && comparisons.at_peak.is_none_or(|(position, _)| position != peak.position) {
-                comparisons.at_peak = Some((peak.position, read));
-            }
             let (accounted_bytes, lowest) = (balance.total_bytes(), balance.lowest());
-            comparisons.take(Comparison { at: record.at, in_use, accounted_bytes, lowest }, record.status);
+            comparisons.take(Open {
+                comparison: Comparison {
+                    at: record.at,
+                    in_use,
+                    accounted_bytes,
+                    lowest,
+                    managed_bytes: account.holdings.bytes_of(Kind::Managed),
+                },
+                trigger: record.status,
+                held,
+                read,
+                peak: (held == peak.held).then_some(peak.position),
+            });
+            self.busy.read_until = record.at;
         }
     }
 }

@@ -293,6 +293,8 @@ thresholds! {
     swap_residue_bytes: u64 = 100 * MIB, Bytes, "catalogue", ["model-swap-residual"];
     /// Times the median pause between two calls from which on a pause separates bursts.
     pause_factor: u64 = 5, Count, "catalogue", ["oom-model-load", "oom-first-forward", "oom-first-backward"];
+    /// A pause that separates bursts is at least so long: what a machine does in less says nothing of a program.
+    least_pause_ns: u64 = 10_000_000, Time, "ours", ["oom-model-load", "oom-first-forward", "oom-first-backward", "oom-eval-batch"];
     /// Calls that a burst has at least.
     burst_calls: u64 = 4, Count, "ours", ["oom-model-load", "oom-first-forward", "oom-first-backward"];
     /// Times a stretch of calls must come to be a repetition.

@@ -183,11 +183,12 @@ impl Readings {
 
     /// Reads everything and records it.
     pub(crate) fn take(&mut self, reason: i32, failure: Option<&Failure>) {
+        let began_at = self.recorder.clock.now();
         let mut readings = Vec::with_capacity(MAX_READINGS);
         for device in self.used.clone() {
             readings.extend(self.memory(device));
         }
-        self.finish(readings, reason, failure);
+        self.finish(readings, reason, failure, began_at);
     }
 
     fn memory(&mut self, device: Device) -> Vec<Reading> {
@@ -197,7 +198,9 @@ impl Readings {
         }
     }
 
-    fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>) {
+    /// Reads what no runtime has to be asked for, and records all. A call for memory that was under way while the recorder read may
+    /// be in one number and not in another: so the record says from when to when that was.
+    fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>, began_at: u64) {
         sysfs::read(config::get(), &self.cards, &self.gpus, &mut readings);
         if reason != trigger::PERIOD {
             sysfs::read_graphics(config::get(), &self.cards, Path::new("/proc"), &mut readings);
@@ -208,7 +211,8 @@ impl Readings {
         let used = metadata::encode_readings(&readings, &mut bytes);
         let mut out = [0; MAX_PAYLOAD_BYTES];
         let record = Record {
-            at: self.recorder.clock.now(),
+            at: began_at,
+            duration: u32::try_from(self.recorder.clock.now().saturating_sub(began_at)).unwrap_or(u32::MAX),
             thread: thread::kernel_thread_id(),
             api: table::READING,
             status: reason,
@@ -222,20 +226,21 @@ impl Readings {
     /// Reads at a failure, and measures the largest block that can still be had.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         let device = Device { library: failure.library, index: failure.device, caller: failure.caller };
+        let began_at = self.recorder.clock.now();
         let mut readings = self.memory(device);
         let (quantity, value) = match self.probe(device, failure) {
             Ok(largest) => (Quantity::LargestAllocatable, largest),
             Err(why) => (Quantity::ProbeSkipped, why),
         };
         readings.push(Reading { quantity: quantity as u16, device: failure.device, value });
-        self.finish(readings, trigger::FAILURE, Some(failure));
+        self.finish(readings, trigger::FAILURE, Some(failure), began_at);
         self.recorder.failures_handled.fetch_max(failure.number, Ordering::Release);
     }
 
     fn without_runtime(&self, failure: &Failure) {
         let quantity = Quantity::ProbeSkipped as u16;
         let reading = Reading { quantity, device: failure.device, value: probe_skipped::NO_THREAD };
-        self.finish(vec![reading], trigger::FAILURE, Some(failure));
+        self.finish(vec![reading], trigger::FAILURE, Some(failure), self.recorder.clock.now());
     }
 
     /// The largest block that can be had, or one of [`probe_skipped`].

@@ -63,6 +63,18 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the program goes on with half the size, on purpose",
         scene: || {
+            after_failure_at(7, |trace| {
+                trace.site = 7;
+                trace.alloc(0x1000_0000, 512 * MIB);
+            })
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "a smaller request came later, and no call paths are known: whether it is a way out on purpose is missing",
+        scene: || {
             let mut scene = after_failure(Event::GpuWork, "hipLaunchKernel", 0);
             scene.trace.alloc(0x1000_0000, 512 * MIB);
             scene
@@ -74,10 +86,10 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "after a launch, another place asks for a small block",
         scene: || {
-            let mut scene = after_failure(Event::GpuWork, "hipLaunchKernel", 0);
-            scene.trace.site = 9;
-            scene.trace.alloc(0x1000_0000, 64 * MIB);
-            scene
+            after_failure_at(7, |trace| {
+                trace.site = 9;
+                trace.alloc(0x1000_0000, 64 * MIB);
+            })
         },
     },
     Labelled {
@@ -289,6 +301,16 @@ fn after_failure(event: Event, api: &str, flags: u8) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.refuse(GIB);
     trace.after(event, api, 0, flags);
+    Scene { trace }
+}
+
+/// A failure of a known place after which a kernel is launched, and what comes then.
+fn after_failure_at(site: u32, then: impl FnOnce(&mut TraceBuilder)) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.site = site;
+    trace.refuse(GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    then(&mut trace);
     Scene { trace }
 }
 

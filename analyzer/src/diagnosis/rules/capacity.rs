@@ -138,7 +138,7 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         let is_too_little = left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request);
         let enough = match is_too_little {
             true => Holds::No,
-            false => Holds::Unknown("what stream-ordered pools keep (hipMemPoolAttrReservedMemCurrent)"),
+            false => Holds::Unknown("what stream-ordered pools keep (the pools' attribute ReservedMemCurrent)"),
         };
         check.unless(enough, || "stream-ordered pools could give back what was missing".to_owned());
     }
@@ -151,11 +151,14 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.would_settle(OWN_POOLS);
     }
     let Some(retry) = case.retry(failure) else { return };
-    check.unless(retry.is_release_and_success(), || "the same request succeeded after a cache was released".to_owned());
+    check.unless(retry.is_release_and_success(), || AFTER_A_RELEASE.to_owned());
     check.note(retry.ending == Ending::Failed && retry.freed_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_bytes))
     });
 }
+
+/// What the thread gave back, a cache or data, no call says.
+pub(super) const AFTER_A_RELEASE: &str = "the same request succeeded after its thread had given memory back";
 
 /// Whether others hold enough to be a reason. That they do not can be known without knowing how much they hold.
 fn others_hold_much(failure: &Failure<'_>) -> Holds {

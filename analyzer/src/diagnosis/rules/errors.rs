@@ -24,6 +24,9 @@ pub(super) const RULES: &[Rule] = &[
 
 /// From this version on HIP keeps an error until it is asked for. (ROCm HIP 7.0 changes page)
 const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
+/// What would show whether a smaller request belongs to the failure.
+const SAME_PLACE: &str =
+    "the call paths (GPUOOM_STACKS): whether the smaller request after it came from the same place";
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
 
 /// The recorder refused the call on request.
@@ -89,17 +92,20 @@ fn keeps_errors(oom: &OomReport) -> bool {
 
 /// Whether the thread's next request came soon and was smaller: before it went on with GPU work, or by the same call path. Another
 /// place that asks for a small block later knows nothing of the failure.
-fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let next = case.around(failure).and_then(|around| around.next);
-    next.is_some_and(|next| {
-        let device = failure.report.device.unwrap_or(NO_DEVICE);
-        let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= case.thresholds.retry_ns;
-        let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
-        let before_work = work.is_none_or(|work| case.replay.clock.at_ns(next.at) < work.at_ns);
-        soon && (before_work || next.site == failure.oom.site)
-            && next.device == device
-            && next.requested_bytes < failure.oom.requested_bytes
-    })
+fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    let Some(next) = case.around(failure).and_then(|around| around.next) else { return Holds::No };
+    let device = failure.report.device.unwrap_or(NO_DEVICE);
+    let soon = case.replay.clock.duration_ns(next.at.saturating_sub(failure.oom.at)) <= case.thresholds.retry_ns;
+    if !soon || next.device != device || next.requested_bytes >= failure.oom.requested_bytes {
+        return Holds::No;
+    }
+    let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+    let before_work = work.is_none_or(|work| case.replay.clock.at_ns(next.at) < work.at_ns);
+    match (next.site, failure.oom.site) {
+        _ if before_work => Holds::Yes,
+        (0, _) | (_, 0) => Holds::Unknown(SAME_PLACE),
+        (next, failed) => (next == failed).into(),
+    }
 }
 
 /// An old error is reported by an innocent call. It is never proven: whether somebody read the error in between, which also

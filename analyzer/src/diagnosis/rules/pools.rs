@@ -67,7 +67,7 @@ fn by_attributes(retained: Option<Pooled>, failure: &Failure<'_>, check: &mut Ch
     // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
     let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
     check.at_most(most);
-    check.would_settle("the pool's attributes (hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrUsedMemCurrent)");
+    check.would_settle("the pool's attributes ReservedMemCurrent and UsedMemCurrent");
 }
 
 /// Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 
 use super::attention::{self, exponent};
+use super::capacity::AFTER_A_RELEASE;
 use super::{Rule, failure, training_state};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::labels::number_behind;
@@ -58,7 +59,7 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.decides(
         taken_by != asked_by,
         || format!("{asked_by} was refused"),
-        || format!("{asked_by}, which was refused, is the one that divides it"),
+        || format!("{asked_by} itself was refused"),
     );
     let held = held_by(failure, &taken_by, &libraries);
     check.decides(
@@ -190,7 +191,7 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     let temporary = cycles.iter().filter(passes).count();
     check.must(share(temporary as u64, cycles.len() as u64) >= case.thresholds.temporary_share, || {
         let factor = case.thresholds.temporary_factor;
-        format!("in {temporary} of them the peak is at least {factor} times what is left")
+        format!("in {temporary} of them at least {factor} times as much came as stayed")
     });
     let largest: Vec<u64> =
         cycles.iter().map(|cycle| cycle[1].largest_request_bytes).filter(|bytes| *bytes > 0).collect();
@@ -210,9 +211,9 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     );
     check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
     // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.
-    check.unless(case.retry(failure).is_some_and(|retry| retry.is_release_and_success()), || {
-        "the same request succeeded after a cache was released".to_owned()
-    });
+    if let Some(retry) = case.retry(failure) {
+        check.unless(retry.is_release_and_success(), || AFTER_A_RELEASE.to_owned());
+    }
     explains_the_failure(failure, check);
 }
 

@@ -96,6 +96,8 @@ pub struct Facts {
     pub vmm_bytes: u64,
     /// Cycles since the last label.
     pub since_mark: Cycles,
+    /// Ticks that a pause between bursts takes at least.
+    pub pause_ticks: u64,
     /// Ticks that a gathered part lives at most.
     pub short_ticks: u64,
     /// The numbers by which its shapes are judged.
@@ -123,11 +125,12 @@ impl Facts {
         let at_label = labelled.map(|mark| (calls.partition_point(|call| call.at < mark.at), Told::Mark));
         // A backward pass or an evaluation is not the first that comes behind a load.
         let is_next = |label: &str| ends_the_load(label) || Phase::of(label) == Some(Phase::Forward);
+        let pause_ticks = ticks_of(replay, thresholds.least_pause_ns);
         let load_end = match (labelled, at_label) {
             (Some(mark), Some(at_label)) if is_next(&mark.label) => Some(at_label),
             (_, at_label) => {
                 let until = at_label.map_or(calls.len(), |(place, _)| place);
-                longest_pause(&calls[..until], thresholds).or(at_label)
+                longest_pause(&calls[..until], pause_ticks, thresholds).or(at_label)
             }
         };
         let since = mark.map_or(0, |mark| turns.partition_point(|turn| turn.at < mark.at));
@@ -158,6 +161,7 @@ impl Facts {
             large_free_at: track.first_large_free_at.filter(|at| *at <= oom.at),
             vmm_bytes: track.vmm_created_bytes,
             since_mark: Cycles::of(turns.get(since..).unwrap_or(&[]), thresholds),
+            pause_ticks,
             short_ticks: ticks_of(replay, thresholds.gathered_for_ns),
             thresholds: *thresholds,
             calls,
@@ -237,7 +241,7 @@ pub(super) fn alive(calls: &[Call]) -> Vec<&Call> {
 }
 
 /// The place behind the longest pause, if it is long and has bursts on both sides. Before it nothing large is given back.
-fn longest_pause(calls: &[Call], thresholds: &Thresholds) -> Option<(usize, Told)> {
+fn longest_pause(calls: &[Call], least_ticks: u64, thresholds: &Thresholds) -> Option<(usize, Told)> {
     let pauses: Vec<u64> = calls.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
     let mut sorted = pauses.clone();
     sorted.sort_unstable();
@@ -246,7 +250,8 @@ fn longest_pause(calls: &[Call], thresholds: &Thresholds) -> Option<(usize, Told
     let burst = usize::try_from(thresholds.burst_calls).unwrap_or(usize::MAX);
     let inside = pauses.iter().enumerate().take(freed).skip(burst.saturating_sub(1));
     let (place, pause) = inside.max_by_key(|(place, pause)| (**pause, std::cmp::Reverse(*place)))?;
-    (*pause >= thresholds.pause_factor.saturating_mul(median)).then_some((place + 1, Told::Pause(pause / median)))
+    let is_long = *pause >= thresholds.pause_factor.saturating_mul(median) && *pause >= least_ticks;
+    is_long.then_some((place + 1, Told::Pause(pause / median)))
 }
 
 /// Whether nearly all requests are whole segments of 2 MiB.

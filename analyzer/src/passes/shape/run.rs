@@ -99,7 +99,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     });
     match &rise.kept {
         Some(kept) => blocks_stay(rise, kept, thresholds, check),
-        None => check.must(Holds::Unknown(CALLS), String::new),
+        None => check.must(Holds::Unknown(rise.kept_unknown()), String::new),
     }
     if rise.by == By::Cycles {
         // Nobody but the recorder says what a step is. A KV cache that grows with the context rises the same way until it is full.
@@ -130,9 +130,6 @@ pub(super) fn is_it_meant(check: &mut Check) {
         "whether the rise is meant and has an end, as that of a cache: the code at the place where it comes from",
     );
 }
-
-/// What would show which blocks stayed.
-const CALLS: &str = "which blocks stayed of these cycles: there were too many calls to keep";
 
 /// What would show whose blocks went.
 const OLDER: &str = "which call paths the older blocks came by that were given back: their calls are not kept";

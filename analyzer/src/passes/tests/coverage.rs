@@ -1,7 +1,7 @@
 //! How complete a trace is: each sign of a bypass, with what refutes it.
 
-use gpuoom_trace::metadata::{Bypass, Quantity};
-use gpuoom_trace::record::{Event, Kind, Record, flag};
+use gpuoom_trace::metadata::{Bypass, Quantity, Reading, trigger};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::{builder, read};
 use crate::passes::coverage::Coverage;
@@ -9,6 +9,7 @@ use crate::testing::{GIB, MIB, TraceBuilder, at, summary};
 
 const HSA: &str = "hsa_amd_memory_pool_allocate";
 const KFD: &str = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
+const MS: u64 = 1_000_000;
 
 fn coverage(trace: &TraceBuilder) -> Coverage {
     summary(trace).facts.coverage
@@ -186,4 +187,52 @@ fn references_that_lead_past_the_hooks_are_named() {
     assert_eq!(bypass.interface, "HIP");
     assert!(bypass.why.contains("libplugin.so (hipMalloc among them)"), "{}", bypass.why);
     assert!(bypass.why.contains("libamdhip64.so.6"), "{}", bypass.why);
+}
+
+/// A recorder's reading that took from one moment to another.
+fn read_from(trace: &mut TraceBuilder, from_ns: u64, to_ns: u64, in_use: u64) {
+    let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let duration = u32::try_from(to_ns - from_ns).unwrap();
+    let record = Record { at: from_ns, duration, status: trigger::PERIOD, device: NO_DEVICE, call: 0, ..record };
+    let free = Reading { quantity: Quantity::RuntimeFree as u16, device: 0, value: 16 * GIB - in_use };
+    trace.reading(record, &[free]);
+}
+
+/// The recorder reads, the program frees, the recorder writes down what it read: what lives then is not what was in use.
+#[test]
+fn memory_that_went_while_the_recorder_read_is_not_called_missing() {
+    let mut trace = builder();
+    trace.alloc(0x1000, 8 * GIB);
+    trace.now_ns = 9 * MS;
+    trace.free(0x1000);
+    read_from(&mut trace, 9 * MS, 12 * MS, 8 * GIB);
+    let found = coverage(&trace);
+    assert_eq!((found.share, found.disturbed_readings), (None, 1));
+    assert!(found.bypassed.is_empty());
+}
+
+#[test]
+fn a_call_that_is_written_down_after_the_reading_that_it_overlaps_spoils_it_too() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    read_from(&mut trace, 9 * MS, 12 * MS, 9 * GIB);
+    trace.now_ns = 10 * MS;
+    trace.alloc(0x2000, 8 * GIB);
+    assert_eq!((coverage(&trace).share, coverage(&trace).disturbed_readings), (None, 1));
+    // One that began when all was read does not.
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    read_from(&mut trace, 9 * MS, 12 * MS, 2 * GIB);
+    trace.now_ns = 12 * MS;
+    trace.alloc(0x2000, 8 * GIB);
+    assert_eq!((coverage(&trace).share, coverage(&trace).disturbed_readings), (Some(0.5), 0));
+}
+
+#[test]
+fn managed_memory_is_named_beside_the_share_that_it_is_not_part_of() {
+    let mut trace = builder();
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000, 8 * GIB);
+    read(&mut trace, &[(Quantity::RuntimeFree, 10 * GIB)]);
+    let found = coverage(&trace);
+    assert_eq!((found.accounted_bytes, found.devices[0].managed_bytes), (Some(0), 8 * GIB));
 }

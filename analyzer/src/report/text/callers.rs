@@ -4,7 +4,7 @@ use super::stack::source;
 use crate::conclusion::Summary;
 use crate::passes::callers::{Amount, CallerRow, Callers, LeftOut};
 use crate::passes::ledger::DeviceLedger;
-use crate::report::apart::way;
+use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
 use crate::symbols::plumbing::only_passes_on;
@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 /// The most telling moment of each device, and of pinned host memory, where callers have names.
 pub(in crate::report) fn told(summary: &Summary) -> Vec<&DeviceLedger> {
     let mut last = None;
-    let devices = summary.facts.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end");
+    let devices = summary.facts.ledger.iter().filter(|ledger| ledger.tells());
     // The first of each device is its most telling moment.
     let first = devices.filter(|ledger| last.replace(ledger.device) != Some(ledger.device));
     first.chain(summary.facts.host_ledger.first()).filter(|ledger| is_named(&ledger.allocated_by)).collect()
@@ -94,7 +94,8 @@ fn describe(caller: &CallerRow, way: &str) -> String {
 
 /// What tells a row from the others with its label.
 fn way_of(row: &CallerRow, rows: &[CallerRow]) -> String {
-    way(&row.key, rows.iter().filter(|other| other.label == row.label).map(|other| &other.key[..]))
+    let same = rows.iter().filter(|other| other.label == row.label).map(|other| &other.key[..]);
+    way_behind(row.frame.function.as_deref().unwrap_or_default(), &row.key, same)
 }
 
 fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {

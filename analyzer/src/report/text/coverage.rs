@@ -75,9 +75,27 @@ fn accounts_for(coverage: &Coverage) -> String {
                 _ => String::new(),
             };
             let share = percent(share);
-            format!("the trace accounts for {share} of the device memory in use{when} (by {by}{whose}){seen}.")
+            format!(
+                "the trace accounts for {share} of the device memory in use{when} (by {by}{whose}){seen}.{}",
+                managed(coverage)
+            )
         }
+        _ if coverage.disturbed_readings > 0 => format!(
+            "what was read of the device memory in use can't be compared, because calls for memory were under way each time{seen}."
+        ),
         _ => format!("how much device memory was in use was not read{seen}."),
+    }
+}
+
+/// Managed memory moves between card and RAM, and nobody told where it was.
+fn managed(coverage: &Coverage) -> String {
+    let bytes = coverage.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.managed_bytes));
+    match bytes {
+        0 => String::new(),
+        _ => format!(
+            " Not in that share: {} of managed memory, of which nobody read how much lay on the card.",
+            size(bytes)
+        ),
     }
 }
 

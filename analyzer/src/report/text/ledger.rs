@@ -26,7 +26,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 /// The ledgers that are told: each device at its most telling moment, and the host.
 pub(in crate::report) fn told(summary: &Summary) -> (Vec<&DeviceLedger>, Option<&DeviceLedger>) {
     let mut devices: Vec<&DeviceLedger> = Vec::new();
-    for ledger in summary.facts.ledger.iter().filter(|ledger| !ledger.rows.is_empty() && ledger.moment != "end") {
+    for ledger in summary.facts.ledger.iter().filter(|ledger| ledger.tells()) {
         // The first of each device is its most telling moment.
         if devices.last().is_none_or(|last| last.device != ledger.device) {
             devices.push(ledger);
