@@ -2,4 +2,5 @@
 //! diagnosis plays. Nothing here knows a trace.
 
 pub mod check;
+mod known;
 pub mod role;

@@ -5,10 +5,13 @@ pub mod around;
 pub mod between;
 pub mod calls;
 pub mod captures;
+pub mod device;
 pub mod ends;
 pub mod exports;
+mod limits;
 pub mod marks;
 pub mod modules;
+mod orders;
 pub mod pools;
 pub mod reads;
 pub mod retries;
@@ -20,109 +23,31 @@ pub mod unknown;
 pub mod waits;
 
 use gpuoom_trace::clock::Clock;
-use gpuoom_trace::outcome;
-use gpuoom_trace::payload;
-use gpuoom_trace::record::{Kind, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
 
-use super::apis::Does;
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
 use super::sites::Sites;
-use around::{AllAround, Around, AsyncFrees, Next, PENDING_NS};
+use around::{AllAround, Around, AsyncFrees, Next};
 use between::Done;
 use calls::{Call, Calls, What};
 use captures::Captures;
+pub use device::DeviceTrack;
 use exports::Exports;
+pub use limits::{LARGE_FREE_BYTES, Limits};
 use marks::Marks;
 use modules::Modules;
 use pools::Pools;
-use reads::{Read, Reads};
+use reads::Read;
 use retries::Retries;
-use series::Series;
 use survivors::Survivors;
 use unknown::Unknown;
 use waits::{Waited, Waits};
 
-/// A free of more than this is a large one, in bytes, unless set.
-pub const LARGE_FREE_BYTES: u64 = 64 << 20;
 /// Blocks that are looked at for failures before any call was seen, and for each eight calls one more.
 const FREE_LOOKS: u64 = 1 << 20;
 /// Place of the host among the tracks of devices.
 const HOST: usize = 256;
-
-/// The numbers that decide while a trace is replayed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// How long after a failure frees and another try belong to it, in nanoseconds.
-    pub retry_ns: u64,
-    /// How far back frees by stream-ordered calls may still be pending, in nanoseconds.
-    pub pending_ns: u64,
-    /// A free of more than this is a large one, in bytes.
-    pub large_free_bytes: u64,
-    /// Memory from elsewhere counts as a fall-back from this share on: one part in so many of what was asked for.
-    pub fall_back_part: u64,
-    /// Physical or exported memory that must be given back between two readings to be listed, in bytes.
-    pub much_released_bytes: u64,
-    /// By how many bytes a request that is tried again may differ.
-    pub same_request_bytes: u64,
-    /// By which share of the larger one it may differ.
-    pub same_request_share: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            retry_ns: retries::WITHIN_NS,
-            pending_ns: PENDING_NS,
-            large_free_bytes: LARGE_FREE_BYTES,
-            fall_back_part: outcome::Limits::DEFAULT.least_part,
-            much_released_bytes: reads::MUCH_RELEASED_BYTES,
-            same_request_bytes: retries::SAME_REQUEST_BYTES,
-            same_request_share: retries::SAME_REQUEST_SHARE,
-        }
-    }
-}
-
-impl Limits {
-    /// The numbers by which a later request belongs to a failure.
-    pub fn outcomes(&self) -> outcome::Limits {
-        outcome::Limits { soon_ns: self.retry_ns, least_part: self.fall_back_part }
-    }
-}
-
-/// Stream-ordered memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolTrack {
-    /// Bytes that were given.
-    pub given_bytes: u64,
-    /// Bytes that were given back.
-    pub returned_bytes: u64,
-    /// Calls that gave.
-    pub given: u64,
-    /// Calls that gave back.
-    pub returned: u64,
-    /// The largest request that was granted, in bytes.
-    pub largest_bytes: u64,
-    /// Most bytes that were in use at once.
-    pub peak_bytes: u64,
-}
-
-/// One device, or the host.
-#[derive(Clone, Debug, Default)]
-pub struct DeviceTrack {
-    /// Bytes of the program's blocks over time.
-    pub live: Series,
-    /// Stream-ordered memory.
-    pub pool: PoolTrack,
-    /// Ticks of the first large free ([`Limits::large_free_bytes`]).
-    pub first_large_free_at: Option<u64>,
-    /// What was read of it.
-    pub reads: Reads,
-    /// Physical memory (VMM) that was created, in bytes.
-    pub vmm_created_bytes: u64,
-    /// What was done on it so far.
-    done: Done,
-}
 
 /// Everything that is followed.
 #[derive(Clone, Debug)]
@@ -309,82 +234,6 @@ impl Tracks {
     /// A label.
     pub(super) fn marked(&mut self, record: &Record, payload: &[u8], held_bytes: Vec<(u8, u64)>) {
         self.marks.push(record, payload, self.calls.count(), held_bytes);
-    }
-
-    /// The program waited, or ordered what a stream does.
-    pub(super) fn sync(&mut self, record: &Record, payload: &[u8], does: Does) {
-        match does {
-            _ if record.status != 0 => {}
-            Does::BeginsCapture => self.captures.begin(record.thread),
-            Does::EndsCapture => self.captures.end(record.thread),
-            Does::SetsPool => self.set_pool(record, payload),
-            Does::ReadsGraphMemory => self.graph_memory_read(payload),
-            Does::AsksStream => {}
-            _ => self.waited(record, does),
-        }
-    }
-
-    /// A pool's attribute was set, or a pool was trimmed.
-    #[cold]
-    fn set_pool(&mut self, record: &Record, payload: &[u8]) {
-        self.pools.set(record, payload);
-        if record.device != NO_DEVICE && payload::unpack_numbers(payload).count() == 1 {
-            self.track(Side::Device, record.device).done.trims += 1;
-        }
-    }
-
-    /// The program waited for a device, or for all.
-    fn waited(&mut self, record: &Record, does: Does) {
-        if does.waits() {
-            self.waits.push(record, does);
-        }
-        self.async_frees.synchronised(record.device);
-        if self.retries.is_watching(record.at) {
-            self.retries.waited(record.device, record.at);
-        }
-        match record.device {
-            NO_DEVICE => self.done.waits += 1,
-            device => self.track(Side::Device, device).done.waits += 1,
-        }
-    }
-
-    /// What memory nodes hold on a device, as the program read it: the most that was reserved for them at once
-    /// (`cudaGraphMemAttrReservedMemCurrent` and `...High`, which HIP numbers alike).
-    fn graph_memory_read(&mut self, payload: &[u8]) {
-        let mut numbers = payload::unpack_numbers(payload);
-        if let (Some(2 | 3), Some(bytes)) = (numbers.next(), numbers.next()) {
-            self.graph_reserved = Some(self.graph_reserved.unwrap_or(0).max(bytes));
-        }
-    }
-
-    /// Code was loaded or unloaded, or a graph made or ended.
-    pub(super) fn module(&mut self, record: &Record, does: Does) {
-        self.done.loads += u64::from(record.status == 0 && matches!(does, Does::LoadsModule | Does::LoadsCode));
-        let failed = record.has(flag::CORRECTION);
-        match does {
-            Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
-            Does::UnloadsCode => self.modules.unload(record.at, true, failed),
-            Does::EndsGraph if record.is_outermost() => self.captures.destroy(failed),
-            _ if record.status != 0 => {}
-            Does::LoadsModule if record.is_outermost() => self.modules.load(record.at, false),
-            Does::LoadsCode => self.modules.load(record.at, true),
-            Does::MakesGraph if record.is_outermost() => self.captures.instantiated += 1,
-            _ => {}
-        }
-    }
-
-    /// Memory was made ready for other processes to open; `block` is what it is a part of.
-    pub(super) fn export(&mut self, block: Option<&Block>) {
-        self.exports.export(block);
-    }
-
-    /// The same of a pool that the program made, with all that comes from it; false where it made no such pool.
-    pub(super) fn export_pool(&mut self, handle: u64) -> bool {
-        let number = self.pools.number(handle);
-        if number != 0 {
-            self.exports.export_pool(number);
-        }
-        number != 0
     }
 
     /// Whether the recorder kept waits of all threads, so that [`Around::waited_since_free`] and [`Around::waited_before_next`]
