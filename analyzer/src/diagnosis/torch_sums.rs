@@ -10,7 +10,7 @@ use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
 use crate::judgement::check::Holds;
 use crate::passes::fragmentation::saturate;
 use crate::thresholds::share;
-use crate::words::{clean, size};
+use crate::words::size;
 use gpuoom_trace::record::Kind;
 
 /// What the allocator adds to a request at most before it asks the driver: a segment for many blocks has 20 MiB.
@@ -74,11 +74,6 @@ impl TorchSums<'_> {
     pub fn reserved_bytes(&self) -> u64 {
         self.allocated.map_or(0, |allocated| allocated.plus(self.unused).bytes)
     }
-}
-
-/// Function, file and line of a frame, as a report names them.
-pub fn place(frame: &Frame) -> String {
-    format!("{} ({}:{})", clean(&frame.name), clean(&frame.file), frame.line)
 }
 
 fn exactly(bytes: u64) -> Printed {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::labels::number_behind;
-use crate::diagnosis::torch_sums::place;
 use crate::evidence::torch_snapshot::Frame;
 use crate::judgement::check::{Basis, Check, Confidence};
 use crate::replay::tracks::calls::What;
@@ -158,7 +157,7 @@ fn asked_by(stack: &[&Frame]) -> AskedBy {
     let name = |frame: &Frame| frame.name.to_ascii_lowercase();
     let has = |frame: &Frame, words: &[&str]| words.iter().any(|word| name(frame).contains(word));
     if let Some(frame) = inner.iter().find(|frame| has(frame, &FUSED)) {
-        return AskedBy::Fused(place(frame));
+        return AskedBy::Fused(frame.place());
     }
     if inner.iter().any(|frame| has(frame, &OTHER_SOFTMAX)) {
         return AskedBy::Other;
@@ -170,10 +169,10 @@ fn asked_by(stack: &[&Frame]) -> AskedBy {
     };
     let within = inner.iter().chain(outer).any(of_attention);
     if let Some(frame) = inner.iter().find(|frame| has(frame, &SCORES)).filter(|_| within) {
-        return AskedBy::Scores(place(frame));
+        return AskedBy::Scores(frame.place());
     }
     let attention = inner.iter().find(|frame| has(frame, &["attention"]));
-    attention.map_or(AskedBy::Other, |frame| AskedBy::Attention(place(frame)))
+    attention.map_or(AskedBy::Other, |frame| AskedBy::Attention(frame.place()))
 }
 
 fn is_python(frame: &Frame) -> bool {

@@ -3,7 +3,7 @@
 use super::{Rule, device, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::WHO_ASKED;
-use crate::diagnosis::torch_sums::{Told, TorchSums, place};
+use crate::diagnosis::torch_sums::{Told, TorchSums};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
@@ -119,7 +119,7 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
     });
     let caller = sums.stack.first();
     check.note_by(Basis::Given, caller.is_some(), || {
-        let at = caller.map_or_else(String::new, |frame| place(frame));
+        let at = caller.map_or_else(String::new, |frame| frame.place());
         format!("the request came from {at}")
     });
 }

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::words::clean;
+
 /// A snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Snapshot {
@@ -54,6 +56,13 @@ pub struct Frame {
     pub file: Arc<str>,
     /// Line, or an address in a library.
     pub line: u64,
+}
+
+impl Frame {
+    /// Function, file and line, as a report names them.
+    pub fn place(&self) -> String {
+        format!("{} ({}:{})", clean(&self.name), clean(&self.file), self.line)
+    }
 }
 
 /// A stretch that the allocator took from the driver.

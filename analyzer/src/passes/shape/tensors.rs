@@ -2,7 +2,6 @@
 
 use super::cycles::Cycles;
 use super::run::is_it_meant;
-use crate::diagnosis::torch_sums::place;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Origin, Snapshot, Tensors, tensors};
 use crate::judgement::check::{Basis, Check};
@@ -118,7 +117,7 @@ pub fn leak(run: &TensorRun, snapshot: &Snapshot, check: &mut Check) {
 fn named(origin: &Origin, snapshot: &Snapshot) -> String {
     let held = format!("{} ({})", count(origin.tensors, "tensor", "tensors"), size(origin.bytes));
     match snapshot.own_frame(origin.stack) {
-        Some(frame) => format!("{held} from {}", place(frame)),
+        Some(frame) => format!("{held} from {}", frame.place()),
         None => format!("{held} of {} each", size(origin.bytes / origin.tensors.max(1))),
     }
 }
