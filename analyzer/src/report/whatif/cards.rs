@@ -70,8 +70,8 @@ fn measured(overhead: &Overhead) -> String {
                 _ => "at the last reading".to_owned(),
             };
             format!(
-                "{bytes} in use beside the program's blocks {when}{by}: runtime, driver, other processes; taken as the same \
-                 at all times and on all cards"
+                "{bytes} in use beside the program's blocks and what rounding adds to them {when}{by}: runtime, driver, other \
+                 processes; taken as the same at all times and on all cards"
             )
         }
     }
