@@ -246,8 +246,8 @@ fn last_words(report: &Report) -> String {
                 if undecided > 0 { format!(", {undecided} undecided when the process ended") } else { String::new() };
             format!("{recovered} recovered, {propagated} propagated{more}{open}")
         }
-        _ if dropped == total => "DROPPED by the program".to_owned(),
-        _ => format!("{dropped} of them DROPPED by the program"),
+        _ if dropped == total => "DROPPED: GPU work went on without a sign of notice".to_owned(),
+        _ => format!("{dropped} of them DROPPED: GPU work went on without a sign of notice"),
     };
     format!("{total} out-of-memory return{}, {what} (", if total == 1 { "" } else { "s" })
 }

@@ -112,3 +112,21 @@ fn a_program_that_was_moved_is_found_where_the_user_says() {
     assert!(text.contains("is another build"), "{text}");
     assert!(!text.contains("load_weights"), "{text}");
 }
+
+/// Functions that were inlined into one have one key, and are different places all the same.
+#[test]
+fn what_inlined_functions_took_is_not_given_to_one_of_them() {
+    let run = Client::new(program("who_inlined.c")).run_both();
+    let report = run.only_trace().report();
+    let rows = at(&report, "/ledger/0/allocated_by/rows").as_array().expect("callers").clone();
+    let row = |row: &Value| {
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        (text("label"), row["bytes"].as_u64().unwrap_or(0) / MIB, row["frame"]["line"].is_u64(), text("key"))
+    };
+    let named = |function: &str, mib, has_line| {
+        (format!("{function} (who_inlined)"), mib, has_line, "who_inlined!main".to_owned())
+    };
+    // A function that asks in two lines has none of them.
+    let expected = [named("load_weights", 300, true), named("make_cache", 100, true), named("two_buffers", 50, false)];
+    assert_eq!(rows.iter().map(row).collect::<Vec<_>>(), expected);
+}

@@ -162,10 +162,11 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
         work.pack.add(&name, Content::File(file));
     }
     let count = work.redactor.log().rows().map(|(.., count)| count).sum::<u64>();
+    let redactions = crate::words::count(count, "redaction", "redactions");
     let output = Output::open(Some(&args.output))?;
     output.write(|out| work.pack.write(out))?;
     complain(&format!(
-        "{}: written, {count} redactions; look at REDACTED.md, issue.md and evidence/ in it before you send it",
+        "{}: written, {redactions}; look at REDACTED.md, issue.md and evidence/ in it before you send it",
         args.output.display()
     ));
     Ok(work.status)

@@ -12,7 +12,7 @@ use super::units::parse_size_or_nothing;
 use super::{UNREADABLE, VIOLATION};
 use crate::compare::{Threshold, compare};
 use crate::passes::profile::Profile;
-use crate::policy::{Rule, Sides, Verdict, is_about, judge, parse_expression};
+use crate::policy::{Rule, Sides, Verdict, about_nothing, is_about, judge, parse_expression};
 use crate::report::check::sentence;
 use crate::report::diff::{Conditions, write_json, write_markdown, write_text};
 use crate::report::page::Page;
@@ -129,6 +129,10 @@ fn conditions(rules: &[Rule], sides: &Sides<'_>) -> Conditions {
             conditions.not_judged.push(format!("{}: NEW is of {program}, rank {rank}", clean(&rule.to_string())));
             continue;
         }
+        if let Some(because) = about_nothing(rule, &[sides.difference]) {
+            conditions.not_judged.push(format!("{}: {because}", clean(&rule.to_string())));
+            continue;
+        }
         for judged in judge(rule, sides) {
             match judged.verdict {
                 Verdict::True => conditions.failed.push(judged),
@@ -163,7 +167,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     Ok(match conditions.failed.is_empty() {
         false => VIOLATION,
         // A gate must not open because of what could not be read.
-        true if damaged && !args.fail_on.is_empty() => UNREADABLE,
+        true if damaged => UNREADABLE,
         true => 0,
     })
 }

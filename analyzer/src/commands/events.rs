@@ -19,6 +19,7 @@ use crate::passes::around::Around;
 use crate::passes::rows::{EventRow, Rows};
 use crate::report::events;
 use crate::report::page::Look;
+use crate::words::count;
 
 #[derive(Debug, Args)]
 pub(super) struct EventsArgs {
@@ -61,7 +62,11 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
     output.write(|out| write_rows(out, &mut trace, rows, args.format, look, around.as_mut()))?;
     match around {
         Some(around) if !around.found() => {
-            bail!("oom:{}: the trace holds only {} out-of-memory returns", args.around.unwrap_or(0), around.seen)
+            bail!(
+                "oom:{}: the trace holds only {}",
+                args.around.unwrap_or(0),
+                count(around.seen, "out-of-memory return", "out-of-memory returns")
+            )
         }
         _ if !places_there => Ok(UNREADABLE),
         _ => Ok(super::status_of(&trace)),

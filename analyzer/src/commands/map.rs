@@ -16,6 +16,7 @@ use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::replay::{Options, Replay, Until};
 use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
 use crate::report::page::Page;
+use crate::words::count;
 
 #[derive(Debug, Args)]
 pub(super) struct MapArgs {
@@ -48,7 +49,7 @@ enum Format {
 
 pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
     let mut trace = traces::open(&args.trace.trace)?;
-    let devices = replay(&mut trace, args)?;
+    let (devices, is_whole) = replay(&mut trace, args)?;
     let document = Document {
         schema: SCHEMA,
         trace: args.trace.trace.display().to_string(),
@@ -56,6 +57,9 @@ pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
             At::Peak => "peak".to_owned(),
             At::Stop(Until::End) => "end".to_owned(),
             At::Stop(Until::Oom(number)) => format!("oom:{number}"),
+            At::Stop(Until::Time(at_ns)) if is_whole => {
+                format!("the end: the trace ends before {} s", at_ns as f64 / 1e9)
+            }
             At::Stop(Until::Time(at_ns)) => format!("{} s", at_ns as f64 / 1e9),
         },
         address_space_is: ADDRESS_LEGEND,
@@ -74,7 +78,8 @@ pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
     Ok(super::status_of(&trace))
 }
 
-fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<Vec<DeviceMap>> {
+/// The maps, and whether the replay went to the end of the trace.
+fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMap>, bool)> {
     let (until, moment) = match args.at {
         At::Peak => (Until::End, Moment::Peak),
         At::Stop(until) => (until, Moment::Now),
@@ -83,11 +88,17 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<Vec<DeviceMap
     let mut progress = Progress::new(trace.records_in_chunks());
     read_through(trace, |records| progress.advance(records), |batch| replay.batch(batch));
     drop(progress);
+    if let Some(device) = args.device.filter(|device| replay.accounts.device(*device).is_none()) {
+        bail!("GPU {device}: the trace has no calls for memory of that device");
+    }
     match until {
         Until::Oom(number) if replay.failures.count < number => {
-            bail!("oom:{number}: the trace holds only {} out-of-memory returns", replay.failures.count)
+            bail!(
+                "oom:{number}: the trace holds only {}",
+                count(replay.failures.count, "out-of-memory return", "out-of-memory returns")
+            )
         }
         _ => {}
     }
-    Ok(draw(&replay, moment, args.device))
+    Ok((draw(&replay, moment, args.device), replay.went_to_the_end()))
 }

@@ -122,12 +122,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says what could not be read of a trace whose readable part was used. The exit status for it is 0: the work was done.
+/// Says what could not be read of a trace whose readable part was used. The exit status for it says so, too: whoever only looks at
+/// that must not take a part for the whole.
 fn status_of(trace: &TraceFile) -> u8 {
     for damage in trace.damages() {
         output::complain(&format!("{}: offset {}: {}", trace.path().display(), damage.offset, damage.reason));
     }
-    0
+    if trace.damages().is_empty() { 0 } else { UNREADABLE }
 }
 
 /// Whether a path that does not exist is the name of a command that this version does not have.

@@ -134,6 +134,8 @@ pub(super) enum Format {
 
 /// A trace that was read, with the maps that its own page draws.
 pub(super) struct Read {
+    /// Whether nothing of the trace was damaged.
+    is_whole: bool,
     member: Member,
     maps: Vec<DeviceMap>,
     /// Readings that the trace has.
@@ -178,7 +180,8 @@ pub(super) fn read(input: Input, evidence: &Evidence, among_others: bool) -> Res
     replay.finish();
     let maps = draw(&replay, Moment::Peak, None);
     let quantities = quantities(&replay);
-    Ok(Read { member: Member::new(&trace, &replay, sum_up(&trace, &replay, evidence)), maps, quantities })
+    let is_whole = super::status_of(&trace) == 0;
+    Ok(Read { is_whole, member: Member::new(&trace, &replay, sum_up(&trace, &replay, evidence)), maps, quantities })
 }
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
@@ -215,7 +218,8 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
             Err(error) => refused(&mut unreadable, &name, error),
         }
     }
-    let status = if unreadable.is_empty() && evidence_whole { 0 } else { UNREADABLE };
+    let traces_whole = unreadable.is_empty() && reads.iter().all(|read| read.is_whole);
+    let status = if traces_whole && evidence_whole { 0 } else { UNREADABLE };
     let Some(document) = Document::new(reads, unreadable, many) else { return Ok(status) };
     let output = Output::open(args.output.as_deref())?;
     let look = output.look();

@@ -41,6 +41,8 @@ pub struct Finding {
     pub role: Role,
     /// The failures that it is about, by number; empty for the run or a device.
     pub ooms: Vec<u64>,
+    /// The failure whose numbers stand in `evidence`.
+    pub evidence_of: Option<u64>,
     /// The device, where it is about one.
     pub device: Option<u8>,
     /// What holds.
@@ -87,13 +89,14 @@ impl Finding {
 
     /// A diagnosis with the catalogue's words, and the fixes of it that suit what runs.
     pub(crate) fn new(judged: Judged, entry: &Entry, fix: Vec<Fix>) -> Self {
-        let Judged { id, confidence, role, ooms, device, shortfall_bytes, parts } = judged;
+        let Judged { id, confidence, role, ooms, told_of, device, shortfall_bytes, parts } = judged;
         Finding {
             id,
             title: if parts.is_as_seen { entry.as_seen().to_owned() } else { entry.title.clone() },
             confidence,
             role,
             ooms,
+            evidence_of: told_of,
             device,
             fix,
             evidence: parts.evidence,

@@ -51,7 +51,7 @@ pub(super) fn why(explained: Explained<'_>) -> String {
         Explained::Perhaps(finding) => {
             format!("Why is not known. Possible: {} ({}).", clean(&finding.title), finding.id)
         }
-        Explained::Not => "Why is not known: no diagnosis is more than possible.".to_owned(),
+        Explained::Not => "Why is not known: nothing that was recorded explains it.".to_owned(),
     }
 }
 
@@ -62,6 +62,12 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
         return injected(oom, device.map(|device| device.granularity_bytes));
     }
     let asked = size(oom.requested_bytes);
+    if oom.kind == "physical" && oom.device.is_none() {
+        return format!(
+            "{} of {asked} failed. The call names no GPU: as far as it says, this is memory of the machine.",
+            clean(&oom.api)
+        );
+    }
     if matches!(oom.kind, "host-pinned" | "registered") {
         return format!(
             "{} of {asked} failed: the system refused pinned host memory. This is memory of the machine, not of a GPU.",
@@ -168,12 +174,17 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
 fn recovered(outcomes: Outcomes) -> String {
     let total = outcomes.total();
     match (outcomes.fell_back, total, outcomes.stories) {
-        (0, ..) => "Each time the program tried again and succeeded.".to_owned(),
+        (0, 1, _) => "A call for at least as much succeeded before any GPU work.".to_owned(),
+        (0, ..) => "Each time a call for at least as much succeeded before any GPU work.".to_owned(),
         (_, 1, _) => "Another call got memory before any GPU work: a fall-back, as far as calls show.".to_owned(),
-        (_, _, 1) => format!("The program fell back: after {total} refused attempts another call got memory."),
-        (fell_back, ..) if fell_back == total => "Each time the program fell back: another call got memory.".to_owned(),
+        (_, _, 1) => format!(
+            "After {total} refused attempts another call got memory before any GPU work: a fall-back, as far as calls show."
+        ),
+        (fell_back, ..) if fell_back == total => {
+            "Each time another call got memory before any GPU work: fall-backs, as far as calls show.".to_owned()
+        }
         (fell_back, ..) => format!(
-            "Of {total} failures, {} were tried again with success, and after {fell_back} another call got memory.",
+            "Of {total} failures, after {} a call for at least as much succeeded, and after {fell_back} another call got memory.",
             total - fell_back
         ),
     }
@@ -191,7 +202,9 @@ fn single(because: Because) -> String {
         Because::ProcessExited => {
             "No GPU work of that thread followed, and the process ended with a failure.".to_owned()
         }
-        _ => "The program noticed the failure; nothing was dropped.".to_owned(),
+        Because::Exception => "An exception was raised after it; nothing was dropped, as far as calls show.".to_owned(),
+        Because::ErrorReported => "The program asked for the error's text; nothing was dropped.".to_owned(),
+        _ => "Nothing was dropped.".to_owned(),
     }
 }
 
@@ -199,8 +212,8 @@ fn mixed(outcomes: Outcomes) -> String {
     let Outcomes { recovered, propagated, unresolved, fell_back, error_read, .. } = outcomes;
     let parts = [
         (propagated, "propagated"),
-        (recovered - fell_back, "tried again with success"),
-        (fell_back, "made up for by another call"),
+        (recovered - fell_back, "followed by a call for at least as much that succeeded"),
+        (fell_back, "followed by another call that got memory"),
         (error_read, "with the error read before GPU work went on"),
         (unresolved - error_read, "still open at the end"),
     ];
@@ -216,6 +229,7 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
     let failed: u64 = facts.devices.iter().map(|device| device.account.failures).sum();
     // What a damaged file lacks may have been a failure.
     let (so_far, end) = match facts.damages[..] {
+        [] if facts.trace.events_lost > 0 => (" in what was recorded", "in what was recorded"),
         [] => ("", "at the end"),
         _ => (" in what could be read", "where that ends"),
     };

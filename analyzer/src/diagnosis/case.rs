@@ -197,12 +197,16 @@ impl<'a> Failure<'a> {
 
     /// Whether memory of the device itself was asked for.
     pub fn is_of_device(&self) -> bool {
-        matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool)
+        let is_device =
+            matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool);
+        is_device && !self.is_of_host()
     }
 
     /// Whether pinned or registered host memory was asked for.
     pub fn is_of_host(&self) -> bool {
-        matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
+        // Physical memory can lie in RAM: then the call names no device.
+        let names_none = self.oom.kind == Kind::Physical && self.oom.device.is_none();
+        matches!(self.oom.kind, Kind::HostPinned | Kind::Registered) || names_none
     }
 
     /// Whether device memory was asked for and really refused.

@@ -49,9 +49,10 @@ impl<'a> Case<'a> {
         self.labels_before(failure).any(|mark| has_word(&mark.label, &OF_TRAINING))
     }
 
-    /// Whether a label before the failure names a step of a model, in training or not.
-    pub fn labels_name_steps(&self, failure: &Failure<'_>) -> bool {
-        self.labels_before(failure).any(|mark| has_word(&mark.label, &OF_STEPS) || has_word(&mark.label, &OF_TRAINING))
+    /// Whether the last label of the thread that failed names a step of a model, in training or not.
+    pub fn last_label_names_a_step(&self, failure: &Failure<'_>) -> bool {
+        let last = self.labels_before(failure).filter(|mark| mark.thread == failure.oom.thread).last();
+        last.is_some_and(|mark| has_word(&mark.label, &OF_STEPS) || has_word(&mark.label, &OF_TRAINING))
     }
 }
 

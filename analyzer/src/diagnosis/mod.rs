@@ -42,6 +42,8 @@ pub struct Judged {
     pub role: Role,
     /// The failures that it is about, by number; empty for the run or a device.
     pub ooms: Vec<u64>,
+    /// The one of them whose numbers stand in `parts`.
+    pub told_of: Option<u64>,
     /// The device, where it is about one.
     pub device: Option<u8>,
     /// What is missing for the failure to succeed, in bytes, where the trace tells.
@@ -139,6 +141,7 @@ impl Judgements {
                 confidence,
                 role,
                 ooms: about.oom.into_iter().collect(),
+                told_of: about.oom,
                 device: about.device,
                 shortfall_bytes: about.shortfall_bytes,
                 parts: check.into_parts(),
@@ -153,22 +156,18 @@ impl Judgements {
         }
     }
 
-    /// What was found of the same device before covers one more failure, and the surer one's words stay. What is so on a
-    /// device explains no failure by itself: that stays apart.
+    /// What was found of the same device before covers one more failure, if it is as sure of it: what is proven of one failure
+    /// and only possible of another are two findings. What is so on a device explains no failure by itself: that stays apart.
     fn hold(&mut self, judged: Judged) {
         let same = self.held.iter_mut().find(|known| {
             let both_of_failures = known.ooms.is_empty() == judged.ooms.is_empty();
-            known.id == judged.id && known.device == judged.device && both_of_failures
+            let as_sure = known.confidence == judged.confidence;
+            known.id == judged.id && known.device == judged.device && both_of_failures && as_sure
         });
-        let Some(known) = same else {
-            self.held.push(judged);
-            return;
-        };
-        let ooms = [std::mem::take(&mut known.ooms), judged.ooms.clone()].concat();
-        if judged.confidence > known.confidence {
-            *known = judged;
+        match same {
+            Some(known) => known.ooms.extend(judged.ooms),
+            None => self.held.push(judged),
         }
-        known.ooms = ooms;
     }
 }
 

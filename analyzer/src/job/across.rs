@@ -191,6 +191,7 @@ fn finding(id: &'static str, check: Check) -> Option<Finding> {
         confidence,
         role: entry.role,
         ooms: Vec::new(),
+        told_of: None,
         device: None,
         shortfall_bytes: None,
         parts: check.into_parts(),

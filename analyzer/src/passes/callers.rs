@@ -40,7 +40,7 @@ pub struct CallerRow {
     pub key: String,
     /// For people: function and library, or function and Python file.
     pub label: String,
-    /// The first frame outside of allocators and dispatchers.
+    /// The first frame outside of allocators and dispatchers; without a line where the ways lead through several lines of it.
     pub frame: Frame,
     /// How many different ways led there.
     pub ways: u64,
@@ -80,6 +80,7 @@ struct Group {
     amount: Amount,
     ways: u64,
     is_inferred: bool,
+    has_one_line: bool,
 }
 
 /// Who allocated what a census counts, at most `most` of them by name.
@@ -87,7 +88,8 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     let mut sites: Vec<(u32, Amount)> = by_site(census).into_iter().collect();
     sites.sort_unstable_by_key(|(site, amount)| (std::cmp::Reverse(amount.bytes), *site));
     let mut callers = Callers::default();
-    let mut groups: FxHashMap<String, Group> = FxHashMap::default();
+    // Functions that a compiler merged into one have one key: what each took is told apart by its name.
+    let mut groups: FxHashMap<(String, String), Group> = FxHashMap::default();
     let mut named = 0;
     for (site, amount) in sites {
         if named == MOST_NAMED {
@@ -99,19 +101,20 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
             continue;
         };
         named += 1;
-        let fresh = || Group { site, amount: Amount::default(), ways: 0, is_inferred: false };
-        let group = groups.entry(known.key.clone()).or_insert_with(fresh);
+        let fresh = || Group { site, amount: Amount::default(), ways: 0, is_inferred: false, has_one_line: true };
+        let group = groups.entry((known.key.clone(), known.label.clone())).or_insert_with(fresh);
+        group.has_one_line &= stacks.call_site(group.site).is_some_and(|first| first.who.line == known.who.line);
         group.amount.add(amount);
         group.ways += 1;
         group.is_inferred |= stacks.is_inferred(site);
     }
-    let mut groups: Vec<(String, Group)> = groups.into_iter().collect();
+    let mut groups: Vec<((String, String), Group)> = groups.into_iter().collect();
     groups.sort_unstable_by(|(one, first), (other, second)| {
         second.amount.bytes.cmp(&first.amount.bytes).then_with(|| one.cmp(other))
     });
     let rest = groups.split_off(groups.len().min(most));
     rest.iter().for_each(|(_, group)| callers.left_out.add(group.amount));
-    callers.rows = groups.into_iter().filter_map(|(key, group)| row(stacks, key, &group)).collect();
+    callers.rows = groups.into_iter().filter_map(|((key, _), group)| row(stacks, key, &group)).collect();
     callers
 }
 
@@ -148,7 +151,7 @@ fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
         blocks: group.amount.blocks,
         key,
         label: site.label.clone(),
-        frame: site.who.clone(),
+        frame: Frame { line: site.who.line.filter(|_| group.has_one_line), ..site.who.clone() },
         ways: group.ways,
         stack_is_cut: stack.native_is_cut || stack.python_is_cut,
         stack_is_inferred: group.is_inferred,

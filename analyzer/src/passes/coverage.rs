@@ -65,6 +65,8 @@ pub struct Coverage {
     pub lowest_layer: Option<&'static str>,
     /// Interfaces that were bypassed.
     pub bypassed: Vec<Bypass>,
+    /// Whether somebody read how much was in use, if only that it was nothing.
+    pub was_read: bool,
     /// Readings that say nothing of the calls, because memory came or went while they were taken.
     pub disturbed_readings: u64,
     /// Device by device.
@@ -86,6 +88,7 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thre
         share: (in_use > 0).then(|| share(accounted, in_use).min(1.0)),
         lowest_layer: layer_name(lowest_layer(replay)),
         bypassed: bypassed(trace, replay, libraries, thresholds),
+        was_read: replay.comparisons.values().any(|compared| compared.fullest.is_some()),
         disturbed_readings: replay.comparisons.values().map(|compared| compared.disturbed).sum(),
         devices,
     }

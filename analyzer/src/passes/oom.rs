@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
-use gpuoom_trace::record::{Event, Layer, injected};
+use gpuoom_trace::record::{Event, Kind, Layer, injected};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
+use crate::replay::arena::FreeSpace;
+use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
@@ -67,6 +69,8 @@ pub struct Model {
     pub largest_free_block_bytes: u64,
     /// Whether the request would have fitted into the model.
     pub fits: bool,
+    /// Padded bytes of blocks that lived and had no room in the model: what is free there is too much by so many.
+    pub left_out_bytes: u64,
 }
 
 /// A refusal by the recorder, on request.
@@ -218,6 +222,7 @@ fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'
     let setting = process.environment.iter().find(|(name, _)| name == "GPUOOM_PROBE").map(|(_, value)| value.as_str());
     match setting {
         _ if report.injected.is_some() => "gpuoom itself refused the call, and no card was asked",
+        _ if report.kind != Kind::Device.name() => "that is tried for plain device memory only",
         Some("off") => "it was turned off (GPUOOM_PROBE=off)",
         // What was set could not be understood, or is the default.
         setting if was_probed && setting != Some("all") => {
@@ -244,6 +249,9 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
     let stack = stack_of(stacks, number, oom.site);
     let api = replay.apis.get(oom.api);
     let read = &oom.read;
+    // What was read is of a card, and says nothing of the host's memory.
+    let is_placed = oom.device.is_some() || oom.kind != Kind::Physical;
+    let of_card = oom.unknown_size || Side::of(oom.kind) != Side::Host && is_placed;
     OomReport {
         number,
         attempt_of: Some(oom.story as u64 + 1).filter(|first| *first != number),
@@ -267,11 +275,12 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         },
         injected: None,
         saw_below: oom.saw_below,
-        free_reported_bytes: read.runtime_free_bytes,
+        free_reported_bytes: read.runtime_free_bytes.filter(|_| of_card),
         free_sysfs_bytes: read
             .vram_total_bytes
             .zip(read.vram_used_bytes)
-            .map(|(total, used)| total.saturating_sub(used)),
+            .map(|(total, used)| total.saturating_sub(used))
+            .filter(|_| of_card),
         largest_allocatable_bytes: read.largest_allocatable_bytes,
         not_probed_because: not_probed(read),
         held_up_ns: oom.held_up_ns,
@@ -282,12 +291,21 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
             largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
             fits: u64::from(oom.granules) <= free.largest_granules,
+            left_out_bytes: left_out_bytes(replay, oom, free),
         }),
         stack: stack.frames,
         stack_is_cut: stack.native_is_cut,
         stack_is_inferred: stack.native_is_inferred,
         python_is_cut: stack.python_is_cut,
     }
+}
+
+/// Blocks that lived and that the model had no room for: what it calls free is not less for them.
+fn left_out_bytes(replay: &Replay, oom: &Oom, free: FreeSpace) -> u64 {
+    let arena = oom.device.and_then(|device| replay.accounts.device(device)).and_then(|account| account.arena.as_ref());
+    let whole = arena.map_or(0, |arena| u128::from(arena.granules()));
+    let asked_for = u128::from(oom.held.granules) + u128::from(free.total_granules);
+    saturate(asked_for.saturating_sub(whole) * u128::from(replay.granularity_bytes))
 }
 
 fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence {

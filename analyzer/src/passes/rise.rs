@@ -141,7 +141,10 @@ impl Rise {
         let marks = replay.tracks.marks.without_gap().filter(|mark| mark.at <= until);
         let by_marks = levels_at(marks, device);
         let of_cycle = |cycle: &Cycle| Level { at: cycle.to.at, bytes: cycle.to.bytes, sort: 0 };
-        let (by, levels, trend) = match trend_of(&by_marks, &limits) {
+        let is_labelled_to_the_end =
+            cycles_behind(cycles, by_marks.last().map_or(0, |level| level.at)) < limits.least_points;
+        let by_marks_trend = trend_of(&by_marks, &limits).filter(|_| is_labelled_to_the_end);
+        let (by, levels, trend) = match by_marks_trend {
             Some(trend) => (By::Marks, by_marks, trend),
             None => {
                 let mut levels: Vec<Level> = cycles.iter().map(of_cycle).collect();
@@ -189,6 +192,11 @@ impl Rise {
         let first = self.levels.iter().find(|level| level.sort == last.sort).unwrap_or(last);
         i128::from(last.bytes) - i128::from(first.bytes)
     }
+}
+
+/// Cycles that began when the last label had come: of these labels say nothing.
+pub fn cycles_behind(cycles: &[Cycle], last_label_at: u64) -> usize {
+    cycles.iter().filter(|cycle| cycle.from.at >= last_label_at).count()
 }
 
 /// What was held at labels: the numbers for `growth_per_mark`, by label and bytes.

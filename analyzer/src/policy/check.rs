@@ -192,11 +192,17 @@ impl Finding {
 
 /// Why a budget is about nothing that any run has. A misspelt name would be kept for ever otherwise.
 fn unused(budget: &Budget, runs: &[Compared<'_>]) -> Option<Unused> {
-    let (rule, scope) = (&budget.rule, &budget.rule.scope);
-    let about: Vec<&Compared> = runs.iter().filter(|run| is_about(rule, &run.new.run)).collect();
-    let used = || about.iter().flat_map(|run| &run.difference.places).map(|known| known.place);
+    let about = runs.iter().filter(|run| is_about(&budget.rule, &run.new.run));
+    let because = about_nothing(&budget.rule, &about.map(|run| &run.difference).collect::<Vec<_>>())?;
+    Some(Unused { name: budget.name.clone(), line: budget.line, rule: budget.rule.to_string(), because })
+}
+
+/// Why a rule is about nothing that these runs have.
+pub fn about_nothing(rule: &Rule, about: &[&Difference]) -> Option<String> {
+    let scope = &rule.scope;
+    let used = || about.iter().flat_map(|run| &run.places).map(|known| known.place);
     let glob = scope.site.as_ref().or(scope.each_site.as_ref());
-    let fits = |glob: &Glob| about.iter().flat_map(|run| &run.difference.sites).any(|site| glob.fits(&site.key));
+    let fits = |glob: &Glob| about.iter().flat_map(|run| &run.sites).any(|site| glob.fits(&site.key));
     let because = if about.is_empty() {
         "no trace is of such a process".to_owned()
     } else if scope.device.is_some_and(|device| !used().any(|place| place == Place::Gpu(device))) {
@@ -209,7 +215,7 @@ fn unused(budget: &Budget, runs: &[Compared<'_>]) -> Option<Unused> {
     } else {
         return None;
     };
-    Some(Unused { name: budget.name.clone(), line: budget.line, rule: rule.to_string(), because })
+    Some(because)
 }
 
 fn check_run(budgets: &[&Budget], run: Compared<'_>) -> CheckedRun {

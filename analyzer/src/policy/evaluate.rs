@@ -249,6 +249,12 @@ fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Str
     let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
     let marks =
         || place.marks.iter().filter(|mark| fits(&mark.label)).map(|mark| (mark.label.as_str(), mark.held_bytes));
+    if place.cycles_behind_marks >= place.trend_limits.least_points {
+        let behind = place.cycles_behind_marks;
+        return Err(format!(
+            "{behind} cycles of memory came after the last mark, and no mark tells what stayed after them"
+        ));
+    }
     let least = place.trend_limits.least_points + 1;
     match at_marks(marks(), &place.trend_limits) {
         Some(trend) if is_unclear(&trend, rule) => {

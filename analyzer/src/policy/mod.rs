@@ -14,7 +14,7 @@ mod tests;
 
 use gpuoom_trace::record::Kind;
 
-pub use check::{Checked, CheckedJob, CheckedRun, Finding, Outcome, Unused, Whose, check, is_about};
+pub use check::{Checked, CheckedJob, CheckedRun, Finding, Outcome, Unused, Whose, about_nothing, check, is_about};
 pub use evaluate::{Culprit, Judged, Sides, Verdict, judge};
 pub use expression::parse as parse_expression;
 pub use file::{Budget, MAX_POLICY_BYTES, Policy, PolicyError, Unjudged, parse as parse_policy};

@@ -448,7 +448,11 @@ impl Replay {
 
     /// Somebody chose or reset a device, or ended a context.
     pub(super) fn device_event(&mut self, record: &Record, own: bool) {
-        match self.apis.get(record.api).ends {
+        let ends = self.apis.get(record.api).ends;
+        if !matches!(ends, Ends::Nothing) {
+            self.tracks.ended(record);
+        }
+        match ends {
             Ends::Nothing => {}
             Ends::HipDevice if own => self.reset_device(record),
             Ends::HipDevice => {}

@@ -364,6 +364,11 @@ impl Replay {
         self.failures.close();
     }
 
+    /// Whether no record was left out because the moment to stop at had come.
+    pub fn went_to_the_end(&self) -> bool {
+        !self.stopped
+    }
+
     /// Blocks of a device that live now.
     pub fn blocks(&self, device: u8) -> impl Iterator<Item = &block::Block> {
         self.blocks_of(Side::Device, device)

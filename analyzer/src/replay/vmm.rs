@@ -247,6 +247,11 @@ impl<B> Reset<B> {
         self.physical.iter().map(|(_, physical)| &physical.block)
     }
 
+    /// How many of them nobody had released: the others count as freed already, and only mappings kept them.
+    pub fn unreleased(&self) -> usize {
+        self.physical.iter().filter(|(_, physical)| physical.references > 0).count()
+    }
+
     /// The same, to take it in again.
     pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut B> {
         self.physical.iter_mut().map(|(_, physical)| &mut physical.block)

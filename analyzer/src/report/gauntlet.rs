@@ -96,8 +96,7 @@ fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
         lines.push((format!("Without any failure the program ends with {}.", gauntlet.undisturbed.name()), None));
     }
     if let Some(first) = gauntlet.trials.iter().find(|trial| trial.fate == Fate::Dropped) {
-        let meaning =
-            "DROPPED: the program went on with GPU work as if it had got the memory. Check the status of these calls.";
+        let meaning = "DROPPED: GPU work went on without a sign that the program had noticed. See whether it looks at the status of these calls.";
         lines.push((meaning.to_owned(), None));
         let rule = clean(&first.rule);
         let command = format!("GPUOOM_INJECT={rule} gpuoom-analyze record -- COMMAND");

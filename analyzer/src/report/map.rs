@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::passes::map::{AddressMap, ArenaMap, DeviceMap, Run};
 use crate::report::page::{Page, Paint};
 use crate::report::shade::{LEGEND, Row, rows};
-use crate::words::{gpu, moment, percent, size};
+use crate::words::{count, gpu, moment, percent, size};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.map/1";
@@ -133,7 +133,10 @@ pub fn draw_model(page: &mut Page, map: &ArenaMap, cell_bytes: u64, most: usize)
     };
     let overflow = match map.overflow_blocks {
         0 => String::new(),
-        blocks => format!("; {blocks} blocks ({} padded) would not fit", size(map.overflow_bytes)),
+        blocks => {
+            let blocks = count(blocks, "block", "blocks");
+            format!("; {blocks} ({} padded) would not fit", size(map.overflow_bytes))
+        }
     };
     page.indented("    ", "    ", &format!("{free}{overflow}"));
 }

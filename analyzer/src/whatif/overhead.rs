@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::passes::fragmentation::saturate;
 use crate::passes::ledger::source_name;
 use crate::passes::libraries::Libraries;
 use crate::replay::Replay;
@@ -80,7 +81,9 @@ fn beside(
 ) -> Option<(u64, &'static str)> {
     read.runtime_total_bytes = read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
     let whole = *read.wholes().first()?;
-    let own = held.granules.saturating_mul(replay.granularity_bytes);
+    // Where blocks are not rounded at all, a large one has more granules, of one byte each, than a record can say.
+    let padded = u128::from(held.granules) * u128::from(replay.granularity_bytes);
+    let own = saturate(padded.max(held.requested_bytes));
     let in_use = whole.total_bytes.saturating_sub(whole.free_bytes);
     Some((in_use.saturating_sub(own), source_name(libraries, device, whole.source)))
 }

@@ -141,6 +141,19 @@ fn granules_are_inferred_from_addresses_and_taken_as_none_where_they_cannot_be()
     assert_eq!(basis(2), [(Basis::None, 2 * MIB), (Basis::Recorded, 512 * MIB)]);
 }
 
+/// One block of 7 GiB: with so few addresses nothing is rounded, and the block is larger than 32 bits can say in bytes.
+#[test]
+fn a_block_above_4_gib_is_all_the_programs_own() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, 7 * GIB);
+    let seq = trace.refuse(2 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 8 * GIB), (Quantity::RuntimeFree as u16, GIB)]);
+    let answer = answer(&trace, Question::default());
+    assert_eq!((answer.overhead.bytes, answer.needs[0].granularity.basis), (0, Basis::None));
+    assert_eq!(answer.needs[0].fits_in_most_bytes, 9 * GIB);
+    assert_eq!(card(&answer, 8 * GIB, answer.needs[0].granularity.bytes).failures[0].fate, Fate::Remains);
+}
+
 #[test]
 fn managed_memory_is_left_out() {
     let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);

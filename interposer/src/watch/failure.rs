@@ -350,7 +350,7 @@ impl Display for Account {
             0 if recovered == failures => write!(out, "recovered by the program")?,
             0 if propagated == failures => write!(out, "propagated by the program")?,
             // Nobody reacted before the process ended well.
-            0 if undecided == failures => write!(out, "undecided when the process ended")?,
+            0 if undecided == failures => write!(out, "unresolved when the process ended")?,
             0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
             0 => {
                 write!(out, "{recovered} recovered, {propagated} propagated")?;
@@ -358,11 +358,11 @@ impl Display for Account {
                     write!(out, ", {unresolved} unresolved")?;
                 }
                 if undecided > 0 {
-                    write!(out, ", {undecided} undecided when the process ended")?;
+                    write!(out, ", {undecided} unresolved when the process ended")?;
                 }
             }
-            _ if dropped == failures => write!(out, "DROPPED by the program")?,
-            _ => write!(out, "{dropped} of them DROPPED by the program")?,
+            _ if dropped == failures => write!(out, "DROPPED: GPU work went on without a sign of notice")?,
+            _ => write!(out, "{dropped} of them DROPPED: GPU work went on without a sign of notice")?,
         }
         match self.device {
             NO_DEVICE => write!(out, " (host, ")?,
@@ -419,8 +419,14 @@ mod tests {
         assert!(mixed.contains("0 recovered, 1 propagated, 1 unresolved, 1 undecided"), "{mixed}");
         let account =
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
-        assert_eq!(account(1, 1, 0, 0), "1 out-of-memory return, DROPPED by the program (GPU 0, hipMalloc 512 MiB)");
-        assert!(account(3, 1, 1, 1).starts_with("3 out-of-memory returns, 1 of them DROPPED by the program"));
+        assert_eq!(
+            account(1, 1, 0, 0),
+            "1 out-of-memory return, DROPPED: GPU work went on without a sign of notice (GPU 0, hipMalloc 512 MiB)"
+        );
+        assert!(
+            account(3, 1, 1, 1)
+                .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on without a sign of notice")
+        );
         assert!(account(2, 0, 2, 0).contains("propagated by the program"));
         assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
         assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, undecided when the process ended"));

@@ -10,6 +10,7 @@ use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
 use super::{Redactor, letters};
+use crate::passes::shape::labels;
 
 /// Where things stood.
 const PROCESS: &str = "process";
@@ -102,6 +103,10 @@ impl Redactor {
     fn label(&mut self, label: &str) -> String {
         if self.keep.marks {
             return self.text(MARKS, label);
+        }
+        // What a diagnosis rests on stays, or a bundle's report would say something else than the trace's.
+        if labels::says_nothing_private(label) {
+            return label.to_owned();
         }
         self.log.note(Sort::Label, MARKS);
         // Labels that differ only in their numbers are of one sort, for the trend of what they hold: they must stay so.

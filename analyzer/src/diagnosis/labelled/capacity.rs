@@ -180,7 +180,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: &["cache-greed"],
         story: "the card is full of a cache: it is released, and the same request succeeds",
         scene: || {

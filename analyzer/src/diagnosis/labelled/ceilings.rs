@@ -1,7 +1,7 @@
 //! A. Ceilings below what the device has.
 
 use gpuoom_trace::metadata::Quantity::{
-    HostTotal, KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, VramTotal, VramUsed,
+    HostTotal, KfdOthersVram, KfdProcessVram, LargestAllocatable, NvmlTotal, NvmlUsed, RuntimeFree, VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record, process};
 
@@ -45,6 +45,17 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, 11 are held, 4 more are asked for",
         scene: || heap("50", 4 * GIB),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["other-process-on-gpu", "phantom-free", "sysfs-free-overreported"],
+        story: "GPU_MAX_HEAP_SIZE=50, and the runtime calls free what others hold: the driver's counters say that the card is full",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
+            refused_with(trace, 4 * GIB, 23 * GIB)
+        },
     },
     Labelled {
         id: "process-fraction-cap",
@@ -180,16 +191,23 @@ fn limited(name: &str, value: &str, is_cuda: bool) -> Scene {
     refused(trace, 4 * GIB)
 }
 
-fn refused(mut trace: TraceBuilder, asked: u64) -> Scene {
+fn refused(trace: TraceBuilder, asked: u64) -> Scene {
+    refused_with(trace, asked, 12 * GIB)
+}
+
+/// 11 GiB are held, and the driver counts so much in use; the runtime reports 12 GiB free.
+fn refused_with(mut trace: TraceBuilder, asked: u64, used: u64) -> Scene {
     (0..11).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
     let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);
     let read = [
         (RuntimeFree, 12 * GIB),
         (VramTotal, 24 * GIB),
-        (VramUsed, 12 * GIB),
+        (VramUsed, used),
         (KfdProcessVram, 11 * GIB),
-        (KfdOthersVram, 0),
+        (KfdOthersVram, used - 12 * GIB),
+        (NvmlTotal, 24 * GIB),
+        (NvmlUsed, used),
     ];
     at_failure(&mut trace, seq, read);
     Scene { trace }

@@ -82,6 +82,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "another thread makes room and gets the memory, and the first one works with it",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.refuse(GIB);
+            let record = trace.record_on(77, Event::Alloc, Kind::Device, "hipMalloc");
+            trace.push(Record { address: 0x1000_0000, requested: GIB, ..record }, &[]);
+            trace.after(Event::GpuWork, "hipMemset", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
         says: Says::Found(Probable),
         also: &[],
         story: "after a launch, another place asks for a small block",

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::capacity::full_after_a_rise;
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
@@ -97,7 +97,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "model-swap-residual",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["live-leak"],
         story: "200 MiB stay of each of five models, which labels name, and none of it is the program's",
         scene: || swaps(200 * MIB, Some("load model")),
@@ -162,6 +162,18 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "two modules per step are loaded above HSA, and one is unloaded",
         scene: || above_hsa(1),
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Not,
+        also: &[],
+        story: "a kernel for each sort of request is loaded when it first comes, and a reset of the device unloads them all",
+        scene: || {
+            let mut scene = modules(80, 1);
+            let reset = scene.trace.record(Event::Device, Kind::None, "hipDeviceReset");
+            scene.trace.push(Record { device: 0, ..reset }, &[]);
+            scene
+        },
     },
     Labelled {
         id: "module-load-unbalanced",

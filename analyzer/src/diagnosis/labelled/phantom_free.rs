@@ -193,6 +193,16 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "async-free-pending",
+        says: Says::Not,
+        also: &["mallocasync-oom", "phantom-free", "sysfs-free-overreported", "known-bad-version"],
+        story: "8 GiB freed on a stream, and the driver's counters show room enough: a call that fails now and then",
+        scene: || {
+            let trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            freed_on_stream_read(trace, true, false, 16 * GIB)
+        },
+    },
+    Labelled {
+        id: "async-free-pending",
         says: Says::Found(Possible),
         also: &["true-capacity", "known-bad-version"],
         story: "8 GiB freed on a stream, and nobody asks again: the program may have waited before",
@@ -316,7 +326,12 @@ fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
     freed_on_stream_of(TraceBuilder::default().device(0, "card", 24 * GIB), again, plain_free)
 }
 
-fn freed_on_stream_of(mut trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
+fn freed_on_stream_of(trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
+    freed_on_stream_read(trace, again, plain_free, 23 * GIB)
+}
+
+/// `used`: what the driver counts in use at the failure.
+fn freed_on_stream_read(mut trace: TraceBuilder, again: bool, plain_free: bool, used: u64) -> Scene {
     (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
     trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
@@ -324,13 +339,8 @@ fn freed_on_stream_of(mut trace: TraceBuilder, again: bool, plain_free: bool) ->
         trace.free(0x10_0000_0000);
     }
     let seq = trace.refuse(4 * GIB);
-    let read = [
-        (RuntimeFree, GIB),
-        (VramTotal, 24 * GIB),
-        (VramUsed, 23 * GIB),
-        (KfdProcessVram, 23 * GIB),
-        (KfdOthersVram, 0),
-    ];
+    let read =
+        [(RuntimeFree, GIB), (VramTotal, 24 * GIB), (VramUsed, used), (KfdProcessVram, used), (KfdOthersVram, 0)];
     at_failure(&mut trace, seq, read);
     if again {
         trace.alloc(0xA0_0000_0000, 4 * GIB);

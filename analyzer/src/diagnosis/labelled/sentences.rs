@@ -1,6 +1,7 @@
 //! What is said of a trace says no more than is known of it.
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::capacity::full_after_a_rise;
 use super::scenes::at_failure;
@@ -32,4 +33,35 @@ fn a_rise_that_is_shown_is_not_told_as_refuted() {
     let rise = full.refuters_checked.iter().find(|refuter| refuter.text.contains("rises from cycle to cycle"));
     assert!(rise.is_none_or(|rise| !rise.checked), "{full:?}");
     assert!(full.missing.iter().any(|reading| reading.contains("is meant")), "{:?}", full.missing);
+}
+
+/// The pointer of the first failure is used, that of the second is not: what is proven of one is not said of the other.
+#[test]
+fn what_is_proven_of_one_failure_is_not_said_of_another() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.refuse(GIB);
+    trace.after(Event::GpuWork, "hipMemcpy", 0, flag::FAILED_POINTER);
+    trace.now_ns += 20_000_000_000;
+    trace.refuse(GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    let findings = summary(&trace).conclusion.findings;
+    let dropped = findings.iter().filter(|finding| finding.id == "dropped-oom-return");
+    let said: Vec<_> = dropped.map(|finding| (finding.confidence, finding.ooms.clone(), finding.evidence_of)).collect();
+    assert_eq!(said, [(Confidence::Proven, vec![1], Some(1)), (Confidence::Probable, vec![2], Some(2))]);
+}
+
+/// Physical memory of the machine is no matter of a card, however little of that is free.
+#[test]
+fn physical_memory_without_a_device_is_no_memory_of_a_card() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    let record = trace.record(Event::Alloc, Kind::Physical, "hipMemCreate");
+    let seq = trace.push(Record { status: 2, requested: 10 * GIB, device: NO_DEVICE, ..record }, &[]);
+    trace.read_at_failure(seq, &[(RuntimeTotal as u16, 8 * GIB), (RuntimeFree as u16, 7 * GIB)]);
+    let summary = summary(&trace);
+    let found: Vec<_> = summary.conclusion.findings.iter().map(|finding| finding.id).collect();
+    assert!(!found.contains(&"request-exceeds-device"), "{found:?}");
+    assert_eq!(summary.facts.ooms[0].free_reported_bytes, None);
+    let first = &summary.conclusion.verdict.sentences[0];
+    assert!(first.starts_with("hipMemCreate of 10.00 GiB failed. The call names no GPU"), "{first}");
 }

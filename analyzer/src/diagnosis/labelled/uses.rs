@@ -160,10 +160,25 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "fixed-vs-activation",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["true-capacity"],
-        story: "labels name batches of 1, 2 and 4, and the peaks grow with them",
+        story: "labels name batches of 1, 2 and 4, and the peaks grow with them: labels alone prove nothing",
         scene: || labelled_steps(2, |step| 2 << (step % 3), 8, |step| format!("forward batch={}", 1 << (step % 3))),
+    },
+    Labelled {
+        id: "fixed-vs-activation",
+        says: Says::Not,
+        also: &["true-capacity", "live-leak", "oom-longest-batch"],
+        story: "batches that take 1 GiB, and behind the label \"done\" the card fills with blocks that stay",
+        scene: || {
+            let label = |step: u64| format!("batch size {}", 4 << (step % 2));
+            let mut trace = cycles(4, |step| 1 + step % 2, 12, label);
+            mark(&mut trace, "done");
+            (0..19).for_each(|block| _ = trace.alloc(0x100_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(2 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "fixed-vs-activation",

@@ -6,6 +6,7 @@ use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
+use crate::passes::rise::Rise;
 use crate::passes::shape::run::DeviceRun;
 use crate::replay::tracks::retries::Ending;
 use crate::software::{Platform, Program};
@@ -55,7 +56,12 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
-    check.note(largest.is_some(), || format!("no more than {} could be had, as was tried", size(largest.unwrap_or(0))));
+    check.note(largest.is_some(), || {
+        format!(
+            "of blocks below the request none larger than {} could be allocated, as was tried",
+            size(largest.unwrap_or(0))
+        )
+    });
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         "the runtime reported clearly more free than was asked for".to_owned()
@@ -116,8 +122,10 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
     let leaks = case.leaks(failure.oom.device);
     if leaks.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
-        check.unless(leaks.map_or(Holds::No, |_| Holds::Unknown(IS_IT_MEANT)), || {
-            "what stays rises from cycle to cycle: a leak is the reason, and the full card its end".to_owned()
+        let rises = |run: &DeviceRun| run.rise.as_ref().is_some_and(Rise::is_significant);
+        let may_be = leaks.is_some() || case.run_of(failure.oom.device).is_some_and(rises);
+        check.unless(if may_be { Holds::Unknown(IS_IT_MEANT) } else { Holds::No }, || {
+            "a leak: what stays rises from step to step, and the full card is only the end of that".to_owned()
         });
     }
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
@@ -151,7 +159,11 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.would_settle(OWN_POOLS);
     }
     let Some(retry) = case.retry(failure) else { return };
-    check.unless(retry.is_release_and_success(), || AFTER_A_RELEASE.to_owned());
+    // A cache that was given back, or data: of a card that was full of either.
+    if retry.is_release_and_success() {
+        check.at_most(Confidence::Possible);
+        check.note(true, || AFTER_A_RELEASE.to_owned());
+    }
     check.note(retry.ending == Ending::Failed && retry.freed_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_bytes))
     });

@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
-use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Program};
@@ -102,20 +102,14 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let Some(request) = failure.request_bytes().get() else { return };
     check.must(true, || ceiling.text.clone());
     ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
-    let readings = [failure.runtime_free_bytes().get(), failure.driver_free_bytes().get()];
-    let most = readings.into_iter().flatten().max();
-    let free = Known::new(most, "free memory at the failure (GPUOOM_SAMPLE)");
-    // What the runtime reports may be lowered by the ceiling itself: that it is too little says nothing of the card.
-    let enough = match free.is(|free| case.thresholds.is_enough(free, request)) {
-        Holds::No if failure.driver_free_bytes().get().is_none() => {
-            Holds::Unknown("used memory by the driver at the failure (sysfs or NVML)")
-        }
-        known => known,
-    };
+    // What the runtime reports may be lowered by the ceiling itself, and may count what others hold as free: only the driver's
+    // counters say what the card had.
+    let free = failure.driver_free_bytes();
+    let shown = size(free.get().unwrap_or(0));
     check.decides(
-        enough,
-        || format!("{} was free, and {} refused", size(most.unwrap_or(0)), size(request)),
-        || format!("only {} was free, whatever is set", size(most.unwrap_or(0))),
+        free.is(|free| case.thresholds.is_enough(free, request)),
+        || format!("{shown} was free by the driver's counters, and {} refused", size(request)),
+        || format!("only {shown} was free by the driver's counters, whatever is set"),
     );
     let wanted = failure.own_bytes().saturating_add(request);
     if let Some(reading) = ceiling.share_of_unknown {
@@ -127,6 +121,10 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.at_most(Confidence::Possible);
         return;
     };
+    let tried = failure.oom.read.largest_allocatable_bytes.map(|bytes| failure.own_bytes().saturating_add(bytes));
+    check.unless(tried.is_some_and(|tried| tried > limit), || {
+        format!("a block was allocated with which the process held {}, more than allowed", size(tried.unwrap_or(0)))
+    });
     check.decides(
         exceeds(failure, wanted, limit),
         || format!("with the request the process would hold {}, and {} are allowed", size(wanted), size(limit)),

@@ -3,6 +3,7 @@
 use super::{Rule, device, failure, run, shapes};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
+use crate::judgement::role::Role;
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
@@ -159,6 +160,10 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         _ = check.applies(false);
         return;
     };
+    // Code explains no failure by itself, and a program may need all of it.
+    if case.facts.oom_count == 0 {
+        check.plays(Role::Condition);
+    }
     // Libraries load hundreds of code objects when they begin, and that is all: it must go on.
     check.must(rises(balance), || {
         let over_time: Vec<String> = balance.left_over_time(case.replay.last_at).iter().map(u64::to_string).collect();

@@ -53,7 +53,7 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {
-        format!("the largest block that could be had then was {}", size(largest.unwrap_or(0)))
+        format!("the largest block below it that could be allocated then had {}", size(largest.unwrap_or(0)))
     });
 }
 
@@ -90,7 +90,7 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
     let first = first_read(case, failure).and_then(|read| read.read.others_vram_bytes);
     check.note(first.is_some_and(|bytes| bytes > 0), || {
-        format!("they held {} when this process began to use it", size(first.unwrap_or(0)))
+        format!("they held {} at the first reading", size(first.unwrap_or(0)))
     });
     enough_in_spite(case, failure, check);
 }
@@ -270,14 +270,13 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         check.at_most(Confidence::Possible);
         check.plays(Role::Condition);
     }
-    if let Some(hidden) = hidden.get() {
-        check.gives_back(0, hidden, Basis::Estimated);
-    }
     for (what, bytes) in runtime_parts(failure) {
         check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
         let hidden = hidden.get().unwrap_or(u64::MAX);
         if bytes as f64 >= failure.thresholds.explained_share * hidden as f64 {
             parts_of_entry(what).iter().for_each(|part| check.part(part));
+            // Which setting gives how much back is known only of what was seen to be taken.
+            check.gives_back(0, bytes, Basis::Estimated);
         }
     }
     check.would_settle("free memory before and after the first kernels and the first matrix product (GPUOOM_SAMPLE)");
@@ -346,6 +345,10 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         )
     });
     came_without_a_free(case, failure, check);
+    let by_driver = failure.driver_free_bytes().zip(failure.request_bytes());
+    check.unless(by_driver.is(|(free, request)| case.thresholds.is_enough(free, request)), || {
+        "the driver's counters showed enough free without what was pending".to_owned()
+    });
     let hidden = failure.hidden_bytes();
     check.unless(hidden.is(|hidden| hidden < lacked), || match hidden.get() {
         Some(hidden) => {

@@ -119,26 +119,27 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     let turns = turns_before(case, failure, case.thresholds.large_cycle_bytes);
     // The floor of nothing, a peak, and then floors after steps.
     let floors: Vec<u64> = turns.iter().step_by(2).skip(1).map(|turn| turn.bytes).collect();
-    let peak = turns.iter().map(|turn| turn.bytes).max().unwrap_or(0);
+    // What is held at the failure may have come to stay: only what a whole cycle gave back is its own.
+    let peak = turns.windows(3).step_by(2).map(|cycle| cycle[1].bytes).max().unwrap_or(0);
     let (Some(least), Some(most)) = (floors.iter().min().copied(), floors.iter().max().copied()) else { return };
     if !check.applies(floors.len() >= 2 && least > 0 && share(most - least, most) <= case.thresholds.variation_share) {
         return;
     }
     check.must(share(peak.saturating_sub(most), total) >= case.thresholds.activation_share, || {
         format!(
-            "{} live at the peak of a cycle and {} after it: the difference is {} of the card",
+            "{} live at the peak of a whole cycle and {} after it: the difference is {} of the card",
             size(peak),
             size(most),
-            percent(share(peak - most, total))
+            percent(share(peak.saturating_sub(most), total))
         )
     });
     explains_the_failure(failure, check);
-    if !case.labels_name_steps(failure) {
-        check.at_most(Confidence::Possible);
-        check.would_settle(
-            "labels of the steps (gpuoom_mark), such as \"forward batch=8\": whether it is a model that runs",
-        );
-    }
+    // A label says what began, and not that the card is full of it.
+    check.at_most(if case.last_label_names_a_step(failure) { Confidence::Probable } else { Confidence::Possible });
+    check.would_settle(match case.last_label_names_a_step(failure) {
+        true => "which blocks are activations: the names of the functions that asked for them (--symbols)",
+        false => "labels of the steps (gpuoom_mark), such as \"forward batch=8\": whether it is a model that runs",
+    });
     let points = peaks_by_batch(case, failure, &turns, most);
     let Some(exponent) = exponent(&points, 2) else {
         check.must(Holds::Unknown("a run with another batch size: whether that part grows with it"), String::new);

@@ -13,6 +13,7 @@ use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, S
 use crate::machine::Machine;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, cycles_of};
+use crate::passes::rise::cycles_behind;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
@@ -59,6 +60,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             figures,
             growth_per_second,
             marks: marks(replay, place),
+            cycles_behind_marks: cycles_behind_marks(replay, place, thresholds),
             trend_limits: thresholds.trend_limits(),
         }
     });
@@ -168,6 +170,14 @@ fn growth_per_second(replay: &Replay, place: Place, thresholds: &Thresholds) -> 
     let rate = growth.per_second.bytes;
     // What is over, or no more than noise, is no growth.
     Some(if growth.course.rises() { rate } else { rate.min(0.0) })
+}
+
+/// How much of the run came when the program had stopped to label it.
+fn cycles_behind_marks(replay: &Replay, place: Place, thresholds: &Thresholds) -> usize {
+    let Place::Gpu(device) = place else { return 0 };
+    let last = replay.tracks.marks.without_gap().last();
+    let Some((mark, track)) = last.zip(replay.tracks.device(device)) else { return 0 };
+    cycles_behind(cycles_of(track, thresholds).last_phase(), mark.at)
 }
 
 /// What a device held at each mark; nothing before its first block.

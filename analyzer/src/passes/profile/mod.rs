@@ -121,6 +121,9 @@ pub struct PlaceProfile {
     /// What was held at the program's marks, in order; of very many, the last ones.
     #[serde(skip)]
     pub marks: Vec<MarkProfile>,
+    /// Cycles of live bytes that came when the last mark had: of these the marks say nothing.
+    #[serde(skip)]
+    pub cycles_behind_marks: usize,
     /// The numbers by which their trend is judged.
     #[serde(skip)]
     pub trend_limits: Limits,

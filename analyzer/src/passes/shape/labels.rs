@@ -112,11 +112,25 @@ fn words(label: &str) -> Vec<String> {
 fn names(label: &str, wanted: &[&str]) -> bool {
     let words = words(label);
     let has = |list: &[&str], word: &String| list.contains(&word.as_str());
-    let is_known = |word: &String| {
-        [LOAD, MODEL, LOADED, BATCH, TOKEN, CACHE, GATHER, NEUTRAL].iter().any(|list| has(list, word))
-            || PHASES.iter().any(|(_, list)| has(list, word))
-    };
-    words.iter().any(|word| has(wanted, word)) && words.iter().all(is_known)
+    words.iter().any(|word| has(wanted, word)) && words.iter().all(|word| is_known(word))
+}
+
+fn is_known(word: &str) -> bool {
+    [LOAD, MODEL, LOADED, BATCH, TOKEN, CACHE, GATHER, NEUTRAL].iter().any(|list| list.contains(&word))
+        || PHASES.iter().any(|(_, list)| list.contains(&word))
+}
+
+/// Longest number of a label that is a step, a size or a count, and nobody's.
+const MOST_DIGITS: usize = 6;
+
+/// Whether a label is made of words that anybody uses, and short numbers: it says nothing of whose program it is.
+pub(crate) fn says_nothing_private(label: &str) -> bool {
+    let numbers = label.split(|c: char| !c.is_ascii_digit());
+    let words = words(label);
+    label.is_ascii()
+        && !words.is_empty()
+        && words.iter().all(|word| is_known(word))
+        && numbers.map(str::len).all(|digits| digits <= MOST_DIGITS)
 }
 
 impl Phase {
@@ -186,6 +200,17 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(Phase::of(label), phase, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_label_of_common_words_and_short_numbers_says_nothing_private() {
+        for label in ["forward batch=8", "step 17", "model loaded", "trainStep 4"] {
+            assert!(says_nothing_private(label), "{label}");
+        }
+        for label in ["", "17", "forward pass of Project Zebra", "batch 49301234567", "förward", "load /home/me/model"]
+        {
+            assert!(!says_nothing_private(label), "{label}");
         }
     }
 

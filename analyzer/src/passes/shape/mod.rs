@@ -32,7 +32,7 @@ use facts::Facts;
 /// Failures whose shape is judged of the beginning, and as many of the end, beside the one that decides.
 const EACH: usize = 4;
 /// What a rule says where only segments of an allocator are seen.
-pub const SEGMENTS: &str = "the program's own blocks: its requests look like the segments of an allocator with a cache, and what that gives out is not seen";
+pub const SEGMENTS: &str = "the program's own blocks: nearly all requests are multiples of 2 MiB, as those of an allocator with a cache are, and what such an allocator gives out is not seen";
 /// The same with PyTorch, which can be asked.
 pub const TENSORS: &str = "what tensors hold: record three steps again with PYTORCH_NO_CUDA_MEMORY_CACHING=1 (PYTORCH_NO_HIP_MEMORY_CACHING=1 on ROCm), \
      or give a memory snapshot";

@@ -159,7 +159,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
     };
     check.unless(comes_and_goes, || {
         format!(
-            "blocks that outlive their {step} are given back later: {} of them, and {} stay",
+            "blocks that outlive their {step} are given back by the last of these {step}s: {} of them, and {} stay",
             size(path.returned_later_bytes),
             size(path.bytes)
         )
@@ -221,6 +221,13 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
     });
 }
 
+/// What the program itself does not give back may have nothing to do with what it loads.
+fn kept_by_the_program(check: &mut Check) {
+    check.at_most(Confidence::Possible);
+    check.only_as_seen();
+    check.would_settle("whether the program keeps these blocks on purpose: the code at the place where they come from");
+}
+
 /// Each load and unload of a model leaves memory behind. That models come and go is for labels to say: `named` is what else says
 /// so.
 pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
@@ -235,7 +242,10 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
     }
     check.must(true, || {
         let (came, went) = (size(least_bytes), percent(least_fall));
-        format!("{} times more than {came} came and at least {went} of it went", cycles.len())
+        format!(
+            "{} times, the end of the run left out, more than {came} came and at least {went} of it went",
+            cycles.len()
+        )
     });
     let times = cycles.len() as u64 - 1;
     // Each time, and not now and then: the least of two halves decides.
@@ -260,9 +270,13 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
                 };
                 format!("memory in use at the floors rises by {} each time; {whose}", size(residue))
             });
+            if own * 2 >= residue {
+                kept_by_the_program(check);
+            }
         }
         None if own >= run.thresholds.swap_residue_bytes => {
             check.must(true, || format!("the program's own blocks at the floors rise by {} each time", size(own)));
+            kept_by_the_program(check);
         }
         // Nothing shows that anything stays: any training with large steps looks like this.
         None => _ = check.applies(false),
@@ -270,7 +284,11 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
     match named {
         _ if run.labelled_loads as u64 >= thresholds.swaps => {
             let labelled = run.labelled_loads;
-            check.must(true, || format!("the program's own labels say that a model is loaded, {labelled} times"));
+            check.must(true, || format!("in {labelled} of them the program's own labels say that a model is loaded"));
+            check.at_most(Confidence::Probable);
+            check.would_settle(
+                "whether what stays is of the models: the names of the functions that asked for it (--symbols)",
+            );
         }
         Some(text) => check.must(true, || text),
         None => check.guess(MARKS),

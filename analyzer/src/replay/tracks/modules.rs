@@ -93,6 +93,14 @@ impl Modules {
         self.of(by_hsa).load(at);
     }
 
+    /// A device was reset or a context ended: what was loaded there is gone, and nobody says what that was.
+    pub(super) fn end(&mut self, at: u64) {
+        for balance in [&mut self.code, &mut self.above] {
+            balance.unloaded = balance.loaded;
+            balance.changed(at);
+        }
+    }
+
     pub(super) fn unload(&mut self, at: u64, by_hsa: bool, failed: bool) {
         self.of(by_hsa).unload(at, failed);
     }

@@ -70,6 +70,14 @@ impl Tracks {
         }
     }
 
+    /// A device was reset, or a context ended.
+    #[cold]
+    pub(in crate::replay) fn ended(&mut self, record: &Record) {
+        if record.status == 0 && !record.has(flag::CORRECTION) {
+            self.modules.end(record.at);
+        }
+    }
+
     /// Memory was made ready for other processes to open; `block` is what it is a part of.
     pub(in crate::replay) fn export(&mut self, block: Option<&Block>) {
         self.exports.export(block);

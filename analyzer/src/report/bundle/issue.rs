@@ -48,7 +48,7 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
     page.heading(2, "Attached");
     page.list(false, &files.iter().map(|name| code(name)).collect::<Vec<_>>());
     page.paragraph(
-        "`gpuoom-analyze report BUNDLE.tar.gz` shows all of it. Values were redacted: `REDACTED.md` says which.",
+        "`gpuoom-analyze report BUNDLE.tar.gz` shows all of it. `REDACTED.md` says which values were replaced, if any were.",
     );
     page.into_text()
 }

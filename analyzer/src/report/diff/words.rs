@@ -203,10 +203,21 @@ pub(super) fn verdict(difference: &Difference) -> String {
             threshold(difference)
         );
     }
-    let mut sentences = vec![peaks(difference)];
+    let mut sentences: Vec<String> = read_only_in_part(difference).into_iter().collect();
+    sentences.push(peaks(difference));
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));
     sentences.join(" ")
+}
+
+/// What a damaged trace lacks may have been the peak.
+fn read_only_in_part(difference: &Difference) -> Option<String> {
+    let damaged =
+        [("BASE", &difference.base), ("NEW", &difference.new)].map(|(name, run)| (run.damages > 0).then_some(name));
+    let names: Vec<&str> = damaged.into_iter().flatten().collect();
+    let are = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty())
+        .then(|| format!("{} {are} damaged, so this compares only what could be read.", names.join(" and ")))
 }
 
 /// The peak that changed most, growth before decline; the padded one where only that changed.

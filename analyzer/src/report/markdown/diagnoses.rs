@@ -4,7 +4,7 @@ use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::conclusion::finding::Finding;
 use crate::judgement::role::Role;
-use crate::report::text::diagnoses::{MOST_RULED_OUT, MOST_TOLD, about, evidence};
+use crate::report::text::diagnoses::{MOST_RULED_OUT, MOST_TOLD, about, evidence, numbers};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     if summary.conclusion.findings.is_empty() {
@@ -25,7 +25,8 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
         })
         .collect();
     for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
-        items.push(format!("not {}: {}", code(excluded.id), plain(&excluded.by)));
+        let of = if summary.facts.oom_count > 1 { numbers(&excluded.ooms) } else { String::new() };
+        items.push(format!("not {}{of}: {}", code(excluded.id), plain(&excluded.by)));
     }
     page.list(false, &items);
 }
@@ -42,8 +43,8 @@ pub(super) fn tell(page: &mut Markdown, finding: &Finding) {
     page.paragraph(&head);
     let mut items: Vec<String> = finding.evidence.iter().map(|evidence| plain(&evidence.text)).collect();
     let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);
-    items.extend(checked.iter().map(|refuter| format!("checked, and not so: {}", plain(&refuter.text))));
-    items.extend(open.iter().map(|refuter| format!("could not be checked: {}", plain(&refuter.text))));
+    items.extend(checked.iter().map(|refuter| format!("ruled out: {}", plain(&refuter.text))));
+    items.extend(open.iter().map(|refuter| format!("not ruled out: {}", plain(&refuter.text))));
     items.extend(finding.missing.iter().map(|missing| format!("would settle it: {}", plain(missing))));
     page.list(false, &items);
 }

@@ -87,7 +87,7 @@ fn describe(caller: &CallerRow, way: &str) -> String {
     match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
         (FrameKind::Native, Some(source), _) => format!("{mark}{function}{way}{place}  {source}"),
         // The file stands in the label already.
-        (FrameKind::Python, Some(source), Some(_)) if caller.ways == 1 => format!("{mark}{function}{way} ({source})"),
+        (FrameKind::Python, Some(source), Some(_)) => format!("{mark}{function}{way} ({source})"),
         _ => format!("{mark}{function}{way}{place}"),
     }
 }

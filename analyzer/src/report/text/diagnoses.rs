@@ -28,7 +28,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     }
     let rest = causes.iter().skip(MOST_TOLD).chain(&background);
     for finding in rest {
-        let text = format!("{}: {}", clean(&finding.title), evidence(finding));
+        let text = format!("{}{}: {}", clean(&finding.title), about(finding), evidence(finding));
         page.painted("  ", &format!("also {}, {}:", finding.id, finding.confidence.name()), Paint::Plain, &text);
     }
     rule_out(page, summary);
@@ -46,11 +46,11 @@ pub(super) fn tell(page: &mut Page, finding: &Finding) {
     let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);
     if !checked.is_empty() {
         let texts: Vec<String> = checked.iter().map(|refuter| clean(&refuter.text)).collect();
-        page.indented("      ", "      ", &format!("checked, and not so: {}", texts.join("; ")));
+        page.indented("      ", "      ", &format!("ruled out: {}", texts.join("; ")));
     }
     if !open.is_empty() {
         let texts: Vec<String> = open.iter().map(|refuter| clean(&refuter.text)).collect();
-        page.indented("      ", "      ", &format!("could not be checked: {}", texts.join("; ")));
+        page.indented("      ", "      ", &format!("not ruled out: {}", texts.join("; ")));
     }
     if !finding.missing.is_empty() {
         let texts: Vec<String> = finding.missing.iter().map(|text| clean(text)).collect();
@@ -60,11 +60,16 @@ pub(super) fn tell(page: &mut Page, finding: &Finding) {
 
 /// Which failures it is about, where that is not all there is.
 pub(in crate::report) fn about(finding: &Finding) -> String {
-    if finding.ooms.is_empty() {
+    numbers(&finding.ooms)
+}
+
+/// ` (#1, #2, 3 more)`; empty for none.
+pub(in crate::report) fn numbers(ooms: &[u64]) -> String {
+    if ooms.is_empty() {
         return String::new();
     }
-    let mut numbers: Vec<String> = finding.ooms.iter().take(MOST_NUMBERS).map(|number| format!("#{number}")).collect();
-    let more = finding.ooms.len().saturating_sub(MOST_NUMBERS);
+    let mut numbers: Vec<String> = ooms.iter().take(MOST_NUMBERS).map(|number| format!("#{number}")).collect();
+    let more = ooms.len().saturating_sub(MOST_NUMBERS);
     if more > 0 {
         numbers.push(format!("{more} more"));
     }
@@ -73,11 +78,16 @@ pub(in crate::report) fn about(finding: &Finding) -> String {
 
 pub(in crate::report) fn evidence(finding: &Finding) -> String {
     let texts: Vec<String> = finding.evidence.iter().map(|evidence| clean(&evidence.text)).collect();
-    texts.join("; ")
+    // Of several failures the numbers differ.
+    let of = finding.evidence_of.filter(|_| finding.ooms.len() > 1);
+    let of = of.map_or_else(String::new, |number| format!("of #{number}: "));
+    format!("{of}{}", texts.join("; "))
 }
 
 fn rule_out(page: &mut Page, summary: &Summary) {
     for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
-        page.painted("  ", &format!("not {}:", excluded.id), Paint::Plain, &clean(&excluded.by));
+        // Of one failure it may be ruled out, and hold of another.
+        let of = if summary.facts.oom_count > 1 { numbers(&excluded.ooms) } else { String::new() };
+        page.painted("  ", &format!("not {}{of}:", excluded.id), Paint::Plain, &clean(&excluded.by));
     }
 }

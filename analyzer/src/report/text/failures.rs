@@ -106,6 +106,8 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         _ if evidence.seq.is_none() => "in the end".to_owned(),
         ns => format!("{} later", span(ns)),
     };
+    // The end of a process that left no record of it has no time.
+    let ended = if evidence.seq.is_none() { String::new() } else { format!(" {later}") };
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
@@ -119,9 +121,9 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         }
         "gpu_work" => format!("GPU work went on ({api}) {later}"),
         "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {
-            format!("the process ended {later} with {}", end(evidence))
+            format!("the process ended{ended} with {}", end(evidence))
         }
-        "process" => format!("the process ended {later}"),
+        "process" => format!("the process ended{ended}"),
         other => format!("{other} {later}"),
     }
 }
@@ -157,8 +159,12 @@ pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String
         false => parts.push(format!("free then: {}", free.join(", "))),
     }
     match (oom.largest_allocatable_bytes, oom.not_probed_because) {
-        (Some(bytes), _) => parts.push(format!("largest block that could be had: {} (measured)", size(bytes))),
-        (None, Some(why)) => parts.push(format!("largest block that could be had: not measured, because {why}")),
+        (Some(bytes), _) => {
+            parts.push(format!("largest allocatable block below the request: {} (measured)", size(bytes)))
+        }
+        (None, Some(why)) => {
+            parts.push(format!("largest allocatable block below the request: not measured, because {why}"))
+        }
         _ => {}
     }
     parts.join("; ")
@@ -170,14 +176,23 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
     let model = oom.model.filter(|_| !oom.unknown_size && oom.injected.is_none())?;
     let device = summary.facts.device_of(oom)?;
     let granules = size(device.granularity_bytes);
+    let alone = " and no memory but the program's blocks";
+    let left_out = match model.left_out_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} of blocks that live have no room in the model", size(bytes)),
+    };
     let modelled = match model.fits {
-        true => format!("modelled with {granules} granules it would fit"),
+        true => format!("modelled with {granules} granules{alone} it would fit"),
         false if model.free_bytes >= oom.padded_bytes => format!(
-            "modelled with {granules} granules it would not fit: {} free, but the largest block is {} (external fragmentation)",
+            "modelled with {granules} granules{alone} it would not fit: {} free, but the largest free block of the model is {} (external \
+             fragmentation){left_out}",
             size(model.free_bytes),
             size(model.largest_free_block_bytes)
         ),
-        false => format!("modelled with {granules} granules it would not fit: {} free", size(model.free_bytes)),
+        false => format!(
+            "modelled with {granules} granules{alone} it would not fit: {} free{left_out}",
+            size(model.free_bytes)
+        ),
     };
     let inferred =
         device.granularity_observed_bytes.map(|bytes| format!("with the {} inferred from the addresses", size(bytes)));
@@ -185,9 +200,9 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
         (Some(with), Some(true)) => {
             format!("{with} the program's own blocks leave room for it: fragmentation does not explain the refusal")
         }
-        (Some(with), Some(false)) => format!("{with} it would not fit either: the card is too small for both"),
-        (Some(with), None) => format!("{with} rounding alone decides"),
-        (None, _) => "too few addresses to infer the real granularity".to_owned(),
+        (Some(with), Some(false)) => format!("{with} it would not fit either: rounding does not explain this failure"),
+        (Some(with), None) => format!("{with} it fits or not, depending on how much rounding adds to each block"),
+        (None, _) => "too few addresses of plain device memory to infer the real granularity".to_owned(),
     };
     Some(format!("{modelled}; {observed}"))
 }

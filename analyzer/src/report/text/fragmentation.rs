@@ -61,7 +61,7 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
     };
     match fragmentation.overflow_blocks {
         Some(blocks) if blocks > 0 => text.push_str(&format!(
-            "; {} ({} padded) would not fit {}",
+            "; {} ({} padded) had no room on {} when they came",
             count(blocks, "block", "blocks"),
             size(fragmentation.overflow_bytes.unwrap_or(0)),
             size(capacity)
@@ -81,7 +81,8 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
 
 fn inferred(device: &DeviceSummary) -> String {
     let Some(observed) = &device.observed else {
-        return "too few addresses (fewer than 8 blocks) to tell the granularity of the driver".to_owned();
+        return "fewer than 8 blocks of plain device memory: too few addresses to tell the granularity of the driver"
+            .to_owned();
     };
     let loss = observed.effective_loss.map_or(String::new(), |loss| format!(", {} of requested lost", percent(loss)));
     format!(

@@ -44,7 +44,8 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     }
     if let Some(suspect) = growth.suspects.first() {
         text.push_str(&format!(
-            "; most of what stays: {} of {} by {}{}",
+            "; most of what {}: {} of {} by {}{}",
+            if ran_out { "stayed at the last failure" } else { "stays" },
             count(suspect.blocks, "block", "blocks"),
             size(suspect.block_bytes),
             clean(&suspect.api),

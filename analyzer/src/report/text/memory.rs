@@ -47,7 +47,7 @@ fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total
     page.indented(&format!("  {name}  "), &indent, &first);
     let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{} freed", grouped(*frees))];
     parts.extend((*failures > 0).then(|| format!("{} failed", grouped(*failures))));
-    parts.extend((*reset > 0).then(|| format!("{} ended by a device reset", grouped(*reset))));
+    parts.extend((*reset > 0).then(|| format!("{} ended with a context or a device reset", grouped(*reset))));
     parts.extend((*replaced > 0).then(|| format!("{} whose free was not seen", grouped(*replaced))));
     let left = match end.live_allocations {
         0 => "nothing left at the end".to_owned(),

@@ -70,8 +70,8 @@ fn measured(overhead: &Overhead) -> String {
                 _ => "at the last reading".to_owned(),
             };
             format!(
-                "{bytes} in use beside the program's blocks and what rounding adds to them {when}{by}: runtime, driver, other \
-                 processes; taken as the same at all times and on all cards"
+                "{bytes} in use beside the program's blocks and what rounding adds to them {when}{by}: runtime, driver, what pools \
+                 keep, other processes; taken as the same at all times and on all cards"
             )
         }
     }
@@ -86,6 +86,8 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
         _ => format!("{remain} of {} explained; ", count(judged, "failure", "failures")),
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
+        (_, 0) if device.allocations == 0 => "no allocation succeeded".to_owned(),
+        (_, 0) if device.allocations == 1 => "the one allocation fits".to_owned(),
         (_, 0) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
         (least, most) => {
             format!("{} that succeeded would not fit, so the model asks for more than the card did", range(least, most))

@@ -199,3 +199,23 @@ fn segments_of_an_allocator_do_not_prove_a_training() {
     let shapes = program.shapes();
     assert!(shapes.iter().all(|(_, confidence)| *confidence == Confidence::Possible), "{shapes:?}");
 }
+
+/// The labels end, the run goes on, and memory rises from cycle to cycle: what the labels say of it is over.
+#[test]
+fn labels_that_end_early_say_nothing_of_what_comes_then() {
+    let mut program = Program::new();
+    for step in 0..10 {
+        program.mark(&format!("step {step}"));
+        let blocks: Vec<u64> = (0..4).map(|_| program.give(300 * MIB)).collect();
+        program.take(&blocks);
+    }
+    for _ in 0..40 {
+        let temporary = program.give(900 * MIB);
+        program.keep(150 * MIB);
+        program.take(&[temporary]);
+    }
+    let replay = program.replay();
+    let runs = DeviceRun::all(&replay, &Thresholds::default());
+    let rise = runs[0].rise.as_ref().expect("there are steps");
+    assert!(rise.is_significant() && rise.by == crate::passes::rise::By::Cycles, "{rise:?}");
+}
