@@ -178,7 +178,7 @@ fn another_threads_work_is_not_the_reaction() {
 fn last_words_know_of_other_threads() {
     let client = || Client::new(program("oom_other_thread.c")).env("GPUOOM_PROBE", "off");
     let run = client().run_both();
-    assert!(run.recorder_lines()[0].contains("undecided"), "{}", run.stderr);
+    assert!(run.recorder_lines()[0].contains("unresolved"), "{}", run.stderr);
     let run = client().arg("fail").run_both();
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
     assert!(run.recorder_lines()[0].contains("propagated by the program"), "{}", run.stderr);
@@ -238,12 +238,12 @@ fn last_words(report: &Report) -> String {
     let what = match dropped {
         0 if recovered == total => "recovered by the program".to_owned(),
         0 if propagated == total => "propagated by the program".to_owned(),
-        0 if undecided == total => "undecided when the process ended".to_owned(),
+        0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
         0 => {
             let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
             let open =
-                if undecided > 0 { format!(", {undecided} undecided when the process ended") } else { String::new() };
+                if undecided > 0 { format!(", {undecided} unresolved when the process ended") } else { String::new() };
             format!("{recovered} recovered, {propagated} propagated{more}{open}")
         }
         _ if dropped == total => "DROPPED: GPU work went on without a sign of notice".to_owned(),

@@ -215,7 +215,7 @@ fn mixed(outcomes: Outcomes) -> String {
         (recovered - fell_back, "followed by a call for at least as much that succeeded"),
         (fell_back, "followed by another call that got memory"),
         (error_read, "with the error read before GPU work went on"),
-        (unresolved - error_read, "still open at the end"),
+        (unresolved - error_read, "unresolved at the end"),
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();

@@ -199,14 +199,13 @@ impl<'a> Failure<'a> {
     pub fn is_of_device(&self) -> bool {
         let is_device =
             matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool);
-        is_device && !self.is_of_host()
+        // Physical memory can lie in RAM: then the call names no device.
+        is_device && (self.oom.kind != Kind::Physical || self.oom.device.is_some())
     }
 
     /// Whether pinned or registered host memory was asked for.
     pub fn is_of_host(&self) -> bool {
-        // Physical memory can lie in RAM: then the call names no device.
-        let names_none = self.oom.kind == Kind::Physical && self.oom.device.is_none();
-        matches!(self.oom.kind, Kind::HostPinned | Kind::Registered) || names_none
+        matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
     }
 
     /// Whether device memory was asked for and really refused.

@@ -43,7 +43,9 @@ impl<'a> Case<'a> {
     /// with another amount of memory (a slice of a board), has other counters.
     pub fn is_read_of_card(&self, failure: &Failure<'_>) -> Holds {
         const PLACE: &str = "which card of the machine the device is (its place on the bus)";
-        const TOTAL: &str = "the memory of the device by its runtime";
+        const TOTAL: &str = "the size of the device by its runtime";
+        const BY_DRIVER: &str =
+            "what the driver counts in use (amdgpu's mem_info files, or NVML), beside the runtime's number";
         let is_placed = match failure.device {
             // NVML names the card itself.
             _ if self.machine.cards.is_empty() => Holds::Yes,
@@ -54,7 +56,7 @@ impl<'a> Case<'a> {
         let read = &failure.oom.read;
         let by_driver = read.vram_total_bytes.or(read.nvml_total_bytes);
         let by_runtime = read.runtime_total_bytes.or(failure.device.and_then(|device| device.total_bytes));
-        let both = Known::new(by_runtime.zip(by_driver), TOTAL);
+        let both = Known::new(by_runtime, TOTAL).zip(Known::new(by_driver, BY_DRIVER));
         is_placed.and(both.is(|(runtime, driver)| self.thresholds.is_near(runtime, driver)))
     }
 

@@ -158,7 +158,7 @@ fn uses() -> Vec<Scene> {
         .also(&["true-capacity"]),
         scene(
             "fixed-vs-activation",
-            Found(Proven),
+            Found(Probable),
             "batches of 1, 2 and 4, and the peaks grow with them",
             "alloc f 2G; mark forward_batch=1; push 2G 2; launch; pop; mark forward_batch=2; push 4G 2; launch; pop; \
              mark forward_batch=4; push 8G 2; launch; pop; mark forward_batch=8; push 11G 2; alloc x 8G",

@@ -1,7 +1,7 @@
 //! E. Leaks.
 
 use crate::scene::Says::{First, Found, Not};
-use crate::scene::Sure::{Possible, Proven};
+use crate::scene::Sure::{Possible, Probable, Proven};
 use crate::scene::{Scene, scene};
 use crate::training::{LOAD, STEP};
 
@@ -36,7 +36,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         ),
         scene(
             "model-swap-residual",
-            Found(Proven),
+            Found(Probable),
             "200 MiB stay of each of five models, which labels name, and none of it is the program's",
             labelled,
         )

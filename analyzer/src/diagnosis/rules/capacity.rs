@@ -159,8 +159,13 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.would_settle(OWN_POOLS);
     }
     let Some(retry) = case.retry(failure) else { return };
-    // A cache that was given back, or data: of a card that was full of either.
-    if retry.is_release_and_success() {
+    let is_cache = case.versions.has(Program::Torch) && case.asked_by_torch(failure.oom.site) == Holds::Yes;
+    if is_cache {
+        check.unless(retry.is_release_and_success(), || {
+            "PyTorch gave back what it had cached, and the same request succeeded".to_owned()
+        });
+    } else if retry.is_release_and_success() {
+        // A cache that was given back, or data: the card was full of one or the other.
         check.at_most(Confidence::Possible);
         check.note(true, || AFTER_A_RELEASE.to_owned());
     }

@@ -37,6 +37,9 @@ fn preallocation_by_framework(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     // Any library can take much at first: only a framework whose default it is makes it likely.
     let is_framework = [Program::Jax, Program::TensorFlow].into_iter().any(|one| case.versions.has(one));
     check.at_most(if is_framework { Confidence::Probable } else { Confidence::Possible });
+    if !is_framework {
+        check.only_as_seen();
+    }
     let libraries = Libraries::new(case.trace, case.replay);
     let Some((taken_by, burst)) = first_burst(case, around.device, &libraries) else { return };
     check.must(share(burst, total) >= case.thresholds.burst_share, || {
@@ -135,8 +138,12 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     });
     explains_the_failure(failure, check);
     // A label says what began, and not that the card is full of it.
-    check.at_most(if case.last_label_names_a_step(failure) { Confidence::Probable } else { Confidence::Possible });
-    check.would_settle(match case.last_label_names_a_step(failure) {
+    let is_named = case.last_label_names_a_step(failure);
+    check.at_most(if is_named { Confidence::Probable } else { Confidence::Possible });
+    if !is_named {
+        check.only_as_seen();
+    }
+    check.would_settle(match is_named {
         true => "which blocks are activations: the names of the functions that asked for them (--symbols)",
         false => "labels of the steps (gpuoom_mark), such as \"forward batch=8\": whether it is a model that runs",
     });
@@ -183,6 +190,7 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     }
     // A guess from sizes: nothing names what was computed.
     check.at_most(Confidence::Possible);
+    check.only_as_seen();
     check.must(true, || format!("{} cycles of large blocks, taken and given back, came before", cycles.len()));
     let passes = |cycle: &&&[Turn]| {
         let (used, left) =
