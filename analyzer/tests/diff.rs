@@ -45,9 +45,12 @@ fn stderr(output: &Output) -> String {
 fn conditions_that_nobody_can_judge_are_told_in_each_format() {
     let place = Place::new();
     place.trace("run.bin", GIB);
-    for (condition, says) in
-        [("growth_per_mark > 1M", "at least 6 are needed"), ("peak[process=serve] > 1", "NEW is of")]
-    {
+    for (condition, says) in [
+        ("growth_per_mark > 1M", "at least 6 are needed"),
+        ("peak[process=serve] > 1", "NEW is of"),
+        ("peak[device=3] > 1G", "no process used that device"),
+        ("peak[site=*misspelt*] < 1G", "no call site fits"),
+    ] {
         let of = |format| place.diff(&["run.bin", "run.bin", "--fail-on", condition, "--format", format]);
         for format in ["text", "markdown", "json"] {
             let output = of(format);

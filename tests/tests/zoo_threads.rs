@@ -125,3 +125,14 @@ fn last_error_of_rocm_6_is_kept() {
 fn last_error_of_rocm_7_is_kept() {
     assert_last_error_is_kept("rocm7");
 }
+
+/// A thread that has no heap yet gets nothing from `malloc` where no mapping is left, and Rust would end the process for that: the
+/// recorder's threads begin just then.
+#[test]
+fn a_process_at_its_limit_of_mappings_is_not_ended_by_the_recorder() {
+    for left in (4..=84).step_by(8) {
+        let client = Client::new(program("few_mappings.c")).arg(left.to_string()).env("SIM_REAL_MAPPINGS", "1");
+        let run = client.run_both();
+        assert_eq!(run.exit_code(), 0, "{left} mappings left: {}", run.stderr);
+    }
+}

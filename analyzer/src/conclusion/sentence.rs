@@ -51,7 +51,7 @@ pub(super) fn why(explained: Explained<'_>) -> String {
         Explained::Perhaps(finding) => {
             format!("Why is not known. Possible: {} ({}).", clean(&finding.title), finding.id)
         }
-        Explained::Not => "Why is not known: nothing that was recorded explains it.".to_owned(),
+        Explained::Not => "Why is not known.".to_owned(),
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
         return injected(oom, device.map(|device| device.granularity_bytes));
     }
     let asked = size(oom.requested_bytes);
-    if oom.kind == "physical" && oom.device.is_none() {
+    if matches!(oom.kind, "physical" | "pool") && oom.device.is_none() {
         return format!(
             "{} of {asked} failed. The call names no GPU: as far as it says, this is memory of the machine.",
             clean(&oom.api)

@@ -199,8 +199,8 @@ impl<'a> Failure<'a> {
     pub fn is_of_device(&self) -> bool {
         let is_device =
             matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool);
-        // Physical memory can lie in RAM: then the call names no device.
-        is_device && (self.oom.kind != Kind::Physical || self.oom.device.is_some())
+        // Physical memory and pools can lie in RAM: then the call names no device.
+        is_device && (!matches!(self.oom.kind, Kind::Physical | Kind::Pool) || self.oom.device.is_some())
     }
 
     /// Whether pinned or registered host memory was asked for.

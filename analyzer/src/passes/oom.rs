@@ -250,7 +250,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
     let api = replay.apis.get(oom.api);
     let read = &oom.read;
     // What was read is of a card, and says nothing of the host's memory.
-    let is_placed = oom.device.is_some() || oom.kind != Kind::Physical;
+    let is_placed = oom.device.is_some() || !matches!(oom.kind, Kind::Physical | Kind::Pool);
     let of_card = oom.unknown_size || Side::of(oom.kind) != Side::Host && is_placed;
     OomReport {
         number,

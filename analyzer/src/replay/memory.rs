@@ -330,6 +330,7 @@ impl Replay {
                 self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
                 self.pools.insert(record.address, record.device);
                 if own && record.requested == 0 {
+                    self.made_pools += 1;
                     self.tracks.pools.made(record.address, record.device);
                 }
                 return;

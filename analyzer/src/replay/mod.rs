@@ -185,6 +185,8 @@ pub struct Replay {
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
     pools: rustc_hash::FxHashMap<u64, u8>,
+    /// Pools that the program made, with properties of its own: a limit, a place, a sort of memory.
+    pub made_pools: u64,
     counters: counters::Counters,
     objects: objects::Objects,
     contexts: contexts::Contexts,
@@ -240,6 +242,7 @@ impl Replay {
             ),
             timeline: None,
             pools: rustc_hash::FxHashMap::default(),
+            made_pools: 0,
             counters: counters::Counters::new(trace),
             objects: objects::Objects::default(),
             contexts: contexts::Contexts::default(),

@@ -199,6 +199,21 @@ fn a_correction_that_names_another_function_takes_no_count_below_zero() {
     assert_eq!(run(&trace).unmatched_frees, 1, "of the two frees that the corrections do not name as they were");
 }
 
+/// Physical memory that is released while it is mapped counts as freed, and a reset then ends it once only.
+#[test]
+fn a_reset_ends_what_nobody_had_released() {
+    let mut trace = builder();
+    trace.create_and_map(7, 0x10_0000, GIB);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    trace.alloc(0x1000, GIB);
+    trace.after(Event::Device, "hipSetDevice", 0, 0);
+    trace.after(Event::Device, "hipDeviceReset", 0, 0);
+    let replay = run(&trace);
+    let calls = device(&replay).calls;
+    assert_eq!(held(&replay), (0, 0));
+    assert_eq!((calls.allocations, calls.frees, calls.reset), (2, 1, 1));
+}
+
 #[test]
 fn a_reset_takes_everything_of_its_device() {
     let mut trace = builder();

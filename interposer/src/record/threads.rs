@@ -11,6 +11,9 @@ type Work = Box<dyn FnOnce() + Send>;
 /// share the descriptors of [`forget_descriptors`].
 pub(crate) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> bool {
     let work: Work = Box::new(move || {
+        if !has_heap() {
+            return;
+        }
         // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
         unsafe {
             thread::current().is_recorders.set(true);
@@ -63,11 +66,38 @@ pub(crate) fn start_plain(name: &'static CStr, work: extern "C-unwind" fn()) -> 
 /// Name of the thread that [`start_plain`] starts: there is one of its kind.
 static NAME: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Blocks that a thread of the recorder asks for before it begins. A thread that gets no heap of its own has each block in a mapping of
+/// its own: where a heap can't be had, so many mappings can't either.
+const BLOCKS: usize = 64;
+/// Bytes of each.
+const BLOCK_BYTES: usize = 1024;
+
+/// Whether the C library has memory for this thread: where the process has no mapping left, there is none for a thread that begins, and
+/// the standard library, which needs some for the thread's own name, would end the process. Without the thread, the program's
+/// threads do its work. What is asked for here is given back, and stays with the thread's heap.
+fn has_heap() -> bool {
+    let mut blocks = [std::ptr::null_mut(); BLOCKS];
+    // SAFETY: plain calls; each block is given back once (a null is none), and nothing else is done with it.
+    unsafe {
+        blocks.iter_mut().for_each(|block| *block = libc::malloc(BLOCK_BYTES));
+        blocks.iter().for_each(|block| libc::free(*block));
+    }
+    if blocks.iter().any(|block| block.is_null()) {
+        return false;
+    }
+    // The standard library's own block of this thread, which no allocator of ours can stand in for.
+    let _ = std::thread::current();
+    true
+}
+
 extern "C-unwind" fn run_plain(work: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the function that was passed to `start_plain`; this thread's own state; a terminated name.
     unsafe {
         thread::current().is_recorders.set(true);
         libc::prctl(libc::PR_SET_NAME, NAME.load(Ordering::Relaxed));
+        if !has_heap() {
+            return std::ptr::null_mut();
+        }
         std::mem::transmute::<*mut libc::c_void, extern "C-unwind" fn()>(work)();
     }
     std::ptr::null_mut()

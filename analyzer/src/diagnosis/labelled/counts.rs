@@ -8,16 +8,23 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::at_failure;
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "map-count-exhaustion",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "2 MiB refused with 20 GiB free and 65,500 of 65,530 mappings (pytorch#175431)",
         scene: || mappings(65_500),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same with one mapping left, and a block needs two",
+        scene: || mappings(65_529),
     },
     Labelled {
         id: "map-count-exhaustion",

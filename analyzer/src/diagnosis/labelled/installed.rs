@@ -11,6 +11,9 @@ use crate::testing::{GIB, MIB, TraceBuilder};
 
 const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";
 
+/// A copy of the runtime that comes with a wheel.
+const TORCH_COPY: &str = "/usr/lib/python3/dist-packages/torch/lib/libamdhip64.so";
+
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "known-bad-version",
@@ -91,7 +94,14 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: &[],
         story: "two copies of the runtime",
-        scene: || on_rocm(60_443_483, &[LIBRARY, "/usr/lib/python3/dist-packages/torch/lib/libamdhip64.so"], |_| {}),
+        scene: || on_rocm(60_443_483, &[LIBRARY, TORCH_COPY, "/usr/lib/torch/lib/libtorch_hip.so"], |_| {}),
+    },
+    Labelled {
+        id: "version-mismatch",
+        says: Says::Not,
+        also: &[],
+        story: "two copies of the runtime in a program without PyTorch",
+        scene: || on_rocm(60_443_483, &[LIBRARY, "/opt/plugins/lib/libamdhip64.so"], |_| {}),
     },
     Labelled {
         id: "version-mismatch",

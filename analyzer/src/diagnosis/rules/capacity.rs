@@ -13,6 +13,7 @@ use crate::software::{Platform, Program};
 use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
     failure("true-capacity", true_capacity),
@@ -191,6 +192,12 @@ fn others_hold_much(failure: &Failure<'_>) -> Holds {
 fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_card()) {
         return;
+    }
+    if failure.oom.kind == Kind::Pool && case.replay.made_pools > 0 {
+        check.at_most(Confidence::Probable);
+        check.would_settle(
+            "what sort of memory the pool gives that the program made: managed memory may be larger than the device",
+        );
     }
     let both = failure.request_bytes().zip(failure.total_bytes());
     check.must(both.is(|(request, total)| request > total), || {

@@ -4,7 +4,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
-use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::device::DeviceSummary;
 use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Program};
@@ -104,13 +104,21 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
     // What the runtime reports may be lowered by the ceiling itself, and may count what others hold as free: only the driver's
     // counters say what the card had.
-    let free = failure.driver_free_bytes();
-    let shown = size(free.get().unwrap_or(0));
-    check.decides(
-        free.is(|free| case.thresholds.is_enough(free, request)),
-        || format!("{shown} was free by the driver's counters, and {} refused", size(request)),
-        || format!("only {shown} was free by the driver's counters, whatever is set"),
-    );
+    let enough = |free: Known<u64>| free.is(|free| case.thresholds.is_enough(free, request));
+    let (by_driver, by_runtime) = (failure.driver_free_bytes(), failure.runtime_free_bytes());
+    if by_driver.get().is_none() && enough(by_runtime) == Holds::Yes {
+        check.at_most(Confidence::Probable);
+        check.would_settle(by_driver.reading());
+        let shown = size(by_runtime.get().unwrap_or(0));
+        check.must(true, || format!("{shown} was free by the runtime, and {} refused", size(request)));
+    } else {
+        let shown = size(by_driver.get().unwrap_or(0));
+        check.decides(
+            enough(by_driver),
+            || format!("{shown} was free by the driver's counters, and {} refused", size(request)),
+            || format!("only {shown} was free by the driver's counters, whatever is set"),
+        );
+    }
     let wanted = failure.own_bytes().saturating_add(request);
     if let Some(reading) = ceiling.share_of_unknown {
         check.must(Holds::Unknown(reading), String::new);
@@ -123,7 +131,12 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     };
     let tried = failure.oom.read.largest_allocatable_bytes.map(|bytes| failure.own_bytes().saturating_add(bytes));
     check.unless(tried.is_some_and(|tried| tried > limit), || {
-        format!("a block was allocated with which the process held {}, more than allowed", size(tried.unwrap_or(0)))
+        "a block was allocated with which the process held more than allowed".to_owned()
+    });
+    // The probe finds the largest block that is given: under this ceiling it would have come close to it.
+    let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
+    check.unless(tried.is_some_and(|tried| tried.saturating_add(usual) < limit), || {
+        "smaller blocks that the ceiling allows were refused, too".to_owned()
     });
     check.decides(
         exceeds(failure, wanted, limit),

@@ -42,6 +42,10 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 check.at_most(Confidence::Possible);
                 check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
             }
+            if limit.saturating_sub(maps) > case.thresholds.mappings_for_block {
+                check.at_most(Confidence::Probable);
+                check.would_settle("a failure with no mapping left: here some were");
+            }
             // One block needs a few: what is left beyond that was not the limit.
             if limit.saturating_sub(maps) > case.thresholds.mappings_left {
                 check.at_most(Confidence::Possible);
@@ -86,6 +90,10 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         Some((open, limit)) => {
             let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
             check.decides(open as f64 >= case.thresholds.count_share * limit as f64, text, text);
+            if limit.saturating_sub(open) > case.thresholds.descriptors_for_handle {
+                check.at_most(Confidence::Probable);
+                check.would_settle("a failure with no descriptor left: here some were");
+            }
             check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
                 format!("{} live handles can account for them", grouped(handles))
             });

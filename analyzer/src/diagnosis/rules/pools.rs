@@ -133,6 +133,10 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.unless(plain.is_some_and(|(next, _)| !next.succeeded), || {
         "a plain allocation of the same size failed, too".to_owned()
     });
+    if case.replay.made_pools > 0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle("the limits of the pools that the program made (maxSize in hipMemPoolProps)");
+    }
 }
 
 fn worked_alone(case: &Case<'_>, failure: &Failure<'_>, plain: u16) -> String {

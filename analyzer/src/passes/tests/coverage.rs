@@ -236,3 +236,17 @@ fn managed_memory_is_named_beside_the_share_that_it_is_not_part_of() {
     let found = coverage(&trace);
     assert_eq!((found.accounted_bytes, found.devices[0].managed_bytes), (Some(0), 8 * GIB));
 }
+
+/// An empty card that somebody read is not one that nobody read.
+#[test]
+fn nothing_in_use_is_said_to_be_read() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.free(0x1000);
+    read(&mut trace, &[(Quantity::RuntimeFree, 16 * GIB)]);
+    let found = coverage(&trace);
+    assert_eq!((found.share, found.was_read), (None, true));
+    let mut unread = builder();
+    unread.alloc(0x1000, GIB);
+    assert!(!coverage(&unread).was_read);
+}

@@ -80,7 +80,7 @@ fn accounts_for(coverage: &Coverage) -> String {
                 managed(coverage)
             )
         }
-        _ if coverage.was_read => format!("whenever device memory was read, none was in use{seen}."),
+        _ if coverage.was_read => format!("whenever device memory was read, none was seen to be this process's{seen}."),
         _ if coverage.disturbed_readings > 0 => format!(
             "what was read of the device memory in use can't be compared, because calls for memory were under way each time{seen}."
         ),
