@@ -241,10 +241,11 @@ fn last_words(report: &Report) -> String {
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
         0 => {
-            let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
-            let open =
-                if undecided > 0 { format!(", {undecided} unresolved when the process ended") } else { String::new() };
-            format!("{recovered} recovered, {propagated} propagated{more}{open}")
+            let more = match unresolved + undecided {
+                0 => String::new(),
+                open => format!(", {open} unresolved"),
+            };
+            format!("{recovered} recovered, {propagated} propagated{more}")
         }
         _ if dropped == total => "DROPPED: GPU work went on without a sign of notice".to_owned(),
         _ => format!("{dropped} of them DROPPED: GPU work went on without a sign of notice"),

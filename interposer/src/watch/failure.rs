@@ -354,11 +354,9 @@ impl Display for Account {
             0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
             0 => {
                 write!(out, "{recovered} recovered, {propagated} propagated")?;
-                if unresolved > 0 {
-                    write!(out, ", {unresolved} unresolved")?;
-                }
-                if undecided > 0 {
-                    write!(out, ", {undecided} unresolved when the process ended")?;
+                // What was read and what was still open when the process ended: of neither it is known what became of it.
+                if unresolved + undecided > 0 {
+                    write!(out, ", {} unresolved", unresolved + undecided)?;
                 }
             }
             _ if dropped == failures => write!(out, "DROPPED: GPU work went on without a sign of notice")?,
@@ -416,7 +414,7 @@ mod tests {
             "{cleared}"
         );
         let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
-        assert!(mixed.contains("0 recovered, 1 propagated, 1 unresolved, 1 undecided"), "{mixed}");
+        assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (GPU"), "{mixed}");
         let account =
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(
@@ -429,7 +427,7 @@ mod tests {
         );
         assert!(account(2, 0, 2, 0).contains("propagated by the program"));
         assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
-        assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, undecided when the process ended"));
-        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 undecided"));
+        assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
+        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (GPU"));
     }
 }
