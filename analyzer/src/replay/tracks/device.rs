@@ -28,7 +28,7 @@ pub struct DeviceTrack {
     pub live: Series,
     /// Stream-ordered memory.
     pub pool: PoolTrack,
-    /// Ticks of the first large free ([`Limits::large_free_bytes`]).
+    /// Ticks of the first large free ([`super::Limits::large_free_bytes`]).
     pub first_large_free_at: Option<u64>,
     /// What was read of it.
     pub reads: Reads,
