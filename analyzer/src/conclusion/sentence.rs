@@ -64,7 +64,7 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
     let asked = size(oom.requested_bytes);
     if matches!(oom.kind, "physical" | "pool") && oom.device.is_none() {
         return format!(
-            "{} of {asked} failed. The call names no GPU: as far as it says, this is memory of the machine.",
+            "{} of {asked} failed, on no device that the trace knows: it may have asked for memory of the machine.",
             clean(&oom.api)
         );
     }

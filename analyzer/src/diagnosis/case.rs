@@ -199,7 +199,7 @@ impl<'a> Failure<'a> {
     pub fn is_of_device(&self) -> bool {
         let is_device =
             matches!(self.oom.kind, Kind::Device | Kind::Managed | Kind::Array | Kind::Physical | Kind::Pool);
-        // Physical memory and pools can lie in RAM: then the call names no device.
+        // Physical memory and pools can lie in RAM. Where no device is known, nothing is said of a card.
         is_device && (!matches!(self.oom.kind, Kind::Physical | Kind::Pool) || self.oom.device.is_some())
     }
 

@@ -63,9 +63,9 @@ pub(super) struct Open {
 }
 
 impl Comparisons {
-    /// Takes a reading. It counts when the next one comes, or the trace ends, and nothing has disturbed it.
+    /// Takes a reading, when the one before is settled. It counts when the next one comes, or the trace ends, and nothing has disturbed
+    /// it.
     pub(super) fn take(&mut self, open: Open) {
-        self.settle();
         self.open = Some(open);
     }
 

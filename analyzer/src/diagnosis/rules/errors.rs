@@ -10,7 +10,7 @@ use crate::judgement::check::{Check, Confidence, Holds};
 use crate::judgement::role::Role;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
-use crate::replay::tracks::calls::{Call, What};
+use crate::replay::tracks::calls::What;
 use crate::software::{Platform, Version};
 use crate::words::{clean, moment, signal, size, span};
 
@@ -71,11 +71,15 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.unless(asks_for_less(case, failure), || {
         "the program then asked for less, which is a way out on purpose".into()
     });
-    if another_thread_got_it(case, failure) {
-        check.at_most(Confidence::Possible);
-        check.would_settle(
-            "whether another thread got the memory for this one: it was given as much before the GPU work",
-        );
+    match another_thread_got_it(case, failure) {
+        Holds::Yes => {
+            check.at_most(Confidence::Possible);
+            check.would_settle(
+                "whether another thread got the memory for this one: it was given as much before the GPU work",
+            );
+        }
+        Holds::Unknown(reading) => check.would_settle(reading),
+        Holds::No => {}
     }
     if failure.is_of_host() {
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
@@ -83,22 +87,26 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
 }
 
+/// What would show whether another thread made up for a failure, where its calls are not kept.
+const OTHER_CALLS: &str =
+    "the calls of other threads between the failure and the GPU work: there were too many to keep";
+
 /// Whether another thread was given at least as much on that device between the failure and the GPU work.
-fn another_thread_got_it(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let Some(work) = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work") else { return false };
-    let Some(around) = case.around(failure) else { return false };
+fn another_thread_got_it(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+    let Some((work, around)) = work.zip(case.around(failure)) else { return Holds::Unknown(OTHER_CALLS) };
     let calls = &case.replay.tracks.calls;
-    let window = calls.before(calls.count());
-    let behind = around.calls_before.saturating_sub(window.from);
-    let later = window.calls.iter().skip(usize::try_from(behind).unwrap_or(usize::MAX));
-    let until = later.take_while(|call| case.replay.clock.at_ns(call.at) < work.at_ns);
-    let got = |call: &Call| {
-        call.what == What::Given
-            && call.thread != failure.oom.thread
-            && call.device == around.device
-            && call.bytes >= failure.oom.requested_bytes
-    };
-    until.into_iter().any(got)
+    for number in around.calls_before + 1..calls.count() {
+        let Some(call) = calls.get(number) else { return Holds::Unknown(OTHER_CALLS) };
+        if case.replay.clock.at_ns(call.at) >= work.at_ns {
+            break;
+        }
+        let is_as_much = call.what == What::Given && call.bytes >= failure.oom.requested_bytes;
+        if is_as_much && call.thread != failure.oom.thread && call.device == around.device {
+            return Holds::Yes;
+        }
+    }
+    Holds::No
 }
 
 /// How long after the failure GPU work went on, and by which call.

@@ -110,7 +110,8 @@ impl Calls {
         }
     }
 
-    fn get(&self, number: u64) -> Option<&Call> {
+    /// The call with this number; `None` where it is not kept.
+    pub fn get(&self, number: u64) -> Option<&Call> {
         if number >= self.count {
             return None;
         }
