@@ -80,7 +80,7 @@ pub(super) fn read(config: &Config, cards: &[Card], gpus: &[(u64, u8)], readings
             push(Quantity::KfdProcessVram, value);
         }
         if is_known {
-            let others = pids.iter().filter(|pid| **pid != own).filter_map(|pid| of(*pid));
+            let others = pids.iter().filter(|pid| **pid != own && !has_ended(config, **pid)).filter_map(|pid| of(*pid));
             push(Quantity::KfdOthersVram, others.fold(0, u64::saturating_add));
         }
     }
@@ -96,6 +96,25 @@ pub(super) fn kfd_processes(config: &Config) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(config.system_path(KFD_PROCESSES)) else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.take(MAX_KFD_PROCESSES).collect()
+}
+
+/// Whether the process of one of KFD's entries has surely ended. The driver may keep the entry and its memory after that:
+/// then nobody holds it, which is another trouble than somebody who does.
+fn has_ended(config: &Config, pid: u32) -> bool {
+    if config.sysroot != Path::new("/") {
+        // The copy of a machine's files need not have its processes: then nothing is known of them.
+        let processes = config.system_path("/proc");
+        return processes.join("1").exists() && !processes.join(pid.to_string()).exists();
+    }
+    // KFD's numbers mean something to us only where they are counted as ours are.
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    if pid <= 0 || !is_initial_namespace(Path::new("/proc/self/ns/pid")) {
+        return false;
+    }
+    // Not `/proc/PID`, which `hidepid` hides from other users.
+    // SAFETY: signal 0 is sent to nobody: the kernel only looks whether the process exists.
+    let answer = unsafe { libc::kill(pid, 0) };
+    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Whether this process's own number is the one that KFD knows it by: in a container it would take itself for somebody
@@ -171,6 +190,29 @@ mod tests {
         let found: Vec<_> = readings.iter().map(|reading| (reading.quantity, reading.device, reading.value)).collect();
         let [own, others] = [Quantity::KfdProcessVram as u16, Quantity::KfdOthersVram as u16];
         assert_eq!(found, [(others, 0, 7), (own, 1, 4096), (others, 1, 320)]);
+    }
+
+    #[test]
+    fn the_entry_of_an_ended_process_is_nobodys_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = tree(directory.path());
+        fs::create_dir_all(directory.path().join("proc/1")).unwrap();
+        let mut readings = Vec::new();
+        read(&config, &[], &[(17, 1)], &mut readings);
+        let others = readings.iter().find(|reading| reading.quantity == Quantity::KfdOthersVram as u16).unwrap();
+        assert_eq!(others.value, 300, "process 2 has ended");
+    }
+
+    #[test]
+    fn only_a_process_that_does_not_exist_has_ended() {
+        let config = Config::default();
+        assert!(!has_ended(&config, std::process::id()));
+        assert!(!has_ended(&config, 0));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        assert!(!has_ended(&config, pid), "not waited for yet: it still has its number");
+        child.wait().unwrap();
+        assert_eq!(has_ended(&config, pid), is_initial_namespace(Path::new("/proc/self/ns/pid")));
     }
 
     #[test]

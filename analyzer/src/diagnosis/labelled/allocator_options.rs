@@ -34,6 +34,17 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "expandable-with-max-split",
         says: Says::Not,
+        also: &["caching-disabled"],
+        story: "both options, and PYTORCH_NO_CUDA_MEMORY_CACHING=1: without a cache neither has an effect",
+        scene: || {
+            let mut scene = expandable("expandable_segments:True,max_split_size_mb:256", false);
+            set(&mut scene.trace, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+            scene
+        },
+    },
+    Labelled {
+        id: "expandable-with-max-split",
+        says: Says::Not,
         also: &[],
         story: "max_split_size_mb alone",
         scene: || expandable("max_split_size_mb:256", false),

@@ -145,6 +145,22 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "request-exceeds-device",
         says: Says::First(Probable),
         also: &[],
+        story: "the same from a pool that the program made: one of managed memory may be larger than the card",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.machine = CARD.files();
+            let pool = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
+            trace.push(Record { address: 0x55, ..pool }, &[]);
+            let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+            let seq = trace.push(Record { status: 2, requested: 77 * GIB, ..record }, &[]);
+            full(&mut trace, seq, 24 * GIB, 0, 24 * GIB - 200 * MIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Probable),
+        also: &[],
         story: "the same in a trace that tells nothing of the machine: it may be an APU with larger pools",
         scene: || held_and_refused(1, 77, 22 * GIB, 22 * GIB),
     },

@@ -43,7 +43,18 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "process-fraction-cap",
         says: Says::First(Proven),
         also: &[],
-        story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, 11 are held, 4 more are asked for",
+        story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, 11 are held, 4 more are asked for, and 900 MiB could be had",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
+            refused_and_tried(trace, 4 * GIB, 12 * GIB, Some(900 * MIB))
+        },
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and nobody tried what could be had",
         scene: || heap("50", 4 * GIB),
     },
     Labelled {
@@ -55,6 +66,17 @@ pub(super) const TRACES: &[Labelled] = &[
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
             refused_with(trace, 4 * GIB, 23 * GIB)
+        },
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "GPU_MAX_HEAP_SIZE=60 allows 3 GiB more, and no block above 100 MiB was given",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            set(&mut trace, "GPU_MAX_HEAP_SIZE", "60");
+            refused_and_tried(trace, 4 * GIB, 12 * GIB, Some(100 * MIB))
         },
     },
     Labelled {
@@ -196,7 +218,12 @@ fn refused(trace: TraceBuilder, asked: u64) -> Scene {
 }
 
 /// 11 GiB are held, and the driver counts so much in use; the runtime reports 12 GiB free.
-fn refused_with(mut trace: TraceBuilder, asked: u64, used: u64) -> Scene {
+fn refused_with(trace: TraceBuilder, asked: u64, used: u64) -> Scene {
+    refused_and_tried(trace, asked, used, None)
+}
+
+/// The same, with the largest block that was given when it was tried.
+fn refused_and_tried(mut trace: TraceBuilder, asked: u64, used: u64, largest: Option<u64>) -> Scene {
     (0..11).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
     let seq = trace.push(Record { status: 2, requested: asked, ..record }, &[]);
@@ -210,5 +237,8 @@ fn refused_with(mut trace: TraceBuilder, asked: u64, used: u64) -> Scene {
         (NvmlUsed, used),
     ];
     at_failure(&mut trace, seq, read);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
     Scene { trace }
 }

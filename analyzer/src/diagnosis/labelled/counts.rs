@@ -73,6 +73,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "vmm-fd-exhaustion",
+        says: Says::First(Probable),
+        also: &["known-bad-version"],
+        story: "1000 handles live, and 24 of 1024 descriptors are left: nearly used up is not used up",
+        scene: || handles(1000, [(OpenDescriptors, 1000), (DescriptorLimit, 1024)]),
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
         says: Says::Not,
         also: &["phantom-free", "known-bad-version"],
         story: "40 of 1024 descriptors are open",

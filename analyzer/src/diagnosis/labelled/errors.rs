@@ -98,6 +98,21 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "dropped-oom-return",
         says: Says::Found(Probable),
         also: &[],
+        story: "so many calls of another thread came before the work that not all are kept: what they got is missing",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            // The first calls of the run are kept, and the last ones before a failure.
+            (0..10_000).for_each(|block| drop_at(&mut trace, block));
+            trace.refuse(GIB);
+            (0..50_000).for_each(|block| drop_at(&mut trace, block));
+            trace.after(Event::GpuWork, "hipMemset", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
         story: "after a launch, another place asks for a small block",
         scene: || {
             after_failure_at(7, |trace| {
@@ -310,6 +325,14 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
 ];
+
+/// A small block of another thread, given and taken back.
+fn drop_at(trace: &mut TraceBuilder, block: u64) {
+    let address = 0x10_0000_0000 + block * MIB;
+    let record = trace.record_on(77, Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { address, requested: MIB, ..record }, &[]);
+    trace.free(address);
+}
 
 fn after_failure(event: Event, api: &str, flags: u8) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);

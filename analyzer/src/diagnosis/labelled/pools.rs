@@ -60,6 +60,18 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "mallocasync-oom",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
+        story: "the same from a pool that the program made: it may have a size that it may not exceed",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(60_443_483);
+            let pool = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
+            trace.push(Record { address: 0x55, ..pool }, &[]);
+            stream_ordered_in(trace, true)
+        },
+    },
+    Labelled {
+        id: "mallocasync-oom",
         says: Says::First(Probable),
         also: &["known-bad-version"],
         story: "the same, and nobody tries hipMalloc",
@@ -144,6 +156,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "free memory rose by what was released",
         scene: || released(8 * GIB),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "as much was taken between the readings as was released: free memory need not rise",
+        scene: || released_between(0, |trace| _ = trace.alloc(0x80_0000_0000, 8 * GIB)),
     },
     Labelled {
         id: "graph-private-pool",
@@ -267,7 +286,10 @@ fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scen
 
 /// Stream-ordered requests that grow, until one fails with 10 GiB free.
 fn stream_ordered(version: i32, plain_after: bool) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version);
+    stream_ordered_in(TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version), plain_after)
+}
+
+fn stream_ordered_in(mut trace: TraceBuilder, plain_after: bool) -> Scene {
     for step in 1..9 {
         trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + step * GIB, step * 100 * MIB);
         trace.now_ns += 3_000_000_000;
@@ -330,6 +352,15 @@ fn released(risen: u64) -> Scene {
 }
 
 fn released_and(risen: u64, loads_code: bool) -> Scene {
+    released_between(risen, |trace| {
+        if loads_code {
+            let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
+            trace.push(record, &[]);
+        }
+    })
+}
+
+fn released_between(risen: u64, before_reading: impl FnOnce(&mut TraceBuilder)) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
     trace.push(Record { address: 0x10_0000_0000, requested: 64 * GIB, ..record }, &[]);
@@ -339,10 +370,7 @@ fn released_and(risen: u64, loads_code: bool) -> Scene {
         trace.unmap(0x10_0000_0000 + handle * GIB, GIB);
         trace.free_kind(Kind::Physical, "hipMemRelease", 0x1000 + handle);
     }
-    if loads_code {
-        let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
-        trace.push(record, &[]);
-    }
+    before_reading(&mut trace);
     sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
     let seq = trace.refuse(20 * GIB);
     let free = 10 * GIB + risen;

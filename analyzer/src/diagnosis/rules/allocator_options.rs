@@ -32,7 +32,8 @@ fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
     let asks = options.conf.is_on("expandable_segments");
     // Other allocators than PyTorch's own have no segments.
     let is_native = options.conf.get("backend").is_none_or(|backend| backend == "native");
-    if !check.applies(asks && is_native && case.versions.has(Program::Torch) && took_by_torch(case)) {
+    let is_about = asks && is_native && case.versions.has(Program::Torch) && took_by_torch(case);
+    if !check.applies(is_about) || !has_cache(case, check) {
         return;
     }
     let asked = || format!("{} asks for expandable segments", options.chosen.variable);
@@ -76,7 +77,7 @@ fn pair_is_set(case: &Case<'_>, check: &mut Check) -> bool {
         return check.applies(false);
     };
     let has_both = options.conf.is_on("expandable_segments") && options.conf.get("max_split_size_mb").is_some();
-    if !check.applies(has_both && case.versions.has(Program::Torch)) {
+    if !check.applies(has_both && case.versions.has(Program::Torch)) || !has_cache(case, check) {
         return false;
     }
     check.must(holds_if(options.chosen.is_certain, true), || {
@@ -168,10 +169,24 @@ fn faulted(case: &Case<'_>, check: &mut Check) {
     check.would_settle("the same run without expandable segments");
 }
 
+/// Whether PyTorch's cache may be on. Without it there are no segments, and what is said of its options does not happen.
+fn has_cache(case: &Case<'_>, check: &mut Check) -> bool {
+    match no_caching(case).map_or(Holds::No, |(_, value)| case.turns_caching_off(value)) {
+        Holds::Yes => return check.applies(false),
+        Holds::Unknown(reading) => check.must(Holds::Unknown(reading), String::new),
+        Holds::No => {}
+    }
+    true
+}
+
+/// The variable that asks for no caching, and its value.
+fn no_caching<'a>(case: &Case<'a>) -> Option<(&'static str, &'a str)> {
+    NO_CACHING.into_iter().find_map(|name| Some((name, case.variable(name)?)))
+}
+
 /// PyTorch's caching allocator is turned off.
 fn caching_disabled(case: &Case<'_>, check: &mut Check) {
-    let set = NO_CACHING.into_iter().find_map(|name| Some((name, case.variable(name)?)));
-    let Some((name, value)) = set else { return };
+    let Some((name, value)) = no_caching(case) else { return };
     if check.applies(case.versions.has(Program::Torch)) {
         check.decides(
             case.turns_caching_off(value),

@@ -134,6 +134,10 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         "a block was allocated with which the process held more than allowed".to_owned()
     });
     // The probe finds the largest block that is given: under this ceiling it would have come close to it.
+    if tried.is_none() {
+        check.at_most(Confidence::Probable);
+        check.would_settle("the largest block that could be allocated after the failure");
+    }
     let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
     check.unless(tried.is_some_and(|tried| tried.saturating_add(usual) < limit), || {
         "smaller blocks that the ceiling allows were refused, too".to_owned()

@@ -232,6 +232,8 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let Some(track) = track.filter(|_| is_rocm && failure.is_real_of_device()) else { return };
     let stretches: Vec<&Stretch> = track.reads.releases().iter().filter(|stretch| is_clear(stretch, failure)).collect();
+    let expects = |stretch: &&Stretch| stretch.expected_and_seen().is_some_and(|(expected, _)| expected > 0);
+    let stretches: Vec<&Stretch> = stretches.into_iter().filter(expects).collect();
     if !check.applies(!stretches.is_empty()) {
         return;
     }
@@ -243,13 +245,11 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let (mut expected, mut seen) = (0i128, 0i128);
     for stretch in &stretches {
         let Some((should, did)) = stretch.expected_and_seen() else { continue };
-        if should > 0 {
-            (expected, seen) = (expected + should, seen + did.max(0) + taken_by_others(stretch));
-        }
+        (expected, seen) = (expected + should, seen + did.max(0) + taken_by_others(stretch));
     }
     let bytes = |number: i128| u64::try_from(number.max(0)).unwrap_or(u64::MAX);
     check.decides(
-        expected > 0 && (seen as f64) < case.thresholds.stuck_share * expected as f64,
+        (seen as f64) < case.thresholds.stuck_share * expected as f64,
         || {
             format!(
                 "{} were unmapped and released, and free memory rose by {}",
