@@ -402,9 +402,22 @@ fn damage_of_the_original_is_named() {
     let last = bytes.len() - 3;
     bytes[last] ^= 0xff;
     place.file("t.bin", bytes);
-    let files = bundle(&place, &["t.bin"]);
+    let output = place.output(&["bundle", "-o", "b.tar.gz", "t.bin"]);
+    assert_eq!(output.status.code(), Some(3), "the copy is of a part");
+    let files = unpack(&place.read("b.tar.gz"));
     assert!(text(&files, "REDACTED.md").contains("offset"), "{}", text(&files, "REDACTED.md"));
-    place.run(&["report", "b.tar.gz"]);
+    let damages = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["damages"].clone();
+    let of_trace = damages(&place.output(&["report", "--format", "json", "t.bin"]).stdout);
+    assert!(!of_trace.as_array().unwrap().is_empty());
+    assert_eq!(damages(text(&files, "report.json").as_bytes()), of_trace);
+    // The copy is whole, and must not pass for the whole run.
+    for name in ["b.tar.gz", "c.tar.gz"] {
+        let output = place.output(&["report", "--format", "json", name]);
+        assert_eq!((output.status.code(), damages(&output.stdout)), (Some(3), of_trace.clone()), "{name}");
+        place.file("keep.toml", "[budget]\npeak = \"900 GiB\"\n");
+        let status = place.output(&["bundle", "-o", "c.tar.gz", "b.tar.gz"]).status;
+        assert_eq!(status.code(), Some(3), "a bundle of a bundle");
+    }
 }
 
 #[test]

@@ -10,6 +10,9 @@ pub const TRACES: &str = "traces/";
 pub const TRACE_END: &str = ".trace.bin";
 /// The thresholds that its report was made with, below [`ROOT`]: a line `NAME=VALUE` each. Only where some were set.
 pub const THRESHOLDS: &str = "thresholds.txt";
+/// What could not be read of the original traces, below [`ROOT`]: a line `TRACE OFFSET REASON` each, because the copies hold what
+/// could be read and are whole. Only where there was any.
+pub const DAMAGES: &str = "damages.txt";
 /// Directory of other evidence, below [`ROOT`].
 pub const EVIDENCE: &str = "evidence/";
 
@@ -42,6 +45,8 @@ pub enum Content {
     Evidence(Source),
     /// Thresholds.
     Thresholds,
+    /// What could not be read of the original traces.
+    Damages,
     /// Something for people.
     Else,
 }
@@ -53,6 +58,9 @@ pub fn content(name: &str) -> Content {
     }
     if name == THRESHOLDS {
         return Content::Thresholds;
+    }
+    if name == DAMAGES {
+        return Content::Damages;
     }
     let Some(file) = name.strip_prefix(EVIDENCE) else { return Content::Else };
     let known = SOURCES.iter().find(|(_, begin, end)| file.starts_with(begin) && file.ends_with(end));
@@ -71,6 +79,7 @@ mod tests {
             assert_eq!(content(&evidence_name(source, 3)), Content::Evidence(source));
         }
         assert_eq!(content(THRESHOLDS), Content::Thresholds);
+        assert_eq!(content(DAMAGES), Content::Damages);
         for other in ["report.md", "traces/a/b.trace.bin", "evidence/x.txt", "machine.json"] {
             assert_eq!(content(other), Content::Else, "{other}");
         }

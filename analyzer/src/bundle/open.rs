@@ -10,11 +10,13 @@ use std::rc::Rc;
 
 use flate2::read::GzDecoder;
 use gpuoom_trace::header::MAGIC;
+use gpuoom_trace::reader::Damage;
 use tar::{Archive, Entry, EntryType};
 
 use super::error::BundleError;
 use super::layout::{Content, ROOT, content};
 use crate::evidence::Source;
+use crate::words::{clean, shorten};
 
 /// Entries that are looked at.
 const MAX_ENTRIES: usize = 10_000;
@@ -26,6 +28,8 @@ const MAX_TOTAL_BYTES: u64 = 16 << 30;
 const MAX_EVIDENCE_BYTES: u64 = 512 << 20;
 /// Bytes of its thresholds: there are some hundred, each a line.
 const MAX_THRESHOLD_BYTES: u64 = 64 << 10;
+/// Bytes of its damages: the reader lists a bounded number of each trace.
+const MAX_DAMAGE_BYTES: u64 = 4 << 20;
 /// Unpacked bytes from which on the ratio counts: short files of zeros compress without limit.
 const FREE_BYTES: u64 = 64 << 20;
 /// Most unpacked bytes for a packed one. Traces are compressed already, and texts come to 20.
@@ -45,6 +49,25 @@ pub struct Bundle {
     pub evidence: Vec<(Source, String, Vec<u8>)>,
     /// The thresholds that its report was made with: `NAME=VALUE` each.
     pub thresholds: Vec<String>,
+    /// What could not be read of the original traces, by the name of the trace.
+    pub damages: Vec<(String, Damage)>,
+}
+
+impl Bundle {
+    /// What could not be read of the trace with this name.
+    pub fn damages_of(&self, name: &str) -> Vec<Damage> {
+        let of_trace = self.damages.iter().filter(|(of, _)| of == name);
+        of_trace.map(|(_, damage)| damage.clone()).collect()
+    }
+}
+
+/// A line of [`super::layout::DAMAGES`]; what is no such line is damage, too.
+fn damage(line: &str) -> (String, Damage) {
+    let mut words = line.splitn(3, ' ');
+    let (name, offset, reason) = (words.next(), words.next(), words.next());
+    let offset = offset.and_then(|offset| offset.parse().ok()).unwrap_or(0);
+    let reason = reason.map_or_else(|| "it is not known what".to_owned(), |reason| clean(&shorten(reason, MAX_NAME_BYTES)));
+    (name.unwrap_or_default().to_owned(), Damage { offset, reason })
 }
 
 /// How other sorts of files begin, what they are, and what to do with them.
@@ -232,16 +255,10 @@ impl Reader<'_> {
                     self.check_whole(&entry, bytes.len() as u64)?;
                     bundle.evidence.push((source, name, bytes));
                 }
-                Content::Thresholds if entry.size() > MAX_THRESHOLD_BYTES => {
-                    return Err(self.too_large(format!("{name} has more than {} KiB", MAX_THRESHOLD_BYTES >> 10)));
-                }
-                Content::Thresholds => {
-                    let mut bytes = Vec::new();
-                    entry.read_to_end(&mut bytes).map_err(|error| self.damaged(&error))?;
-                    self.check_whole(&entry, bytes.len() as u64)?;
-                    let text = String::from_utf8_lossy(&bytes);
-                    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-                    bundle.thresholds = lines.map(str::to_owned).collect();
+                Content::Thresholds => bundle.thresholds = self.lines(&mut entry, &name, MAX_THRESHOLD_BYTES)?,
+                Content::Damages => {
+                    let lines = self.lines(&mut entry, &name, MAX_DAMAGE_BYTES)?;
+                    bundle.damages = lines.iter().map(|line| damage(line)).collect();
                 }
                 Content::Else => {}
             }
@@ -252,6 +269,18 @@ impl Reader<'_> {
     }
 
     /// The name below [`ROOT`] of an entry that holds a file; none for directories and the notes that other archivers leave.
+    /// The lines of a text of the bundle that are not empty.
+    fn lines<R: Read>(&self, entry: &mut Entry<'_, R>, name: &str, most_bytes: u64) -> Result<Vec<String>, BundleError> {
+        if entry.size() > most_bytes {
+            return Err(self.too_large(format!("{name} has more than {} KiB", most_bytes >> 10)));
+        }
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).map_err(|error| self.damaged(&error))?;
+        self.check_whole(entry, bytes.len() as u64)?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+
     fn name<R: Read>(&self, entry: &Entry<'_, R>) -> Result<Option<String>, BundleError> {
         let name = entry.path_bytes();
         let refuse = |why| Err(self.entry(&name, why));

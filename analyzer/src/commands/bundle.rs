@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use gpuoom_trace::metadata::{MachineFacts, Quantity};
-use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::reader::{Damage, TraceFile};
 use gpuoom_trace::rewrite;
 
 use super::UNREADABLE;
@@ -15,7 +15,7 @@ use super::report::{BesideArgs, Document, Format, Read, read, without_repeats};
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, expand};
 use crate::bundle::issue::{Known, fill};
-use crate::bundle::layout::{THRESHOLDS, evidence_name, trace_name};
+use crate::bundle::layout::{DAMAGES, THRESHOLDS, evidence_name, trace_name};
 use crate::bundle::pack::{Content, Pack};
 use crate::bundle::redact::{Keep, Redactor};
 use crate::evidence::text::text_of;
@@ -103,6 +103,8 @@ struct Copied {
     name: String,
     file: File,
     machine: MachineFacts,
+    /// What could not be read of the original.
+    damages: Vec<Damage>,
 }
 
 /// What was collected so far.
@@ -154,10 +156,16 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
     }
     let mut reads = Vec::new();
     for copied in &copies {
-        let input = Input::unpacked(copied.name.clone().into(), copied.file.try_clone()?);
+        let input = Input::unpacked(copied.name.clone().into(), copied.file.try_clone()?, copied.damages.clone());
         reads.push(read(input, &evidence, copies.len() > 1)?);
     }
     describe(&mut work, &copies, reads, &attached)?;
+    let damages = copies.iter().flat_map(|copied| copied.damages.iter().map(|damage| (&copied.name, damage)));
+    let damages: String =
+        damages.map(|(name, damage)| format!("{name} {} {}\n", damage.offset, damage.reason)).collect();
+    if !damages.is_empty() {
+        work.pack.add(DAMAGES, Content::Bytes(damages.into_bytes()));
+    }
     for Copied { name, file, .. } in copies {
         work.pack.add(&name, Content::File(file));
     }
@@ -240,14 +248,18 @@ fn learn(redactor: &mut Redactor, traces: &[TraceFile], beside: &[Beside]) {
 fn copy(trace: &mut TraceFile, name: String, work: &mut Work) -> anyhow::Result<Copied> {
     let file = tempfile::tempfile()?;
     let done = rewrite::copy(trace, &mut work.redactor, &file)?;
-    for damage in trace.damages() {
+    let damages = trace.damages().to_vec();
+    if !damages.is_empty() {
+        work.status = UNREADABLE;
+    }
+    for damage in &damages {
         work.unreadable.push(format!("{name}: offset {} of the original: {}", damage.offset, damage.reason));
     }
     if done.left_out > 0 {
         work.unreadable.push(format!("{name}: {} events with impossible numbers", done.left_out));
     }
     let machine = TraceFile::from_file(file.try_clone()?, name.as_ref())?.metadata.machine;
-    Ok(Copied { name, file, machine })
+    Ok(Copied { name, file, machine, damages })
 }
 
 /// What stays of the files beside the traces: as evidence for the report, and as names of what is attached.

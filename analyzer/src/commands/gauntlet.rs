@@ -114,6 +114,10 @@ fn run_all(args: &GauntletArgs) -> anyhow::Result<u8> {
         (None, None) => bail!("there is no directory for the runs"),
     };
     std::fs::create_dir_all(&root).with_context(|| format!("{}: can't be made", root.display()))?;
+    // What lies there would be taken for the traces of this run.
+    if std::fs::read_dir(&root).is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!("{}: it is not empty; --keep takes a new directory", root.display());
+    }
     let root = root.canonicalize().with_context(|| format!("{}: can't be used", root.display()))?;
     let preload = preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
     let runner = Runner { command: &args.command, preload, root };

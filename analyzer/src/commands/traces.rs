@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use gpuoom_trace::reader::{ReadError, TraceFile};
+use gpuoom_trace::reader::{Damage, ReadError, TraceFile};
 use thiserror::Error;
 
 use crate::bundle::layout::TRACES;
@@ -28,20 +28,24 @@ pub(super) struct Input {
     pub(super) name: PathBuf,
     /// A trace of a bundle is unpacked already.
     file: Option<File>,
+    /// What could not be read of the trace that this is a copy of.
+    damages: Vec<Damage>,
 }
 
 impl Input {
-    /// A trace that is unpacked already, or made just now.
-    pub(super) fn unpacked(name: PathBuf, file: File) -> Self {
-        Input { name, file: Some(file) }
+    /// A trace that is unpacked already, or made just now; `damages`: what could not be read of its original.
+    pub(super) fn unpacked(name: PathBuf, file: File, damages: Vec<Damage>) -> Self {
+        Input { name, file: Some(file), damages }
     }
 
     /// Opens it.
     pub(super) fn open(self) -> Result<TraceFile, OpenError> {
-        Ok(match self.file {
+        let mut trace = match self.file {
             Some(file) => TraceFile::from_file(file, &self.name)?,
             None => TraceFile::open(&self.name)?,
-        })
+        };
+        trace.add_damages(self.damages);
+        Ok(trace)
     }
 }
 
@@ -62,7 +66,7 @@ pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
         Some((archive, wanted)) => (archive, Some(wanted)),
         None if bundles::is_bundle(path) => (path.to_owned(), None),
         None => {
-            return Ok(Inputs { traces: vec![Input { name: path.to_owned(), file: None }], ..Inputs::default() });
+            return Ok(Inputs { traces: vec![Input { name: path.to_owned(), file: None, damages: Vec::new() }], ..Inputs::default() });
         }
     };
     let mut bundle = bundles::open(&archive)?;
@@ -74,9 +78,10 @@ pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
         }
     }
     let named = |name: &str| format!("{}:{name}", archive.display());
-    let trace = |(name, file): (String, File)| Input::unpacked(named(&name).into(), file);
+    let traces = std::mem::take(&mut bundle.traces);
+    let trace = |(name, file): (String, File)| Input::unpacked(named(&name).into(), file, bundle.damages_of(&name));
     Ok(Inputs {
-        traces: bundle.traces.into_iter().map(trace).collect(),
+        traces: traces.into_iter().map(trace).collect(),
         thresholds: bundle.thresholds,
         evidence: bundle.evidence.into_iter().map(|(source, name, bytes)| (source, named(&name), bytes)).collect(),
     })

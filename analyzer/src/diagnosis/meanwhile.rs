@@ -1,7 +1,7 @@
 //! What happened around a failure on any thread, and whether readings are of the card that refused: what ties events to it.
 
 use super::case::{Case, Failure};
-use crate::judgement::check::{Holds, Known};
+use crate::judgement::check::{Confidence, Holds, Known};
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::replay::tracks::around::Next;
 use crate::replay::tracks::between::Done;
@@ -31,6 +31,30 @@ impl<'a> Case<'a> {
         let (first, last) = (around(retry.failure)?, around(retry.last_failure)?);
         let until = last.next.filter(|next| next.succeeded).map_or(last.done, |next| next.done);
         Some(until.since(&first.done))
+    }
+
+    /// What other processes gave back between the last reading before a failure and its own, in bytes.
+    pub fn others_gave_back_before(&self, failure: &Failure<'_>) -> Known<u64> {
+        let before = self.around(failure).and_then(|around| around.read_before?.read.others_vram_bytes);
+        let both = before.zip(failure.oom.read.others_vram_bytes);
+        Known::new(
+            both.map(|(before, at)| before.saturating_sub(at)),
+            "what other processes held right before the failure, and at it (KFD)",
+        )
+    }
+
+    /// How sure it can be at most that it was not other processes who made the room that a request found when it was tried again;
+    /// `None` where what they hold is too little for that.
+    pub fn unless_others_made_room(&self, failure: &Failure<'_>) -> Option<Confidence> {
+        let missing = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(0);
+        if failure.external_bytes().is(|bytes| bytes < missing) == Holds::Yes {
+            return None;
+        }
+        let after = self.around(failure).and_then(|around| around.read_after?.read.others_vram_bytes);
+        match failure.oom.read.others_vram_bytes.zip(after) {
+            Some((at, after)) if after >= at => Some(Confidence::Probable),
+            _ => Some(Confidence::Possible),
+        }
     }
 
     /// What other threads did on the device between a failure and the moment of which its readings are.

@@ -103,7 +103,10 @@ impl<'a> Case<'a> {
                 Kind::Physical => asked <= tried.most(),
                 _ => (tried.least()..=tried.most()).contains(&asked),
             });
-            same_size && (message.device.is_none() || device.is_none() || message.device == device)
+            let total = failure.total_bytes().get();
+            let same_card =
+                message.total.zip(total).is_none_or(|(told, total)| self.thresholds.is_near(told.bytes, total));
+            same_size && same_card && (message.device.is_none() || device.is_none() || message.device == device)
         })
     }
 

@@ -19,12 +19,15 @@ pub struct Comparison {
     pub lowest: Option<Layer>,
     /// Managed memory that the program holds: its pages may lie in RAM, so they are not counted as accounted for.
     pub managed_bytes: u128,
+    /// What stream-ordered pools may keep of what was given back to them: it is in use, and nobody's block.
+    pub kept_by_pools_bytes: u64,
 }
 
 impl Comparison {
-    /// What the reading has beyond the calls.
+    /// What the reading has beyond the calls, and beyond what pools may keep.
     pub fn gap_bytes(&self) -> u64 {
-        u64::try_from(u128::from(self.in_use.bytes).saturating_sub(self.accounted_bytes)).unwrap_or(u64::MAX)
+        let known = self.accounted_bytes.saturating_add(u128::from(self.kept_by_pools_bytes));
+        u64::try_from(u128::from(self.in_use.bytes).saturating_sub(known)).unwrap_or(u64::MAX)
     }
 }
 

@@ -18,6 +18,7 @@ use super::held::Caller;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
+use super::tracks::device::DeviceTrack;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
 use super::tracks::waits::Waited;
@@ -256,6 +257,7 @@ impl Replay {
                     accounted_bytes,
                     lowest,
                     managed_bytes: account.holdings.bytes_of(Kind::Managed),
+                    kept_by_pools_bytes: kept_by_pools(self.tracks.device(device), account),
                 },
                 trigger: record.status,
                 held,
@@ -265,4 +267,10 @@ impl Replay {
             self.busy.read_until = record.at;
         }
     }
+}
+
+/// The most that stream-ordered pools gave at once, less what they give now; 0 where nothing was ever given back to them.
+fn kept_by_pools(track: Option<&DeviceTrack>, account: &Account) -> u64 {
+    let Some(track) = track.filter(|track| track.pool.returned > 0) else { return 0 };
+    track.pool.peak_bytes.saturating_sub(u64::try_from(account.holdings.bytes_of(Kind::Pool)).unwrap_or(u64::MAX))
 }

@@ -51,7 +51,7 @@ pub fn write_json(out: &mut dyn Write, document: &Document<'_>) -> io::Result<()
 /// `map --format text`.
 pub fn write_text(page: &mut Page, document: &Document<'_>) {
     if document.devices.is_empty() {
-        page.indented("", "", "No device memory was held at that moment: there is nothing to draw.");
+        page.indented("", "", "No device memory is known to have been held at that moment: there is nothing to draw.");
     }
     for device in document.devices {
         let at = format!("{} ({})", moment(device.at_ns), document.moment);

@@ -1,4 +1,4 @@
-//! Copies and fills of nothing: a null pointer given to them stands for "none" and was not left behind by a failure.
+//! Copies and fills of nothing: they are no work, and a null pointer given to them stands for "none".
 
 use crate::table::Row;
 

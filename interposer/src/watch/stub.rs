@@ -100,8 +100,10 @@ fn target_of(row: &Row, arguments: &Arguments) -> Target {
 fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>) {
     thread::current().caller.set(caller);
     let Some(frame) = Frame::enter(api) else { return };
-    if frame.is_programs_own() {
-        let row = table::row(api);
+    let row = table::row(api);
+    // A copy of no bytes is no work that went on: a program that set its sizes to 0 has noticed the failure.
+    let is_idle = row.event == Event::GpuWork && empty::is_nothing(row, &arguments.integers);
+    if frame.is_programs_own() && !is_idle {
         // Before the record: what comes to matter meanwhile must not count as waited for.
         let moments = target.and_then(Target::news);
         let pointer = match row.event {
@@ -124,10 +126,10 @@ fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>
 pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
     if failure::is_watched() && frame.is_programs_own() {
         guard::cold((), || {
-            let failed_pointer = match size_bytes {
-                0 => FailedPointer::No,
-                _ => failure::uses_failed_pointer(std::iter::once(pointer)),
-            };
+            if size_bytes == 0 {
+                return;
+            }
+            let failed_pointer = failure::uses_failed_pointer(std::iter::once(pointer));
             let what = Described::new(pointer, 0);
             let record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
             note_work(frame, record, failed_pointer);
@@ -136,12 +138,11 @@ pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
     }
 }
 
-/// Whether a call works on the pointer of a failed one. A null pointer given to a copy of 0 bytes does not count.
+/// Whether a call works on the pointer of a failed one.
 fn failed_pointer(row: &Row, arguments: &[u64; 6]) -> FailedPointer {
     let positions = row.pointers;
     let pointers = arguments.iter().enumerate().filter(move |(position, _)| positions & (1 << position) != 0);
-    let is_nothing = empty::is_nothing(row, arguments);
-    failure::uses_failed_pointer(pointers.map(|(_, value)| *value).filter(|pointer| *pointer != 0 || !is_nothing))
+    failure::uses_failed_pointer(pointers.map(|(_, value)| *value))
 }
 
 /// GPU work as a step. A stale pointer may be a block that lives, so it shows nothing here.

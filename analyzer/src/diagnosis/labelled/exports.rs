@@ -40,6 +40,23 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "ipc-export-pin",
         says: Says::Not,
         also: &["known-bad-version"],
+        story: "as much was given by a pool between the readings and freed on a stream: it may not be back yet",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
+            give(&mut trace, true);
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            take(&mut trace);
+            trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
+            trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            refuse(&mut trace, 10 * GIB, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
         story: "free memory rose by what was freed",
         scene: || exported(ROCM_7, 8 * GIB),
     },

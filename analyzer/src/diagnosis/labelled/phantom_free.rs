@@ -185,11 +185,73 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || hidden(300 * MIB),
     },
     Labelled {
+        id: "phantom-free",
+        says: Says::Not,
+        also: &[],
+        story: "other processes held 18 GiB at the reading before, and gave 12 back until the failure was read",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, GIB);
+            sampled(&mut trace, [(KfdOthersVram, 18 * GIB)]);
+            let seq = trace.refuse(6 * GIB);
+            let read = [
+                (RuntimeFree, 17 * GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 7 * GIB),
+                (KfdProcessVram, GIB),
+                (KfdOthersVram, 6 * GIB),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "another process holds 1 GiB of 24, and half of that was missing: it does not hold the card",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(GIB + 512 * MIB);
+            let read = [
+                (RuntimeFree, GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 23 * GIB),
+                (KfdProcessVram, 22 * GIB),
+                (KfdOthersVram, GIB),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "async-free-pending",
         says: Says::First(Proven),
         also: &["mallocasync-oom", "true-capacity", "known-bad-version"],
         story: "8 GiB freed on a stream; the same request succeeds right after, without a free in between",
         scene: || freed_on_stream(true, false),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Possible),
+        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
+        story: "the same, and other processes hold 6 GiB: they may have made the room",
+        scene: || freed_on_stream_beside(6 * GIB, None),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Probable),
+        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
+        story: "the same, and at the next reading the others hold as much as before",
+        scene: || freed_on_stream_beside(6 * GIB, Some(6 * GIB)),
+    },
+    Labelled {
+        id: "async-free-pending",
+        says: Says::Found(Possible),
+        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
+        story: "the same, and at the next reading the others hold 2 GiB: they made room",
+        scene: || freed_on_stream_beside(6 * GIB, Some(2 * GIB)),
     },
     Labelled {
         id: "async-free-pending",
@@ -324,6 +386,27 @@ fn hidden(bytes: u64) -> Scene {
 /// Stream-ordered memory is given back, and a plain request comes at once.
 fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
     freed_on_stream_of(TraceBuilder::default().device(0, "card", 24 * GIB), again, plain_free)
+}
+
+/// `after`: what the others hold at a reading after the next try.
+fn freed_on_stream_beside(others: u64, after: Option<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 3 * GIB);
+    trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
+    let seq = trace.refuse(4 * GIB);
+    let used = 23 * GIB;
+    let read = [
+        (RuntimeFree, GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, used),
+        (KfdProcessVram, used - others),
+        (KfdOthersVram, others),
+    ];
+    at_failure(&mut trace, seq, read);
+    trace.alloc(0xA0_0000_0000, 4 * GIB);
+    after.into_iter().for_each(|bytes| sampled(&mut trace, [(KfdOthersVram, bytes)]));
+    Scene { trace }
 }
 
 fn freed_on_stream_of(trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {

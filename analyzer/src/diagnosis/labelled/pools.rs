@@ -27,6 +27,19 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "pool-retention",
         says: Says::Not,
         also: &["known-bad-version"],
+        story: "the same request succeeds after a wait, and nothing was trimmed: the pool kept nothing",
+        scene: || {
+            let mut scene = retained(Kind::Device, 12 * GIB);
+            let wait = scene.trace.record(Event::Sync, Kind::None, "hipDeviceSynchronize");
+            scene.trace.push(wait, &[]);
+            scene.trace.alloc(0x80_0000_0000, 8 * GIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
         story: "the failing call is from the pool itself",
         scene: || retained(Kind::Pool, 12 * GIB),
     },
@@ -163,6 +176,18 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "as much was taken between the readings as was released: free memory need not rise",
         scene: || released_between(0, |trace| _ = trace.alloc(0x80_0000_0000, 8 * GIB)),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "as much was given by a pool between the readings and freed on a stream: it may not be back yet",
+        scene: || {
+            released_between(0, |trace| {
+                trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
+                trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
+            })
+        },
     },
     Labelled {
         id: "graph-private-pool",

@@ -44,7 +44,12 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
                 check.only_as_seen();
                 Confidence::Possible
             }
-            _ if share < case.thresholds.capacity_high_share => Confidence::Probable,
+            _ if share < case.thresholds.capacity_high_share => {
+                if exceeds == Holds::Yes {
+                    check.only_as_seen();
+                }
+                Confidence::Probable
+            }
             _ => Confidence::Proven,
         };
         check.at_most(at_most);
@@ -59,7 +64,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
     check.note(largest.is_some(), || {
         format!(
-            "of blocks below the request none larger than {} could be allocated, as was tried",
+            "a block of {} could be allocated right after it",
             size(largest.unwrap_or(0))
         )
     });
@@ -170,8 +175,8 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.at_most(Confidence::Possible);
         check.note(true, || AFTER_A_RELEASE.to_owned());
     }
-    check.note(retry.ending == Ending::Failed && retry.freed_bytes > 0, || {
-        format!("{} were released, and it failed again", size(retry.freed_bytes))
+    check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
+        format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
     });
 }
 

@@ -45,6 +45,14 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             String::new,
         );
     }
+    let gave = case.others_gave_back_before(failure);
+    match gave.get() {
+        Some(bytes) => check.unless(bytes > 0, || match bytes {
+            0 => "other processes made room while the failure was read".to_owned(),
+            _ => format!("other processes gave back {} between the reading before and this one", size(bytes)),
+        }),
+        None => check.at_most(Confidence::Probable),
+    }
     let by_driver = failure.driver_free_bytes();
     let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
     check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
@@ -123,6 +131,11 @@ fn explains(
     let missing = failure.shortfall_bytes();
     let is_enough = |others: u64| missing.is_some_and(|missing| others >= missing);
     let least = failure.thresholds.others_share;
+    if both.is(|(others, total)| share(others, total) < least) == Holds::Yes {
+        // A little was missing, and it is theirs as much as anybody's: they do not hold the card.
+        check.at_most(Confidence::Possible);
+        check.plays(Role::Condition);
+    }
     check.must_by(basis, both.is(|(others, total)| is_enough(others) || share(others, total) >= least), || {
         text(others.get().unwrap_or(0))
     });
@@ -376,6 +389,10 @@ fn came_without_a_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         });
         check.must(Holds::Unknown("another try after a wait alone, without a free or a trim in between"), String::new);
         return;
+    }
+    if let Some(most) = case.unless_others_made_room(failure) {
+        check.at_most(most);
+        check.would_settle("what other processes held when the same request succeeded: they may have made the room");
     }
     let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
     check.must(true, || {

@@ -9,6 +9,7 @@ use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
+use crate::replay::tracks::retries::Ending;
 use crate::software::{Platform, Version};
 use crate::thresholds::Unit;
 use crate::words::{count, size};
@@ -53,6 +54,10 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             let trims = count(trims, "time", "times");
             format!("the pools were trimmed {trims}, and can keep only {} since", size(kept))
         }
+    });
+    let came = case.retry(failure).filter(|retry| retry.ending == Ending::Succeeded).and(case.until_last_try(failure));
+    check.unless(came.is_some_and(|done| done.returned_bytes == 0 && done.trims == 0), || {
+        "the same request succeeded later, and nothing was trimmed or given back in between: the pool did not keep it".to_owned()
     });
     counted_by_driver(failure, missing, check);
     let hidden = failure.hidden_bytes();

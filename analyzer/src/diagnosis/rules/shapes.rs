@@ -63,7 +63,10 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         _ => is(Shape::Load, case, failure, check),
     }
     check.unless(others_before(case, failure), || {
-        format!("others held {} of the card or more before the load", case.thresholds.much_of_a_card())
+        format!(
+            "{} of the card or more was in use beside the program's blocks when it was first read",
+            case.thresholds.much_of_a_card()
+        )
     });
 }
 

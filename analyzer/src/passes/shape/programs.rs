@@ -62,10 +62,17 @@ impl Program {
     }
 
     pub(crate) fn read(&mut self, used_bytes: u64) {
+        self.read_as(used_bytes, false);
+    }
+
+    /// The memory in use; `by_process`: as that of this process.
+    pub(crate) fn read_as(&mut self, used_bytes: u64, by_process: bool) {
         let record = self.trace.record(Event::Reading, Kind::None, "gpuoom_reading");
         let record = Record { status: trigger::PERIOD, device: NO_DEVICE, ..record };
         let reading = |quantity, value| Reading { quantity: quantity as u16, device: 0, value };
-        let readings = [reading(Quantity::VramTotal, 16 * GIB), reading(Quantity::VramUsed, used_bytes)];
+        let of_process = by_process.then(|| reading(Quantity::KfdProcessVram, used_bytes));
+        let of_all = [reading(Quantity::VramTotal, 16 * GIB), reading(Quantity::VramUsed, used_bytes)];
+        let readings: Vec<Reading> = of_all.into_iter().chain(of_process).collect();
         self.trace.reading(record, &readings);
     }
 }

@@ -8,6 +8,7 @@ use crate::passes::growth;
 use crate::passes::rise::{By, Kept, Rise};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
+use crate::replay::tracks::reads::Read;
 use crate::thresholds::Thresholds;
 use crate::words::{percent, size};
 
@@ -25,6 +26,8 @@ pub struct DeviceRun {
     /// Least memory in use by the driver's or runtime's readings at the floor of each cycle; `None` where nothing was read
     /// at one.
     pub used_at_floors: Option<Vec<u64>>,
+    /// Whether these readings are of this process alone, so that no other one's memory is in them.
+    pub are_of_process: bool,
     /// Whether the last failures' calls look like an allocator's segments.
     pub are_segments: bool,
     /// The numbers by which its shapes are judged.
@@ -44,6 +47,7 @@ impl DeviceRun {
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
                 labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
                 used_at_floors: cycles.main.iter().map(used).collect(),
+                are_of_process: [track.reads.first, track.reads.last].iter().all(is_of_process),
                 are_segments: segments(replay, device, thresholds),
                 cycles,
                 thresholds: *thresholds,
@@ -51,6 +55,11 @@ impl DeviceRun {
         };
         replay.tracks.devices().map(of).collect()
     }
+}
+
+/// Whether a reading tells what this process uses.
+fn is_of_process(read: &Option<Read>) -> bool {
+    read.and_then(|read| read.read.in_use()).is_some_and(|in_use| in_use.of_process)
 }
 
 /// A floor is looked at for as long as the fall to it took: readings come once a second.
@@ -87,8 +96,8 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
         format!(
-            "what stays after a {step} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} in {} \
-             {step}s",
+            "what stays after a {step} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} since the \
+             first of {} {step}s",
             bytes(trend.slope.median),
             bytes(trend.slope.low),
             bytes(trend.slope.high),
@@ -272,6 +281,9 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
             });
             if own * 2 >= residue {
                 kept_by_the_program(check);
+            } else if !run.are_of_process {
+                check.at_most(Confidence::Possible);
+                check.would_settle("what this process itself uses by the driver: other processes may have taken it");
             }
         }
         None if own >= run.thresholds.swap_residue_bytes => {

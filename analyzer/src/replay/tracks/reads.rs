@@ -100,9 +100,10 @@ pub struct Stretch {
 
 impl Stretch {
     /// By how much the runtime's free memory should have risen if everything that was given back were free, and by how much
-    /// it did; both in bytes.
+    /// it did; both in bytes. What went back to pools need not be free: they keep it for a while, or for good.
     pub fn expected_and_seen(&self) -> Option<(i128, i128)> {
-        let expected = i128::from(self.before.held_bytes) - i128::from(self.after.held_bytes);
+        let to_pools = self.after.done.since(&self.before.done).returned_to_pools_bytes;
+        let expected = i128::from(self.before.held_bytes) - i128::from(self.after.held_bytes) - i128::from(to_pools);
         let free = |read: &Read| read.least_free_bytes().map(i128::from);
         Some((expected, free(&self.after)? - free(&self.before)?))
     }

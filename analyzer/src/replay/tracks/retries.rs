@@ -50,6 +50,8 @@ pub struct Retry {
     pub failed_tries: u32,
     /// Bytes that the thread freed on that device in between.
     pub freed_bytes: u64,
+    /// Of them those that came before the last try that failed.
+    pub freed_in_vain_bytes: u64,
     /// Blocks that it freed.
     pub freed_blocks: u64,
     /// Bytes that other threads freed on that device in between.
@@ -117,6 +119,7 @@ impl Retries {
             let retry = &mut open.retry;
             (retry.last_failure, retry.ended_at, retry.ending) = (failure, at, Ending::Failed);
             retry.failed_tries = retry.failed_tries.saturating_add(1);
+            retry.freed_in_vain_bytes = retry.freed_bytes;
             retry.releases += u32::from(std::mem::take(&mut open.freed_since));
             return;
         }
@@ -134,6 +137,7 @@ impl Retries {
             ended_at: at,
             failed_tries: 1,
             freed_bytes: 0,
+            freed_in_vain_bytes: 0,
             freed_blocks: 0,
             freed_by_others_bytes: 0,
             freed_by_others_blocks: 0,

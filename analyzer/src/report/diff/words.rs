@@ -191,19 +191,21 @@ pub(super) fn is_notable(place: &PlaceDifference) -> bool {
 
 /// All in one or two sentences.
 pub(super) fn verdict(difference: &Difference) -> String {
+    let mut sentences: Vec<String> = read_only_in_part(difference).into_iter().collect();
     if difference.is_equal {
-        return "The two runs do not differ: the same peaks, the same memory at the end, the same calls and the same \
-                failures."
-            .to_owned();
+        let same = "The two runs do not differ: the same peaks, the same memory at the end, the same calls and the same \
+                    failures.";
+        sentences.push(same.to_owned());
+        return sentences.join(" ");
     }
     if !difference.is_notable {
-        return format!(
+        sentences.push(format!(
             "The two runs do not differ by more than the threshold ({}): peaks, memory at the end, calls and failures are \
              the same otherwise.",
             threshold(difference)
-        );
+        ));
+        return sentences.join(" ");
     }
-    let mut sentences: Vec<String> = read_only_in_part(difference).into_iter().collect();
     sentences.push(peaks(difference));
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));

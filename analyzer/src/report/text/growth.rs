@@ -24,7 +24,7 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     let step = growth.by.step();
     let mut text = format!(
-        "{}: {} more after each {step} (95 %: {} to {}, over the last {}), {} in {}",
+        "{}: {} more after each {step} (95 %: {} to {}, over the last {}), {} since the first of {}",
         gpu(growth.device),
         bytes(rate.bytes),
         bytes(rate.low),

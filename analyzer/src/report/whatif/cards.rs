@@ -86,6 +86,9 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
         _ => format!("{remain} of {} explained; ", count(judged, "failure", "failures")),
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
+        (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => {
+            "managed memory alone was given, which may lie in RAM".to_owned()
+        }
         (_, 0) if device.allocations == 0 => "no allocation succeeded".to_owned(),
         (_, 0) if device.allocations == 1 => "the one allocation fits".to_owned(),
         (_, 0) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
@@ -111,6 +114,10 @@ fn range(least: u64, most: u64) -> String {
 }
 
 fn write_needs(page: &mut Page, device: &DeviceAnswer) {
+    // Of managed memory nobody knows how much a card must hold.
+    if device.allocations == 0 && device.managed_bytes > 0 {
+        return;
+    }
     page.headed("FITS IN", Paint::Bold, "the smallest card on which no recorded request would have failed (modelled)");
     let cells = ["granules", "peak asked", "padded", "card of at least", ""];
     page.line(&needs_row(cells.map(str::to_owned)));

@@ -31,7 +31,7 @@ pub fn write_json(out: &mut dyn Write, answer: &Answer) -> io::Result<()> {
 /// `whatif --format text`.
 pub fn write_text(page: &mut Page, answer: &Answer) {
     if answer.devices.is_empty() {
-        page.indented("", "", "The trace has no device memory: there is nothing to ask.");
+        page.indented("", "", "No device memory is known from the trace: there is nothing to ask.");
     }
     for (number, device) in answer.devices.iter().enumerate() {
         if number > 0 {

@@ -177,6 +177,11 @@ impl TraceFile {
         &self.damages
     }
 
+    /// Takes over what could not be read of the file that this one is a copy of: the copy is whole, and what it says is not.
+    pub fn add_damages(&mut self, damages: impl IntoIterator<Item = Damage>) {
+        damages.into_iter().for_each(|damage| self.damaged(damage.offset, damage.reason));
+    }
+
     fn damaged(&mut self, offset: u64, reason: impl Into<String>) {
         let damage = Damage { offset, reason: reason.into() };
         // A trace may be read more than once.
