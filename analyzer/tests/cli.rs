@@ -438,7 +438,7 @@ fn record_passes_the_exit_status_on() {
     let own = place.0.path().canonicalize().unwrap();
     let said = String::from_utf8_lossy(&plain.stdout).into_owned();
     assert_eq!(said.trim(), format!("{}/gpuoom-%e-%p.trace.bin", own.display()));
-    assert!(stderr(&plain).contains("no trace: the command made no GPU call"), "{}", stderr(&plain));
+    assert!(stderr(&plain).contains("no trace: the command made no GPU memory call"), "{}", stderr(&plain));
 }
 
 /// A service manager or a container ends the process that it started; that means the command.

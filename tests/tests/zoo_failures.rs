@@ -76,7 +76,11 @@ fn another_call_that_gets_memory_is_a_fall_back() {
         let report = report_of(&run);
         report.assert_only_oom("recovered", "fell_back");
         assert_ne!(report.count("/ooms/0/evidence"), 0, "{way}: an outcome rests on events");
-        assert!(run.recorder_lines()[0].contains("1 out-of-memory return, recovered by the program"), "{}", run.stderr);
+        assert!(
+            run.recorder_lines()[0].contains("1 out-of-memory return, recovered: a later request was given memory"),
+            "{}",
+            run.stderr
+        );
         assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{way}");
     }
 }
@@ -108,7 +112,7 @@ fn forty_attempts_are_one_fall_back() {
             assert!(report.number(&format!("/ooms/{index}/attempt_of")) <= 2, "{index}");
         }
     }
-    let line = format!("{refused} out-of-memory returns, recovered by the program");
+    let line = format!("{refused} out-of-memory returns, recovered: a later request was given memory");
     assert!(run.recorder_lines()[0].contains(&line), "{}", run.stderr);
     assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{:?}", report.diagnoses());
 }
@@ -124,8 +128,8 @@ fn an_error_that_is_cleared_before_work_is_unresolved() {
 }
 
 #[test]
-fn a_null_for_a_copy_of_nothing_is_no_failed_pointer() {
-    run_and_expect(Client::new(program("oom_nothing.c")), "dropped", "gpu_work_continued");
+fn a_copy_of_nothing_is_no_work_that_went_on() {
+    run_and_expect(Client::new(program("oom_nothing.c")), "unresolved", "trace_ended");
 }
 
 #[test]
@@ -181,7 +185,11 @@ fn last_words_know_of_other_threads() {
     assert!(run.recorder_lines()[0].contains("unresolved"), "{}", run.stderr);
     let run = client().arg("fail").run_both();
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
-    assert!(run.recorder_lines()[0].contains("propagated by the program"), "{}", run.stderr);
+    assert!(
+        run.recorder_lines()[0].contains("propagated: the error was told, or the process ended with one"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -236,8 +244,8 @@ fn last_words(report: &Report) -> String {
     let [recovered, propagated, dropped] = ["recovered", "propagated", "dropped"].map(|outcome| count(outcome, ""));
     let [unresolved, undecided] = ["error_read", "trace_ended"].map(|because| count("unresolved", because));
     let what = match dropped {
-        0 if recovered == total => "recovered by the program".to_owned(),
-        0 if propagated == total => "propagated by the program".to_owned(),
+        0 if recovered == total => "recovered: a later request was given memory".to_owned(),
+        0 if propagated == total => "propagated: the error was told, or the process ended with one".to_owned(),
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
         0 => {

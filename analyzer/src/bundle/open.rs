@@ -66,7 +66,8 @@ fn damage(line: &str) -> (String, Damage) {
     let mut words = line.splitn(3, ' ');
     let (name, offset, reason) = (words.next(), words.next(), words.next());
     let offset = offset.and_then(|offset| offset.parse().ok()).unwrap_or(0);
-    let reason = reason.map_or_else(|| "it is not known what".to_owned(), |reason| clean(&shorten(reason, MAX_NAME_BYTES)));
+    let reason =
+        reason.map_or_else(|| "it is not known what".to_owned(), |reason| clean(&shorten(reason, MAX_NAME_BYTES)));
     (name.unwrap_or_default().to_owned(), Damage { offset, reason })
 }
 
@@ -270,7 +271,12 @@ impl Reader<'_> {
 
     /// The name below [`ROOT`] of an entry that holds a file; none for directories and the notes that other archivers leave.
     /// The lines of a text of the bundle that are not empty.
-    fn lines<R: Read>(&self, entry: &mut Entry<'_, R>, name: &str, most_bytes: u64) -> Result<Vec<String>, BundleError> {
+    fn lines<R: Read>(
+        &self,
+        entry: &mut Entry<'_, R>,
+        name: &str,
+        most_bytes: u64,
+    ) -> Result<Vec<String>, BundleError> {
         if entry.size() > most_bytes {
             return Err(self.too_large(format!("{name} has more than {} KiB", most_bytes >> 10)));
         }

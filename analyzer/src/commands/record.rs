@@ -181,7 +181,9 @@ fn say_why_nothing(program: &OsStr) {
     match preloadable::why_not(program) {
         Some(why) => eprintln!("gpuoom: no trace: {} {why}", program.display()),
         None => {
-            eprintln!("gpuoom: no trace: the command made no GPU memory call that was seen, or the file could not be written");
+            eprintln!(
+                "gpuoom: no trace: the command made no GPU memory call that was seen, or the file could not be written"
+            );
         }
     }
 }

@@ -66,7 +66,10 @@ pub(super) fn expand(path: &Path) -> Result<Inputs, OpenError> {
         Some((archive, wanted)) => (archive, Some(wanted)),
         None if bundles::is_bundle(path) => (path.to_owned(), None),
         None => {
-            return Ok(Inputs { traces: vec![Input { name: path.to_owned(), file: None, damages: Vec::new() }], ..Inputs::default() });
+            return Ok(Inputs {
+                traces: vec![Input { name: path.to_owned(), file: None, damages: Vec::new() }],
+                ..Inputs::default()
+            });
         }
     };
     let mut bundle = bundles::open(&archive)?;

@@ -96,6 +96,10 @@ impl<'a> Case<'a> {
     /// PyTorch's message about a failure: of the same size, on the same device. With expandable segments the driver is
     /// asked for pieces of it.
     pub fn message(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
+        // Where the libraries are known and PyTorch is none of them, the log is of another run.
+        if !self.versions.has(Program::Torch) && !self.trace.metadata.modules.modules.is_empty() {
+            return None;
+        }
         let asked = failure.request_bytes().get()?;
         let device = failure.oom.device.map(u32::from);
         self.messages().find(|message| {

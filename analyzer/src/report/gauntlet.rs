@@ -90,10 +90,14 @@ fn sum(gauntlet: &Gauntlet) -> String {
 fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
     let mut lines = Vec::new();
     if gauntlet.undisturbed == Ending::Hung {
-        let text = "Without an injected failure the program did not end in time and was killed: --timeout gives it longer.";
+        let text =
+            "Without an injected failure the program did not end in time and was killed: --timeout gives it longer.";
         lines.push((text.to_owned(), None));
     } else if gauntlet.undisturbed != Ending::Exited(0) {
-        lines.push((format!("Without an injected failure the program ends with {}.", gauntlet.undisturbed.name()), None));
+        lines.push((
+            format!("Without an injected failure the program ends with {}.", gauntlet.undisturbed.name()),
+            None,
+        ));
     }
     if let Some(first) = gauntlet.trials.iter().find(|trial| trial.fate == Fate::Dropped) {
         let meaning = "DROPPED: GPU work went on without a sign that the program had noticed. See whether it looks at the status of these calls.";

@@ -7,6 +7,7 @@
 #include "cuda_min.h"
 
 int cudaMemset(void *pointer, int value, size_t size);
+int cudaMemPrefetchAsync(const void *pointer, size_t size, int device, void *stream);
 
 int main(int argc, char **argv) {
     const char *way = argc > 1 ? argv[1] : "";
@@ -15,6 +16,8 @@ int main(int argc, char **argv) {
     block = strcmp(way, "garbage") == 0 ? (void *)0x7ead0000beef000 : own;
     MUST_NOT_FIT(cudaMalloc(&block, 4096 * GiB));
     if (strcmp(way, "cleared") == 0) (void)cudaGetLastError();
-    (void)cudaMemset(block, 0, strcmp(way, "garbage") == 0 ? 0 : 1 * MiB);
+    // What is no block must not be written to.
+    if (strcmp(way, "garbage") == 0) (void)cudaMemPrefetchAsync(block, 1 * MiB, 0, NULL);
+    else (void)cudaMemset(block, 0, 1 * MiB);
     return 0;
 }

@@ -63,10 +63,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
     check.note(largest.is_some(), || {
-        format!(
-            "a block of {} could be allocated right after it",
-            size(largest.unwrap_or(0))
-        )
+        format!("a block of {} could be allocated right after it", size(largest.unwrap_or(0)))
     });
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {

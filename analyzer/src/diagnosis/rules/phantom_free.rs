@@ -56,8 +56,8 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let by_driver = failure.driver_free_bytes();
     let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
     check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
-        Some(free) => format!("the driver's counters called {} free, which is less", size(free)),
-        None => "the driver's counters called less free".to_owned(),
+        Some(free) if too_little == Holds::Yes => format!("the driver's counters called only {} free", size(free)),
+        _ => "the driver's counters called less free than was asked for".to_owned(),
     });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {

@@ -90,7 +90,10 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
         note("the rest was not measured at that moment".to_owned());
     }
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
-        note(format!("{} of the remainder are this process's by the driver: contexts, code, page tables, what pools keep", size(bytes)));
+        note(format!(
+            "{} of the remainder are this process's by the driver: contexts, code, page tables, what pools keep",
+            size(bytes)
+        ));
     }
     if let Some(bytes) = ledger.overattributed_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         note(format!(

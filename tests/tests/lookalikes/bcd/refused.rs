@@ -73,10 +73,14 @@ fn others() -> Vec<Scene> {
         .on(process(51_312, 22))
         .set("SIM_SYSFS_GPU", "")
         .also(&["true-capacity"]),
-        looks_like(id, "the other process has ended, and the driver keeps its entry and its memory", "alloc a 1G; alloc b 8G")
-            .on(Machine::card().with("proc/1/stat", 1).with("sys/class/kfd/kfd/proc/4242/vram_51312", 20_u64 << 30))
-            .set("SIM_OTHERS", "20G")
-            .also(&["zombie-vram"]),
+        looks_like(
+            id,
+            "the other process has ended, and the driver keeps its entry and its memory",
+            "alloc a 1G; alloc b 8G",
+        )
+        .on(Machine::card().with("proc/1/stat", 1).with("sys/class/kfd/kfd/proc/4242/vram_51312", 20_u64 << 30))
+        .set("SIM_OTHERS", "20G")
+        .also(&["zombie-vram"]),
         looks_like(id, "the other process holds 12 GiB of which nothing was missing", "push 1G 4; alloc x 2G")
             .on(process(51_312, 12))
             .set("SIM_OTHERS", "12G")
