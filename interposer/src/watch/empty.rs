@@ -29,9 +29,9 @@ fn sizes(row: &Row) -> &'static [usize] {
     SIZES.iter().find(|(part, _)| row.name.contains(part)).map_or(&[], |(_, positions)| positions)
 }
 
-/// Whether a call with these arguments moves and fills nothing.
+/// Whether a call with these arguments surely moves and fills nothing. Where the addresses lie in a structure, the sizes do, too.
 pub(super) fn is_nothing(row: &Row, arguments: &[u64; 6]) -> bool {
-    sizes(row).iter().any(|position| arguments[*position] == 0)
+    row.pointers != 0 && sizes(row).iter().any(|position| arguments[*position] == 0)
 }
 
 #[cfg(test)]
@@ -84,5 +84,9 @@ mod tests {
         assert!(!is_nothing(row("hipMemcpy"), &[0, 0, 4096, 0, 0, 0]));
         assert!(is_nothing(row("hipMemcpy2D"), &[0, 64, 0, 64, 64, 0]));
         assert!(!is_nothing(row("hipLaunchKernel"), &[0; 6]));
+        for in_structures in ["hsa_amd_memory_async_batch_copy", "cuMemcpy2D_v2", "hipMemcpy3D", "cudaMemcpyBatchAsync"]
+        {
+            assert!(!is_nothing(row(in_structures), &[0x1000, 3, 0, 0, 0, 0]), "{in_structures}");
+        }
     }
 }
