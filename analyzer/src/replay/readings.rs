@@ -225,17 +225,24 @@ impl DeviceReadings {
 
     /// What this process uses by the driver, or where nobody tells that, what all use that are not known to be others.
     pub fn in_use(&self) -> Option<InUse> {
+        self.in_use_by_process().or_else(|| self.in_use_by_all())
+    }
+
+    /// What this process uses by the driver.
+    pub fn in_use_by_process(&self) -> Option<InUse> {
         // A container sees neither by its own process number: 0 is no answer then.
         let counts = |bytes: &u64| *bytes > 0;
         let of_process = |source, bytes| InUse { source, bytes, of_process: true };
         let by_kfd = self.process_vram_bytes.filter(counts).map(|bytes| of_process(Source::Kfd, bytes));
         let by_nvml = self.nvml_process_bytes.filter(counts).map(|bytes| of_process(Source::Nvml, bytes));
-        let of_all = || {
-            let whole = *self.wholes().first()?;
-            let reserved = if whole.source == Source::Nvml { self.nvml_reserved_bytes.unwrap_or(0) } else { 0 };
-            let bytes = (whole.total_bytes - whole.free_bytes).saturating_sub(reserved);
-            Some(InUse { source: whole.source, bytes: bytes.saturating_sub(self.others_bytes()), of_process: false })
-        };
-        by_kfd.or(by_nvml).or_else(of_all)
+        by_kfd.or(by_nvml)
+    }
+
+    /// What all processes use that are not known to be others.
+    pub fn in_use_by_all(&self) -> Option<InUse> {
+        let whole = *self.wholes().first()?;
+        let reserved = if whole.source == Source::Nvml { self.nvml_reserved_bytes.unwrap_or(0) } else { 0 };
+        let bytes = (whole.total_bytes - whole.free_bytes).saturating_sub(reserved);
+        Some(InUse { source: whole.source, bytes: bytes.saturating_sub(self.others_bytes()), of_process: false })
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn scenes() -> Vec<Scene> {
         ),
         scene(
             "model-swap-residual",
-            Found(Possible),
-            "200 MiB stay of each of five models, which labels name, by the memory that all processes use",
+            Found(Probable),
+            "200 MiB stay of each of five models, which labels name, by the memory that this process uses",
             labelled,
         )
         .set("SIM_HIDDEN_PER_MODULE", "200M"),

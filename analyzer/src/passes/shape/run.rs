@@ -8,7 +8,7 @@ use crate::passes::growth;
 use crate::passes::rise::{By, Kept, Rise};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
-use crate::replay::tracks::reads::Read;
+use crate::replay::tracks::reads::{History, Whose};
 use crate::thresholds::Thresholds;
 use crate::words::{percent, size};
 
@@ -23,15 +23,34 @@ pub struct DeviceRun {
     pub rise: Option<Rise>,
     /// How many of its cycles have a label that says that a model is loaded.
     pub labelled_loads: usize,
-    /// Least memory in use by the driver's or runtime's readings at the floor of each cycle; `None` where nothing was read
-    /// at one.
-    pub used_at_floors: Option<Vec<u64>>,
-    /// Whether these readings are of this process alone, so that no other one's memory is in them.
-    pub are_of_process: bool,
+    /// Memory in use at the floors; `None` where nothing was read at one.
+    pub used_at_floors: Option<UsedAtFloors>,
     /// Whether the last failures' calls look like an allocator's segments.
     pub are_segments: bool,
     /// The numbers by which its shapes are judged.
     pub thresholds: Thresholds,
+}
+
+/// Memory in use by the driver's or runtime's readings at the floor of each cycle.
+#[derive(Clone, Debug)]
+pub struct UsedAtFloors {
+    /// Whose it is, at every floor: a rise between two numbers of different sources says nothing.
+    pub whose: Whose,
+    /// The least at each floor, in bytes.
+    pub bytes: Vec<u64>,
+}
+
+impl UsedAtFloors {
+    /// By this process where that was read at every floor, else by all.
+    fn of(cycles: &[Cycle], history: &History, thresholds: &Thresholds) -> Option<Self> {
+        let by = |whose| {
+            let used = |cycle: &Cycle| {
+                history.least_used(whose, cycle.peak.at, next_rise(cycle), near_floor(cycle, thresholds))
+            };
+            Some(UsedAtFloors { whose, bytes: cycles.iter().map(used).collect::<Option<_>>()? })
+        };
+        by(Whose::Process).or_else(|| by(Whose::All))
+    }
 }
 
 impl DeviceRun {
@@ -39,15 +58,11 @@ impl DeviceRun {
     pub fn all(replay: &Replay, thresholds: &Thresholds) -> Vec<Self> {
         let of = |(device, track)| {
             let cycles = growth::cycles_of(track, thresholds);
-            let used = |cycle: &Cycle| {
-                track.reads.history().least_used(cycle.peak.at, next_rise(cycle), near_floor(cycle, thresholds))
-            };
             DeviceRun {
                 device,
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
                 labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
-                used_at_floors: cycles.main.iter().map(used).collect(),
-                are_of_process: [track.reads.first, track.reads.last].iter().all(is_of_process),
+                used_at_floors: UsedAtFloors::of(&cycles.main, track.reads.history(), thresholds),
                 are_segments: segments(replay, device, thresholds),
                 cycles,
                 thresholds: *thresholds,
@@ -55,11 +70,6 @@ impl DeviceRun {
         };
         replay.tracks.devices().map(of).collect()
     }
-}
-
-/// Whether a reading tells what this process uses.
-fn is_of_process(read: &Option<Read>) -> bool {
-    read.and_then(|read| read.read.in_use()).is_some_and(|in_use| in_use.of_process)
 }
 
 /// A floor is looked at for as long as the fall to it took: readings come once a second.
@@ -270,7 +280,7 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
     let own = per_cycle(&floors);
     match &run.used_at_floors {
         Some(used) => {
-            let residue = per_cycle(used);
+            let residue = per_cycle(&used.bytes);
             check.must(residue >= run.thresholds.swap_residue_bytes, || {
                 let whose = if own * 2 >= residue {
                     "blocks of the program"
@@ -281,7 +291,7 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
             });
             if own * 2 >= residue {
                 kept_by_the_program(check);
-            } else if !run.are_of_process {
+            } else if used.whose == Whose::All {
                 check.at_most(Confidence::Possible);
                 check.would_settle("what this process itself uses by the driver: other processes may have taken it");
             }

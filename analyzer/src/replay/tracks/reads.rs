@@ -13,11 +13,41 @@ pub const MUCH_RELEASED_BYTES: u64 = 64 << 20;
 /// Readings of the memory in use that are kept: beyond that every second one goes.
 const HISTORY: usize = 512;
 
+/// Whose memory in use a number tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This process's.
+    Process,
+    /// That of all processes that are not known to be others.
+    All,
+}
+
+/// Memory in use at a reading.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// Ticks.
+    at: u64,
+    /// In use by this process, in bytes.
+    by_process: Option<u64>,
+    /// In use by all, in bytes.
+    by_all: Option<u64>,
+    /// What the program's blocks held, in bytes.
+    held_bytes: u64,
+}
+
+impl Point {
+    fn of(&self, whose: Whose) -> Option<u64> {
+        match whose {
+            Whose::Process => self.by_process,
+            Whose::All => self.by_all,
+        }
+    }
+}
+
 /// Memory in use over time, as far as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Ticks, bytes in use, and bytes that the program's blocks held.
-    points: Vec<(u64, u64, u64)>,
+    points: Vec<Point>,
     /// One of so many readings is kept.
     every: u64,
     seen: u64,
@@ -25,13 +55,17 @@ pub struct History {
 
 impl History {
     fn take(&mut self, read: &Read) {
-        let Some(used) = read.read.in_use() else { return };
+        let by_process = read.read.in_use_by_process().map(|in_use| in_use.bytes);
+        let by_all = read.read.in_use_by_all().map(|in_use| in_use.bytes);
+        if by_process.or(by_all).is_none() {
+            return;
+        }
         self.seen += 1;
         self.every = self.every.max(1);
         if !self.seen.is_multiple_of(self.every) {
             return;
         }
-        self.points.push((read.at, used.bytes, read.held_bytes));
+        self.points.push(Point { at: read.at, by_process, by_all, held_bytes: read.held_bytes });
         if self.points.len() > HISTORY {
             let mut number = 0;
             self.points.retain(|_| {
@@ -42,15 +76,11 @@ impl History {
         }
     }
 
-    /// Ticks and bytes of each reading that is kept.
-    pub fn points(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.points.iter().map(|(at, used, _)| (*at, *used))
-    }
-
     /// The least that was in use from one moment to another while the program's blocks held no more than so much, in bytes.
-    pub fn least_used(&self, from: u64, to: u64, most_held: u64) -> Option<u64> {
-        let inside = self.points.iter().filter(|(at, _, held)| (from..=to).contains(at) && *held <= most_held);
-        inside.map(|(_, used, _)| *used).min()
+    pub fn least_used(&self, whose: Whose, from: u64, to: u64, most_held: u64) -> Option<u64> {
+        let inside =
+            self.points.iter().filter(|point| (from..=to).contains(&point.at) && point.held_bytes <= most_held);
+        inside.filter_map(|point| point.of(whose)).min()
     }
 }
 

@@ -120,6 +120,27 @@ fn models_that_are_swapped_and_leave_something_behind() {
     assert_eq!(swaps(0, 0).run(swap), Judgement::None);
 }
 
+/// The first reading comes before the process holds anything, and KFD does not list it yet.
+#[test]
+fn whose_memory_rises_at_the_floors_is_asked_at_the_floors() {
+    let swaps = |by_process: bool, from: u64| {
+        let mut program = Program::new();
+        program.read(GIB);
+        for swap in 1..=5 {
+            let model: Vec<u64> = (0..4).map(|_| program.give(GIB)).collect();
+            program.take(&model);
+            program.read_as(swap * 200 * MIB + GIB, by_process && swap >= from);
+            program.trace.now_ns += 1_000_000;
+        }
+        program.give(3 * GIB);
+        program.run(|run, check| run::model_swap(run, Some("each loads a model".to_owned()), check))
+    };
+    assert_eq!(swaps(true, 1), Judgement::Found(Confidence::Proven));
+    assert_eq!(swaps(false, 1), Judgement::Found(Confidence::Possible));
+    // Where one floor was read otherwise, all are compared by what all processes use.
+    assert_eq!(swaps(true, 2), Judgement::Found(Confidence::Possible));
+}
+
 #[test]
 fn a_reading_that_came_before_the_fall_is_none_of_the_floor() {
     let mut program = Program::new();
