@@ -152,7 +152,7 @@ pub struct OomReport {
     pub free_reported_bytes: Option<u64>,
     /// Free memory as sysfs reported it then.
     pub free_sysfs_bytes: Option<u64>,
-    /// Largest block that could be had then.
+    /// Largest allocatable block then, as the probe measured it.
     pub largest_allocatable_bytes: Option<u64>,
     /// Why that was not measured.
     pub not_probed_because: Option<&'static str>,

@@ -84,7 +84,7 @@ pub struct DeviceReadings {
     pub nvml_reserved_bytes: Option<u64>,
     /// This process's memory by NVML.
     pub nvml_process_bytes: Option<u64>,
-    /// Largest block that could be had.
+    /// Largest allocatable block, as the probe measured it.
     pub largest_allocatable_bytes: Option<u64>,
     /// Why the largest block was not measured.
     pub probe_skipped: Option<u64>,

@@ -160,6 +160,9 @@ pub struct DeviceAnswer {
     pub failures: u64,
     /// Managed memory at its most. It is left out: its pages move to the host.
     pub managed_bytes: u64,
+    /// Bytes that went back to stream-ordered pools over the run. The model takes them as free at once; a pool may keep them, and
+    /// what it keeps at a reading is in [`DeviceAnswer::overhead`], too.
+    pub returned_to_pools_bytes: u64,
     /// What is in use beside the program's blocks.
     pub overhead: Overhead,
     /// What is needed, by granule.

@@ -155,6 +155,7 @@ fn model(
         allocations: 0,
         failures: 0,
         managed_bytes: 0,
+        returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
         overhead,
         needs: Vec::new(),
         cards: Vec::new(),

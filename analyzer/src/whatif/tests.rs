@@ -163,6 +163,20 @@ fn managed_memory_is_left_out() {
     assert_eq!((answer.managed_bytes, answer.needs[0].fits_in_most_bytes), (20 * GIB, GIB));
 }
 
+/// A pool may keep what it was given back: the model says so, and by how much.
+#[test]
+fn what_went_back_to_pools_is_told() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    for _ in 0..5 {
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x1000_0000_0000, 2 * GIB);
+        trace.free(0x1000_0000_0000);
+    }
+    trace.alloc(0x2000_0000_0000, GIB);
+    trace.free(0x2000_0000_0000);
+    let answer = answer(&trace, Question::default());
+    assert_eq!((answer.returned_to_pools_bytes, answer.needs[0].fits_in_most_bytes), (10 * GIB, 2 * GIB));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(u64),

@@ -75,7 +75,7 @@ fn behind_the_load(facts: &Facts, check: &mut Check) {
     check.must(end > 0 && end <= facts.calls.len(), || match told {
         Told::Mark => "a label says that the load was over".to_owned(),
         Told::Pause(times) => {
-            format!("it came behind a pause of {times} times the usual one, after {end} calls for memory")
+            format!("it came after {end} calls for memory and a pause {times} times as long as the usual one")
         }
     });
 }

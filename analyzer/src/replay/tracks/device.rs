@@ -35,5 +35,5 @@ pub struct DeviceTrack {
     /// Physical memory (VMM) that was created, in bytes.
     pub vmm_created_bytes: u64,
     /// What was done on it so far.
-    pub(super) done: Done,
+    pub done: Done,
 }

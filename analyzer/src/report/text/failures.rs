@@ -159,6 +159,9 @@ pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String
         false => parts.push(format!("free then: {}", free.join(", "))),
     }
     match (oom.largest_allocatable_bytes, oom.not_probed_because) {
+        (Some(0), _) => {
+            parts.push("largest allocatable block below the request: none, of any size (measured)".to_owned())
+        }
         // No larger one was tried.
         (Some(bytes), _) if oom.free_reported_bytes.is_some_and(|free| bytes >= free) => {
             parts.push(format!("a block of all that was reported free could be allocated: {} (measured)", size(bytes)));

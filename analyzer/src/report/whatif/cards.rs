@@ -44,6 +44,16 @@ fn write_head(page: &mut Page, device: &DeviceAnswer) {
         "a request fails where it, what is held (each block rounded up to granules) and what was measured are more than \
          the card has; where a block lies plays no part, because drivers scatter blocks",
     );
+    if device.returned_to_pools_bytes > 0 {
+        let kept = match device.overhead.origin {
+            Origin::Given | Origin::Unknown => "",
+            _ => ", and what they kept when the above was measured counts twice once it is given out again",
+        };
+        let bytes = size(device.returned_to_pools_bytes);
+        let text =
+            format!("{bytes} went back to pools over the run and count as free at once; a pool may keep them{kept}");
+        item(page, "not in it", &text);
+    }
     for check in device.cards.iter().filter(|card| card.is_recorded) {
         item(page, "check", &checked(check, device));
     }

@@ -42,6 +42,18 @@ fn several_cards_and_granules() {
     insta::assert_snapshot!(page(&full_card(), &question));
 }
 
+#[test]
+fn what_pools_may_keep_is_not_in_the_model() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc_kind(gpuoom_trace::record::Kind::Pool, "hipMallocAsync", 0x1000_0000_0000, 2 * GIB);
+    trace.free(0x1000_0000_0000);
+    let text = page(&trace, &Question::default());
+    let told = "not in it 2.00 GiB went back to pools over the run and count as free at once; a pool may keep them";
+    assert!(text.contains(told), "{text}");
+    assert!(!text.contains("counts twice"), "nothing was measured: {text}");
+    assert!(!page(&full_card(), &Question::default()).contains("went back to pools"));
+}
+
 /// On the narrowest page each number is there: the last column is the one that says what would fail.
 #[test]
 fn tables_fit_80_columns() {
