@@ -85,6 +85,16 @@ fn another_call_that_gets_memory_is_a_fall_back() {
     }
 }
 
+/// What another call got was for something else: the program copies to what it did not get.
+#[test]
+fn a_failed_pointer_that_is_used_after_other_memory_came_is_dropped() {
+    let run = falls_back("null");
+    report_of(&run).assert_only_oom("dropped", "failed_pointer_used");
+    assert!(run.recorder_lines()[0].contains("DROPPED"), "{}", run.stderr);
+    let text = run.only_trace().report_text();
+    assert!(text.contains("was given the failed call's pointer") && text.contains("can't be trusted"), "{text}");
+}
+
 #[test]
 fn another_call_that_gets_memory_for_something_else_is_no_fall_back() {
     for way in ["trifle", "late", "larger"] {

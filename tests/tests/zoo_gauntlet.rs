@@ -52,8 +52,11 @@ fn options_narrow_what_is_tried() {
 #[test]
 fn a_program_without_allocations_has_an_empty_table() {
     let run = Client::new("/bin/true").run_gauntlet(&[]);
-    assert_eq!((run.rows().len(), run.run.exit_code()), (0, 0));
+    assert_eq!((run.rows().len(), run.run.exit_code()), (0, 1), "a gate does not pass on what never ran");
     assert!(run.run.stderr.contains("nothing to try"), "{}", run.run.stderr);
+    let broken = Client::new("/bin/sh").arg("-c").arg("echo it is broken >&2; exit 3").run_gauntlet(&[]);
+    assert_eq!(broken.run.exit_code(), 1);
+    assert!(broken.run.stderr.contains("it wrote: it is broken"), "{}", broken.run.stderr);
 }
 
 #[test]

@@ -22,8 +22,10 @@ use crate::gauntlet::{Ending, Fate, Gauntlet, Place, Plan, Trial};
 use crate::report::gauntlet;
 use crate::words::clean;
 
-/// Exit status where an error was dropped.
-const DROPPED: u8 = 1;
+/// Exit status where an error was dropped, or nothing was tried: a gate must not pass on a program that did not start.
+const NOT_PASSED: u8 = 1;
+/// Of what a program wrote on stderr that allocated nothing, so much of the end is shown.
+const MOST_LINES: usize = 5;
 /// Runs are given so many times what the first one took, and at least [`LEAST_TIME`].
 const PATIENCE: u32 = 10;
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -137,6 +139,11 @@ fn run_all(args: &GauntletArgs) -> anyhow::Result<u8> {
         }
         _ => complain("the program allocated no GPU memory: there is nothing to try"),
     }
+    if plan.places.is_empty() {
+        last_lines(&runner.root.join("undisturbed/stderr"))
+            .iter()
+            .for_each(|line| complain(&format!("it wrote: {line}")));
+    }
     if plan.calls_without_file > 0 {
         complain(&format!("{} allocation calls come from no file and are left out", plan.calls_without_file));
     }
@@ -166,6 +173,15 @@ fn wanted<'a>(only: &[String], places: &'a [Place]) -> anyhow::Result<Vec<&'a Pl
     Ok(wanted)
 }
 
+/// The end of what a program wrote, without the recorder's own lines.
+fn last_lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with("gpuoom:")).collect();
+    lines.drain(..lines.len().saturating_sub(MOST_LINES));
+    lines.into_iter().map(clean).collect()
+}
+
 fn progress(number: usize, place: &Place) {
     let _ = writeln!(std::io::stderr(), "gpuoom: run {number}: {} fails", place.name);
 }
@@ -178,7 +194,7 @@ fn write(args: &GauntletArgs, done: &Gauntlet) -> anyhow::Result<u8> {
         Format::Json => gauntlet::json(out, done),
         Format::Markdown => out.write_all(gauntlet::markdown(done).as_bytes()),
     })?;
-    Ok(if done.counts.dropped > 0 { DROPPED } else { 0 })
+    Ok(if done.counts.dropped > 0 || done.trials.is_empty() { NOT_PASSED } else { 0 })
 }
 
 impl Runner<'_> {

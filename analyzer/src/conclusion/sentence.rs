@@ -38,6 +38,8 @@ pub(super) enum Explained<'f> {
     By(&'f Finding),
     /// None is sure enough; this one is possible, and the most telling.
     Perhaps(&'f Finding),
+    /// None is; but what the program held and asked for is so many bytes more than the whole card. This one is possible, too.
+    TooMuch(u64, Option<&'f Finding>),
     /// Nothing explains it.
     Not,
 }
@@ -50,6 +52,11 @@ pub(super) fn why(explained: Explained<'_>) -> String {
         }
         Explained::Perhaps(finding) => {
             format!("Why is not known. Possible: {} ({}).", clean(&finding.title), finding.id)
+        }
+        Explained::TooMuch(bytes, possible) => {
+            let possible = possible
+                .map_or_else(String::new, |finding| format!(" Possible: {} ({}).", clean(&finding.title), finding.id));
+            format!("What the program held and asked for is {} more than the whole card.{possible}", size(bytes))
         }
         Explained::Not => "Why is not known.".to_owned(),
     }
@@ -184,7 +191,8 @@ fn recovered(outcomes: Outcomes) -> String {
             "Each time another call got memory before any GPU work: fall-backs, as far as calls show.".to_owned()
         }
         (fell_back, ..) => format!(
-            "Of {total} failures, after {} a call for at least as much succeeded, and after {fell_back} another call got memory.",
+            "Of {total} failures, {} were followed by a call for at least as much that succeeded, and {fell_back} by another call that \
+             got memory.",
             total - fell_back
         ),
     }

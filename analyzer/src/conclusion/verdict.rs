@@ -7,7 +7,7 @@ use super::sentence::{self, Explained};
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
 use crate::passes::facts::Facts;
-use crate::passes::oom::deciding;
+use crate::passes::oom::{OomReport, deciding};
 use gpuoom_trace::outcome::Outcome;
 
 /// What happened, as far as memory goes.
@@ -71,7 +71,16 @@ impl Verdict {
         let happened = Happened::of(facts);
         let explained = match (decides, happened) {
             (Some(finding), _) => Explained::By(finding),
-            (None, Happened::OutOfMemory { oom }) => perhaps(findings, facts.ooms[oom].number),
+            (None, Happened::OutOfMemory { oom }) => {
+                let possible = perhaps(findings, facts.ooms[oom].number);
+                match (too_much(facts, &facts.ooms[oom]), possible) {
+                    // This says the same with its number.
+                    (Some(bytes), Some(finding)) if finding.id == "true-capacity" => Explained::TooMuch(bytes, None),
+                    (Some(bytes), possible) => Explained::TooMuch(bytes, possible),
+                    (None, Some(finding)) => Explained::Perhaps(finding),
+                    (None, None) => Explained::Not,
+                }
+            }
             _ => Explained::Not,
         };
         Verdict {
@@ -84,12 +93,20 @@ impl Verdict {
     }
 }
 
+/// By how many bytes the program's own blocks and the request exceed the card, whatever else is there. Managed memory may lie in RAM.
+fn too_much(facts: &Facts, oom: &OomReport) -> Option<u64> {
+    let is_of_card = oom.kind == "device" && oom.refused_by != Some("injected") && !oom.unknown_size;
+    let total = facts.device_of(oom)?.total_bytes.filter(|total| is_of_card && *total > 0)?;
+    let held = oom.held_bytes.saturating_sub(oom.held_managed_bytes);
+    held.saturating_add(oom.requested_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
+}
+
 /// The most telling cause of a failure, which is only possible. Where that is a guess from sizes and times, it is not worth a place in
 /// a verdict, and what comes behind it is none either.
-fn perhaps(findings: &[Finding], number: u64) -> Explained<'_> {
+fn perhaps(findings: &[Finding], number: u64) -> Option<&Finding> {
     let is_about = |finding: &&Finding| finding.role == Role::Cause && finding.ooms.contains(&number);
     let found = findings.iter().find(is_about);
-    found.filter(|finding| !finding.is_guess).map_or(Explained::Not, Explained::Perhaps)
+    found.filter(|finding| !finding.is_guess)
 }
 
 /// The finding that decides: the cause of the failure that decides; where all failures were recovered from, or there is none,

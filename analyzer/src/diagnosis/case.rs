@@ -24,6 +24,7 @@ use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
 use crate::software::Versions;
+use crate::symbols::FrameKind;
 use crate::thresholds::Thresholds;
 
 const KERNEL_LOG: &str = "the kernel's log (--kernel-log)";
@@ -271,6 +272,11 @@ impl<'a> Failure<'a> {
             counted.or(read.nvml_process_bytes.filter(|bytes| *bytes > 0)),
             "this process's memory by the driver (KFD or NVML)",
         )
+    }
+
+    /// Whether Python code asked for it.
+    pub fn is_called_from_python(&self) -> bool {
+        self.report.stack.iter().any(|frame| frame.kind == FrameKind::Python)
     }
 
     /// (`hidden`) What the driver counts for this process beyond its own blocks. Managed memory may be among what it counts.

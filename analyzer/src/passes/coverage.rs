@@ -26,6 +26,9 @@ pub struct Bypass {
     pub why: String,
     /// Bytes that are missing, where they are known.
     pub bytes: Option<u64>,
+    /// Whether this can be nothing else. Where only upper layers were seen, what the driver counts beyond their calls may be the runtime's
+    /// own memory.
+    pub certain: bool,
 }
 
 /// One device at the moment when most was in use.
@@ -152,6 +155,7 @@ fn past_the_hooks<'a>(trace: &'a TraceFile, replay: &'a Replay) -> impl Iterator
             file_name(&bypass.target),
         ),
         bytes: None,
+        certain: true,
     })
 }
 
@@ -165,6 +169,7 @@ fn unknown_frees(replay: &Replay) -> impl Iterator<Item = Bypass> {
             interface: replay.apis.get(api).interface().to_owned(),
             why: format!("{count} {frees} ({name}) of {addresses} that no recorded call gave"),
             bytes: None,
+            certain: true,
         }
     })
 }
@@ -195,6 +200,7 @@ fn unexplained(replay: &Replay, libraries: &Libraries<'_>, thresholds: &Threshol
                     "{mib} MiB were taken by {name} from inside the runtime, in no recorded call of the program"
                 ),
                 bytes: Some(saturate(bytes)),
+                certain: true,
             }
         })
         .collect()
@@ -207,7 +213,9 @@ fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison, thresho
         true => (thresholds.kernel_gap_bytes, thresholds.kernel_gap_share),
         false => (thresholds.upper_gap_bytes, thresholds.upper_gap_share),
     };
-    let tolerated = bytes.max((part * gap.in_use.bytes as f64) as u64);
+    // Nobody told where managed memory lay: all of it may be on the card.
+    let managed = if by_kernel { 0 } else { saturate(gap.managed_bytes) };
+    let tolerated = bytes.max((part * gap.in_use.bytes as f64) as u64).saturating_add(managed);
     let missing = gap.gap_bytes();
     (missing > tolerated).then(|| Bypass {
         interface: match gap.lowest {
@@ -222,6 +230,7 @@ fn beyond_calls(libraries: &Libraries<'_>, device: u8, gap: &Comparison, thresho
             tolerated / MIB
         ),
         bytes: Some(missing),
+        certain: gap.lowest == Some(Layer::Kernel),
     })
 }
 

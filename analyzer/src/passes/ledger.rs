@@ -36,7 +36,8 @@ pub struct Row {
     pub kind: &'static str,
     /// Bytes held.
     pub bytes: u64,
-    /// Bytes asked for; more than `bytes` for managed memory, whose pages move.
+    /// Bytes asked for; more than `bytes` for managed memory, whose pages move: `bytes` then is what surely lies here, and how much more
+    /// does is not known.
     pub asked_bytes: u64,
     /// Number of blocks; 0 for what is no block, such as rounding.
     pub blocks: u64,
@@ -103,6 +104,11 @@ impl DeviceLedger {
     pub fn tells(&self) -> bool {
         let is_failure = self.moment.starts_with("oom:");
         self.moment != "end" && (!self.rows.is_empty() || is_failure && self.free_bytes.is_some())
+    }
+
+    /// Whether some of what was asked for may lie on the device or not, because its pages move.
+    pub fn has_moving_pages(&self) -> bool {
+        self.rows.iter().any(|row| row.asked_bytes > row.bytes)
     }
 
     /// Whose memory it is, as people read it.

@@ -61,6 +61,8 @@ pub struct Rise {
     pub trend: Trend,
     /// Blocks that stayed over the last stretch; `None` where its calls are not kept, or cover too few steps.
     pub kept: Option<Kept>,
+    /// Whether the labels name pieces of something, as `layer 5`, and not steps.
+    pub are_pieces: bool,
     /// Whether the calls from the beginning on are kept.
     calls_are_complete: bool,
     /// What the least rise is that is worth a word, in bytes.
@@ -143,6 +145,8 @@ impl Rise {
         let of_cycle = |cycle: &Cycle| Level { at: cycle.to.at, bytes: cycle.to.bytes, sort: 0 };
         let is_labelled_to_the_end =
             cycles_behind(cycles, by_marks.last().map_or(0, |level| level.at)) < limits.least_points;
+        let are_pieces =
+            replay.tracks.marks.without_gap().last().is_some_and(|mark| labels::names_a_piece(&mark.label));
         let by_marks_trend = trend_of(&by_marks, &limits).filter(|_| is_labelled_to_the_end);
         let (by, levels, trend) = match by_marks_trend {
             Some(trend) => (By::Marks, by_marks, trend),
@@ -163,6 +167,7 @@ impl Rise {
             levels,
             trend,
             kept,
+            are_pieces,
             calls_are_complete: is_complete,
             least_bytes: thresholds.leak_total_bytes,
         })
@@ -255,7 +260,7 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     let mut before = live_before(calls, device, first.at);
     let mut paths: BTreeMap<(u32, u64), Path> = BTreeMap::new();
     // Blocks from before that went, by size.
-    let mut gone: FxHashMap<u64, u64> = FxHashMap::default();
+    let mut gone: FxHashMap<u64, Vec<Option<(u32, u64)>>> = FxHashMap::default();
     for call in calls.iter().filter(|call| call.device == device && call.at > first.at && call.at <= last.at) {
         let step = levels.partition_point(|level| level.at < call.at);
         match call.what {
@@ -270,11 +275,8 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
                 }
                 Some(_) => {}
                 None => {
-                    *gone.entry(call.bytes).or_default() += 1;
-                    match before.remove(&call.address) {
-                        Some(given) => paths.entry(path_of(given)).or_default().went(given.bytes),
-                        None => kept.gone_of_unknown_bytes = kept.gone_of_unknown_bytes.saturating_add(call.bytes),
-                    }
+                    let path = before.remove(&call.address).map(path_of);
+                    gone.entry(call.bytes).or_default().push(path);
                 }
             },
             What::Refused => {}
@@ -283,17 +285,23 @@ fn kept(calls: &[Call], is_complete: bool, device: u8, levels: &[Level]) -> Opti
     let mut live: Vec<(usize, &Call)> = live.into_values().collect();
     live.sort_unstable_by_key(|(_, call)| std::cmp::Reverse(call.at));
     // What was on its way at the beginning is on its way at the end, too: a block for a block of its size.
-    live.retain(|(_, call)| match gone.get_mut(&call.bytes) {
-        Some(blocks) if *blocks > 0 => {
-            *blocks -= 1;
-            false
+    live.retain(|(_, call)| gone.get_mut(&call.bytes).is_none_or(|gone| !replaces_one_of(call, gone)));
+    for (size, path) in gone.into_iter().flat_map(|(size, paths)| paths.into_iter().map(move |path| (size, path))) {
+        kept.gone_bytes = kept.gone_bytes.saturating_add(size);
+        match path {
+            Some(path) => paths.entry(path).or_default().went(size),
+            None => kept.gone_of_unknown_bytes = kept.gone_of_unknown_bytes.saturating_add(size),
         }
-        _ => true,
-    });
-    kept.gone_bytes =
-        gone.into_iter().fold(0, |sum: u64, (size, blocks)| sum.saturating_add(size.saturating_mul(blocks)));
+    }
     sum_up(&mut kept, &mut paths, live.into_iter());
     Some(kept)
+}
+
+/// Whether a block takes the place of one of its size that went, of its own path first. That one is taken from the list.
+fn replaces_one_of(call: &Call, gone: &mut Vec<Option<(u32, u64)>>) -> bool {
+    let own = gone.iter().position(|path| *path == Some(path_of(call)));
+    let place = own.or_else(|| gone.iter().position(Option::is_none)).or(gone.len().checked_sub(1));
+    place.map(|place| gone.swap_remove(place)).is_some()
 }
 
 /// The blocks that lived at a moment, of those whose call is known.

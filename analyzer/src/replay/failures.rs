@@ -1,6 +1,6 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
-use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
+use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Step, Watched};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
 use rustc_hash::FxHashMap;
@@ -166,6 +166,14 @@ pub struct Oom {
     pub model: Option<FreeSpace>,
 }
 
+impl Oom {
+    fn decide(&mut self, answer: Option<(Outcome, Because)>) {
+        if let Some(decided) = answer {
+            (self.outcome, self.because) = decided;
+        }
+    }
+}
+
 /// Failures with one fate: one, and the attempts to make up for it.
 #[derive(Clone, Debug)]
 struct Story {
@@ -253,9 +261,12 @@ impl Failures {
             return;
         }
         let watch = self.watches.entry(oom.thread).or_default();
-        for story in &mut watch.open {
-            story.watched.step(Step::Refused(request), &self.limits);
-        }
+        let listed = &mut self.listed;
+        watch.open.retain_mut(|story| {
+            let answer = story.watched.step(Step::Refused(request), &self.limits);
+            story.members.iter().for_each(|index| listed[*index].decide(answer));
+            answer.is_none()
+        });
         let watched = Watched::new(request, oom.status);
         let is_attempt = |story: &&Story| story.watched.last_attempt() == watched.last_attempt();
         oom.story = watch.open.iter().rev().find(is_attempt).map_or(index, |story| self.listed[story.members[0]].story);
@@ -323,19 +334,20 @@ impl Failures {
 
 fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limits, evidence: Evidence) {
     watch.open.retain_mut(|story| {
-        let shown: Shown = story.watched.shown();
+        let known = |watched: &Watched| (watched.shown(), watched.is_made_up());
+        let before = known(&story.watched);
         let answer = story.watched.step(step, limits);
-        if answer.is_none() && story.watched.shown() == shown {
-            return true;
-        }
+        let decides = match answer {
+            // What made up for it is its evidence, and not what ended the watch.
+            Some((outcome, _)) => !(before.1 && outcome == Outcome::Recovered),
+            None => known(&story.watched) != before,
+        };
         for index in &story.members {
             let oom = &mut listed[*index];
-            if oom.evidence.len() < MAX_EVIDENCE {
+            if decides && oom.evidence.len() < MAX_EVIDENCE {
                 oom.evidence.push(evidence);
             }
-            if let Some(decided) = answer {
-                (oom.outcome, oom.because) = decided;
-            }
+            oom.decide(answer);
         }
         answer.is_none()
     });

@@ -240,11 +240,11 @@ impl Replay {
         let Some(released) = self.vmm.release(record.address) else {
             return self.give_back(Space::Imported, record, below);
         };
-        let device = released.device;
         if let Some(block) = &released.gone {
             self.let_go(block, record);
+            // What is still mapped is not free yet: it counts when it is unmapped.
+            self.accounts.device_mut(released.device).calls.frees += 1;
         }
-        self.accounts.device_mut(device).calls.frees += u64::from(released.is_last);
         Undo::Release(released)
     }
 
@@ -299,6 +299,7 @@ impl Replay {
         }
         for (_, block) in gone {
             self.let_go(block, record);
+            self.accounts.device_mut(block.device).calls.frees += 1;
         }
     }
 
@@ -405,12 +406,13 @@ impl Replay {
                 self.live.insert(block);
             }
             Undo::Release(released) => {
-                self.accounts.device_mut(released.device).calls.frees -= u64::from(released.is_last);
+                self.accounts.device_mut(released.device).calls.frees -= u64::from(released.gone.is_some());
                 let back = released.gone.map(|block| self.enter_again(block, record.at));
                 self.vmm.unrelease(&released, back);
             }
             Undo::Unmap(undo) => {
                 let Unmapped { mut mappings, gone } = *undo;
+                gone.iter().for_each(|(_, block)| self.accounts.device_mut(block.device).calls.frees -= 1);
                 let back: Vec<(u64, Block)> =
                     gone.into_iter().map(|(number, block)| (number, self.enter_again(block, record.at))).collect();
                 mappings.iter_mut().for_each(|mapping| mapping.entered = self.events);

@@ -72,7 +72,7 @@ impl Replay {
             self.accounts.device_mut(mapping.device).unmapped(mapping);
         }
         physical.blocks().for_each(|block| self.let_go(block, record));
-        self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.unreleased()) as u64;
+        self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.count()) as u64;
         self.note_change(Side::Device, device, record.at);
         self.last_frees.remember(record.thread, record.call, Undo::Reset(blocks, Box::new(physical)));
     }
@@ -110,7 +110,7 @@ impl Replay {
     fn reset_failed(&mut self, record: &Record, device: u8) {
         self.lower.correct(record, self.apis.get(record.api), self.events, &mut self.accounts);
         let Some(Undo::Reset(blocks, mut physical)) = self.last_frees.take(record.thread, record.call) else { return };
-        let count = (blocks.len() + physical.unreleased()) as u64;
+        let count = (blocks.len() + physical.count()) as u64;
         let calls = &mut self.accounts.device_mut(device).calls;
         calls.reset = calls.reset.saturating_sub(count);
         for block in blocks {

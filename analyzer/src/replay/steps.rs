@@ -6,6 +6,9 @@ use gpuoom_trace::record::{Event, Record, flag};
 
 use super::Replay;
 
+/// No process has addresses from here on: those of five levels of page tables end at 2^56 (Linux, Documentation/arch/x86/x86_64/mm.rst).
+const BEYOND_ADDRESSES: u64 = 1 << 56;
+
 impl Replay {
     /// What one of the program's own records is to the failures of its thread; nothing for most.
     pub(super) fn step_of(&mut self, record: &Record, payload: &[u8]) -> Option<Step> {
@@ -16,7 +19,7 @@ impl Replay {
             Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
             Event::ErrorQuery => Some(Step::LastErrorRead),
             Event::Exception => Some(Step::Thrown),
-            Event::GpuWork => Some(Step::GpuWork { failed_pointer: self.uses_failed_pointer(record, payload) }),
+            Event::GpuWork => Some(Step::GpuWork { failed_pointer: Self::uses_failed_pointer(record, payload) }),
             _ => None,
         }
     }
@@ -35,25 +38,11 @@ impl Replay {
     }
 
     /// Whether GPU work was given the pointer of a failed call. The recorder compares numbers; a variable that the failed call
-    /// left alone may hold a block that lives, and then the work is on that.
-    fn uses_failed_pointer(&mut self, record: &Record, payload: &[u8]) -> bool {
-        if !record.has(flag::FAILED_POINTER) {
-            return false;
-        }
+    /// left alone may hold memory that lives: a block, or what no recorded call gave, such as a variable in a module. So beside the
+    /// null only a number that is no address of any process shows it.
+    fn uses_failed_pointer(record: &Record, payload: &[u8]) -> bool {
         // Before format 1.6 a record has the first argument only, which need not be the pointer that was meant.
-        let pointer = payload::unpack_numbers(payload).next().unwrap_or(record.address);
-        pointer == 0 || !self.may_live(pointer)
-    }
-
-    /// Whether memory lives at an address, or that could not be looked up any more.
-    fn may_live(&mut self, address: u64) -> bool {
-        let is_mapped = |replay: &Self| {
-            replay.vmm.mappings().any(|mapping| address.wrapping_sub(mapping.address) < mapping.size_bytes)
-        };
-        let blocks = (self.live.count() + self.vmm.count()) as u64 + 64;
-        self.live.at(address).is_some()
-            || !self.tracks.may_look_at(blocks)
-            || self.live.around(address).is_some()
-            || is_mapped(self)
+        let pointer = || payload::unpack_numbers(payload).next().unwrap_or(record.address);
+        record.has(flag::FAILED_POINTER) && matches!(pointer(), 0 | BEYOND_ADDRESSES..)
     }
 }

@@ -86,8 +86,7 @@ impl<B: Memory> Vmm<B> {
         }
         let device = self.physical.get(&number)?.block.device();
         let gone = self.release_number(number, 1);
-        let is_last = self.physical.get(&number).is_none_or(|physical| physical.references == 0);
-        Some(Released { number, handle, device, is_last, gone })
+        Some(Released { number, handle, device, gone })
     }
 
     fn release_number(&mut self, number: u64, times: u64) -> Option<B> {
@@ -247,9 +246,9 @@ impl<B> Reset<B> {
         self.physical.iter().map(|(_, physical)| &physical.block)
     }
 
-    /// How many of them nobody had released: the others count as freed already, and only mappings kept them.
-    pub fn unreleased(&self) -> usize {
-        self.physical.iter().filter(|(_, physical)| physical.references > 0).count()
+    /// How many blocks of memory.
+    pub fn count(&self) -> usize {
+        self.physical.len()
     }
 
     /// The same, to take it in again.
@@ -282,8 +281,6 @@ pub struct Released<B = Block> {
     pub handle: u64,
     /// Device of the memory.
     pub device: u8,
-    /// Whether it was the last reference, so that only mappings can hold the memory now.
-    pub is_last: bool,
     /// The memory, if it is gone with the handle.
     pub gone: Option<B>,
 }

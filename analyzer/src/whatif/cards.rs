@@ -11,6 +11,8 @@ use crate::replay::failures::{Oom, RefusedBy};
 use crate::replay::readings::DeviceReadings;
 use crate::thresholds::Thresholds;
 
+/// No card has so much: who asks for it has calculated wrongly. 1 PiB.
+pub const NO_CARD_BYTES: u64 = 1 << 50;
 /// Failures that are answered one by one; more are only counted.
 pub const MAX_FAILURES: usize = 1000;
 
@@ -158,6 +160,8 @@ pub struct DeviceAnswer {
     pub allocations: u64,
     /// Recorded failures.
     pub failures: u64,
+    /// Failed requests that no card could hold ([`NO_CARD_BYTES`] and more): they are left out of what is needed.
+    pub absurd_failures: u64,
     /// Managed memory at its most. It is left out: its pages move to the host.
     pub managed_bytes: u64,
     /// Bytes that went back to stream-ordered pools over the run. The model takes them as free at once; a pool may keep them, and
@@ -371,7 +375,9 @@ impl DeviceModel {
     /// A recorded failure, and how to name it.
     pub fn failed(&mut self, refused: &Refused, change: impl Fn() -> Change) {
         self.answer.failures += 1;
-        if refused.unclear.is_none() {
+        let is_absurd = refused.requested_bytes >= NO_CARD_BYTES;
+        self.answer.absurd_failures += u64::from(is_absurd);
+        if refused.unclear.is_none() && !is_absurd {
             for need in &mut self.needs {
                 need.pair.least.failed(refused.requested_bytes, refused.asked_again);
                 need.pair.most.failed(refused.requested_bytes, refused.asked_again);

@@ -154,6 +154,7 @@ fn model(
         total_bytes,
         allocations: 0,
         failures: 0,
+        absurd_failures: 0,
         managed_bytes: 0,
         returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
         overhead,

@@ -163,6 +163,18 @@ fn managed_memory_is_left_out() {
     assert_eq!((answer.managed_bytes, answer.needs[0].fits_in_most_bytes), (20 * GIB, GIB));
 }
 
+/// A size below zero is a huge one.
+#[test]
+fn what_no_card_could_hold_is_left_out_of_what_is_needed() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, GIB);
+    trace.refuse(100u64.wrapping_neg());
+    trace.refuse(9 * GIB);
+    let answer = answer(&trace, Question { granularities_bytes: vec![256 * MIB], ..Question::default() });
+    assert_eq!((answer.absurd_failures, answer.failures), (1, 2));
+    assert!(answer.needs.iter().all(|need| need.fits_in_most_bytes == 10 * GIB), "{:?}", answer.needs);
+}
+
 /// A pool may keep what it was given back: the model says so, and by how much.
 #[test]
 fn what_went_back_to_pools_is_told() {

@@ -94,7 +94,11 @@ static CONFIG: OnceCell<Config> = OnceCell::new();
 
 /// The settings; read from the environment at the first call.
 pub(crate) fn get() -> &'static Config {
-    CONFIG.get_or_init(|| Config::read(|name| std::env::var_os(name)))
+    CONFIG.get_or_init(|| {
+        let mut config = Config::read(|name| std::env::var_os(name));
+        config.complaints.extend(unknown(std::env::vars_os().map(|(name, _)| name)));
+        config
+    })
 }
 
 impl Config {
@@ -180,6 +184,32 @@ impl Config {
     pub(crate) fn system_path(&self, path: &str) -> PathBuf {
         self.sysroot.join(path.trim_start_matches('/'))
     }
+}
+
+/// Names that begin as ours do: those of [`Config::read`], and those that the analyzer reads.
+const NAMES: [&str; 12] = [
+    "GPUOOM_TRACE",
+    "GPUOOM_LOG",
+    "GPUOOM_DISABLE",
+    "GPUOOM_GRANULARITY",
+    "GPUOOM_SAMPLE",
+    "GPUOOM_PROBE",
+    "GPUOOM_STACKS",
+    "GPUOOM_SYSROOT",
+    "GPUOOM_CAPACITY",
+    "GPUOOM_INJECT",
+    "GPUOOM_SEED",
+    "GPUOOM_LIBRARY",
+];
+
+/// Variables that look like settings and are none: a slip of the pen would else be a setting that nobody obeys.
+fn unknown(names: impl Iterator<Item = OsString>) -> Option<String> {
+    let is_strange =
+        |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("GPUOOM_") && !NAMES.contains(&name));
+    let mut strange: Vec<String> = names.filter(is_strange).map(|name| name.to_string_lossy().into_owned()).collect();
+    strange.sort_unstable();
+    let what = if strange.len() == 1 { "is no setting" } else { "are no settings" };
+    (!strange.is_empty()).then(|| format!("{} {what} of gpuoom: see the README for their names", strange.join(", ")))
 }
 
 /// A pattern that stands for exactly this path.
@@ -308,6 +338,26 @@ mod tests {
         let defaults = Config::default();
         assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
         assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));
+    }
+
+    #[test]
+    fn a_name_that_is_no_setting_is_said() {
+        let said = |names: &[&str]| unknown(names.iter().map(OsString::from));
+        assert_eq!(said(&["GPUOOM_CAPACITY", "PATH", "GPUOOM", "MY_GPUOOM_X"]), None);
+        let told = said(&["GPUOOM_STACK", "GPUOOM_CAPACTY"]).unwrap();
+        assert!(told.starts_with("GPUOOM_CAPACTY, GPUOOM_STACK are no settings of gpuoom"), "{told}");
+    }
+
+    /// What is read must not be called unknown.
+    #[test]
+    fn each_name_that_is_read_is_known() {
+        let read = std::cell::RefCell::new(Vec::new());
+        Config::read(|name| {
+            read.borrow_mut().push(name.to_owned());
+            None
+        });
+        assert!(read.borrow().iter().all(|name| NAMES.contains(&&name[..])), "{read:?}");
+        assert_eq!(unknown(NAMES.iter().map(OsString::from)), None);
     }
 
     #[test]

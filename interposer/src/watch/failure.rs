@@ -123,7 +123,8 @@ fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
     let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
         let [first, second, ..] = &mut state.failures;
-        second.count += first.count;
+        // What was made up for is counted already.
+        second.count += if first.watched.is_made_up() { 0 } else { first.count };
         state.failures.rotate_left(1);
         state.open_failures -= 1;
     }
@@ -196,18 +197,12 @@ pub(super) fn step(step: Step) {
     let mut kept = 0;
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
-        let was_noticed = failure.is_noticed();
-        match failure.watched.step(step, &Limits::DEFAULT) {
-            Some((outcome, because)) => {
-                NOTICED.fetch_sub(if was_noticed { failure.count } else { 0 }, Ordering::Relaxed);
-                count(outcome, because, failure.count);
-            }
-            None => {
-                let is_news = !was_noticed && failure.is_noticed();
-                NOTICED.fetch_add(if is_news { failure.count } else { 0 }, Ordering::Relaxed);
-                state.failures[kept] = failure;
-                kept += 1;
-            }
+        let before = failure;
+        let answer = failure.watched.step(step, &Limits::DEFAULT);
+        keep_account(&before, &failure, answer);
+        if answer.is_none() {
+            state.failures[kept] = failure;
+            kept += 1;
         }
     }
     state.open_failures = kept as u8;
@@ -218,15 +213,31 @@ pub(super) fn step(step: Step) {
     }
 }
 
-fn count(outcome: Outcome, because: Because, failures: u32) {
-    let counter = match outcome {
-        Outcome::Recovered => &RECOVERED,
-        Outcome::Propagated => &PROPAGATED,
-        Outcome::Dropped => &DROPPED,
-        Outcome::Unresolved if because == Because::ErrorRead => &UNRESOLVED,
-        Outcome::Unresolved => return,
+/// Counts what a step made of a failure. What was made up for counts as recovered at once, because its thread may end before
+/// anything else is known.
+fn keep_account(before: &OpenFailure, after: &OpenFailure, answer: Option<(Outcome, Because)>) {
+    let counters = |failure: &OpenFailure, answer: Option<(Outcome, Because)>| match answer {
+        Some((outcome, because)) => counter(outcome, because),
+        None if failure.watched.is_made_up() => Some(&RECOVERED),
+        None if failure.is_noticed() => Some(&NOTICED),
+        None => None,
     };
-    counter.fetch_add(failures, Ordering::Relaxed);
+    if let Some(counter) = counters(before, None) {
+        counter.fetch_sub(before.count, Ordering::Relaxed);
+    }
+    if let Some(counter) = counters(after, answer) {
+        counter.fetch_add(before.count, Ordering::Relaxed);
+    }
+}
+
+fn counter(outcome: Outcome, because: Because) -> Option<&'static AtomicU32> {
+    match outcome {
+        Outcome::Recovered => Some(&RECOVERED),
+        Outcome::Propagated => Some(&PROPAGATED),
+        Outcome::Dropped => Some(&DROPPED),
+        Outcome::Unresolved if because == Because::ErrorRead => Some(&UNRESOLVED),
+        Outcome::Unresolved => None,
+    }
 }
 
 fn monotonic_ns() -> u64 {

@@ -117,6 +117,34 @@ impl Shown {
     }
 }
 
+/// Calls of GPU work that are looked at after memory came to another variable than the failed call's: the program may use that one
+/// after all.
+const WORKS_LOOKED_AT: u8 = 32;
+
+/// What made up for a failure whose pointer may still be used. All zero is nothing.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MadeUp {
+    #[default]
+    No = 0,
+    ByRetry = 1,
+    ByFallBack = 2,
+}
+
+impl MadeUp {
+    fn by(because: Because) -> Self {
+        if because == Because::RetrySucceeded { MadeUp::ByRetry } else { MadeUp::ByFallBack }
+    }
+
+    fn outcome(self) -> Option<(Outcome, Because)> {
+        match self {
+            MadeUp::No => None,
+            MadeUp::ByRetry => Some((Outcome::Recovered, Because::RetrySucceeded)),
+            MadeUp::ByFallBack => Some((Outcome::Recovered, Because::FellBack)),
+        }
+    }
+}
+
 /// What a thread did, as far as it matters after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -160,6 +188,10 @@ pub struct Watched {
     shown: Shown,
     /// Another request was refused since, so that "the same variable" is not about this one.
     is_past: bool,
+    /// Memory came, but to another variable: recovered, unless the failed call's pointer is used.
+    made_up: MadeUp,
+    /// Calls of GPU work that are still looked at then.
+    works_left: u8,
 }
 
 impl Watched {
@@ -174,7 +206,14 @@ impl Watched {
             wanted_kind: request.kind,
             shown: Shown::Nothing,
             is_past: false,
+            made_up: MadeUp::No,
+            works_left: 0,
         }
+    }
+
+    /// Whether the thread got memory after all, and only a use of the failed call's pointer could still tell otherwise.
+    pub fn is_made_up(&self) -> bool {
+        self.made_up != MadeUp::No
     }
 
     /// How the program has shown the failure so far.
@@ -195,13 +234,23 @@ impl Watched {
     /// Whether a newer failure of the thread is an attempt to make up for this one, and the program has shown as much of
     /// both: from here on they have one story.
     pub fn takes_in(&self, newer: &Watched) -> bool {
-        (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
+        let is_open = !self.is_made_up() && !newer.is_made_up();
+        is_open && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
     }
 
     /// Takes the thread's next step; an answer is final.
     pub fn step(&mut self, step: Step, limits: &Limits) -> Option<(Outcome, Because)> {
+        if let Some(recovered) = self.made_up.outcome() {
+            return self.step_of_made_up(step, recovered);
+        }
         match step {
-            Step::Allocated(by) => self.given(&by, limits).map(|because| (Outcome::Recovered, because)),
+            Step::Allocated(by) => {
+                let because = self.given(&by, limits)?;
+                self.made_up = MadeUp::by(because);
+                self.works_left = WORKS_LOOKED_AT;
+                // What writes to the failed call's variable leaves no failed pointer behind.
+                self.made_up.outcome().filter(|_| by.same_variable && !self.is_past)
+            }
             Step::Refused(by) => self.refused_again(by, limits),
             Step::LastErrorRead => self.show(Shown::LastErrorRead),
             Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
@@ -216,9 +265,23 @@ impl Watched {
         }
     }
 
+    /// The next step of a thread that got memory after all: the same null left behind by two failures can't be told apart, so a newer
+    /// failure ends this.
+    fn step_of_made_up(&mut self, step: Step, recovered: (Outcome, Because)) -> Option<(Outcome, Because)> {
+        match step {
+            Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
+            Step::GpuWork { failed_pointer: false } => {
+                self.works_left = self.works_left.saturating_sub(1);
+                (self.works_left == 0).then_some(recovered)
+            }
+            Step::Refused(_) | Step::Ended { .. } => Some(recovered),
+            Step::Allocated(_) | Step::LastErrorRead | Step::ErrorText { .. } | Step::Thrown => None,
+        }
+    }
+
     /// What can be said when nothing more is known of the thread.
     pub fn undecided(&self) -> (Outcome, Because) {
-        self.shown.undecided()
+        self.made_up.outcome().unwrap_or(self.shown.undecided())
     }
 
     fn relation(&self, by: &Request, limits: &Limits) -> Relation {

@@ -1,7 +1,7 @@
 // An allocation fails, the program asks for something else and works with that. What it asks for is the argument. Run with
 // SIM_CAPACITY=1G and two devices.
-// The trace must say: recovered, fell_back; of the last three, which have nothing to do with the failure: dropped,
-// gpu_work_continued.
+// The trace must say: recovered, fell_back; of "trifle", "late" and "larger", which have nothing to do with the failure: dropped,
+// gpu_work_continued; of "null", which uses the pointer that it did not get after all: dropped, failed_pointer_used.
 #include <string.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ static void shrinking(void **pointer) {
 
 int main(int argc, char **argv) {
     const char *way = argc > 1 ? argv[1] : "";
-    void *held, *wanted, *other;
+    void *held, *wanted = NULL, *other;
     take(&held, 600 * MiB);
     MUST_NOT_FIT(hipMalloc(&wanted, 600 * MiB));
     if (strcmp(way, "smaller") == 0) take(&other, 300 * MiB);
@@ -53,6 +53,11 @@ int main(int argc, char **argv) {
         MUST(hipFree(held));
         take(&other, 700 * MiB);
     }
+    if (strcmp(way, "null") == 0) take(&other, 300 * MiB);
     MUST(launch_kernel());
+    if (strcmp(way, "null") == 0) {
+        char data[4096];
+        (void)hipMemcpy(wanted, data, sizeof data, hipMemcpyHostToDevice);
+    }
     return 0;
 }

@@ -82,6 +82,17 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "vmm-fd-exhaustion",
         says: Says::Not,
         also: &["phantom-free", "known-bad-version"],
+        story: "the same, and the next handle is made although none was given back",
+        scene: || {
+            let mut scene = handles(1000, [(OpenDescriptors, 1000), (DescriptorLimit, 1024)]);
+            scene.trace.create_and_map(0x9000, 0x90_0000_0000, 2 * MIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Not,
+        also: &["phantom-free", "known-bad-version"],
         story: "40 of 1024 descriptors are open",
         scene: || handles(1000, [(OpenDescriptors, 40), (DescriptorLimit, 1024)]),
     },

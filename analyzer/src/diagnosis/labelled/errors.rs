@@ -3,6 +3,7 @@
 use gpuoom_trace::header::ClockPoint;
 use gpuoom_trace::metadata::Quantity::RuntimeFree;
 use gpuoom_trace::metadata::{Reading, trigger};
+use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
 use super::{Labelled, Says, Scene, readings};
@@ -78,6 +79,53 @@ pub(super) const TRACES: &[Labelled] = &[
             let mut scene = after_failure(Event::GpuWork, "hipLaunchKernel", 0);
             scene.trace.alloc(0x1000_0000, 512 * MIB);
             scene
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "a trifle from another place comes before the work: no way out on purpose",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.site = 7;
+            trace.refuse(2 * GIB);
+            trace.site = 9;
+            trace.alloc(0x1000_0000, 4096);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "a block is copied to the host and given back, and the same request then succeeds",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.site = 7;
+            trace.alloc(0x1000_0000, GIB);
+            trace.refuse(GIB);
+            trace.after(Event::GpuWork, "hipMemcpy", 0, 0);
+            trace.free(0x1000_0000);
+            trace.alloc(0x2000_0000, GIB);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "Python asked for it: whether it raised an exception is not seen",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.code(1, "/home/me/run.py", "load");
+            trace.stack(7, &[], &[PythonFrame { code: 1, line: 3 }]);
+            trace.site = 7;
+            trace.refuse(GIB);
+            trace.after(Event::GpuWork, "hipMemset", 0, 0);
+            Scene { trace }
         },
     },
     Labelled {

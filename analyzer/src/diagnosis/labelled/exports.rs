@@ -30,6 +30,23 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "ipc-export-pin",
         says: Says::Found(Possible),
         also: &["known-bad-version"],
+        story: "code was loaded between the readings, which takes memory, too",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
+            give(&mut trace, true);
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            take(&mut trace);
+            let record = trace.record(Event::Module, Kind::Code, "hipModuleLoadData");
+            trace.push(Record { address: 0x7000, ..record }, &[]);
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            refuse(&mut trace, 10 * GIB, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "ipc-export-pin",
+        says: Says::Found(Possible),
+        also: &["known-bad-version"],
         story: "another process lives that may still have it open",
         scene: || {
             let trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);

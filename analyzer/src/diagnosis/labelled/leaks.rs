@@ -1,11 +1,12 @@
 //! E. Leaks.
 
-use gpuoom_trace::metadata::Quantity::RuntimeFree;
+use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::capacity::full_after_a_rise;
+use super::scenes::at_failure;
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
@@ -83,6 +84,27 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same behind labels that count the pieces: they may be what was meant to come",
+        scene: || shards(Some("layer")),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "a queue: three blocks come in each step, and the two oldest go, all of one size",
+        scene: || queue(24 * MIB, 24 * MIB),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a queue of three blocks whose sizes grow: what rises are larger blocks, and not more of them",
+        scene: || queue(24 * MIB, 0),
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::First(Possible),
         also: &[],
         story: "the same with a pause between two steps, so that it is no line over time",
@@ -101,6 +123,18 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["live-leak"],
         story: "200 MiB stay of each of five models, which labels name, in this process, and none of it is the program's",
         scene: || swaps_read(200 * MIB, Some("load model"), true),
+    },
+    Labelled {
+        id: "model-swap-residual",
+        says: Says::Found(Possible),
+        also: &["live-leak"],
+        story: "the same, and a pool was given memory back on a stream: it may only be late",
+        scene: || {
+            let mut scene = swaps_read(200 * MIB, Some("load model"), true);
+            scene.trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, GIB);
+            scene.trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
+            scene
+        },
     },
     Labelled {
         id: "model-swap-residual",
@@ -151,10 +185,35 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "module-load-unbalanced",
-        says: Says::First(Proven),
+        says: Says::First(Possible),
         also: &[],
         story: "a code object per step is loaded and never unloaded",
         scene: || modules(80, 1),
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Not,
+        also: &[],
+        story: "a kernel is compiled in each of 60 steps, and none in the 30 after that: a cache that is full",
+        scene: || {
+            let mut scene = modules(60, 1);
+            (60..90).for_each(|step| work(&mut scene.trace, step));
+            scene
+        },
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "a code object per step, and then a request that is too large for the card: the driver counts nothing beside the blocks",
+        scene: || modules_at_failure(80 * MIB),
+    },
+    Labelled {
+        id: "module-load-unbalanced",
+        says: Says::Found(Probable),
+        also: &["hidden-runtime-memory"],
+        story: "a code object per step, and without what the driver counts beside the blocks the request would have fitted",
+        scene: || modules_at_failure(9 * GIB),
     },
     Labelled {
         id: "module-load-unbalanced",
@@ -165,7 +224,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "module-load-unbalanced",
-        says: Says::First(Proven),
+        says: Says::First(Possible),
         also: &[],
         story: "two modules per step are loaded above HSA, and one is unloaded",
         scene: || above_hsa(1),
@@ -288,6 +347,24 @@ fn shards(label: Option<&str>) -> Scene {
     Scene { trace: program.trace }
 }
 
+/// 200 labelled steps. `stays`: three blocks of one size come in each, and the two oldest go; else three larger ones come, and the three
+/// oldest go.
+fn queue(block_bytes: u64, stays: u64) -> Scene {
+    let mut program = Program::new();
+    let mut queue = std::collections::VecDeque::new();
+    for step in 0..200u64 {
+        program.mark("step");
+        let work = program.give(100 * MIB);
+        let larger = if stays > 0 { 0 } else { step * 2 * MIB };
+        (0..3).for_each(|_| queue.push_back(program.give(block_bytes + larger)));
+        let gone = if stays > 0 { 2 } else { queue.len() - 3 };
+        let old: Vec<u64> = queue.drain(..gone).collect();
+        program.take(&old);
+        program.take(&[work]);
+    }
+    Scene { trace: program.trace }
+}
+
 /// Five models are loaded and unloaded; the card is read with and without each.
 fn swaps(hidden_bytes: u64, label: Option<&str>) -> Scene {
     swaps_read(hidden_bytes, label, false)
@@ -336,8 +413,29 @@ fn modules(count: u64, per_step: u64) -> Scene {
     }
     for step in 0..count {
         (0..per_step).for_each(|_| load(&mut trace));
-        trace.alloc(0x10_0000_0000 + step * GIB, MIB);
-        trace.now_ns += 20_000_000;
+        work(&mut trace, step);
     }
     Scene { trace }
+}
+
+fn work(trace: &mut TraceBuilder, step: u64) {
+    trace.alloc(0x10_0000_0000 + step * GIB, MIB);
+    trace.now_ns += 20_000_000;
+}
+
+/// 80 steps with a code object each; then the driver counts so much for this process, and all of the card but that is asked for, and
+/// 4 GiB more than is left.
+fn modules_at_failure(process_bytes: u64) -> Scene {
+    let mut scene = modules(80, 1);
+    let free = 24 * GIB - process_bytes;
+    let seq = scene.trace.refuse(free + 4 * GIB);
+    let read = [
+        (RuntimeFree, free),
+        (VramTotal, 24 * GIB),
+        (VramUsed, process_bytes),
+        (KfdProcessVram, process_bytes),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut scene.trace, seq, read);
+    scene
 }

@@ -4,6 +4,7 @@ use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFre
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
+use super::uses::mark;
 use super::{Labelled, Says, Scene};
 use crate::evidence::Given;
 use crate::evidence::smi::{Card, CardProcess, SmiReport};
@@ -31,6 +32,54 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "another process holds 20 of 24 GiB",
         scene: || one_block(8 * GIB, 2 * GIB, 20 * GIB),
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Possible),
+        also: &["live-leak"],
+        story: "another process holds 4 GiB all along, and a leak meets what is left",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            for step in 0..19 {
+                mark(&mut trace, &format!("step {step}"));
+                trace.site = 7;
+                trace.alloc(0x100_0000_0000 + step * 2 * GIB, GIB);
+                trace.site = 0;
+                trace.alloc(0x20_0000_0000, 512 * MIB);
+                trace.free(0x20_0000_0000);
+                trace.now_ns += 1_000_000_000;
+            }
+            let seq = trace.refuse(2 * GIB);
+            let read = [
+                (RuntimeFree, GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 23 * GIB),
+                (KfdProcessVram, 19 * GIB),
+                (KfdOthersVram, 4 * GIB),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "another process holds 20 of 24 GiB by KFD's list, and the driver counts less in use",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 10 * GIB);
+            let seq = trace.refuse(4 * GIB);
+            let read = [
+                (RuntimeFree, 2 * GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 22 * GIB),
+                (KfdProcessVram, 21 * GIB),
+                (KfdOthersVram, 20 * GIB),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "other-process-on-gpu",

@@ -25,6 +25,21 @@ fn a_card_that_is_empty_is_not_called_full() {
     assert_eq!(found.title, "what this process holds and asked for is more than the card has");
 }
 
+/// Half a card is held, and more than the other half is asked for: nothing else need be known, and the card is not full.
+#[test]
+fn what_is_more_than_the_card_is_said_where_nothing_explains_it() {
+    let verdict = |asked: u64| {
+        let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+        trace.alloc(0x1000_0000_0000, 5 * GIB);
+        let seq = trace.refuse(asked);
+        at_failure(&mut trace, seq, [(RuntimeTotal, 8 * GIB), (RuntimeFree, 2 * GIB)]);
+        summary(&trace).conclusion.verdict
+    };
+    let (cause, why) = (verdict(4 * GIB).cause, verdict(4 * GIB).why);
+    assert_eq!((cause, &why[..]), (None, "What the program held and asked for is 1.00 GiB more than the whole card."));
+    assert!(!verdict(3 * GIB).why.contains("whole card"), "{}", verdict(3 * GIB).why);
+}
+
 #[test]
 fn a_rise_that_is_shown_is_not_told_as_refuted() {
     let trace = full_after_a_rise(false).trace;

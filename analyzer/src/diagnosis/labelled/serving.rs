@@ -7,7 +7,7 @@ use super::training::python;
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
-use crate::testing::{GIB, MIB};
+use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -189,6 +189,20 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || tokens(0, Some("token 5")),
     },
     Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "layers of rising sizes live side by side, and are given back in the order in which they came",
+        scene: || layers(false),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "the same, given back the other way round",
+        scene: || layers(true),
+    },
+    Labelled {
         id: "legacy-pool-growth",
         says: Says::First(Probable),
         also: &[],
@@ -258,6 +272,23 @@ fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
     (TENSORS + 1..).zip(caches).for_each(|(number, bytes)| _ = trace.alloc(number << 36, *bytes));
     trace.site = site;
     trace.refuse(asked);
+    Scene { trace }
+}
+
+/// 20 steps with 12 blocks each, each 3 MiB larger than the one before.
+fn layers(backwards: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    for step in 0..20u64 {
+        let mut blocks: Vec<u64> = (0..12).map(|layer| 0x10_0000_0000 + step * 64 * GIB + layer * GIB).collect();
+        for (block, size) in blocks.iter().zip((40..).step_by(3)) {
+            trace.alloc(*block, size * MIB);
+        }
+        if backwards {
+            blocks.reverse();
+        }
+        blocks.iter().for_each(|block| _ = trace.free(*block));
+    }
+    trace.refuse(15 * GIB);
     Scene { trace }
 }
 

@@ -62,8 +62,9 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
-    check.note(largest.is_some(), || {
-        format!("a block of {} could be allocated right after it", size(largest.unwrap_or(0)))
+    check.note(largest.is_some(), || match largest {
+        Some(0) | None => "no block of any size could be allocated right after it".to_owned(),
+        Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
     });
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
@@ -132,7 +133,7 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         });
     }
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
-    if leaks >= Some(Confidence::Probable) || leaks::rises_up_to(case, failure) {
+    if leaks::fills_the_card(case, failure) {
         check.at_most(Confidence::Possible);
     }
 }

@@ -61,10 +61,7 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         }
     }
     check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
-    let again = case.next_request(failure).filter(|(next, _)| next.succeeded && next.requested_bytes >= request);
-    check.unless(again.is_some_and(|(_, done)| done.returned_bytes == 0), || {
-        "the thread's next request of that size was granted, and nothing had been given back".to_owned()
-    });
+    granted_again(case, failure, check);
 }
 
 /// VMM handles used up the descriptors of the process.
@@ -108,6 +105,16 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);
         }
     }
+    granted_again(case, failure, check);
+}
+
+/// A count that was used up stays so until something is given back.
+fn granted_again(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let request = failure.oom.requested_bytes;
+    let again = case.next_request(failure).filter(|(next, _)| next.succeeded && next.requested_bytes >= request);
+    check.unless(again.is_some_and(|(_, done)| done.returned_bytes == 0), || {
+        "the thread's next request of that size was granted, and nothing had been given back".to_owned()
+    });
 }
 
 /// A reservation of GPU addresses was refused.

@@ -11,6 +11,7 @@ use crate::judgement::role::Role;
 use crate::passes::oom::OomReport;
 use crate::replay::End;
 use crate::replay::tracks::calls::What;
+use crate::replay::tracks::retries::Retry;
 use crate::software::{Platform, Version};
 use crate::words::{clean, moment, signal, size, span};
 
@@ -65,12 +66,19 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     check.at_most(Confidence::Probable);
     check.would_settle(
-        "the failed call's pointer in a later call: nothing passed it on (a look at the status that the call returned leaves no \
+        "a use of the null that the failed call left behind: none was seen (a look at the status that the call returned leaves no \
          trace)",
     );
     check.unless(asks_for_less(case, failure), || {
         "the program then asked for less, which is a way out on purpose".into()
     });
+    check.unless(case.retry(failure).is_some_and(Retry::is_release_and_success), || {
+        "the same request succeeded after its thread had given memory back: the program had noticed".into()
+    });
+    if failure.is_called_from_python() {
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether an exception was raised in Python: those of C++ alone are seen");
+    }
     match another_thread_got_it(case, failure) {
         Holds::Yes => {
             check.at_most(Confidence::Possible);
@@ -134,8 +142,9 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     }
     let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
     let before_work = work.is_none_or(|work| case.replay.clock.at_ns(next.at) < work.at_ns);
+    let is_worth = next.requested_bytes as f64 >= case.thresholds.fall_back_share * failure.oom.requested_bytes as f64;
     match (next.site, failure.oom.site) {
-        _ if before_work => Holds::Yes,
+        _ if before_work && is_worth => Holds::Yes,
         (0, _) | (_, 0) => Holds::Unknown(SAME_PLACE),
         (next, failed) => (next == failed).into(),
     }

@@ -6,7 +6,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::{Platform, Version};
-use crate::words::size;
+use crate::words::{count, size};
 
 pub(super) const RULES: &[Rule] = &[failure("ipc-export-pin", ipc_export_pin)];
 
@@ -44,6 +44,13 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     );
     check.unless(case.variable(LEGACY) == Some("1"), || format!("{LEGACY}=1 is set"));
     may_be_open(failure, check);
+    let loads = loads_between(case, failure);
+    if loads > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!("{} of code came between these readings, which take memory, too", count(loads, "load", "loads"))
+        });
+    }
     if let Some((freed, risen)) = pinned {
         check.gives_back(0, freed.saturating_sub(risen), Basis::Estimated);
     }
@@ -63,6 +70,14 @@ fn may_be_open(failure: &Failure<'_>, check: &mut Check) {
     check.must(alone.is(|bytes| bytes == 0), || {
         "no other compute process holds memory of the card, so nobody has it open".to_owned()
     });
+}
+
+/// Loads of code between the readings that these frees are compared by.
+fn loads_between(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
+    let stretches = track.into_iter().flat_map(|track| track.reads.export_frees().iter());
+    let before = stretches.filter(|stretch| stretch.before.at <= failure.oom.at);
+    before.map(|stretch| stretch.after.done.since(&stretch.before.done).loads).sum()
 }
 
 /// Of the exported memory that was freed between two readings, how much that was and by how much free memory rose for it.

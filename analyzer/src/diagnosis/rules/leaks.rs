@@ -95,6 +95,11 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     shapes::not_enough(failure, check);
 }
 
+/// Whether a leak, or what rises like one up to the failure, is more of a reason than what the card was full of.
+pub(super) fn fills_the_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    case.leaks(failure.oom.device) >= Some(Confidence::Probable) || rises_up_to(case, failure)
+}
+
 /// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's
 /// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
@@ -108,6 +113,22 @@ pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     };
     let is_cache = facts.are_segments && case.versions.has(Program::Torch);
     matches!(check.judgement(), Judgement::Found(_)) && !is_cache && facts.rise.as_ref().is_some_and(goes_on)
+}
+
+/// Whether a number rises up to the end: a cache that fills hardly does where it ends.
+fn goes_on(left: [u64; 5]) -> bool {
+    let rise = |pair: &[u64]| pair[1].saturating_sub(pair[0]);
+    let rises: Vec<u64> = left.windows(2).map(rise).collect();
+    let all: u64 = rises.iter().sum();
+    rises.iter().all(|rise| *rise > 0) && 2 * rises.len() as u64 * rises[rises.len() - 1] >= all
+}
+
+/// Whether the driver counts so much for this process beside its blocks that a failed request would have fitted without it.
+fn takes_what_was_short(case: &Case<'_>) -> bool {
+    case.failures().filter(Failure::is_real_of_device).any(|failure| {
+        let beside = failure.hidden_bytes().get().zip(failure.shortfall_bytes());
+        beside.is_some_and(|(hidden, short)| hidden >= short && hidden >= case.thresholds.hidden_bytes)
+    })
 }
 
 /// Every load and unload of a model leaves memory behind.
@@ -150,8 +171,7 @@ fn names_a_model(case: &Case<'_>, device: &DeviceSummary) -> Option<String> {
 /// Modules are loaded and never unloaded.
 fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
     let modules = &case.replay.tracks.modules;
-    let rises =
-        |balance: &Balance| balance.left_over_time(case.replay.last_at).windows(2).all(|pair| pair[0] < pair[1]);
+    let rises = |balance: &Balance| goes_on(balance.left_over_time(case.replay.last_at));
     let above = modules.above().ok();
     let sorts = [above.map(|above| ("module", above)), Some(("code object", &modules.code))];
     let unbalanced =
@@ -160,9 +180,16 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         _ = check.applies(false);
         return;
     };
-    // Code explains no failure by itself, and a program may need all of it.
-    if case.facts.oom_count == 0 {
+    // A program may need all of its code, and code explains a failure only by the memory that it takes.
+    if takes_what_was_short(case) {
+        check.at_most(Confidence::Probable);
+        check.would_settle("whether the program still needs this code, and how much memory it takes (no call tells)");
+    } else {
         check.plays(Role::Condition);
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "whether the program still needs this code: a cache of compiled kernels looks like this, too",
+        );
     }
     // Libraries load hundreds of code objects when they begin, and that is all: it must go on.
     check.must(rises(balance), || {

@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::Kind;
 
-use super::{Rule, failure};
+use super::{Rule, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::smi::CardProcess;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
@@ -91,16 +91,49 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     explains(failure, others, Basis::Measured, check, |others| {
         format!("other compute processes hold {} ({} of the card)", size(others), percent(share(others, total)))
     });
+    let beyond = beyond_all_in_use(failure);
+    if failure.oom.read.others_vram_bytes.is_some() && beyond.get().is_none() {
+        // Nothing shows that the list is of this moment.
+        check.at_most(Confidence::Probable);
+        check.would_settle(IN_USE);
+    }
+    if let Some(more) = beyond.get().filter(|more| *more > 0) {
+        // One of the two is not of this moment: a process that has ended may still be listed.
+        check.at_most(Confidence::Probable);
+        check.note(true, || {
+            format!(
+                "KFD's numbers of all processes are {} more than the driver counts in use: they contradict each other",
+                size(more)
+            )
+        });
+        check.would_settle("the processes that KFD lists, and whether each still lives");
+    }
     if failure.oom.read.others_vram_bytes.is_none() {
         // NVML counts what all others hold together: graphics, too, and what nobody owns.
         check.at_most(Confidence::Probable);
         check.would_settle("the list of processes that hold the card (nvidia-smi)");
+    }
+    if leaks::fills_the_card(case, failure) {
+        // What rises without an end meets any card, however much of it others hold.
+        check.at_most(Confidence::Possible);
     }
     let first = first_read(case, failure).and_then(|read| read.read.others_vram_bytes);
     check.note(first.is_some_and(|bytes| bytes > 0), || {
         format!("they held {} at the first reading", size(first.unwrap_or(0)))
     });
     enough_in_spite(case, failure, check);
+}
+
+/// What would show whether KFD's list is of this moment.
+const IN_USE: &str = "what the driver counts in use (amdgpu's mem_info files), beside KFD's numbers of the processes";
+
+/// By how much KFD's numbers of the processes, added up, exceed what the driver counts in use; 0 where that is noise.
+fn beyond_all_in_use(failure: &Failure<'_>) -> Known<u64> {
+    let read = &failure.oom.read;
+    let listed = read.others_vram_bytes.zip(read.process_vram_bytes).map(|(others, own)| others.saturating_add(own));
+    let both = Known::new(listed, IN_USE).zip(Known::new(read.vram_used_bytes, IN_USE));
+    let noise = failure.thresholds.gap_noise_bytes;
+    both.map(|(listed, used)| Some(listed.saturating_sub(used)).filter(|more| *more > noise).unwrap_or(0))
 }
 
 /// What other compute processes hold. Where KFD lists others and not this process, which holds memory, it knows this one by
@@ -146,7 +179,7 @@ fn explains(
     check.plays(Role::Condition);
     check.note(true, || {
         format!(
-            "{} were missing: without them it would still not have fit by {}",
+            "the request was {} short: without them it would still not have fit by {}",
             size(missing),
             size(missing - others)
         )
@@ -212,7 +245,7 @@ fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
     check.must(both.is(|(others, total)| share(others, total) >= failure.thresholds.others_share), || {
         format!("{} of the card is not this process's", size(both.get().unwrap_or((0, 0)).0))
     });
-    check.unless(true, || "no other compute process holds memory of the card: graphics or nobody does".to_owned());
+    check.unless(true, || "KFD lists no other process that holds memory of the card".to_owned());
 }
 
 /// The first reading of the device that failed.
@@ -242,7 +275,7 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // It explains the failure only where that memory would have helped.
     check.must(
         missing.is_some_and(|missing| unowned >= missing) || share(unowned, total) >= case.thresholds.others_share,
-        || format!("{} were missing", size(missing.unwrap_or(0))),
+        || format!("the request was {} short", size(missing.unwrap_or(0))),
     );
     check.must(Holds::Unknown("who holds it: fuser -v /dev/kfd /dev/dri/renderD*"), String::new);
     let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);
@@ -351,7 +384,7 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
     check.must(pending >= lacked, || {
         format!(
-            "{} was given back by stream-ordered calls in the {} before, and {} were missing",
+            "{} was given back by stream-ordered calls in the {} before, and the request was {} short",
             size(pending),
             Unit::Time.shown(case.thresholds.pending_ns as f64),
             size(lacked)

@@ -38,7 +38,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     by_attributes(pooled.filter(|pooled| pooled.retained_bytes >= missing), failure, check);
     check.must_by(Basis::Estimated, untrimmed >= missing, || {
         format!(
-            "stream-ordered pools gave at most {} more at once than they give now, and {} were missing",
+            "stream-ordered pools gave at most {} more at once than they give now, and the request was {} short",
             size(untrimmed),
             size(missing)
         )

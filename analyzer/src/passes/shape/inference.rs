@@ -33,37 +33,59 @@ struct Growing {
     to_bytes: u64,
 }
 
-/// Pairs of "more given, less given back" whose difference is the same, as often as it comes.
+/// A block that took the place of a smaller one, which was given back then.
+#[derive(Clone, Copy)]
+struct Successor {
+    /// Number of the call that gave the smaller one back.
+    at: usize,
+    /// Whether the pair is counted.
+    counts: bool,
+}
+
+/// Pairs of "more given, less given back" whose difference is the same, as often as it comes. A pair counts once its larger block
+/// gives way to a still larger one that was asked for after it: blocks of rising sizes that live side by side, and are given back one
+/// after the other, replace nothing.
 fn growing(calls: &[Call]) -> Growing {
-    let mut recent: Vec<&Call> = Vec::new();
+    let mut recent: Vec<(usize, &Call)> = Vec::new();
     let mut by_step: FxHashMap<u64, (usize, Vec<u64>)> = FxHashMap::default();
-    for call in calls {
+    let mut successors: FxHashMap<u64, Successor> = FxHashMap::default();
+    for (number, call) in calls.iter().enumerate() {
         match call.what {
             What::Given => {
                 if recent.len() == NEAR {
                     recent.remove(0);
                 }
-                recent.push(call);
+                recent.push((number, call));
             }
             What::Returned => {
+                recent.retain(|(_, given)| given.address != call.address);
+                let before = successors.remove(&call.address);
                 // The one nearest in size that is larger took its place.
-                let larger = recent.iter().enumerate().filter(|(_, given)| {
+                let larger = recent.iter().enumerate().filter(|(_, (_, given))| {
                     given.thread == call.thread && given.bytes > call.bytes && given.bytes - call.bytes <= call.bytes
                 });
-                let Some((place, given)) = larger.min_by_key(|(_, given)| given.bytes) else { continue };
+                let Some((place, (given_at, given))) = larger.min_by_key(|(_, (_, given))| given.bytes) else {
+                    continue;
+                };
+                let before = before.filter(|before| before.at < *given_at);
+                let news = before.map_or(0, |before| 1 + usize::from(!before.counts));
                 let (pairs, sizes) = by_step.entry(given.bytes - call.bytes).or_default();
-                *pairs += 1;
-                sizes.push(given.bytes);
+                *pairs += news;
+                if news > 0 {
+                    sizes.extend([call.bytes, given.bytes]);
+                }
+                successors.insert(given.address, Successor { at: number, counts: news > 0 });
                 recent.remove(place);
             }
             What::Refused => {}
         }
     }
     let most = by_step.into_iter().max_by_key(|(step, (pairs, _))| (*pairs, std::cmp::Reverse(*step)));
+    let most = most.filter(|(_, (pairs, _))| *pairs > 0);
     let Some((step_bytes, (pairs, mut sizes))) = most else { return Growing::default() };
     sizes.sort_unstable();
     sizes.dedup();
-    let (from_bytes, to_bytes) = (sizes[0] - step_bytes, sizes[sizes.len() - 1]);
+    let (from_bytes, to_bytes) = (sizes[0].saturating_sub(step_bytes), sizes[sizes.len() - 1]);
     Growing { step_bytes, pairs, sizes: sizes.len(), from_bytes, to_bytes }
 }
 

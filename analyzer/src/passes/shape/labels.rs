@@ -32,6 +32,11 @@ const MODEL: &[&str] =
     &["model", "models", "weight", "weights", "checkpoint", "checkpoints", "parameters", "params", "dict"];
 /// Words for the end of such a load, and for what takes the model away again.
 const LOADED: &[&str] = &["loaded", "unload", "unloading", "unloaded"];
+/// Words for the pieces of a whole.
+const PIECE: &[&str] = &[
+    "layer", "layers", "shard", "shards", "tile", "tiles", "chunk", "chunks", "piece", "pieces", "part", "parts",
+    "tensor", "tensors", "file", "files", "block", "blocks",
+];
 /// Words for one portion of data that a network is given.
 const BATCH: &[&str] = &["batch", "batches", "minibatch", "microbatch", "train", "training", "epoch"];
 /// Words for what a language model makes.
@@ -158,6 +163,11 @@ pub(crate) fn names_a_load(label: &str) -> bool {
 /// Whether a label says that batches are worked on.
 pub(crate) fn names_a_batch(label: &str) -> bool {
     names(label, BATCH)
+}
+
+/// Whether a label counts pieces of something that is put together: what stays of each may be what was meant to come.
+pub(crate) fn names_a_piece(label: &str) -> bool {
+    words(label).iter().any(|word| PIECE.contains(&word.as_str()))
 }
 
 /// Whether a label says that tokens are made.

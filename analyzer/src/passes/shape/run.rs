@@ -23,6 +23,8 @@ pub struct DeviceRun {
     pub rise: Option<Rise>,
     /// How many of its cycles have a label that says that a model is loaded.
     pub labelled_loads: usize,
+    /// Bytes that went back to stream-ordered pools over the run.
+    pub returned_to_pools_bytes: u64,
     /// Memory in use at the floors; `None` where nothing was read at one.
     pub used_at_floors: Option<UsedAtFloors>,
     /// Whether the last failures' calls look like an allocator's segments.
@@ -62,6 +64,7 @@ impl DeviceRun {
                 device,
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
                 labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
+                returned_to_pools_bytes: track.done.returned_to_pools_bytes,
                 used_at_floors: UsedAtFloors::of(&cycles.main, track.reads.history(), thresholds),
                 are_segments: segments(replay, device, thresholds),
                 cycles,
@@ -201,7 +204,8 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         check.at_most(Confidence::Possible);
         check.note(true, || {
             let share = percent(kept.given_share());
-            format!("{share} of what these cycles were given stays, and little was there before: they may be parts of a load")
+            let steps = rise.by.step();
+            format!("{share} of what these {steps}s were given stays, and little was there before: they may be parts of a load")
         });
         check.would_settle(MARKS);
     }
@@ -211,7 +215,8 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
 pub fn may_be_a_load(rise: &Rise, thresholds: &Thresholds) -> bool {
     let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
     let stays = |kept: &Kept| kept.given_share() > thresholds.filling_share;
-    rise.by == By::Cycles && is_most && rise.kept.as_ref().is_some_and(stays)
+    let may_be = rise.by == By::Cycles || rise.are_pieces;
+    may_be && is_most && rise.kept.as_ref().is_some_and(stays)
 }
 
 /// Whether the floors of the second half hardly differ.
@@ -302,6 +307,10 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
         }
         // Nothing shows that anything stays: any training with large steps looks like this.
         None => _ = check.applies(false),
+    }
+    if run.returned_to_pools_bytes > 0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle("what stream-ordered pools keep where models end: frees on a stream take effect later");
     }
     match named {
         _ if run.labelled_loads as u64 >= thresholds.swaps => {

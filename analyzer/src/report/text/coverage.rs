@@ -17,12 +17,17 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
     let trace = &summary.facts.trace;
     let coverage = &summary.facts.coverage;
     let mut parts = vec![accounts_for(coverage), bypassed(coverage)];
-    parts.push(format!(
-        "{} recorded, {} lost, {} torn.",
-        count(trace.events, "event", "events"),
-        grouped(trace.events_lost),
-        grouped(trace.torn_events)
-    ));
+    let recorded = count(trace.events, "event", "events");
+    parts.push(match summary.facts.damages.is_empty() {
+        true => {
+            format!("{recorded} recorded, {} lost, {} torn.", grouped(trace.events_lost), grouped(trace.torn_events))
+        }
+        false => format!(
+            "{recorded} could be read, {} had been lost before, {} torn; how many the damage took is not known.",
+            grouped(trace.events_lost),
+            grouped(trace.torn_events)
+        ),
+    });
     parts.extend(trace.trouble.map(|what| format!("The recorder had to leave events out, because {what}.")));
     if !summary.facts.damages.is_empty() {
         parts.push(format!(
@@ -116,9 +121,13 @@ fn bypassed(coverage: &Coverage) -> String {
         // A small block that nobody recorded hides in what the runtime takes for itself.
         return "No sign that an interface was bypassed.".to_owned();
     }
-    let all = coverage
-        .bypassed
-        .iter()
-        .map(|bypass| format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)));
+    let all = coverage.bypassed.iter().map(|bypass| match bypass.certain {
+        true => format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)),
+        false => format!(
+            "NOT SEEN: {}: memory that the runtime takes for itself, or {} that was bypassed.",
+            clean(&bypass.why),
+            bypass.interface
+        ),
+    });
     all.collect::<Vec<_>>().join(" ")
 }

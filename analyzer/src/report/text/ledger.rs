@@ -60,22 +60,35 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
     let (unit, number): (_, fn(u64) -> String) =
         if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
     row(page, "", unit, if ledger.total_bytes.is_some() && !ledger.is_host { "% of the card" } else { "" });
-    let mut line = |text: &str, bytes: u64| row(page, text, &number(bytes), &share(bytes));
+    let mut line = |text: &str, bytes: Option<u64>| match bytes {
+        Some(bytes) => row(page, text, &number(bytes), &share(bytes)),
+        None => row(page, text, "?", "?"),
+    };
     let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
     for holder in shown {
-        line(&describe(holder, wide), holder.bytes);
+        // Of pages that move nobody told how many lie here; what lower layers gave is the least.
+        let is_unknown = holder.bytes == 0 && holder.asked_bytes > 0;
+        line(&describe(holder, wide), Some(holder.bytes).filter(|_| !is_unknown));
     }
     if !rest.is_empty() {
         let bytes = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
-        line(&format!("{} more", rest.len()), bytes);
+        line(&format!("{} more", rest.len()), Some(bytes));
     }
     if let Some(bytes) = ledger.unattributed_bytes {
-        let all = "unattributed (the remainder: in no call and no reading)";
-        line(if all.chars().count() <= wide { all } else { "unattributed (in no call, no reading)" }, bytes);
+        line(&unattributed(ledger, wide), Some(bytes));
     }
     if let Some((bytes, by)) = ledger.free_bytes.zip(ledger.free_by) {
-        line(&format!("free, by {by}"), bytes);
+        line(&format!("free, by {by}"), Some(bytes));
     }
+}
+
+/// The remainder. Pages of managed memory that lie on the card are in it, because nobody told how many do.
+fn unattributed(ledger: &DeviceLedger, wide: usize) -> String {
+    let all = match ledger.has_moving_pages() {
+        true => "unattributed (the remainder, managed pages on the card among it)",
+        false => "unattributed (the remainder: in no call and no reading)",
+    };
+    if all.chars().count() <= wide { all.to_owned() } else { "unattributed (the remainder)".to_owned() }
 }
 
 fn write_notes(page: &mut Page, ledger: &DeviceLedger) {
@@ -90,8 +103,9 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
         note("the rest was not measured at that moment".to_owned());
     }
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
+        let managed = if ledger.has_moving_pages() { "pages of managed memory, " } else { "" };
         note(format!(
-            "{} of the remainder are this process's by the driver: contexts, code, page tables, what pools keep",
+            "{} of the remainder are this process's by the driver: {managed}contexts, code, page tables, what pools keep",
             size(bytes)
         ));
     }

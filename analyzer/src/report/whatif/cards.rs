@@ -143,6 +143,15 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
                     second); nobody knows how long it would have lived.";
         page.indented("  ", "  ", text);
     }
+    if device.absurd_failures > 0 {
+        let failures = count(device.absurd_failures, "failed request", "failed requests");
+        page.indented("  ", "  ", &format!("{failures} of 1 PiB or more left out: no card has that."));
+    }
+    if device.failures > 0 {
+        let text = "Only what was recorded counts: what the program would have asked for, had its requests not failed, is not in the \
+                    trace.";
+        page.indented("  ", "  ", text);
+    }
 }
 
 fn needs_row([granule, asked, padded, least, most]: [String; 5]) -> String {

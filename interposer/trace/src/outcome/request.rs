@@ -1,5 +1,7 @@
 //! Requests for memory, and whether one makes up for another that was refused.
 
+use crate::record::NO_DEVICE;
+
 /// Stands for the size of something whose size nobody tells, a library's handle for instance.
 pub const UNKNOWN_BYTES: u64 = u64::MAX;
 
@@ -98,6 +100,10 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
         // More from another place is another request.
         let again = is_tied || is_near && (same_place || place_unknown);
         return if again { Relation::Retry } else { Relation::Unrelated };
+    }
+    // Nobody takes a card's memory in place of the host's, unless something ties the two.
+    if refused.wanted_sort.0 == NO_DEVICE && by.device != NO_DEVICE && !is_tied {
+        return Relation::Unrelated;
     }
     // From the same place by another way is what each request of a program with one wrapper is.
     match is_tied || is_near && same_place && path_unknown {

@@ -138,6 +138,44 @@ fn a_fall_back_is_something_else_in_its_place() {
     }
 }
 
+/// Memory that came to another variable makes up for nothing if the program uses the one that the failed call left behind.
+#[test]
+fn a_failed_pointer_that_is_used_after_all_was_not_made_up_for() {
+    let used = Step::GpuWork { failed_pointer: true };
+    let half = got(elsewhere(512 * MIB));
+    for by in [half, got(ELSEWHERE), got(Request { path: 1, ..FAILED })] {
+        expect("at once", &[by, used], Dropped, FailedPointerUsed);
+        expect("after other work and more memory", &[by, WORK, by, WORK, used], Dropped, FailedPointerUsed);
+        expect("after an error was read", &[by, Step::LastErrorRead, TEXT, used], Dropped, FailedPointerUsed);
+        expect("the process ends", &[by, WORK, Step::Ended { failure: true }], Recovered, because_of(by));
+    }
+    let same_variable = got(Request { same_variable: true, ..ELSEWHERE });
+    expect("the variable has memory now", &[same_variable, used], Recovered, RetrySucceeded);
+    let late: Vec<Step> = [half].into_iter().chain([WORK; 32]).chain([used]).collect();
+    expect("much later", &late, Recovered, FellBack);
+    // Two failures leave the same null behind.
+    let another = Step::Refused(self::late(Request { requested_bytes: 64 * 1024 * MIB, ..ELSEWHERE }));
+    expect("after a newer failure", &[half, another, used], Recovered, FellBack);
+}
+
+fn because_of(by: Step) -> Because {
+    after(&[by]).1
+}
+
+#[test]
+fn memory_of_a_card_is_no_fall_back_for_that_of_the_host() {
+    let pinned = Request { device: NO_DEVICE, kind: Kind::HostPinned as u8, requested_bytes: MIB, ..FAILED };
+    let then = |request: Request| {
+        let mut watched = Watched::new(pinned, OOM);
+        let decided = [got(request), WORK].iter().find_map(|step| watched.step(*step, &Limits::DEFAULT));
+        decided.unwrap_or(watched.undecided())
+    };
+    assert_eq!(then(elsewhere(2048 * MIB)), (Dropped, GpuWorkContinued));
+    assert_eq!(then(elsewhere(MIB)), (Recovered, FellBack));
+    let registered = Request { kind: Kind::Registered as u8, place: 0x200, path: 2, at_ns: 11 * MS, ..pinned };
+    assert_eq!(then(registered), (Recovered, FellBack));
+}
+
 #[test]
 fn pieces_count_together() {
     let piece = got(elsewhere(8 * MIB));
@@ -167,7 +205,8 @@ fn what_sets_something_up_makes_up_for_its_own_sort() {
     let handle = Request { requested_bytes: UNKNOWN_BYTES, ..FAILED };
     let mut watched = Watched::new(handle, OOM);
     assert_eq!(watched.step(got(FAILED), &Limits::DEFAULT), None);
-    assert_eq!(watched.step(got(late(handle)), &Limits::DEFAULT), Some((Recovered, RetrySucceeded)));
+    assert_eq!(watched.step(got(late(handle)), &Limits::DEFAULT), None);
+    assert_eq!(watched.undecided(), (Recovered, RetrySucceeded));
 }
 
 #[test]
@@ -201,7 +240,8 @@ fn the_same_variable_is_that_of_the_last_failure() {
 fn time_that_the_recorder_took_is_not_the_programs() {
     let mut watched = Watched::new(FAILED, OOM);
     watched.held_up(4900 * MS);
-    assert_eq!(watched.step(got(late(ELSEWHERE)), &Limits::DEFAULT), Some((Recovered, RetrySucceeded)));
+    assert_eq!(watched.step(got(late(ELSEWHERE)), &Limits::DEFAULT), None);
+    assert_eq!(watched.undecided(), (Recovered, RetrySucceeded));
 }
 
 /// Failures that are watched one by one, and the same with each attempt taken in by the failure that it belongs to.
@@ -296,6 +336,7 @@ proptest! {
         }
         prop_assert_eq!(story.joined.len(), 1);
         story.step(got(attempt(count)));
+        story.step(Step::Ended { failure: false });
         prop_assert!(story.decided.iter().all(|decided| *decided == Some(Recovered)));
         prop_assert!(story.alone.iter().all(|(_, decided)| matches!(decided, Some((Recovered, _)))));
     }
