@@ -197,7 +197,7 @@ impl Replay {
         }
         let is_pool = record.kind() == Kind::Pool && self.pools.contains_key(&record.address);
         let explained = is_pool || record.is_outermost();
-        self.lower.free(record, self.apis.get(record.api), explained, &mut self.accounts)
+        self.lower.free(record, self.apis.get(record.api), explained, self.events, &mut self.accounts)
     }
 
     #[inline]
@@ -228,7 +228,11 @@ impl Replay {
         // no memory that is counted; handles of the kernel's drivers come from requests that are no memory, too.
         let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
         let many_sources = self.apis.family(record.api) != Family::Pointers;
-        if known || uncounted || many_sources || record.has(flag::FROM_RUNTIME) {
+        let counts = !(known || uncounted || many_sources || record.has(flag::FROM_RUNTIME));
+        if !many_sources {
+            self.in_vain.note(record.address, self.events, counts.then_some(record.api));
+        }
+        if !counts {
             return Undo::Nothing;
         }
         self.unmatched_frees += 1;
@@ -388,14 +392,12 @@ impl Replay {
         self.failed_frees += 1;
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
             Undo::Nothing | Undo::Context(..) | Undo::Reset(..) => {}
-            Undo::Unmatched => {
-                self.unmatched_frees = self.unmatched_frees.saturating_sub(1);
-                // A file may name another function than the free that it corrects.
-                if let Some(count) = self.unmatched_by.get_mut(&record.api) {
-                    *count = count.saturating_sub(1);
-                }
-            }
-            Undo::Block(block) => self.take_back(Side::of(block.kind), block, record.at),
+            // A file may name another function than the free that it corrects.
+            Undo::Unmatched => self.was_matched(record.api),
+            Undo::Block(block) => match self.in_vain.took(block.address, block.entered) {
+                Some(counted_by) => counted_by.into_iter().for_each(|api| self.was_matched(api)),
+                None => self.take_back(Side::of(block.kind), block, record.at),
+            },
             Undo::Pin(block) => {
                 self.pins.add(block.address);
                 self.accounts.host.calls.frees -= 1;
@@ -418,6 +420,14 @@ impl Replay {
                 mappings.iter_mut().for_each(|mapping| mapping.entered = self.events);
                 self.vmm.remap(&mappings, &back);
             }
+        }
+    }
+
+    /// A free that was counted as one of an unknown address was none.
+    fn was_matched(&mut self, api: u16) {
+        self.unmatched_frees = self.unmatched_frees.saturating_sub(1);
+        if let Some(count) = self.unmatched_by.get_mut(&api) {
+            *count = count.saturating_sub(1);
         }
     }
 

@@ -34,6 +34,7 @@ mod tests;
 pub mod timeline;
 pub mod tracks;
 mod undo;
+mod vain;
 pub mod vmm;
 
 use std::collections::BTreeMap;
@@ -171,6 +172,7 @@ pub struct Replay {
     pub unmatched_frees: u64,
     /// The same by function.
     pub unmatched_by: BTreeMap<u16, u64>,
+    in_vain: vain::InVain,
     /// Bytes that graphs were told to allocate when they run, by the program. It is no memory yet, and nobody says when it is.
     pub graph_bytes: u128,
     /// Times that memory of another process was opened.
@@ -230,6 +232,7 @@ impl Replay {
             sizes_bytes: Spread::default(),
             unmatched_frees: 0,
             unmatched_by: BTreeMap::new(),
+            in_vain: vain::InVain::default(),
             graph_bytes: 0,
             imports: 0,
             failed_frees: 0,

@@ -199,6 +199,43 @@ fn a_correction_that_names_another_function_takes_no_count_below_zero() {
     assert_eq!(run(&trace).unmatched_frees, 1, "of the two frees that the corrections do not name as they were");
 }
 
+/// Two threads free one block by mistake. The record of one comes first, and the call of the other; the first one's then fails.
+#[test]
+fn of_two_frees_of_one_block_the_one_that_succeeded_took_it() {
+    let free = |trace: &mut TraceBuilder, thread: u32| {
+        let record = trace.record_on(thread, Event::Free, Kind::Device, "hipFree");
+        trace.push(Record { address: 0x1000, ..record }, &[]);
+        record
+    };
+    let fails = |trace: &mut TraceBuilder, record: Record| {
+        let flags = record.kind_flags | flag::CORRECTION;
+        trace.push(Record { address: 0x1000, status: 1, kind_flags: flags, ..record }, &[]);
+    };
+    let ends = |reuses: bool| {
+        let mut trace = builder();
+        trace.alloc(0x1000, GIB);
+        let first = free(&mut trace, 1);
+        free(&mut trace, 2);
+        if reuses {
+            trace.alloc(0x1000, 2 * GIB);
+        }
+        fails(&mut trace, first);
+        let replay = run(&trace);
+        (held(&replay), device(&replay).calls.frees, replay.unmatched_frees, replay.failed_frees)
+    };
+    assert_eq!(ends(false), ((0, 0), 1, 0, 1));
+    assert_eq!(ends(true), ((1, u128::from(2 * GIB)), 1, 0, 1));
+
+    // Without the other free the block lives on.
+    let mut trace = builder();
+    free(&mut trace, 2);
+    trace.alloc(0x1000, GIB);
+    let first = free(&mut trace, 1);
+    fails(&mut trace, first);
+    let replay = run(&trace);
+    assert_eq!((held(&replay).0, replay.unmatched_frees), (1, 1), "an earlier free of nothing took nothing");
+}
+
 /// Physical memory that is released while it is mapped is not free yet: it counts when the reset ends it.
 #[test]
 fn a_reset_ends_what_nobody_had_released() {

@@ -10,6 +10,7 @@ use crate::replay::accounts::Accounts;
 use crate::replay::apis::{Api, Family};
 use crate::replay::block::Space;
 use crate::replay::pins::Pins;
+use crate::replay::vain::InVain;
 use crate::replay::vmm::{Reset, Unmapped};
 
 /// Threads and layers that are remembered at once; two in the same slot displace each other, which matters only between
@@ -31,6 +32,8 @@ pub(super) struct LowerFrees {
     /// Made when the first is needed: most traces have no lower layers.
     slots: Vec<Slot>,
     unmatched: BTreeMap<u16, u64>,
+    /// By layer.
+    in_vain: [InVain; BOOKS],
 }
 
 impl LowerFrees {
@@ -39,6 +42,13 @@ impl LowerFrees {
             self.slots.resize_with(SLOTS, Slot::default);
         }
         &mut self.slots[(thread as usize * BOOKS + layer as usize) % SLOTS]
+    }
+
+    /// A free that was counted as one of nothing was none.
+    fn uncount(&mut self, counted_by: Option<u16>) {
+        if let Some(count) = counted_by.and_then(|api| self.unmatched.get_mut(&api)) {
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
@@ -50,8 +60,16 @@ impl Lower {
 
     /// Something is given back at a layer. Returns whether the book of that layer knew it.
     ///
-    /// `explained` says that the free needs no match: the caller found it elsewhere, or will look there.
-    pub fn free(&mut self, record: &Record, api: &Api, explained: bool, accounts: &mut Accounts) -> bool {
+    /// `explained` says that the free needs no match: the caller found it elsewhere, or will look there. `position`: the ordinal of its
+    /// record.
+    pub fn free(
+        &mut self,
+        record: &Record,
+        api: &Api,
+        explained: bool,
+        position: u64,
+        accounts: &mut Accounts,
+    ) -> bool {
         let Some(layer) = api.layer.filter(|layer| (*layer as usize) < BOOKS) else { return false };
         let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { record.kind() };
         // What gives a range of NVIDIA's unified memory back gives a pool of semaphores back, too.
@@ -70,6 +88,10 @@ impl Lower {
         }
         // Handles of the kernel's drivers come from requests that are no memory, too: doorbells, shared buffers, contexts.
         let is_unmatched = !found && !explained && api.family == Family::Pointers;
+        if !found && api.family == Family::Pointers {
+            let counted_by = is_unmatched.then_some(record.api);
+            self.frees.in_vain[layer as usize].note(record.address, position, counted_by);
+        }
         if is_unmatched {
             *self.frees.unmatched.entry(record.api).or_default() += 1;
         }
@@ -171,13 +193,19 @@ impl Lower {
             return;
         }
         let Slot { is_unmatched, taken, .. } = std::mem::take(slot);
-        if is_unmatched && let Some(count) = self.frees.unmatched.get_mut(&record.api) {
-            *count = count.saturating_sub(1);
-        }
+        self.frees.uncount(is_unmatched.then_some(record.api));
         match taken {
             Taken::Nothing => {}
             Taken::Pin(address) => self.pins.add(address),
-            Taken::Blocks(gone) => self.put_back(gone, position, accounts),
+            Taken::Blocks(mut gone) => {
+                let in_vain = &mut self.frees.in_vain[layer as usize];
+                let [only] = &gone[..] else { return self.put_back(gone, position, accounts) };
+                if let Some(counted_by) = in_vain.took(only.block.address, only.block.entered) {
+                    self.frees.uncount(counted_by);
+                    gone.clear();
+                }
+                self.put_back(gone, position, accounts);
+            }
             Taken::Device(gone, physical) => {
                 self.put_back(gone, position, accounts);
                 for (layer, mut reset) in physical {
