@@ -391,9 +391,13 @@ impl Replay {
         }
         self.failed_frees += 1;
         match self.last_frees.take(record.thread, record.call).unwrap_or_default() {
-            Undo::Nothing | Undo::Context(..) | Undo::Reset(..) => {}
-            // A file may name another function than the free that it corrects.
-            Undo::Unmatched => self.was_matched(record.api),
+            Undo::Nothing => self.in_vain.failed(record.address),
+            Undo::Context(..) | Undo::Reset(..) => {}
+            Undo::Unmatched => {
+                self.in_vain.failed(record.address);
+                // A file may name another function than the free that it corrects.
+                self.was_matched(record.api);
+            }
             Undo::Block(block) => match self.in_vain.took(block.address, block.entered) {
                 Some(counted_by) => counted_by.into_iter().for_each(|api| self.was_matched(api)),
                 None => self.take_back(Side::of(block.kind), block, record.at),

@@ -234,6 +234,15 @@ fn of_two_frees_of_one_block_the_one_that_succeeded_took_it() {
     fails(&mut trace, first);
     let replay = run(&trace);
     assert_eq!((held(&replay).0, replay.unmatched_frees), (1, 1), "an earlier free of nothing took nothing");
+
+    // Nor does one by the wrong function, which fails.
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.free_kind(Kind::Registered, "hipHostUnregister", 0x1000);
+    trace.last_call_failed(1);
+    trace.free(0x1000);
+    trace.last_call_failed(1);
+    assert_eq!(held(&run(&trace)).0, 1);
 }
 
 /// Physical memory that is released while it is mapped is not free yet: it counts when the reset ends it.

@@ -34,6 +34,12 @@ impl InVain {
         self.last.insert(address, Last { position, counted_by });
     }
 
+    /// A free that found nothing has failed itself, so it took nothing.
+    #[cold]
+    pub(super) fn failed(&mut self, address: u64) {
+        self.last.remove(&address);
+    }
+
     /// Whether what came to live at an address at that ordinal went with such a free: then the function under which that was counted as
     /// one of nothing. Asked when the free that took the block has failed.
     #[cold]

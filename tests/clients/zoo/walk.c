@@ -225,9 +225,15 @@ static void fork_once(void) {
     waitpid(child, NULL, 0);
 }
 
-// Memory that a reset took is nobody's any more; what it did not take, its free still gives back.
+// Memory that a reset took is nobody's any more; what it did not take, its free still gives back. With several threads that is tried
+// at once: later, an address that was taken may be another thread's new block, and a free of that races with the call that gives it.
 static void reset(struct walker *walker) {
     if (hipSetDevice((int)random_of(walker, DEVICES)) != 0 || hipDeviceReset() != 0) exit(73);
+    for (int whose = 0; threads > 1 && whose < threads; whose++)
+        for (struct slot *slot = slots[whose]; slot < slots[whose] + SLOTS; slot++) {
+            if (slot->sort != NOTHING) (void)give(walker, slot->sort, slot->pointer);
+            slot->sort = NOTHING;
+        }
 }
 
 int main(int count, char **arguments) {

@@ -192,10 +192,10 @@ impl Lower {
         if slot.thread != record.thread || slot.call != record.call || record.status == 0 {
             return;
         }
-        let Slot { is_unmatched, taken, .. } = std::mem::take(slot);
+        let Slot { is_unmatched, address, taken, .. } = std::mem::take(slot);
         self.frees.uncount(is_unmatched.then_some(record.api));
         match taken {
-            Taken::Nothing => {}
+            Taken::Nothing => self.frees.in_vain[layer as usize].failed(address),
             Taken::Pin(address) => self.pins.add(address),
             Taken::Blocks(mut gone) => {
                 let in_vain = &mut self.frees.in_vain[layer as usize];
