@@ -62,6 +62,12 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     // Each interface has its own way to tell of a failure.
     check.part(failure.report.layer.unwrap_or("runtime"));
     if pointer {
+        // A null is a null: once other memory has come, it may be that of another variable.
+        let other_came = failure.report.evidence.iter().any(|evidence| evidence.gave.is_some());
+        if other_came {
+            check.at_most(Confidence::Probable);
+            check.would_settle("whether that null is the failed call's: other memory had come in between");
+        }
         return;
     }
     check.at_most(Confidence::Probable);

@@ -111,7 +111,9 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
-        "alloc" | "pin" if oom.because == Because::FellBack => format!("{api} gave {} {later}", gave(oom, evidence)),
+        "alloc" | "pin" if matches!(oom.because, Because::FellBack | Because::FailedPointerUsed) => {
+            format!("{api} gave {} {later}", gave(oom, evidence))
+        }
         "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
