@@ -98,6 +98,21 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "other memory comes, and then a null is used: it may be that of another variable",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.site = 7;
+            trace.refuse(2 * GIB);
+            trace.site = 9;
+            trace.alloc(0x1000_0000, GIB);
+            trace.used_pointer("hipMemset", 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
         says: Says::Not,
         also: &[],
         story: "a block is copied to the host and given back, and the same request then succeeds",
