@@ -210,7 +210,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "module-load-unbalanced",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["hidden-runtime-memory"],
         story: "a code object per step, and without what the driver counts beside the blocks the request would have fitted",
         scene: || modules_at_failure(9 * GIB),

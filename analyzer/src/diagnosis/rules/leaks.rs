@@ -123,14 +123,6 @@ fn goes_on(left: [u64; 5]) -> bool {
     rises.iter().all(|rise| *rise > 0) && 2 * rises.len() as u64 * rises[rises.len() - 1] >= all
 }
 
-/// Whether the driver counts so much for this process beside its blocks that a failed request would have fitted without it.
-fn takes_what_was_short(case: &Case<'_>) -> bool {
-    case.failures().filter(Failure::is_real_of_device).any(|failure| {
-        let beside = failure.hidden_bytes().get().zip(failure.shortfall_bytes());
-        beside.is_some_and(|(hidden, short)| hidden >= short && hidden >= case.thresholds.hidden_bytes)
-    })
-}
-
 /// Every load and unload of a model leaves memory behind.
 fn model_swap_residual(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let Some(run) = run_of(case, device) else {
@@ -180,17 +172,10 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         _ = check.applies(false);
         return;
     };
-    // A program may need all of its code, and code explains a failure only by the memory that it takes.
-    if takes_what_was_short(case) {
-        check.at_most(Confidence::Probable);
-        check.would_settle("whether the program still needs this code, and how much memory it takes (no call tells)");
-    } else {
-        check.plays(Role::Condition);
-        check.at_most(Confidence::Possible);
-        check.would_settle(
-            "whether the program still needs this code: a cache of compiled kernels looks like this, too",
-        );
-    }
+    // A program may need all of its code, and no call tells how much memory that takes: it explains no failure by itself.
+    check.plays(Role::Condition);
+    check.at_most(Confidence::Possible);
+    check.would_settle("whether the program still needs this code: a cache of compiled kernels looks like this, too");
     // Libraries load hundreds of code objects when they begin, and that is all: it must go on.
     check.must(rises(balance), || {
         let over_time: Vec<String> = balance.left_over_time(case.replay.last_at).iter().map(u64::to_string).collect();

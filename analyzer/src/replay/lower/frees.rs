@@ -88,11 +88,8 @@ impl Lower {
         }
         // Handles of the kernel's drivers come from requests that are no memory, too: doorbells, shared buffers, contexts.
         let is_unmatched = !found && !explained && api.family == Family::Pointers;
-        if !found && api.family == Family::Pointers {
-            let counted_by = is_unmatched.then_some(record.api);
-            self.frees.in_vain[layer as usize].note(record.address, position, counted_by);
-        }
         if is_unmatched {
+            self.frees.in_vain[layer as usize].note(record.address, position, Some(record.api));
             *self.frees.unmatched.entry(record.api).or_default() += 1;
         }
         let (thread, call, address) = (record.thread, record.call, record.address);
@@ -197,12 +194,12 @@ impl Lower {
         match taken {
             Taken::Nothing => self.frees.in_vain[layer as usize].failed(address),
             Taken::Pin(address) => self.pins.add(address),
-            Taken::Blocks(mut gone) => {
-                let in_vain = &mut self.frees.in_vain[layer as usize];
-                let [only] = &gone[..] else { return self.put_back(gone, position, accounts) };
-                if let Some(counted_by) = in_vain.took(only.block.address, only.block.entered) {
-                    self.frees.uncount(counted_by);
-                    gone.clear();
+            Taken::Blocks(gone) => {
+                if let [only] = &gone[..]
+                    && let Some(counted_by) =
+                        self.frees.in_vain[layer as usize].took(only.block.address, only.block.entered)
+                {
+                    return self.frees.uncount(counted_by);
                 }
                 self.put_back(gone, position, accounts);
             }
