@@ -3,7 +3,6 @@
 use super::{Rule, device, failure, run, shapes};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
-use crate::judgement::role::Role;
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::ledger::DeviceLedger;
@@ -173,7 +172,6 @@ fn module_load_unbalanced(case: &Case<'_>, check: &mut Check) {
         return;
     };
     // A program may need all of its code, and no call tells how much memory that takes: it explains no failure by itself.
-    check.plays(Role::Condition);
     check.at_most(Confidence::Possible);
     check.would_settle("whether the program still needs this code: a cache of compiled kernels looks like this, too");
     // Libraries load hundreds of code objects when they begin, and that is all: it must go on.
