@@ -382,12 +382,17 @@ impl TraceBuilder {
         self.push(Record { status, kind_flags: flags, ..record }, &[])
     }
 
-    /// GPU work that was given what a failed call left in its variable.
-    pub fn used_pointer(&mut self, api: &str, pointer: u64) -> u64 {
+    /// GPU work that was given the null of the failure with this sequence number, whose variable still held it.
+    pub fn used_null_of(&mut self, api: &str, seq: u64) -> u64 {
+        self.used_pointer(api, &[0, 1, seq + 1, 1, 0])
+    }
+
+    /// GPU work that was given what a failed call left in its variable, with what the record says of it.
+    pub fn used_pointer(&mut self, api: &str, numbers: &[u64]) -> u64 {
         let record = self.record(Event::GpuWork, Kind::None, api);
-        let record = Record { kind_flags: flag::FAILED_POINTER, address: pointer, ..record };
+        let record = Record { kind_flags: flag::FAILED_POINTER, address: numbers[0], ..record };
         let mut out = [0; MAX_PAYLOAD_BYTES];
-        self.push(record, payload::numbers(&[pointer], &mut out))
+        self.push(record, payload::numbers(numbers, &mut out))
     }
 
     /// Readings because of a failure.

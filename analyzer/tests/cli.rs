@@ -480,6 +480,28 @@ fn record_names_the_trace_and_notes_how_the_process_ended() {
 }
 
 #[test]
+fn a_trace_is_never_overwritten() {
+    let place = Place::new();
+    let path = place.trace("t.bin", &small());
+    std::fs::write(place.path("policy.toml"), "[[budget]]\npeak = \"1G\"\n").unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for arguments in [
+        &["report", "t.bin", "-o", "t.bin"][..],
+        &["map", "t.bin", "-o", "t.bin"],
+        &["bundle", "-o", "t.bin", "t.bin"],
+        &["check", "--policy", "policy.toml", "--junit", "t.bin", "t.bin"],
+    ] {
+        let output = place.run(arguments);
+        assert!(
+            !output.status.success() && stderr(&output).contains("not overwritten"),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), whole, "{arguments:?}");
+    }
+}
+
+#[test]
 fn large_counts_are_grouped_alike() {
     let place = Place::new();
     let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);

@@ -91,8 +91,64 @@ fn a_failed_pointer_that_is_used_after_other_memory_came_is_dropped() {
     let run = falls_back("null");
     report_of(&run).assert_only_oom("dropped", "failed_pointer_used");
     assert!(run.recorder_lines()[0].contains("DROPPED"), "{}", run.stderr);
-    let text = run.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("was given the failed call's pointer") && text.contains("can't be trusted"), "{text}");
+    let text = words_of(&run);
+    assert!(text.contains("was given a null pointer"), "{text}");
+    assert!(text.contains("which may be the one that the failed call left behind"), "{text}");
+    assert!(!text.contains("trusted"), "{text}");
+}
+
+/// The report's text, without its line ends.
+fn words_of(run: &Finished) -> String {
+    run.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn uses_a_null(way: &str) -> Finished {
+    let client = Client::new(program("oom_nulls.c")).arg(way).env("SIM_CAPACITY", "1G");
+    client.env("SIM_PINNED_LIMIT", "1G").run_both()
+}
+
+#[test]
+fn a_failed_pointer_is_looked_for_after_other_work_too() {
+    for way in ["launch", "text", "pinned"] {
+        let run = uses_a_null(way);
+        let report = report_of(&run);
+        report.assert_only_oom("dropped", "failed_pointer_used");
+        report.assert_diagnosed("dropped-oom-return", "probable");
+        assert!(run.recorder_lines()[0].contains("DROPPED"), "{way}: {}", run.stderr);
+        assert!(words_of(&run).contains("can't be trusted"), "{way}");
+    }
+}
+
+/// Nobody can tell whose it is, and the program may well have meant it.
+#[test]
+fn a_null_that_is_of_another_is_no_failed_pointer() {
+    for way in ["host", "host2d"] {
+        let run = uses_a_null(way);
+        report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
+        assert!(!words_of(&run).contains("null pointer"), "{way}");
+    }
+    report_of(&uses_a_null("again")).assert_only_oom("recovered", "fell_back");
+    let run = uses_a_null("two");
+    let report = report_of(&run);
+    for index in 0..2 {
+        assert_eq!(report.text(&format!("/ooms/{index}/because")), "gpu_work_continued");
+    }
+    let text = words_of(&run);
+    assert!(text.contains("one that 2 failed calls left behind, this one among them"), "{text}");
+    report.assert_diagnosed("dropped-oom-return", "probable");
+    assert!(!text.contains("trusted"), "{text}");
+}
+
+#[test]
+fn a_null_that_may_be_of_another_proves_nothing() {
+    for way in ["wrapper", "copied"] {
+        let run = uses_a_null(way);
+        let report = report_of(&run);
+        report.assert_only_oom("dropped", "failed_pointer_used");
+        report.assert_diagnosed("dropped-oom-return", "probable");
+        let text = words_of(&run);
+        assert!(text.contains("may be the one") && !text.contains("trusted"), "{way}: {text}");
+    }
 }
 
 #[test]
@@ -101,8 +157,8 @@ fn another_call_that_gets_memory_for_something_else_is_no_fall_back() {
         let run = falls_back(way);
         report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
         assert!(run.recorder_lines()[0].contains("DROPPED"), "{way}: {}", run.stderr);
-        let text = run.only_trace().report_text();
-        assert!(text.contains("without any sign that the program noticed"), "{text}");
+        let text = words_of(&run);
+        assert!(text.contains("before any sign that it had noticed"), "{text}");
         assert!(!text.contains("trusted"), "{text}");
     }
 }
@@ -148,7 +204,7 @@ fn what_the_variable_of_a_failed_call_held_before_may_be_a_block() {
     run_and_expect(client(), "dropped", "gpu_work_continued");
     run_and_expect(client().arg("cleared"), "unresolved", "error_read");
     let report = run_and_expect(client().arg("garbage"), "dropped", "failed_pointer_used");
-    report.assert_diagnosed("dropped-oom-return", "proven");
+    report.assert_diagnosed("dropped-oom-return", "probable");
 }
 
 #[test]
@@ -196,7 +252,8 @@ fn last_words_know_of_other_threads() {
     let run = client().arg("fail").run_both();
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
     assert!(
-        run.recorder_lines()[0].contains("propagated: the error was told, or the process ended with one"),
+        run.recorder_lines()[0]
+            .contains("propagated: an error or exception was told of, or the process ended with a failure"),
         "{}",
         run.stderr
     );
@@ -255,7 +312,9 @@ fn last_words(report: &Report) -> String {
     let [unresolved, undecided] = ["error_read", "trace_ended"].map(|because| count("unresolved", because));
     let what = match dropped {
         0 if recovered == total => "recovered: a later request was given memory".to_owned(),
-        0 if propagated == total => "propagated: the error was told, or the process ended with one".to_owned(),
+        0 if propagated == total => {
+            "propagated: an error or exception was told of, or the process ended with a failure".to_owned()
+        }
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),
         0 => {
@@ -265,8 +324,8 @@ fn last_words(report: &Report) -> String {
             };
             format!("{recovered} recovered, {propagated} propagated{more}")
         }
-        _ if dropped == total => "DROPPED: GPU work went on without a sign of notice".to_owned(),
-        _ => format!("{dropped} of them DROPPED: GPU work went on without a sign of notice"),
+        _ if dropped == total => "DROPPED: GPU work went on before any sign of notice".to_owned(),
+        _ => format!("{dropped} of them DROPPED: GPU work went on before any sign of notice"),
     };
     format!("{total} out-of-memory return{}, {what} (", if total == 1 { "" } else { "s" })
 }

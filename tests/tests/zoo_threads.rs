@@ -1,6 +1,7 @@
 //! Threads, signals, jumps, and the state that a hook has to leave alone.
 
 use std::collections::{HashMap, HashSet};
+use std::process::Command;
 
 use gpuoom_tests::{Client, Library, MIB, plugin, program, recorder};
 
@@ -124,6 +125,14 @@ fn last_error_of_rocm_6_is_kept() {
 #[test]
 fn last_error_of_rocm_7_is_kept() {
     assert_last_error_is_kept("rocm7");
+}
+
+/// Where nothing is left, the C library ends a process whose thread-local is to be destroyed: none of the recorder's is registered.
+#[test]
+fn no_thread_local_of_the_recorder_is_registered() {
+    let output = Command::new("nm").args(["-D", "--undefined-only"]).arg(recorder()).output().unwrap();
+    let imports = String::from_utf8(output.stdout).unwrap();
+    assert!(imports.contains("malloc") && !imports.contains("thread_atexit"), "{imports}");
 }
 
 /// A thread that has no heap yet gets nothing from `malloc` where no mapping is left, and Rust would end the process for that: the

@@ -1,11 +1,12 @@
 //! Where output goes: standard output, or a file that appears whole.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context;
+use gpuoom_trace::header::MAGIC;
 
 use crate::report::page::Look;
 use crate::words::clean;
@@ -17,6 +18,12 @@ const UNKNOWN_WIDTH: usize = 110;
 pub(super) fn complain(message: &str) {
     let lines: Vec<String> = message.split('\n').map(clean).collect();
     let _ = writeln!(io::stderr(), "gpuoom-analyze: {}", lines.join("\n"));
+}
+
+/// Whether a file is a trace: perhaps the only one of a failure, and what was meant as the input.
+fn is_trace(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MAGIC
 }
 
 /// Standard output or a file.
@@ -42,6 +49,12 @@ impl Output {
             let stream = File::options().write(true).open(path);
             let stream = stream.with_context(|| format!("{}: can't be written", path.display()))?;
             return Ok(Output::Stream(BufWriter::new(stream), path.to_owned()));
+        }
+        if is_trace(path) {
+            anyhow::bail!(
+                "{}: this is a trace, which is not overwritten; give the output another name",
+                path.display()
+            );
         }
         let mut name = path.file_name().with_context(|| format!("{}: not a file name", path.display()))?.to_owned();
         name.push(format!(".{}.part", std::process::id()));

@@ -82,7 +82,20 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
         );
     }
     let what = match oom.unknown_size {
-        true => format!("{} ran out of memory on {}; how much it needs is not known", clean(&oom.api), gpu(oom.device)),
+        true if oom.of_library => format!(
+            "{} said on {} that an allocation failed (status {}); how much memory it needs is not known",
+            clean(&oom.api),
+            gpu(oom.device),
+            oom.status.code
+        ),
+        true => {
+            let status = oom.status.name.map_or_else(|| format!("status {}", oom.status.code), str::to_owned);
+            format!(
+                "{} returned {status} on {}; how much memory it needs is not known",
+                clean(&oom.api),
+                gpu(oom.device)
+            )
+        }
         false => format!("{} refused {asked} ({})", gpu(oom.device), clean(&oom.api)),
     };
     format!("{what}. {}", held_and_free(oom, device))
@@ -149,38 +162,67 @@ pub(crate) fn reaction(ooms: &[OomReport]) -> String {
     let total = outcomes.total();
     match ooms.iter().find(|oom| oom.outcome == Outcome::Dropped) {
         Some(first) => went_on(outcomes, first),
-        None if outcomes.recovered == total => recovered(outcomes),
+        None if outcomes.recovered == total => recovered(outcomes, ooms.iter().all(|oom| oom.unknown_size)),
         None if total == 1 => single(ooms[0].because),
         None => mixed(outcomes),
     }
 }
 
-/// GPU work went on. That results can't be trusted is known only where the failed call's pointer was used.
+/// GPU work went on before the program gave a sign that it had noticed. Attempts to make up for one failure have one pointer.
 fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
     let total = outcomes.total();
-    match (outcomes.failed_pointer_used, total) {
-        (1.., 1) => {
-            "The failed call's pointer was passed to a GPU call: the program's results can't be trusted.".to_owned()
+    match (outcomes.likely_failed_pointers, outcomes.failed_pointers) {
+        (1.., _) if total == 1 => {
+            "A GPU call was then given a null pointer, as the failed call had left one: results that rest on that \
+                                   memory can't be trusted."
+                .to_owned()
         }
-        (used @ 1.., _) => format!(
-            "After {used} of {total} failures the failed call's pointer was passed to a GPU call: the program's results can't \
-             be trusted."
+        (_, 1..) if total == 1 => {
+            "A GPU call was then given a null pointer, which may be the one that the failed call left behind."
+                .to_owned()
+        }
+        (_, used @ 1..) => format!(
+            "After {used} of {total} failures a GPU call was given a null pointer, which may be the one that the failed call left behind."
         ),
-        (0, 1) => {
+        (_, 0) if total == 1 => {
             let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
             let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
-            format!("GPU work went on{later} without any sign that the program noticed.")
+            format!("GPU work of that thread went on{later}, before any sign that it had noticed{}.", afterwards(first))
         }
-        _ => format!(
-            "After {} of {total} failures GPU work went on without any sign that the program noticed.",
+        (_, 0) if outcomes.stories == 1 => format!(
+            "After {total} refused requests, which may be attempts to make up for the first, GPU work of that thread went on before any \
+             other sign that it had noticed{}.",
+            afterwards(first)
+        ),
+        (_, 0) => format!(
+            "After {} of {total} failures GPU work of the same thread went on, before any other sign that it had noticed.",
             outcomes.dropped
         ),
     }
 }
 
-fn recovered(outcomes: Outcomes) -> String {
+/// The surest sign that came only after the work.
+fn afterwards(oom: &OomReport) -> String {
+    let work = oom.evidence.iter().position(|evidence| evidence.event == "gpu_work");
+    let later = work.map_or(&[][..], |work| &oom.evidence[work + 1..]);
+    let is_in = |event: &str, asks_text| {
+        later.iter().any(|evidence| evidence.event == event && evidence.asks_text == asks_text)
+    };
+    let sign = match () {
+        () if is_in("exception", false) => "an exception was thrown",
+        () if is_in("error_query", true) => "it asked for the error's text",
+        () if is_in("error_query", false) => "it read the last error",
+        () if is_in("process", false) => "the process ended with a failure",
+        () => return String::new(),
+    };
+    format!("; after that {sign}")
+}
+
+/// `sets_up`: each failed call was to set something up, whose size nobody tells.
+fn recovered(outcomes: Outcomes, sets_up: bool) -> String {
     let total = outcomes.total();
     match (outcomes.fell_back, total, outcomes.stories) {
+        (0, ..) if sets_up => "Before any GPU work a call of the same sort succeeded.".to_owned(),
         (0, 1, _) => "A call for at least as much succeeded before any GPU work.".to_owned(),
         (0, ..) => "Each time a call for at least as much succeeded before any GPU work.".to_owned(),
         (_, 1, _) => "Another call got memory before any GPU work: a fall-back, as far as calls show.".to_owned(),
@@ -204,15 +246,14 @@ fn single(because: Because) -> String {
         Because::ErrorRead => {
             "The last error was read, and GPU work went on: whether anybody looked at it can't be seen.".to_owned()
         }
-        Because::TraceEnded => "The trace ends before the program reacts.".to_owned(),
+        Because::TraceEnded => "No reaction of that thread was seen before the trace ends.".to_owned(),
         Because::StatusChecked => "The last error was read, and no GPU work followed.".to_owned(),
         // A status of 3 may be about something else.
         Because::ProcessExited => {
             "No GPU work of that thread followed, and the process ended with a failure.".to_owned()
         }
-        Because::Exception => "An exception was raised after it; nothing was dropped, as far as calls show.".to_owned(),
-        Because::ErrorReported => "The program asked for the error's text; nothing was dropped.".to_owned(),
-        _ => "Nothing was dropped.".to_owned(),
+        Because::Exception => "An exception was raised after it.".to_owned(),
+        _ => "The program asked for the error's text.".to_owned(),
     }
 }
 
@@ -227,8 +268,7 @@ fn mixed(outcomes: Outcomes) -> String {
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
-    let none = if unresolved == 0 { "Nothing was dropped." } else { "None was seen to be dropped." };
-    format!("Of {} failures: {}. {none}", outcomes.total(), parts.join(", "))
+    format!("Of {} failures: {}. None was seen to be dropped.", outcomes.total(), parts.join(", "))
 }
 
 fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
@@ -253,7 +293,11 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
         }
     };
     let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
-    format!("{opening} Peak {}{of_total} {where_at}; {left}.", size(peak.requested_bytes))
+    let managed = match peak.managed_bytes {
+        0 => String::new(),
+        bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
+    };
+    format!("{opening} Peak {}{of_total} {where_at}{managed}; {left}.", size(peak.on_card_bytes()))
 }
 
 fn nothing(facts: &Facts) -> String {
@@ -271,7 +315,7 @@ fn ending(facts: &Facts) -> Option<String> {
         ("exited", _) => return None,
         ("signaled", Some(number)) => format!("The process was ended by {}.", signal(number)),
         _ if facts.trace.clean_close => return None,
-        _ => "The process was killed, or still runs (no end mark).".to_owned(),
+        _ => "The process was killed, became another program (exec), or still runs: there is no end mark.".to_owned(),
     };
     let lost = facts.trace.events_lost;
     let under_way = match &facts.calls_under_way[..] {

@@ -1,10 +1,15 @@
 //! What happened around a failure on any thread, and whether readings are of the card that refused: what ties events to it.
 
+use std::collections::HashSet;
+
 use super::case::{Case, Failure};
 use crate::judgement::check::{Confidence, Holds, Known};
 use crate::passes::libraries::{Libraries, is_runtime};
+use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::around::Next;
 use crate::replay::tracks::between::Done;
+use crate::replay::tracks::calls::What;
+use crate::replay::tracks::retries::Ending;
 
 /// PyTorch's libraries, by the beginning of their names.
 const TORCH_LIBRARIES: [&str; 4] = ["libtorch", "libc10", "libcaffe2", "_C"];
@@ -12,8 +17,18 @@ const TORCH_LIBRARIES: [&str; 4] = ["libtorch", "libc10", "libcaffe2", "_C"];
 /// What would tell who asked.
 pub(super) const WHO_ASKED: &str = "which library made the call (a recorder that keeps call stacks, GPUOOM_STACKS)";
 
+/// What would tell whether others made the room that a request found.
+pub(super) const OTHERS_AT_RETRY: &str =
+    "what other processes held when the same request succeeded: they may have made the room";
+
 fn is_of_torch(library: &str) -> bool {
     TORCH_LIBRARIES.iter().any(|name| library.starts_with(name))
+}
+
+/// Memory of the card in use that is not this process's.
+fn external_bytes(read: &DeviceReadings) -> Option<u64> {
+    let by_driver = read.vram_used_bytes.zip(read.process_vram_bytes);
+    by_driver.or(read.nvml_used_bytes.zip(read.nvml_process_bytes)).map(|(used, own)| used.saturating_sub(own))
 }
 
 impl<'a> Case<'a> {
@@ -33,6 +48,38 @@ impl<'a> Case<'a> {
         Some(until.since(&first.done))
     }
 
+    /// The try that was given at least as much, where the thread asked for the same again, with what was done on the device since
+    /// the first failure.
+    pub fn granted(&self, failure: &Failure<'_>) -> Option<(Next, Done)> {
+        let retry = self.retry(failure).filter(|retry| retry.ending == Ending::Succeeded)?;
+        let around = |index: usize| self.replay.tracks.around.failure(index);
+        let (first, next) = (around(retry.failure)?, around(retry.last_failure)?.next?);
+        let is_it = next.succeeded && next.device == retry.device && next.requested_bytes >= retry.requested_bytes;
+        is_it.then(|| (next, next.done.since(&first.done)))
+    }
+
+    /// Whether something that was done gave memory of the failure's device back, or may have, as far as calls show it. On an APU
+    /// the host's memory is the device's.
+    pub fn gave_back(&self, failure: &Failure<'_>, done: &Done) -> bool {
+        let is_shared = || self.is_integrated(failure.device).get() != Some(false);
+        done.gave_back() || (done.returned_host_bytes > 0 && is_shared()) || self.is_free_under_way(failure)
+    }
+
+    /// Whether another thread may have been giving memory of the device back when a call failed. A free is recorded before it is
+    /// made, and may wait for the device; what its thread asks for or frees next says that it was made. Stream-ordered frees are
+    /// another matter: they come when their stream gets there.
+    fn is_free_under_way(&self, failure: &Failure<'_>) -> bool {
+        let Some(around) = self.around(failure) else { return false };
+        let clock = &self.replay.clock;
+        let from = clock.at_ns(failure.oom.at).saturating_sub(self.thresholds.retry_ns);
+        let window = self.replay.tracks.calls.before(around.calls_before);
+        let mut seen = HashSet::from([failure.oom.thread]);
+        let recent = window.calls.iter().rev().take_while(|call| clock.at_ns(call.at) >= from);
+        let mut last_of_threads = recent.filter(|call| seen.insert(call.thread));
+        last_of_threads
+            .any(|call| call.what == What::Returned && Some(call.device) == failure.oom.device && !call.is_of_pool)
+    }
+
     /// What other processes gave back between the last reading before a failure and its own, in bytes.
     pub fn others_gave_back_before(&self, failure: &Failure<'_>) -> Known<u64> {
         let before = self.around(failure).and_then(|around| around.read_before?.read.others_vram_bytes);
@@ -50,9 +97,16 @@ impl<'a> Case<'a> {
         if failure.external_bytes().is(|bytes| bytes < missing) == Holds::Yes {
             return None;
         }
-        let after = self.around(failure).and_then(|around| around.read_after?.read.others_vram_bytes);
-        match failure.oom.read.others_vram_bytes.zip(after) {
-            Some((at, after)) if after >= at => Some(Confidence::Probable),
+        // A reading from before the success does not say who made the room for it.
+        let given_at = self.retry(failure).map_or(u64::MAX, |retry| retry.ended_at);
+        let after = self.around(failure).and_then(|around| around.read_after).filter(|read| read.at >= given_at);
+        let at = &failure.oom.read;
+        let has_shrunk = |of: fn(&DeviceReadings) -> Option<u64>| {
+            let after = after.and_then(|after| of(&after.read));
+            of(at).zip(after).map(|(at, after)| after < at)
+        };
+        match (has_shrunk(|read| read.others_vram_bytes), has_shrunk(external_bytes)) {
+            (Some(false), None | Some(false)) => Some(Confidence::Probable),
             _ => Some(Confidence::Possible),
         }
     }

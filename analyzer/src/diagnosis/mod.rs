@@ -9,6 +9,7 @@ pub mod kills;
 pub mod labels;
 mod meanwhile;
 pub mod on_card;
+mod pooled;
 pub mod related;
 mod rounding;
 pub mod rules;

@@ -77,17 +77,6 @@ impl<'a> Case<'a> {
         of_kind.fold(0, |sum: u64, (_, held)| sum.saturating_add(saturate(held.requested_bytes)))
     }
 
-    /// What stream-ordered pools can keep at most at a failure: the most that they gave at once, less what they give now.
-    /// 0 where nothing was ever given back to them.
-    pub fn kept_by_pools_bytes(&self, failure: &Failure<'_>) -> u64 {
-        if let Some(pooled) = self.around(failure).and_then(|around| around.pooled) {
-            return pooled.kept_bytes;
-        }
-        let track = failure.oom.device.and_then(|device| self.replay.tracks.device(device));
-        let Some(track) = track.filter(|track| track.pool.returned > 0) else { return 0 };
-        track.pool.peak_bytes.saturating_sub(self.held_of_kind(failure, Kind::Pool))
-    }
-
     /// All messages of PyTorch that were given.
     pub fn messages(&self) -> impl Iterator<Item = &'a TorchMessage> + use<'a> {
         self.evidence.torch_logs.iter().flat_map(|log| &log.content)

@@ -17,6 +17,17 @@ pub struct PeakSummary {
     pub padded_bytes: u64,
     /// Blocks that lived.
     pub live_allocations: u64,
+    /// Of the bytes asked for, those of managed memory, whose pages may lie in RAM.
+    pub managed_bytes: u64,
+    /// Its blocks.
+    pub managed_allocations: u64,
+}
+
+impl PeakSummary {
+    /// Bytes asked for that belong on the card.
+    pub fn on_card_bytes(&self) -> u64 {
+        self.requested_bytes.saturating_sub(self.managed_bytes)
+    }
 }
 
 /// What was left.
@@ -54,7 +65,7 @@ pub struct AccountSummary {
 /// One account as values.
 pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
     let padded = |granules: u64| granules.saturating_mul(replay.granularity_bytes);
-    let Peak { at, held, .. } = &account.peak;
+    let Peak { at, held, managed, .. } = &account.peak;
     let Calls { allocations, frees, failures, empty_allocations, replaced, reset } = account.calls;
     AccountSummary {
         allocations,
@@ -68,6 +79,8 @@ pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSum
             requested_bytes: saturate(held.requested_bytes),
             padded_bytes: padded(held.granules),
             live_allocations: held.blocks,
+            managed_bytes: saturate(managed.requested_bytes),
+            managed_allocations: managed.blocks,
         },
         end: EndSummary {
             live_allocations: account.held.blocks,

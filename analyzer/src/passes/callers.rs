@@ -1,10 +1,10 @@
 //! Who allocated what lives at one moment: call sites by their bytes.
 
+use gpuoom_trace::record::Kind;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
-use crate::replay::balance::counted_bytes;
 use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::symbols::{Frame, Stacks};
@@ -19,13 +19,32 @@ pub struct Amount {
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
+    /// Bytes of managed memory, which may lie in RAM: they are not in `bytes`.
+    pub managed_bytes: u64,
+    /// Its blocks.
+    pub managed_blocks: u64,
 }
 
 impl Amount {
+    /// What calls of one kind gave; of managed memory apart.
+    fn of(kind: Kind, bytes: u128, blocks: u64) -> Self {
+        match kind {
+            Kind::Managed => Amount { managed_bytes: saturate(bytes), managed_blocks: blocks, ..Amount::default() },
+            _ => Amount { bytes: saturate(bytes), blocks, ..Amount::default() },
+        }
+    }
+
+    /// All of it, wherever it lies.
+    fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.managed_bytes)
+    }
+
     /// Adds another amount.
     pub fn add(&mut self, other: Amount) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.blocks = self.blocks.saturating_add(other.blocks);
+        self.managed_bytes = self.managed_bytes.saturating_add(other.managed_bytes);
+        self.managed_blocks = self.managed_blocks.saturating_add(other.managed_blocks);
     }
 }
 
@@ -36,6 +55,10 @@ pub struct CallerRow {
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
+    /// Bytes of managed memory, which may lie in RAM: they are not in `bytes`.
+    pub managed_bytes: u64,
+    /// Its blocks.
+    pub managed_blocks: u64,
     /// What other runs and builds of the program call the same place.
     pub key: String,
     /// For people: function and library, or function and Python file.
@@ -72,6 +95,10 @@ pub struct LeftOut {
     pub bytes: u64,
     /// Their blocks.
     pub blocks: u64,
+    /// Bytes of managed memory, which may lie in RAM: they are not in `bytes`.
+    pub managed_bytes: u64,
+    /// Its blocks.
+    pub managed_blocks: u64,
 }
 
 /// One caller while sums are made; the first site has most bytes.
@@ -86,7 +113,7 @@ struct Group {
 /// Who allocated what a census counts, at most `most` of them by name.
 pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     let mut sites: Vec<(u32, Amount)> = by_site(census).into_iter().collect();
-    sites.sort_unstable_by_key(|(site, amount)| (std::cmp::Reverse(amount.bytes), *site));
+    sites.sort_unstable_by_key(|(site, amount)| (std::cmp::Reverse((amount.bytes, amount.all_bytes())), *site));
     let mut callers = Callers::default();
     // Functions that a compiler merged into one have one key: what each took is told apart by its name.
     let mut groups: FxHashMap<(String, String), Group> = FxHashMap::default();
@@ -110,7 +137,8 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     }
     let mut groups: Vec<((String, String), Group)> = groups.into_iter().collect();
     groups.sort_unstable_by(|(one, first), (other, second)| {
-        second.amount.bytes.cmp(&first.amount.bytes).then_with(|| one.cmp(other))
+        let bytes = |group: &Group| (group.amount.bytes, group.amount.managed_bytes);
+        bytes(second).cmp(&bytes(first)).then_with(|| one.cmp(other))
     });
     let rest = groups.split_off(groups.len().min(most));
     rest.iter().for_each(|(_, group)| callers.left_out.add(group.amount));
@@ -123,6 +151,8 @@ impl LeftOut {
         self.callers += 1;
         self.bytes = self.bytes.saturating_add(amount.bytes);
         self.blocks = self.blocks.saturating_add(amount.blocks);
+        self.managed_bytes = self.managed_bytes.saturating_add(amount.managed_bytes);
+        self.managed_blocks = self.managed_blocks.saturating_add(amount.managed_blocks);
     }
 }
 
@@ -130,15 +160,13 @@ impl LeftOut {
 fn by_site(census: &Census) -> FxHashMap<u32, Amount> {
     let mut sites: FxHashMap<u32, Amount> = FxHashMap::default();
     for (caller, held) in &census.own {
-        let bytes = saturate(counted_bytes(caller.kind, held.requested_bytes));
-        sites.entry(caller.site).or_default().add(Amount { bytes, blocks: held.blocks });
+        sites.entry(caller.site).or_default().add(Amount::of(caller.kind, held.requested_bytes, held.blocks));
     }
     for (class, sum) in &census.lower {
         let Some((_, site)) = class.caller.filter(|_| class.cause.backs(Side::of(class.kind)).is_none()) else {
             continue;
         };
-        let bytes = saturate(counted_bytes(class.kind, sum.bytes));
-        sites.entry(site).or_default().add(Amount { bytes, blocks: sum.blocks });
+        sites.entry(site).or_default().add(Amount::of(class.kind, sum.bytes, sum.blocks));
     }
     sites
 }
@@ -149,6 +177,8 @@ fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
     Some(CallerRow {
         bytes: group.amount.bytes,
         blocks: group.amount.blocks,
+        managed_bytes: group.amount.managed_bytes,
+        managed_blocks: group.amount.managed_blocks,
         key,
         label: site.label.clone(),
         frame: Frame { line: site.who.line.filter(|_| group.has_one_line), ..site.who.clone() },

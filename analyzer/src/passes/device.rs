@@ -61,9 +61,10 @@ impl DeviceSummary {
         let granularity = self.granularity_observed_bytes?;
         let total = self.total_bytes?;
         let round = |bytes: u64| bytes.div_ceil(granularity).saturating_mul(granularity);
+        // Of managed memory all may lie on the card, or nothing.
         let rounding_at_most = oom.held_blocks.saturating_mul(granularity);
         let least_free = total.saturating_sub(oom.held_bytes.saturating_add(rounding_at_most));
-        let most_free = total.saturating_sub(oom.held_bytes);
+        let most_free = total.saturating_sub(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
         if round(oom.requested_bytes) <= least_free {
             return Some(true);
         }
@@ -143,11 +144,17 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
         observed: None,
         largest_at_peak: Vec::new(),
         used_at_start_bytes: first(Quantity::VramUsed),
-        others_at_start_bytes: first(Quantity::KfdOthersVram)
-            .zip(first(Quantity::GraphicsVram))
-            .map(|(compute, graphics)| compute.saturating_add(graphics)),
+        others_at_start_bytes: others_at_start(replay, device),
         least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
     }
+}
+
+/// What others held when the memory in use was first read: numbers of different moments are not set beside each other.
+fn others_at_start(replay: &Replay, device: u8) -> Option<u64> {
+    let first = |quantity| replay.readings.series(quantity, device).map(|series| series.first);
+    let (at, _) = first(Quantity::VramUsed)?;
+    let then = |quantity| first(quantity).filter(|(other, _)| *other == at).map(|(_, bytes)| bytes);
+    Some(then(Quantity::KfdOthersVram)?.saturating_add(then(Quantity::GraphicsVram)?))
 }
 
 /// Devices that the trace has facts about and on which nothing was allocated.

@@ -1,15 +1,18 @@
 //! Padding and fragmentation at the peak of a device: in the model, and with the granularity that was observed.
 
+use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use crate::replay::Replay;
-use crate::replay::account::Account;
-use crate::replay::arena::{Arena, FreeSpace, NO_PLACE};
+use crate::replay::account::{Account, has_no_room, place};
+use crate::replay::arena::{Arena, FreeSpace};
 use crate::replay::block::Block;
 
 /// Fragmentation in the model arena at the peak. Fields that need the size of the card are empty where it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Fragmentation {
+    /// What the blocks of the peak take in the model, managed memory left out.
+    pub padded_bytes: u64,
     /// (padded - requested) / requested at the peak; empty where nothing was requested.
     pub effective_loss: Option<f64>,
     /// Free model bytes outside the largest free block.
@@ -59,14 +62,19 @@ pub fn loss(requested_bytes: u64, padded_bytes: u64) -> Option<f64> {
 pub fn at_peak(replay: &Replay, account: &Account, blocks: &[Block]) -> Fragmentation {
     let granularity = replay.granularity_bytes;
     let peak = &account.peak.held;
-    let requested = saturate(peak.requested_bytes);
-    let padded = peak.granules.saturating_mul(granularity);
-    let mut result =
-        Fragmentation { effective_loss: loss(requested, padded), modelled: true, ..Fragmentation::default() };
+    let managed = &account.peak.managed;
+    let requested = saturate(peak.requested_bytes.saturating_sub(managed.requested_bytes));
+    let padded = peak.granules.saturating_sub(managed.granules).saturating_mul(granularity);
+    let mut result = Fragmentation {
+        effective_loss: loss(requested, padded),
+        padded_bytes: padded,
+        modelled: true,
+        ..Fragmentation::default()
+    };
     let Some((arena, blocks)) = arena_at_peak(account, blocks) else { return result };
     let FreeSpace { total_granules, largest_granules } = arena.free_space();
     let bytes = |granules: u64| granules.saturating_mul(granularity);
-    let overflow = blocks.iter().filter(|block| block.place == NO_PLACE && block.granules > 0);
+    let overflow = blocks.iter().filter(|block| has_no_room(block));
     result.stranded_bytes = Some(bytes(total_granules - largest_granules));
     result.largest_free_block_bytes = Some(bytes(largest_granules));
     result.external = Some(external(total_granules, largest_granules));
@@ -92,7 +100,7 @@ pub fn arena_at_peak(account: &Account, blocks: &[Block]) -> Option<(Arena, Vec<
         // The size of the card became known after the peak: the model can only place the blocks in their order.
         blocks.sort_by_key(|block| block.entered);
         for block in &mut blocks {
-            block.place = arena.place(block.granules);
+            block.place = place(&mut arena, block);
         }
     } else {
         blocks.iter().for_each(|block| arena.occupy(block.place, block.granules));
@@ -103,10 +111,13 @@ pub fn arena_at_peak(account: &Account, blocks: &[Block]) -> Option<(Arena, Vec<
 /// What the blocks of the peak take with the observed granularity.
 pub fn observed(account: &Account, blocks: &[Block]) -> Option<Observed> {
     let granularity_bytes = account.spacing.granularity_bytes()?;
-    let held = blocks.iter().fold(0u128, |sum, block| {
+    // Where managed pages lie nobody tells.
+    let on_card = || blocks.iter().filter(|block| block.kind != Kind::Managed);
+    let held = on_card().fold(0u128, |sum, block| {
         sum + u128::from(block.requested_bytes.div_ceil(granularity_bytes)) * u128::from(granularity_bytes)
     });
-    let (requested_bytes, held_bytes) = (saturate(account.peak.held.requested_bytes), saturate(held));
+    let requested = on_card().fold(0u128, |sum, block| sum + u128::from(block.requested_bytes));
+    let (requested_bytes, held_bytes) = (saturate(requested), saturate(held));
     Some(Observed {
         granularity_bytes,
         requested_bytes,

@@ -3,7 +3,9 @@
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
-use crate::passes::rise::{By, Level, Rise, WHOLE_RUN};
+use crate::passes::fragmentation::saturate;
+use crate::passes::level::Level;
+use crate::passes::rise::{By, Earlier, Rise, WHOLE_RUN};
 use crate::passes::shape::cycles::{Cycle, Cycles};
 use crate::passes::trend::{Course, Point, Slope};
 use crate::replay::Replay;
@@ -50,6 +52,8 @@ impl Rate {
 pub struct RunsOut {
     /// Bytes that are left above the last floor and the height of a cycle.
     pub room_bytes: u64,
+    /// When the free memory was read that the room is computed from; null where it was not.
+    pub room_read_at_ns: Option<u64>,
     /// Whether the room was read at some moment; else it is the card's size less the program's blocks, and others' memory is
     /// not in it.
     pub room_was_read: bool,
@@ -102,6 +106,13 @@ pub struct Growth {
     pub by: By,
     /// Steps.
     pub cycles: usize,
+    /// Whether what rose was given back behind the last of them.
+    #[serde(skip)]
+    pub given_back_at_the_end: bool,
+    /// Of what stayed over the last stretch, bytes of managed memory, whose pages may lie in RAM.
+    pub managed_bytes: u64,
+    /// What came before them.
+    pub earlier: Earlier,
     /// Steps of the last stretch, in which it is judged.
     pub stretch: usize,
     /// What was held after steps, at most 256 of them.
@@ -137,7 +148,7 @@ pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
 
 /// The cycles of a device over the whole run, without the end, where everything is given back.
 pub fn cycles_of(track: &DeviceTrack, thresholds: &Thresholds) -> Cycles {
-    Cycles::of(&without_end(&track.live, thresholds), thresholds)
+    Cycles::of(&without_end(&track.live, thresholds), thresholds).kept_of(&track.live)
 }
 
 /// The turning points of a series without the end of the program.
@@ -153,7 +164,7 @@ pub fn without_end(live: &Series, thresholds: &Thresholds) -> Vec<Turn> {
 /// What a device held after each step of the run; `None` for too few steps.
 pub fn rise_of(replay: &Replay, device: u8, cycles: &Cycles, thresholds: &Thresholds) -> Option<Rise> {
     let window = replay.tracks.calls.before(replay.tracks.calls.count());
-    Rise::of(replay, device, WHOLE_RUN, cycles.last_phase(), (&window.calls, window.from == 0), thresholds)
+    Rise::of(replay, device, WHOLE_RUN, cycles, (&window.calls, window.from == 0), thresholds)
 }
 
 /// The growth of one device; `None` for too few steps.
@@ -178,6 +189,9 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
         course: trend.course,
         by: rise.by,
         cycles: levels.len(),
+        earlier: rise.earlier,
+        given_back_at_the_end: rise.given_back_at_the_end,
+        managed_bytes: rise.kept.as_ref().map_or(0, |kept| kept.managed_bytes),
         stretch: trend.points,
         floors: floors(replay, levels),
         total_bytes: i64::try_from(total).unwrap_or(if total < 0 { i64::MIN } else { i64::MAX }),
@@ -185,7 +199,7 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
         per_cycle,
         few_points: (levels.len() as u64) < thresholds.stretch_cycles,
         runs_out: if significant {
-            runs_out(replay, device, rise, cycles.last_phase(), &per_second, &per_cycle)
+            runs_out(replay, device, rise, cycles.unbroken(), &per_second, &per_cycle)
         } else {
             None
         },
@@ -200,27 +214,37 @@ fn floors(replay: &Replay, levels: &[Level]) -> Vec<Floor> {
     chosen.map(|(_, level)| Floor { at_ns: replay.clock.at_ns(level.at), bytes: level.bytes }).collect()
 }
 
-/// What is left above the last floor and a cycle's height, and whether it was read.
-fn room(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Option<(u64, bool)> {
+/// What is left above the last floor and a cycle's height, and the ticks when it was read, where it was.
+fn room(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Option<(u64, Option<u64>)> {
     let mut heights: Vec<u64> = steps.iter().map(Cycle::fall_bytes).collect();
     heights.sort_unstable();
     let height = heights.get(heights.len() / 2).copied().unwrap_or(0);
-    let needed = rise.levels.last()?.bytes.saturating_add(height);
-    let read = replay.tracks.device(device).and_then(|track| track.reads.last);
+    // What came behind the last step and is still held takes room, too.
+    let held = replay.accounts.device(device).map_or(0, |account| saturate(account.held.requested_bytes));
+    let needed = rise.levels.last()?.bytes.saturating_add(height).max(held);
+    let read = replay.tracks.device(device).and_then(|track| track.reads.last).filter(|read| !read.is_disturbed);
     // All that the program could hold at that moment: what it held, and what was free.
-    let by_reading = read.and_then(|read| Some((read.least_free_bytes()?.saturating_add(read.held_bytes), true)));
-    let by_size = || Some((replay.accounts.total_bytes(device)?, false));
-    let (could_hold, was_read) = by_reading.or_else(by_size)?;
-    Some((could_hold.saturating_sub(needed), was_read))
+    let by_reading =
+        read.and_then(|read| Some((read.least_free_bytes()?.saturating_add(read.held_bytes), Some(read.at))));
+    let is_managed = replay.accounts.device(device).is_some_and(|account| account.managed.blocks > 0);
+    let by_size = || Some((replay.accounts.total_bytes(device).filter(|_| !is_managed)?, None));
+    let (could_hold, read_at) = by_reading.or_else(by_size)?;
+    Some((could_hold.saturating_sub(needed), read_at))
 }
 
 fn runs_out(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle], time: &Rate, cycle: &Rate) -> Option<RunsOut> {
-    let (room_bytes, room_was_read) = room(replay, device, rise, steps)?;
+    // Nobody tells how much of managed memory lies on the card: where it may be what rises, nothing is foretold.
+    let managed = replay.accounts.device(device).map_or(0, |account| account.managed.requested_bytes);
+    if managed > 0 && rise.kept.as_ref().is_none_or(|kept| kept.managed_bytes > 0) {
+        return None;
+    }
+    let (room_bytes, read_at) = room(replay, device, rise, steps)?;
     let lasts = |rate: f64| (rate > 0.0).then(|| room_bytes as f64 / rate);
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     Some(RunsOut {
         room_bytes,
-        room_was_read,
+        room_read_at_ns: read_at.map(|at| replay.clock.at_ns(at)),
+        room_was_read: read_at.is_some(),
         in_ns: ns(lasts(time.bytes)?),
         soonest_ns: ns(lasts(time.high)?),
         latest_ns: lasts(time.low).map(ns),

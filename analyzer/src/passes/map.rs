@@ -1,10 +1,11 @@
 //! Maps of one moment: where the program's blocks lie in the address space, and where the model places them.
 
+use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use crate::passes::fragmentation::arena_at_peak;
 use crate::replay::Replay;
-use crate::replay::account::Account;
+use crate::replay::account::{Account, has_no_room};
 use crate::replay::arena::{Arena, NO_PLACE};
 use crate::replay::block::{Block, Mapping};
 
@@ -77,6 +78,10 @@ pub struct DeviceMap {
     pub requested_bytes: u64,
     /// The same, each block padded to cells.
     pub padded_bytes: u64,
+    /// Of the bytes that were asked for, those of managed memory: its pages may lie in RAM, and the model has no place for them.
+    pub managed_bytes: u64,
+    /// Its blocks.
+    pub managed_allocations: u64,
     /// Address space.
     pub address_space: AddressMap,
     /// Model; `None` where the size of the card is not known.
@@ -112,6 +117,7 @@ fn draw_device(replay: &Replay, device: u8, account: &Account, moment: Moment) -
     };
     let cell_bytes = replay.granularity_bytes;
     let sum = |value: fn(&Block) -> u64| blocks.iter().fold(0u64, |sum, block| sum.saturating_add(value(block)));
+    let managed = || blocks.iter().filter(|block| block.kind == Kind::Managed);
     let model = match moment {
         Moment::Peak => arena_at_peak(account, &blocks),
         Moment::Now => account.arena.clone().map(|arena| (arena, blocks.clone())),
@@ -123,6 +129,8 @@ fn draw_device(replay: &Replay, device: u8, account: &Account, moment: Moment) -
         live_allocations: blocks.len() as u64,
         requested_bytes: sum(|block| block.requested_bytes),
         padded_bytes: sum(|block| u64::from(block.granules)).saturating_mul(cell_bytes),
+        managed_bytes: managed().fold(0u64, |sum, block| sum.saturating_add(block.requested_bytes)),
+        managed_allocations: managed().count() as u64,
         address_space: address_map(&blocks, &mappings, cell_bytes),
         model: model.map(|(arena, blocks)| arena_map(&arena, &blocks, cell_bytes)),
     }
@@ -247,7 +255,7 @@ fn arena_map(arena: &Arena, blocks: &[Block], cell_bytes: u64) -> ArenaMap {
     }
     let bytes = |granules: u64| granules.saturating_mul(cell_bytes);
     let free = arena.free_space();
-    let overflow = || blocks.iter().filter(|block| block.place == NO_PLACE && block.granules > 0);
+    let overflow = || blocks.iter().filter(|block| has_no_room(block));
     ArenaMap {
         capacity_bytes: bytes(arena.granules()),
         runs: cells.finish(Some(arena.granules())).into_iter().flat_map(|stretch| stretch.runs).collect(),

@@ -38,8 +38,9 @@ pub struct Evidence {
     pub seq: Option<u64>,
     /// Function, where there is one.
     pub api: Option<String>,
-    /// What the record's status says: of an error query, the error that was asked about.
-    pub status: i32,
+    /// What the record's status says: of an error query, the error that was asked about. Null of GPU work, whose status is not
+    /// recorded.
+    pub status: Option<i32>,
     /// A name or text was asked for.
     pub asks_text: bool,
     /// The process ended by the signal in `status`.
@@ -47,6 +48,10 @@ pub struct Evidence {
     /// Of an allocation: what it gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gave: Option<Gave>,
+    /// Of GPU work that was given the null that a failed call left behind: how many failed calls of the thread may have left it;
+    /// 0 where nobody counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer_left_by: Option<u64>,
 }
 
 /// Memory that a call gave after a failure.
@@ -103,6 +108,18 @@ impl Injection {
     }
 }
 
+/// Whether a GPU call was given the pointer that a failed call should have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointerUsed {
+    /// Not in the calls that were looked at.
+    NotSeen,
+    /// A null like the one that it left behind, or that of another variable.
+    Perhaps,
+    /// A null, while its variable held one, no other failure had left one, and nothing else had come in its place. A null has no
+    /// name: it may still be another's.
+    Likely,
+}
+
 /// One out-of-memory return.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OomReport {
@@ -129,6 +146,9 @@ pub struct OomReport {
     pub requested_bytes: u64,
     /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.
     pub unknown_size: bool,
+    /// A mathematical library's call: what it returned is its own.
+    #[serde(skip)]
+    pub of_library: bool,
     /// The same, padded.
     pub padded_bytes: u64,
     /// What the call returned.
@@ -139,6 +159,15 @@ pub struct OomReport {
     /// Why.
     #[serde(serialize_with = "because_name")]
     pub because: Because,
+    /// Whether a GPU call was given its pointer.
+    #[serde(skip)]
+    pub pointer: PointerUsed,
+    /// Whether its thread read the last error afterwards, which also clears it.
+    #[serde(skip)]
+    pub error_was_read: bool,
+    /// Whether what the thread did was looked at until its next failure, or the end.
+    #[serde(skip)]
+    pub is_watched_on: bool,
     /// The events that show it.
     pub evidence: Vec<Evidence>,
     /// The lowest layer that returned the failure.
@@ -217,6 +246,18 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
     all
 }
 
+/// How sure it is that a failed call's pointer was used. What failed beside it may have left a null, too.
+fn pointer_used(oom: &Oom) -> PointerUsed {
+    if oom.because != Because::FailedPointerUsed {
+        return PointerUsed::NotSeen;
+    }
+    let other_came = oom.evidence.iter().any(|evidence| evidence.gave.is_some());
+    let is_likely =
+        |used: failures::PointerUse| used.left_by == Some(1) && used.is_still_held && used.others == Some(0);
+    let is_its_own = oom.evidence.iter().filter_map(|evidence| evidence.pointer).any(is_likely);
+    if is_its_own && !other_came { PointerUsed::Likely } else { PointerUsed::Perhaps }
+}
+
 /// Why the recorder did not try what could be had, as far as the trace tells.
 fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'static str {
     let setting = process.environment.iter().find(|(name, _)| name == "GPUOOM_PROBE").map(|(_, value)| value.as_str());
@@ -264,10 +305,14 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         kind: oom.kind.name(),
         requested_bytes: oom.requested_bytes,
         unknown_size: oom.unknown_size,
+        of_library: api.is_library(),
         padded_bytes: replay.padded_bytes(oom.granules),
         status: Status { code: oom.status, name: api.status_name(oom.status) },
         outcome: oom.outcome,
         because: oom.because,
+        pointer: pointer_used(oom),
+        error_was_read: oom.error_was_read,
+        is_watched_on: oom.is_watched_on,
         evidence: oom.evidence.iter().map(|evidence| describe_evidence(replay, evidence)).collect(),
         refused_by: match oom.refused_by {
             RefusedBy::Layer(layer) => layer_name(layer),
@@ -315,7 +360,7 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
         event: evidence.event.name(),
         seq: evidence.seq,
         api: evidence.api.filter(|_| has_api).map(|api| replay.apis.get(api).name.clone()),
-        status: evidence.status,
+        status: Some(evidence.status).filter(|_| evidence.event != Event::GpuWork),
         asks_text: evidence.asks_text,
         by_signal: !has_api && matches!(replay.end, End::Signaled(_)),
         gave: evidence.gave.map(|(kind, bytes, device)| Gave {
@@ -323,6 +368,7 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
             requested_bytes: (bytes != UNKNOWN_BYTES).then_some(bytes),
             device,
         }),
+        pointer_left_by: evidence.pointer.map(|used| used.left_by.unwrap_or(0)),
     }
 }
 

@@ -3,7 +3,7 @@
 use gpuoom_trace::outcome::{Because, Outcome};
 use serde::Serialize;
 
-use super::oom::OomReport;
+use super::oom::{OomReport, PointerUsed};
 
 /// How many failures ended in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,8 +18,12 @@ pub struct Outcomes {
     pub unresolved: u64,
     /// Of those recovered: by another call.
     pub fell_back: u64,
-    /// Of those dropped: the failed call's pointer was used.
+    /// Of those dropped: a GPU call was given the null that the failed call left behind, as far as nulls can be told apart.
     pub failed_pointer_used: u64,
+    /// Stories of those: attempts to make up for one failure have one pointer.
+    pub failed_pointers: u64,
+    /// Stories of those where that is likely.
+    pub likely_failed_pointers: u64,
     /// Of those unresolved: the last error was read, and GPU work went on.
     pub error_read: u64,
     /// Failures that were no attempt to make up for an earlier one.
@@ -45,6 +49,9 @@ pub fn count_outcomes(ooms: &[OomReport]) -> Outcomes {
         } += 1;
         counts.fell_back += u64::from(oom.because == Because::FellBack);
         counts.failed_pointer_used += u64::from(oom.because == Because::FailedPointerUsed);
+        let is_first = oom.attempt_of.is_none();
+        counts.failed_pointers += u64::from(is_first && oom.pointer != PointerUsed::NotSeen);
+        counts.likely_failed_pointers += u64::from(is_first && oom.pointer == PointerUsed::Likely);
         counts.error_read += u64::from(oom.because == Because::ErrorRead);
         counts.stories += u64::from(oom.attempt_of.is_none());
     }

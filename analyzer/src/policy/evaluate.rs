@@ -227,6 +227,10 @@ pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) ->
 fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
     let growth = place.and_then(|known| known.growth_per_second);
     growth.ok_or_else(|| {
+        if place.is_some_and(|known| known.cycles_are_missing) {
+            return "memory rose and fell too often to keep all of it, and fewer than five of the cycles that are kept follow each other"
+                .to_owned();
+        }
         "the run has fewer than five steps: labels (gpuoom_mark), or cycles in which memory rises and falls".to_owned()
     })
 }
@@ -265,6 +269,8 @@ fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Str
                 signed(high)
             ))
         }
+        // What was given back before the run ended did not come to stay.
+        Some(trend) if place.given_back_at_the_end => Ok(trend.rate().min(0.0)),
         Some(trend) => Ok(trend.rate()),
         None if marks().count() < least => {
             Err(format!("there are {} such marks (gpuoom_mark); at least {least} are needed", marks().count()))

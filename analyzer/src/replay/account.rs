@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::{Kind, Layer};
 
-use super::arena::Arena;
+use super::arena::{Arena, NO_PLACE};
 use super::block::{Block, Mapping};
 use super::held::Held;
 use super::lower::book::LowerBlock;
@@ -57,6 +57,8 @@ pub struct Peak {
     pub at: u64,
     /// What was held then.
     pub held: Held,
+    /// Of it managed memory, whose pages may lie in RAM.
+    pub managed: Held,
 }
 
 /// Counts of calls.
@@ -92,6 +94,8 @@ pub struct Account {
     pub calls: Calls,
     /// What is held now.
     pub held: Held,
+    /// Of it managed memory, whose pages may lie in RAM.
+    pub managed: Held,
     /// What is held now by layer and kind.
     pub holdings: Holdings,
     /// Layers that gave blocks: bit n is the layer with number n.
@@ -131,18 +135,21 @@ impl Account {
     #[inline]
     pub fn take_in(&mut self, block: &mut Block, at: u64) {
         if let Some(arena) = &mut self.arena {
-            block.place = arena.place(block.granules);
+            block.place = place(arena, block);
         }
         if let Some(changes) = &mut self.changes {
             changes.push(Change { block: *block, comes: true });
         }
         self.held.add(block);
+        if block.kind == Kind::Managed {
+            self.managed.add(block);
+        }
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.add(block);
         }
         self.layers |= 1 << block.layer as u8;
         if self.held.requested_bytes > self.peak.held.requested_bytes {
-            self.peak = Peak { position: block.entered, at, held: self.held };
+            self.peak = Peak { position: block.entered, at, held: self.held, managed: self.managed };
             self.gone.clear();
             self.unmapped.clear();
             self.lower_gone.clear();
@@ -159,6 +166,9 @@ impl Account {
             changes.push(Change { block: *block, comes: false });
         }
         self.held.remove(block);
+        if block.kind == Kind::Managed {
+            self.managed.remove(block);
+        }
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.remove(block);
         }
@@ -216,9 +226,20 @@ impl Account {
     pub fn start_arena(&mut self, mut arena: Arena, position: u64, live: &mut [&mut Block]) {
         live.sort_by_key(|block| block.entered);
         for block in live {
-            block.place = arena.place(block.granules);
+            block.place = place(&mut arena, block);
         }
         self.arena = Some(arena);
         self.arena_since = position;
     }
+}
+
+/// The place of a block in the model. Managed memory has none: nobody tells how many of its pages lie on the card.
+#[inline]
+pub fn place(arena: &mut Arena, block: &Block) -> u32 {
+    if block.kind == Kind::Managed { NO_PLACE } else { arena.place(block.granules) }
+}
+
+/// Whether the model had no room for a block that belongs on the card.
+pub fn has_no_room(block: &Block) -> bool {
+    block.place == NO_PLACE && block.granules > 0 && block.kind != Kind::Managed
 }

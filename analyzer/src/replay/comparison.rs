@@ -31,6 +31,15 @@ impl Comparison {
     }
 }
 
+/// What may be in use on a card although no block that lives belongs there: at most so much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Movable {
+    /// Managed memory, whose pages may lie in RAM.
+    pub managed_bytes: u128,
+    /// What pools may keep.
+    pub kept_by_pools_bytes: u64,
+}
+
 /// What was compared about one device.
 #[derive(Clone, Debug, Default)]
 pub struct Comparisons {
@@ -41,8 +50,12 @@ pub struct Comparisons {
     pub lasting_gap: Option<Comparison>,
     /// Readings of a moment when as much was held as at the peak, with the ordinal of the peak's record.
     pub at_peak: Option<(u64, DeviceReadings)>,
+    /// What may lie on the card at that reading beside the blocks that belong there.
+    pub movable_at_peak: Movable,
     /// The last readings, and what the program held then.
     pub last: Option<(Held, DeviceReadings)>,
+    /// The same at the last readings.
+    pub movable_at_last: Movable,
     /// Readings that say nothing of the calls, because memory came or went while they were taken.
     pub disturbed: u64,
     before: Option<Comparison>,
@@ -83,9 +96,11 @@ impl Comparisons {
     /// No call that was under way at the latest reading follows any more.
     pub(super) fn settle(&mut self) {
         let Some(Open { comparison, trigger, held, read, peak }) = self.open.take() else { return };
-        self.last = Some((held, read));
+        let movable =
+            Movable { managed_bytes: comparison.managed_bytes, kept_by_pools_bytes: comparison.kept_by_pools_bytes };
+        (self.last, self.movable_at_last) = (Some((held, read)), movable);
         if let Some(peak) = peak.filter(|peak| self.at_peak.is_none_or(|(position, _)| position != *peak)) {
-            self.at_peak = Some((peak, read));
+            (self.at_peak, self.movable_at_peak) = (Some((peak, read)), movable);
         }
         self.compare(comparison, trigger);
     }

@@ -1,5 +1,6 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Step, Watched};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
@@ -60,11 +61,28 @@ pub struct Evidence {
     pub asks_text: bool,
     /// Of an allocation: the kind of memory, how much of it, and the device, where there is one.
     pub gave: Option<(Kind, u64, Option<u8>)>,
+    /// Of GPU work: the failed call's pointer that it was given.
+    pub pointer: Option<PointerUse>,
+    /// The last error was read, and not only looked at.
+    pub clears_error: bool,
+}
+
+/// GPU work was given what a failed call left in its pointer variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointerUse {
+    /// How many undecided failures of the thread left the same; `None` where nobody counted.
+    pub left_by: Option<u64>,
+    /// Sequence number of the failure that it is held for; `None` where it may be one or another.
+    pub whose: Option<u64>,
+    /// Whether that failure's variable held it to that moment. False also where nobody looked.
+    pub is_still_held: bool,
+    /// Failures of the process until then beside that one and its attempts; `None` where nobody counted.
+    pub others: Option<u64>,
 }
 
 impl Evidence {
     /// A record as evidence.
-    fn of(record: &Record, step: Step) -> Self {
+    fn of(record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) -> Self {
         let gave = match step {
             Step::Allocated(by) => Some((record.kind(), by.requested_bytes, record.device())),
             _ => None,
@@ -77,12 +95,24 @@ impl Evidence {
             status: record.status,
             asks_text: matches!(step, Step::ErrorText { .. }),
             gave,
+            pointer,
+            clears_error: step == Step::LastErrorRead && does != Does::PeeksError,
         }
     }
 
     /// The end of the process; without a number where nothing was recorded.
     pub fn of_end(at: u64, seq: Option<u64>, status: i32) -> Self {
-        Evidence { at, seq, event: Event::Process, api: None, status, asks_text: false, gave: None }
+        Evidence {
+            at,
+            seq,
+            event: Event::Process,
+            api: None,
+            status,
+            asks_text: false,
+            gave: None,
+            pointer: None,
+            clears_error: false,
+        }
     }
 }
 
@@ -148,6 +178,10 @@ pub struct Oom {
     pub because: Because,
     /// The events that show it.
     pub evidence: Vec<Evidence>,
+    /// Whether its thread read the last error afterwards, which also clears it.
+    pub error_was_read: bool,
+    /// Whether what the thread did was looked at until its next failure, or the end.
+    pub is_watched_on: bool,
     /// How long the recorder's readings then held the thread up, in nanoseconds.
     pub held_up_ns: u64,
     /// What was read at that moment.
@@ -158,6 +192,10 @@ pub struct Oom {
     pub held: Held,
     /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
     pub held_managed_bytes: u128,
+    /// What it held of the host's memory, pinned and registered, in bytes.
+    pub held_host_bytes: u128,
+    /// Its granules in the model.
+    pub held_managed_granules: u64,
     /// Who held what there, as far as that was counted.
     pub census: Option<Box<Census>>,
     /// Whether layers below the one that was asked had been recorded before.
@@ -304,10 +342,11 @@ impl Failures {
         self.by_seq.get(&seq).and_then(|index| self.listed.get_mut(*index))
     }
 
-    /// Feeds a step of the program, which this record tells of, to the failures of its thread.
-    pub fn step(&mut self, record: &Record, step: Step) {
+    /// Feeds a step of the program, which this record tells of, to the failures of its thread; `pointer`: of a failed call, that it
+    /// was given; `does`: what its function does.
+    pub fn step(&mut self, record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) {
         let Some(watch) = self.watches.get_mut(&record.thread) else { return };
-        apply(&mut self.listed, watch, step, &self.limits, Evidence::of(record, step));
+        apply(&mut self.listed, watch, step, &self.limits, Evidence::of(record, step, pointer, does));
         if watch.open.is_empty() {
             self.watches.remove(&record.thread);
         }
@@ -332,18 +371,36 @@ impl Failures {
     }
 }
 
+/// Whether GPU work with this pointer used that of a story. Where nobody wrote down whose it is, that is known of a thread with one
+/// story only.
+fn uses_pointer_of(listed: &[Oom], story: &Story, stories: usize, pointer: PointerUse) -> bool {
+    match (pointer.whose, pointer.left_by) {
+        (Some(seq), _) => story.members.iter().any(|index| listed[*index].seq == seq),
+        (None, None | Some(1)) => stories == 1,
+        (None, Some(_)) => false,
+    }
+}
+
 fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limits, evidence: Evidence) {
+    let stories = watch.open.len();
     watch.open.retain_mut(|story| {
-        let known = |watched: &Watched| (watched.shown(), watched.is_made_up());
+        let known = |watched: &Watched| (watched.shown(), watched.settled());
         let before = known(&story.watched);
+        let step = match evidence.pointer {
+            Some(pointer) => Step::GpuWork { failed_pointer: uses_pointer_of(listed, story, stories, pointer) },
+            None => step,
+        };
         let answer = story.watched.step(step, limits);
+        let ended_badly = matches!(step, Step::Ended { failure: true });
         let decides = match answer {
-            // What made up for it is its evidence, and not what ended the watch.
-            Some((outcome, _)) => !(before.1 && outcome == Outcome::Recovered),
-            None => known(&story.watched) != before,
+            // What settled it is its evidence, and not what ended the watch.
+            Some(_) => answer != before.1 || ended_badly,
+            None => known(&story.watched) != before || evidence.pointer.is_some(),
         };
         for index in &story.members {
             let oom = &mut listed[*index];
+            oom.error_was_read |= evidence.clears_error;
+            oom.is_watched_on &= answer.is_none() || !matches!(step, Step::GpuWork { .. });
             if decides && oom.evidence.len() < MAX_EVIDENCE {
                 oom.evidence.push(evidence);
             }

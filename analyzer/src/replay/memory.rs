@@ -4,7 +4,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 
 use super::Replay;
-use super::apis::{Ends, Family};
+use super::apis::{Does, Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
 use super::lower::Place;
@@ -202,7 +202,10 @@ impl Replay {
 
     #[inline]
     fn give_back(&mut self, space: Space, record: &Record, below: bool) -> Undo {
-        let Some(block) = self.live.remove(space, record.address) else { return self.unmatched(record, below) };
+        let Some(block) = self.live.remove(space, record.address) else {
+            self.tracks.released();
+            return self.unmatched(record, below);
+        };
         match self.accounts.of_mut(&block) {
             Some(account) => {
                 account.let_go(&block);
@@ -211,6 +214,7 @@ impl Replay {
                 Undo::Block(block)
             }
             None => {
+                self.tracks.released();
                 self.count_uncounted(&block, false);
                 Undo::Uncounted(block)
             }
@@ -265,6 +269,9 @@ impl Replay {
         // address that is given back like memory, though.
         if is_map && own && !failed && record.kind() == Kind::Imported {
             self.pools.insert(record.address, record.device);
+        }
+        if is_map && !failed && record.kind() == Kind::Managed {
+            self.tracks.released();
         }
         // Nor does memory of a driver that becomes visible to a card: it counts since it was given.
         if failed || record.kind() != Kind::Physical || self.apis.family(record.api) != Family::Pointers {
@@ -335,8 +342,7 @@ impl Replay {
                 self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
                 self.pools.insert(record.address, record.device);
                 if own && record.requested == 0 {
-                    self.made_pools += 1;
-                    self.tracks.pools.made(record.address, record.device);
+                    self.pool_appears(record);
                 }
                 return;
             }
@@ -363,6 +369,14 @@ impl Replay {
             self.count_uncounted(&old, false);
         }
         self.count_uncounted(&block, true);
+    }
+
+    /// The program made a pool, asked for that of a device, or gave a device one.
+    #[cold]
+    fn pool_appears(&mut self, record: &Record) {
+        let does = self.apis.get(record.api).does;
+        self.made_pools += u64::from(!matches!(does, Does::NamesPool | Does::ChoosesPool));
+        self.tracks.pools.appears(does, record.address, record.device);
     }
 
     /// Address ranges and memory of others have lines of their own.

@@ -303,7 +303,8 @@ impl Replay {
         self.events += 1;
         let end = record.at.saturating_add(u64::from(record.duration));
         self.last_at = self.last_at.max(end);
-        if self.busy.note(record, end) {
+        let disturbs = self.busy.note(record, end);
+        if disturbs {
             self.disturb(record);
         }
         let own = record.is_programs_own();
@@ -324,11 +325,15 @@ impl Replay {
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
         }
+        if disturbs {
+            self.disturbed(record);
+        }
         if self.failures.is_watching()
             && own
-            && let Some(step) = self.step_of(record, payload)
+            && let Some(step) = self.step_of(record)
         {
-            self.failures.step(record, step);
+            let does = self.apis.get(record.api).does;
+            self.failures.step(record, step, Self::failed_pointer(record, payload), does);
         }
     }
 
@@ -416,11 +421,14 @@ impl Replay {
 
     /// The pool that stream-ordered memory comes from, by its number.
     #[inline]
-    fn pool_number(&self, record: &Record, payload: &[u8]) -> tracks::pools::Number {
-        if record.kind() != Kind::Pool || payload.is_empty() || self.pools.is_empty() {
+    fn pool_number(&mut self, record: &Record, payload: &[u8]) -> tracks::pools::Number {
+        if record.kind() != Kind::Pool || (self.pools.is_empty() && payload.is_empty()) {
             return 0;
         }
-        payload::unpack_numbers(payload).next().map_or(0, |pool| self.tracks.pools.number(pool))
+        match payload::unpack_numbers(payload).next() {
+            Some(pool) => self.tracks.pools.number(pool),
+            None => self.tracks.pools.chosen(record.device),
+        }
     }
 
     fn pool_device(&self, record: &Record, payload: &[u8]) -> u8 {

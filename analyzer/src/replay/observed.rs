@@ -19,6 +19,7 @@ use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
 use super::tracks::device::DeviceTrack;
+use super::tracks::pools::Number;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
 use super::tracks::waits::Waited;
@@ -64,15 +65,13 @@ impl Replay {
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
         let account = self.accounts.side_mut(side, device);
-        let (held, held_managed_bytes, model) = match account {
-            Some(account) => {
-                let managed = account.holdings.bytes_of(Kind::Managed);
-                (account.held, managed, account.arena.as_ref().map(Arena::free_space))
-            }
+        let (held, managed, model) = match account {
+            Some(account) => (account.held, account.managed, account.arena.as_ref().map(Arena::free_space)),
             None => Default::default(),
         };
         if self.failures.listed.len() < MAX_LISTED {
-            self.note_around(record, side, device, held.requested_bytes);
+            let pool = (record.kind() == Kind::Pool).then(|| self.pool_number(record, payload));
+            self.note_around(record, side, device, held.requested_bytes, pool);
         }
         let request = self.request_of(record, if unknown_size { UNKNOWN_BYTES } else { record.requested });
         let oom = Oom {
@@ -95,11 +94,15 @@ impl Replay {
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,
             evidence: Vec::new(),
+            error_was_read: false,
+            is_watched_on: true,
             held_up_ns: 0,
             read: DeviceReadings::default(),
             process: ProcessReadings::default(),
             held,
-            held_managed_bytes,
+            held_managed_bytes: managed.requested_bytes,
+            held_managed_granules: managed.granules,
+            held_host_bytes: self.accounts.host.held.requested_bytes,
             census,
             saw_below,
             model,
@@ -108,7 +111,7 @@ impl Replay {
     }
 
     /// Takes note of what is the case around a failure, before it is listed.
-    fn note_around(&mut self, record: &Record, side: Side, device: u8, held_bytes: u128) {
+    fn note_around(&mut self, record: &Record, side: Side, device: u8, held_bytes: u128, pool: Option<Number>) {
         let live_blocks = self.live.count() as u64 + self.vmm.count() as u64;
         // A failure costs something even where nothing lives.
         let blocks = self.live.blocks().chain(self.vmm.blocks()).filter(|block| census::is_of(block, side, device));
@@ -126,6 +129,7 @@ impl Replay {
             survivors,
             pending: PendingFrees::default(),
             captured: None,
+            pool,
             pooled: None,
             exported_freed_bytes: None,
             done: Done::default(),
@@ -216,14 +220,34 @@ impl Replay {
         concerned.for_each(|(_, comparisons)| comparisons.disturb(record.at));
     }
 
-    fn note_read(&mut self, record: &Record, device: u8, read: DeviceReadings) {
+    /// The record that disturbed a reading was taken: the device holds what came or went with it.
+    #[cold]
+    pub(super) fn disturbed(&mut self, record: &Record) {
+        let devices: Vec<u8> = self.tracks.devices().map(|(device, _)| device).collect();
+        for device in devices.into_iter().filter(|device| concerns(record.device, *device)) {
+            let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
+            self.tracks.disturb_reads(device, record.at, saturate(held));
+        }
+    }
+
+    fn note_read(&mut self, record: &Record, device: u8, read: DeviceReadings, is_disturbed: bool) {
         let of_failure = (record.status == trigger::FAILURE).then_some(record.address);
         let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
+        let most = self.accounts.device(device).map_or(0, |account| account.peak.held.requested_bytes);
         let (held_bytes, reserved_bytes) = (saturate(held), self.reserved_bytes());
         self.tracks.read(
             device,
             of_failure,
-            Read { at: record.at, read, held_bytes, least_held_bytes: held_bytes, reserved_bytes, ..Read::default() },
+            Read {
+                at: record.at,
+                read,
+                held_bytes,
+                least_held_bytes: held_bytes,
+                most_held_bytes: if is_disturbed { saturate(most) } else { held_bytes },
+                is_disturbed,
+                reserved_bytes,
+                ..Read::default()
+            },
         );
     }
 
@@ -235,12 +259,14 @@ impl Replay {
         for device in devices {
             let mut read = DeviceReadings::default();
             readings.iter().filter(|reading| reading.device == device).for_each(|reading| read.take(reading));
-            self.note_read(record, device, read);
+            let is_disturbed = self.busy.until(device) > began_at;
+            self.note_read(record, device, read, is_disturbed);
+            self.busy.read_until = record.at;
             read.runtime_total_bytes = read.runtime_total_bytes.or(self.accounts.total_bytes(device));
             let Some(in_use) = read.in_use() else { continue };
             let comparisons = self.comparisons.entry(device).or_default();
             comparisons.settle();
-            if self.busy.until(device) > began_at {
+            if is_disturbed {
                 comparisons.disturbed += 1;
                 continue;
             }
@@ -264,7 +290,6 @@ impl Replay {
                 read,
                 peak: (held == peak.held).then_some(peak.position),
             });
-            self.busy.read_until = record.at;
         }
     }
 }

@@ -5,13 +5,14 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Record, flag};
 
 use super::Replay;
+use super::failures::PointerUse;
 
 /// No process has addresses from here on: those of five levels of page tables end at 2^56 (Linux, Documentation/arch/x86/x86_64/mm.rst).
 const BEYOND_ADDRESSES: u64 = 1 << 56;
 
 impl Replay {
     /// What one of the program's own records is to the failures of its thread; nothing for most.
-    pub(super) fn step_of(&mut self, record: &Record, payload: &[u8]) -> Option<Step> {
+    pub(super) fn step_of(&mut self, record: &Record) -> Option<Step> {
         let gave = |bytes| (record.status == 0).then(|| Step::Allocated(self.request_of(record, bytes)));
         match record.event()? {
             _ if self.apis.get(record.api).is_set_up(record) => gave(UNKNOWN_BYTES),
@@ -19,7 +20,8 @@ impl Replay {
             Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
             Event::ErrorQuery => Some(Step::LastErrorRead),
             Event::Exception => Some(Step::Thrown),
-            Event::GpuWork => Some(Step::GpuWork { failed_pointer: Self::uses_failed_pointer(record, payload) }),
+            // Whose pointer it was given is asked of each failure.
+            Event::GpuWork => Some(Step::GpuWork { failed_pointer: false }),
             _ => None,
         }
     }
@@ -37,12 +39,20 @@ impl Replay {
         }
     }
 
-    /// Whether GPU work was given the pointer of a failed call. The recorder compares numbers; a variable that the failed call
+    /// The pointer of a failed call that GPU work was given. The recorder compares numbers; a variable that the failed call
     /// left alone may hold memory that lives: a block, or what no recorded call gave, such as a variable in a module. So beside the
     /// null only a number that is no address of any process shows it.
-    fn uses_failed_pointer(record: &Record, payload: &[u8]) -> bool {
+    pub(super) fn failed_pointer(record: &Record, payload: &[u8]) -> Option<PointerUse> {
+        if record.event() != Some(Event::GpuWork) || !record.has(flag::FAILED_POINTER) {
+            return None;
+        }
+        let mut numbers = payload::unpack_numbers(payload);
         // Before format 1.6 a record has the first argument only, which need not be the pointer that was meant.
-        let pointer = || payload::unpack_numbers(payload).next().unwrap_or(record.address);
-        record.has(flag::FAILED_POINTER) && matches!(pointer(), 0 | BEYOND_ADDRESSES..)
+        let pointer = numbers.next().unwrap_or(record.address);
+        let left_by = numbers.next();
+        let whose = numbers.next().and_then(|seq| seq.checked_sub(1));
+        let is_still_held = numbers.next() == Some(1);
+        let others = numbers.next();
+        matches!(pointer, 0 | BEYOND_ADDRESSES..).then_some(PointerUse { left_by, whose, is_still_held, others })
     }
 }

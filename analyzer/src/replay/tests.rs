@@ -362,7 +362,7 @@ fn each_thread_answers_for_its_own_failures() {
         outcomes,
         [
             (Outcome::Propagated, Because::ErrorReported, 2),
-            (Outcome::Dropped, Because::GpuWorkContinued, 1),
+            (Outcome::Dropped, Because::GpuWorkContinued, 2),
             (Outcome::Propagated, Because::ProcessExited, 1),
         ]
     );
@@ -386,6 +386,28 @@ fn the_header_knows_an_end_that_nobody_recorded() {
     }
 }
 
+/// One null and two failures: it is of the one that the record names, and else of neither.
+#[test]
+fn a_null_is_of_one_failure() {
+    let because = |numbers: fn([u64; 2]) -> Vec<u64>| {
+        let mut trace = builder();
+        trace.site = 7;
+        let first = trace.refuse(GIB);
+        // Too late to be an attempt to make up for the first one.
+        trace.now_ns += 20_000_000_000;
+        trace.site = 9;
+        let second = trace.refuse(64 * GIB);
+        trace.used_pointer("hipMemset", &numbers([first, second]));
+        run(&trace).failures.listed.iter().map(|oom| oom.because).collect::<Vec<_>>()
+    };
+    let [work, used] = [Because::GpuWorkContinued, Because::FailedPointerUsed];
+    assert_eq!(because(|[first, _]| vec![0, 1, first + 1, 1, 1]), [used, work]);
+    assert_eq!(because(|[_, second]| vec![0, 1, second + 1, 1, 1]), [work, used]);
+    assert_eq!(because(|_| vec![0, 2, 0, 0, 2]), [work, work]);
+    // Before it was written down.
+    assert_eq!(because(|_| vec![0]), [work, work]);
+}
+
 #[test]
 fn a_pointer_that_lives_is_no_failed_pointer() {
     const BLOCK: u64 = 0x7000_0000;
@@ -398,9 +420,9 @@ fn a_pointer_that_lives_is_no_failed_pointer() {
     };
     let nothing: fn(&mut TraceBuilder) = |_| ();
     let lives: fn(&mut TraceBuilder) = |trace| _ = trace.alloc(BLOCK, GIB);
-    let garbage: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", 0x7ead_0000_beef_0000);
-    let within: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", BLOCK + 4096);
-    let null: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", 0);
+    let garbage: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", &[0x7ead_0000_beef_0000]);
+    let within: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", &[BLOCK + 4096]);
+    let null: fn(&mut TraceBuilder) = |trace| _ = trace.used_pointer("hipMemset", &[0]);
     // As recorders before format 1.6 left it: the first argument, and no word on which pointer was meant.
     let old: fn(&mut TraceBuilder) = |trace| {
         let record = trace.record(Event::GpuWork, Kind::None, "hipMemset");

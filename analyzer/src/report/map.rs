@@ -68,6 +68,14 @@ pub fn write_text(page: &mut Page, document: &Document<'_>) {
         page.gap();
         match &device.model {
             Some(model) => {
+                if device.managed_allocations > 0 {
+                    let blocks = count(device.managed_allocations, "block", "blocks");
+                    let text = format!(
+                        "Not in the model: {} of managed memory in {blocks}, whose pages may lie in RAM",
+                        size(device.managed_bytes)
+                    );
+                    page.indented("  ", "  ", &text);
+                }
                 page.indented("  ", "  ", &format!("Model of the card, {} a cell (modelled)", size(device.cell_bytes)));
                 draw_model(page, model, device.cell_bytes, MANY_ROWS);
             }

@@ -259,6 +259,8 @@ thresholds! {
     rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
     returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of the time that a rise took; what is given back faster behind its last step is a clean-up where the program ends.
+    cleanup_share: f64 = 0.1, Share, "ours", ["live-leak"];
     /// Share of a stretch's first slope below which its second half slows down.
     slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Points of a stretch from which on its quarters and its halves are compared; with fewer, each point is a part of its own.

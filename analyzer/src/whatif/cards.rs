@@ -4,7 +4,7 @@ use gpuoom_trace::outcome::Because;
 use gpuoom_trace::record::{Kind, injected};
 use serde::Serialize;
 
-use super::overhead::Overhead;
+use super::overhead::{Overhead, Recorded};
 use super::world::{Lifetime, World};
 use crate::replay::block::{Block, Side};
 use crate::replay::failures::{Oom, RefusedBy};
@@ -134,9 +134,11 @@ pub struct Card {
     pub granularity: Granularity,
     /// Whether it is the card of the recorded run: then this is a check of the model.
     pub is_recorded: bool,
-    /// The first call with another outcome. It is certain, as far as the model is right; what comes after depends on what
-    /// the program would have done.
+    /// The first call with another outcome, whatever is in use beside the blocks within its bounds: at the latest here the program may
+    /// go another way. What comes after depends on what it would have done.
     pub first_change: Option<Change>,
+    /// An earlier call that may have another outcome, by what is not known.
+    pub may_change: Option<Change>,
     /// Counts of the recorded failures.
     pub fates: Fates,
     /// Recorded successes that fail here: the fewest and the most, by how long refused memory would have been held.
@@ -162,10 +164,11 @@ pub struct DeviceAnswer {
     pub failures: u64,
     /// Failed requests that no card could hold ([`NO_CARD_BYTES`] and more): they are left out of what is needed.
     pub absurd_failures: u64,
-    /// Managed memory at its most. It is left out: its pages move to the host.
+    /// Managed memory at its most. It is no block of the model: its pages may lie in RAM. What of it lay on the card when
+    /// [`DeviceAnswer::overhead`] was measured is in that.
     pub managed_bytes: u64,
-    /// Bytes that went back to stream-ordered pools over the run. The model takes them as free at once; a pool may keep them, and
-    /// what it keeps at a reading is in [`DeviceAnswer::overhead`], too.
+    /// Bytes that went back to stream-ordered pools over the run. With the least that may be in use they are free at once, with the
+    /// most pools keep them.
     pub returned_to_pools_bytes: u64,
     /// What is in use beside the program's blocks.
     pub overhead: Overhead,
@@ -183,6 +186,7 @@ pub struct Refused {
     number: u64,
     at_ns: u64,
     requested_bytes: u64,
+    kind: Kind,
     asked_again: bool,
     unclear: Option<Unclear>,
 }
@@ -194,6 +198,7 @@ impl Refused {
             number,
             at_ns,
             requested_bytes: oom.requested_bytes,
+            kind: oom.kind,
             asked_again: oom.because == Because::RetrySucceeded,
             unclear: unclear(oom, thresholds),
         }
@@ -231,9 +236,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(usable_bytes: u64, granularity_bytes: u64) -> Self {
-        let world = |lifetime| World::new(usable_bytes, granularity_bytes, lifetime);
-        Pair { least: world(Lifetime::None), most: world(Lifetime::Whole) }
+    /// `least` and `most` of the card can be used, by what may be in use beside the blocks.
+    fn new((least, most): (u64, u64), granularity_bytes: u64) -> Self {
+        let world = |usable, lifetime| World::new(usable, granularity_bytes, lifetime);
+        Pair { least: world(most, Lifetime::None), most: world(least, Lifetime::Whole).with_pools(most) }
     }
 }
 
@@ -242,32 +248,73 @@ impl Pair {
 pub struct CardModel {
     card: Card,
     pair: Pair,
+    /// Whether it is larger than the recorded one.
+    is_larger: bool,
+    /// Calls so far.
+    calls: u64,
+    /// The first call of each world with another outcome, with its number.
+    changes: [Option<(u64, Change)>; 2],
 }
 
 impl CardModel {
     /// An empty card.
-    pub fn new(capacity_bytes: u64, granularity: Granularity, is_recorded: bool, overhead: Overhead) -> Self {
-        let usable = capacity_bytes.saturating_sub(overhead.bytes);
+    pub fn new(
+        capacity_bytes: u64,
+        granularity: Granularity,
+        is_recorded: bool,
+        overhead: Overhead,
+        recorded: Option<Recorded>,
+    ) -> Self {
+        let beside = |overhead_bytes: u64| capacity_bytes.saturating_sub(overhead_bytes);
+        let usable = (beside(overhead.most_bytes(capacity_bytes, recorded)), beside(overhead.least_bytes()));
         CardModel {
             card: Card {
                 capacity_bytes,
                 granularity,
                 is_recorded,
                 first_change: None,
+                may_change: None,
                 fates: Fates::default(),
                 new_failures_least: 0,
                 new_failures_most: 0,
                 failures: Vec::new(),
             },
+            calls: 0,
+            changes: [None, None],
+            is_larger: recorded.is_some_and(|recorded| capacity_bytes > recorded.total_bytes),
             pair: Pair::new(usable, granularity.bytes),
         }
     }
 
     fn comes(&mut self, block: &Block, change: impl FnOnce() -> Change) {
         let least = self.pair.least.comes(block);
-        let most = self.pair.most.comes(block);
-        if (least || most) && self.card.first_change.is_none() {
-            self.card.first_change = Some(change());
+        // What the recorded card gave, a larger one gives, too, as long as all went the same way: what is not known of the memory in
+        // use refuses nothing there.
+        let is_given = !least && self.is_larger && !self.has_changed();
+        let most = !is_given && self.pair.most.comes(block);
+        if is_given {
+            self.pair.most.must_take(block);
+        }
+        self.note([least, most], change);
+    }
+
+    /// Whether any of the worlds has left the recorded run.
+    fn has_changed(&self) -> bool {
+        self.changes.iter().any(Option::is_some)
+    }
+
+    /// Takes note of a call, and of the worlds in which it has another outcome than in the recorded run.
+    fn note(&mut self, differs: [bool; 2], change: impl FnOnce() -> Change) {
+        self.calls += 1;
+        let is_first = |world: usize| differs[world] && self.changes[world].is_none();
+        let firsts = [is_first(0), is_first(1)];
+        if firsts.contains(&true) {
+            let change = change();
+            for (first, known) in firsts.into_iter().zip(&mut self.changes) {
+                if first {
+                    *known = Some((self.calls, change.clone()));
+                }
+            }
         }
     }
 
@@ -277,21 +324,18 @@ impl CardModel {
     }
 
     fn failed(&mut self, refused: &Refused, change: impl FnOnce() -> Change) {
-        let Refused { number, at_ns, requested_bytes, asked_again, unclear } = *refused;
-        let fate = match unclear {
-            Some(_) => Fate::Unknown,
-            None => match [&mut self.pair.least, &mut self.pair.most]
-                .map(|world| world.failed(requested_bytes, asked_again))
-            {
-                [true, true] => Fate::Remains,
-                [false, false] => Fate::Gone,
-                _ => Fate::Depends,
-            },
+        let Refused { number, at_ns, requested_bytes, kind, asked_again, unclear } = *refused;
+        let refused = unclear.is_none().then(|| {
+            [&mut self.pair.least, &mut self.pair.most].map(|world| world.failed(requested_bytes, kind, asked_again))
+        });
+        let fate = match refused {
+            None => Fate::Unknown,
+            Some([true, true]) => Fate::Remains,
+            Some([false, false]) => Fate::Gone,
+            Some(_) => Fate::Depends,
         };
-        let conditional = self.card.first_change.is_some();
-        if matches!(fate, Fate::Gone | Fate::Depends) && !conditional {
-            self.card.first_change = Some(change());
-        }
+        let conditional = self.has_changed();
+        self.note(refused.map_or([false; 2], |refused| refused.map(|refused| !refused)), change);
         let fates = &mut self.card.fates;
         *match fate {
             Fate::Remains => &mut fates.remain,
@@ -305,6 +349,13 @@ impl CardModel {
     }
 
     fn finish(mut self) -> Card {
+        let known = |change: Option<(u64, Change)>| change.map(|(_, change)| change);
+        (self.card.may_change, self.card.first_change) = match self.changes {
+            [Some(one), Some(other)] if one.0 == other.0 => (None, Some(one.1)),
+            [Some(one), Some(other)] if one.0 < other.0 => (Some(one.1), Some(other.1)),
+            [Some(one), Some(other)] => (Some(other.1), Some(one.1)),
+            [one, other] => (known(one.or(other)), None),
+        };
         let counts = [self.pair.least.refusals, self.pair.most.refusals];
         self.card.new_failures_least = counts.into_iter().min().unwrap_or(0);
         self.card.new_failures_most = counts.into_iter().max().unwrap_or(0);
@@ -328,17 +379,34 @@ pub struct DeviceModel {
     needs: Vec<NeedModel>,
     cards: Vec<CardModel>,
     managed_bytes: u128,
+    /// What the recorded run holds, managed memory left out.
+    held_bytes: u128,
+    recorded: Option<Recorded>,
 }
 
 impl DeviceModel {
     /// Models for an answer that knows the device, with these granules and cards.
-    pub fn new(answer: DeviceAnswer, granularities: &[Granularity], cards: Vec<CardModel>) -> Self {
+    pub fn new(
+        answer: DeviceAnswer,
+        granularities: &[Granularity],
+        cards: Vec<CardModel>,
+        recorded: Option<Recorded>,
+    ) -> Self {
         let needs = granularities.iter().map(|granularity| NeedModel {
             granularity: *granularity,
             recorded: World::new(u64::MAX, granularity.bytes, Lifetime::None),
-            pair: Pair::new(u64::MAX, granularity.bytes),
+            pair: Pair::new((u64::MAX, u64::MAX), granularity.bytes),
         });
-        DeviceModel { needs: needs.collect(), cards, answer, managed_bytes: 0 }
+        DeviceModel { needs: needs.collect(), cards, answer, managed_bytes: 0, held_bytes: 0, recorded }
+    }
+
+    /// What the recorded card had left beside its blocks is the most that pools can have kept.
+    fn bound_kept(&mut self) {
+        let Some(total) = self.answer.total_bytes.filter(|_| self.answer.returned_to_pools_bytes > 0) else { return };
+        let held = u64::try_from(self.held_bytes).unwrap_or(u64::MAX);
+        let room = total.saturating_sub(held).saturating_sub(self.answer.overhead.least_bytes());
+        self.needs.iter_mut().for_each(|need| need.pair.most.kept_at_most(room));
+        self.cards.iter_mut().for_each(|card| card.pair.most.kept_at_most(room));
     }
 
     /// A recorded success, and how to name it.
@@ -350,6 +418,8 @@ impl DeviceModel {
             return;
         }
         self.answer.allocations += 1;
+        self.held_bytes = self.held_bytes.saturating_add(u128::from(block.requested_bytes));
+        self.bound_kept();
         for need in &mut self.needs {
             need.recorded.comes(block);
             need.pair.least.comes(block);
@@ -364,6 +434,7 @@ impl DeviceModel {
             self.managed_bytes = self.managed_bytes.saturating_sub(u128::from(block.requested_bytes));
             return;
         }
+        self.held_bytes = self.held_bytes.saturating_sub(u128::from(block.requested_bytes));
         for need in &mut self.needs {
             need.recorded.goes(block);
             need.pair.least.goes(block);
@@ -379,8 +450,8 @@ impl DeviceModel {
         self.answer.absurd_failures += u64::from(is_absurd);
         if refused.unclear.is_none() && !is_absurd {
             for need in &mut self.needs {
-                need.pair.least.failed(refused.requested_bytes, refused.asked_again);
-                need.pair.most.failed(refused.requested_bytes, refused.asked_again);
+                need.pair.least.failed(refused.requested_bytes, refused.kind, refused.asked_again);
+                need.pair.most.failed(refused.requested_bytes, refused.kind, refused.asked_again);
             }
         }
         self.cards.iter_mut().for_each(|card| card.failed(refused, &change));
@@ -388,14 +459,19 @@ impl DeviceModel {
 
     /// The answer, after the last record.
     pub fn finish(mut self) -> DeviceAnswer {
-        let overhead = u128::from(self.answer.overhead.bytes);
+        let overhead = self.answer.overhead;
+        let least = u128::from(overhead.least_bytes());
+        let most = u128::from(overhead.most_bytes(u64::MAX, self.recorded));
+        // Pools keep what they were given, or they keep nothing and all that was measured is others': whichever takes more.
+        let fits_in_most =
+            |world: &World| world.peak_bytes.saturating_add(most).max(world.peak_with_kept_bytes.saturating_add(least));
         let narrow = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
         let needs = self.needs.iter().map(|need| Need {
             granularity: need.granularity,
             peak_requested_bytes: narrow(need.recorded.peak_asked_bytes),
             peak_padded_bytes: narrow(need.recorded.peak_bytes),
-            fits_in_least_bytes: narrow(need.pair.least.peak_bytes.saturating_add(overhead)),
-            fits_in_most_bytes: narrow(need.pair.most.peak_bytes.saturating_add(overhead)),
+            fits_in_least_bytes: narrow(need.pair.least.peak_bytes.saturating_add(least)),
+            fits_in_most_bytes: narrow(fits_in_most(&need.pair.most)),
         });
         self.answer.needs = needs.collect();
         self.answer.cards = self.cards.into_iter().map(CardModel::finish).collect();

@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::Answer;
 use super::cards::{Basis, CardModel, Change, DeviceAnswer, DeviceModel, Granularity, Refused};
-use super::overhead::{Overhead, measured};
+use super::overhead::{Overhead, Recorded, measured};
 use crate::intake::read_through;
+use crate::passes::fragmentation::saturate;
 use crate::passes::libraries::Libraries;
 use crate::replay::block::Block;
 use crate::replay::{Options, Replay};
@@ -142,10 +143,11 @@ fn model(
             granularities.push(Granularity { bytes, basis });
         }
     }
+    let recorded = total_bytes.map(|total_bytes| Recorded { total_bytes, peak_bytes: peak_on_card(known, device) });
     let mut capacities: Vec<(u64, bool)> = total_bytes.map(|bytes| (bytes, true)).into_iter().collect();
     capacities.extend(question.capacities_bytes.iter().map(|bytes| (*bytes, false)));
     let cards = capacities.iter().flat_map(|(bytes, is_recorded)| {
-        granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, overhead))
+        granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, overhead, recorded))
     });
     let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
     let answer = DeviceAnswer {
@@ -162,5 +164,11 @@ fn model(
         cards: Vec::new(),
         modelled: true,
     };
-    DeviceModel::new(answer, &granularities, cards.collect())
+    DeviceModel::new(answer, &granularities, cards.collect(), recorded)
+}
+
+/// The most that lived at once of what belongs on the card, as far as the peak of all blocks tells.
+fn peak_on_card(known: &Replay, device: u8) -> u64 {
+    let peak = known.accounts.device(device).map_or_else(Default::default, |account| account.peak);
+    saturate(peak.held.requested_bytes.saturating_sub(peak.managed.requested_bytes))
 }

@@ -60,6 +60,44 @@ fn a_smaller_card_refuses_what_succeeded_and_says_from_where_on_it_guesses() {
     assert!(!card(&answer, 8 * GIB, 2 * MIB).failures[0].conditional);
 }
 
+/// What a pool keeps is counted once: a larger card gives all that the recorded one gave.
+#[test]
+fn what_pools_keep_counts_once() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let address = |block: u64| 0x1000_0000_0000 + block * 2 * GIB;
+    (0..16).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", address(block), GIB));
+    (0..16).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", address(block)));
+    let seq = trace.refuse(12 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 24 * GIB), (Quantity::RuntimeFree as u16, 8 * GIB)]);
+    let answer = answer(&trace, cards(&[26 * GIB, 32 * GIB]));
+    assert_eq!((answer.overhead.bytes, answer.overhead.kept_by_pools_bytes), (16 * GIB, 16 * GIB));
+    for capacity in [24 * GIB, 26 * GIB, 32 * GIB] {
+        assert_eq!(card(&answer, capacity, 2 * MIB).new_failures_most, 0, "{capacity}");
+    }
+    let fate = |capacity| card(&answer, capacity, 2 * MIB).failures[0].fate;
+    assert_eq!([26, 32].map(|gib| fate(gib * GIB)), [Fate::Depends, Fate::Gone]);
+    let changes = |capacity| {
+        let card = card(&answer, capacity, 2 * MIB);
+        (card.may_change.is_some(), card.first_change.is_some())
+    };
+    assert_eq!([26, 32].map(|gib| changes(gib * GIB)), [(true, false), (false, true)]);
+}
+
+/// Managed memory may lie on a larger card, and that refuses nothing that the smaller card gave.
+#[test]
+fn managed_memory_refuses_nothing_on_a_larger_card() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000_0000_0000, 24 * GIB);
+    (0..20).for_each(|block| _ = trace.alloc(0x2000_0000_0000 + block * GIB, GIB));
+    let seq = trace.refuse(6 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 24 * GIB), (Quantity::RuntimeFree as u16, 4 * GIB)]);
+    let answer = answer(&trace, cards(&[32 * GIB, 64 * GIB]));
+    assert_eq!((answer.overhead.bytes, answer.overhead.managed_held_bytes), (0, 24 * GIB));
+    assert_eq!(card(&answer, 32 * GIB, 2 * MIB).new_failures_most, 0);
+    let fate = |capacity| card(&answer, capacity, 2 * MIB).failures[0].fate;
+    assert_eq!([24, 32, 64].map(|gib| fate(gib * GIB)), [Fate::Remains, Fate::Depends, Fate::Gone]);
+}
+
 #[test]
 fn an_overhead_that_is_given_is_used_instead() {
     let answer = answer(&full_card(), Question { overhead_bytes: Some(0), ..cards(&[9 * GIB]) });
@@ -186,7 +224,10 @@ fn what_went_back_to_pools_is_told() {
     trace.alloc(0x2000_0000_0000, GIB);
     trace.free(0x2000_0000_0000);
     let answer = answer(&trace, Question::default());
-    assert_eq!((answer.returned_to_pools_bytes, answer.needs[0].fits_in_most_bytes), (10 * GIB, 2 * GIB));
+    assert_eq!(answer.returned_to_pools_bytes, 10 * GIB);
+    // The plain block beside what the pool gave back, or beside what it keeps.
+    let need = answer.needs[0];
+    assert_eq!((need.fits_in_least_bytes, need.fits_in_most_bytes), (2 * GIB, 3 * GIB));
 }
 
 #[derive(Clone, Debug)]

@@ -8,4 +8,6 @@ pub(crate) mod log;
 pub(crate) mod program_memory;
 mod reserve;
 pub(crate) mod thread;
+#[cfg(not(test))]
+mod thread_locals;
 pub(crate) mod watching;

@@ -37,6 +37,10 @@ pub(crate) struct OpenFailure {
     pub(crate) pointer: u64,
     /// Where that variable is, 0 where there is none.
     pub(crate) variable: u64,
+    /// Sequence number of the last of their records, plus one; 0: not known.
+    pub(crate) record: u64,
+    /// What a later call wrote to the same address, 0 where none did.
+    pub(crate) overwritten_by: u64,
     /// How many failures this stands for.
     pub(crate) count: u32,
     pub(crate) pointer_known: bool,
@@ -114,7 +118,7 @@ pub(crate) struct ThreadState {
 pub(crate) const NOTHING_SAID: u64 = u64::MAX;
 
 const _: () = {
-    assert!(std::mem::size_of::<ThreadState>() <= 512);
+    assert!(std::mem::size_of::<ThreadState>() <= 640);
     assert!(std::mem::offset_of!(ThreadState, caller) == 0);
     assert!(std::mem::offset_of!(ThreadState, slot_real) == 8);
     assert!(std::mem::offset_of!(ThreadState, slot_number) == 16);
@@ -128,9 +132,9 @@ global_asm!(
     ".globl gpuoom_thread",
     ".hidden gpuoom_thread",
     ".type gpuoom_thread,@object",
-    ".size gpuoom_thread,512",
+    ".size gpuoom_thread,640",
     "gpuoom_thread:",
-    ".zero 512",
+    ".zero 640",
     ".popsection",
 );
 

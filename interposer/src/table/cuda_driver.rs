@@ -98,15 +98,15 @@ macro_rules! functions {
                     |done| block(done, out, size);
                 cuMemMap(pointer: Pointer, size: usize, offset: usize, handle: Pointer, flags: u64) => naming, Map, Physical,
                     |_done| mapping(pointer, size, offset, handle);
-                cuMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
-                cuDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
-                cuDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
+                cuMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties), does(MakesPool);
+                cuDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
+                cuDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
                 cuMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location);
-                cuMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool, |done| pool_at(done, out, location);
+                    |done| pool_at(done, out, location), does(NamesPool);
+                cuMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool, |done| pool_at(done, out, location), does(NamesPool);
                 cuMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
-                    |_done| pool_for(location, memory_pool);
-                cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+                    |_done| pool_for(location, memory_pool), does(ChoosesPool);
+                cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);
                 cuExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
                     |done| external_buffer(done, out, memory, descriptor);
                 cuExternalMemoryGetMappedMipmappedArray(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,

@@ -60,10 +60,10 @@ macro_rules! functions {
                 cudaDeviceReset() => release, Device, None, |_done| given(0), ends(CudaDevice);
                 cudaThreadExit() => release, Device, None, |_done| given(0), ends(CudaDevice);
 
-                cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
-                cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
-                cudaDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
-                cudaDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+                cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties), does(MakesPool);
+                cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
+                cudaDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
+                cudaDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);
                 cudaExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
                     |done| external_buffer(done, out, memory, descriptor);
                 cudaExternalMemoryGetMappedMipmappedArray(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
@@ -92,11 +92,11 @@ macro_rules! functions {
                 cudaDeviceSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
 
                 cudaMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location);
+                    |done| pool_at(done, out, location), does(NamesPool);
                 cudaMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
-                    |_done| pool_for(location, memory_pool);
+                    |_done| pool_for(location, memory_pool), does(ChoosesPool);
                 cudaMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location);
+                    |done| pool_at(done, out, location), does(NamesPool);
 
                 cudaSetDevice(device: i32) => selection, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) };
@@ -157,7 +157,7 @@ macro_rules! functions {
             }
             watched {
                 cudaGetLastError => ErrorQuery, [];
-                cudaPeekAtLastError => ErrorQuery, [];
+                cudaPeekAtLastError => ErrorQuery, [], does(PeeksError);
                 cudaGetErrorString => ErrorQuery, [], does(NamesError);
                 cudaGetErrorName => ErrorQuery, [], does(NamesError);
 

@@ -87,12 +87,12 @@ macro_rules! functions {
                     |done| block(done, out, size);
                 hipMemMap(pointer: Pointer, size: usize, offset: usize, handle: Pointer, flags: u64) => naming, Map, Physical,
                     |_done| mapping(pointer, size, offset, handle);
-                hipMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties);
-                hipDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
-                hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device);
-                hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool);
+                hipMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties), does(MakesPool);
+                hipDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
+                hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
+                hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);
                 hipMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location);
+                    |done| pool_at(done, out, location), does(NamesPool);
                 hipExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
                     |done| external_buffer(done, out, memory, descriptor);
                 hipGraphicsResourceGetMappedPointer(out: Out, size: *mut usize, resource: Pointer) => naming, Map, Imported,
@@ -178,7 +178,7 @@ macro_rules! functions {
             }
             watched {
                 hipGetLastError => ErrorQuery, [];
-                hipPeekAtLastError => ErrorQuery, [];
+                hipPeekAtLastError => ErrorQuery, [], does(PeeksError);
                 hipExtGetLastError => ErrorQuery, [];
                 hipGetErrorString => ErrorQuery, [], does(NamesError);
                 hipGetErrorName => ErrorQuery, [], does(NamesError);

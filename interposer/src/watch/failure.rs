@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Shown, Step, Watched};
-use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::waits;
 use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
@@ -19,11 +19,35 @@ use crate::{faults, readings, stack};
 pub(super) enum FailedPointer {
     /// No such pointer.
     No,
-    /// The null pointer that it left behind.
-    Null,
-    /// What the variable held before, and nobody can read it: it may still be a block of the device that lives, which the
-    /// analyzer knows.
-    Stale(u64),
+    /// This one.
+    Left(Left),
+}
+
+/// What a failed call left in its pointer variable, and a later call was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    /// The null; or what the variable held before, and nobody can read it: it may still be a block of the device that lives, which
+    /// the analyzer knows.
+    pub(super) pointer: u64,
+    /// How many open failures of the thread left it, in variables of their own.
+    pub(super) left_by: u8,
+    /// Sequence number of the failure that it is held for; `None` where it may be of one or another.
+    pub(super) whose: Option<u64>,
+    /// Whether that failure's variable holds it to this moment.
+    pub(super) is_still_held: bool,
+    /// Failures of the process so far beside that one and its attempts: what they left may be around, too.
+    pub(super) others: u32,
+    /// Where that failure stands among the open ones.
+    place: Option<u8>,
+}
+
+/// What a pointer that a call was given can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Memory of the host only.
+    Host,
+    /// Of a device, or of whatever else the call takes.
+    Any,
 }
 
 /// The account of failures, for the lines at the end of the process.
@@ -99,13 +123,13 @@ pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64)
         readings::after_failure(frame, record, row, seq);
         waits::matter();
         if counts {
-            open(request, record.status, pointer, out);
+            open(request, record.status, pointer, out, seq);
         }
     });
 }
 
 /// What a call asked for, as the rules for outcomes look at it.
-pub(super) fn request_of(frame: &Frame, record: &Record) -> Request {
+fn request_of(frame: &Frame, record: &Record) -> Request {
     Request {
         at_ns: monotonic_ns(),
         requested_bytes: record.requested,
@@ -118,13 +142,13 @@ pub(super) fn request_of(frame: &Frame, record: &Record) -> Request {
     }
 }
 
-fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
+fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64, seq: Option<u64>) {
     step(Step::Refused(request));
     let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
         let [first, second, ..] = &mut state.failures;
         // What was made up for is counted already.
-        second.count += if first.watched.is_made_up() { 0 } else { first.count };
+        second.count += if first.watched.settled().is_some() { 0 } else { first.count };
         state.failures.rotate_left(1);
         state.open_failures -= 1;
     }
@@ -136,6 +160,8 @@ fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64) {
         watched: Watched::new(request, status),
         pointer: pointer.unwrap_or(0),
         variable,
+        record: seq.map_or(0, |seq| seq + 1),
+        overwritten_by: 0,
         count: 1,
         pointer_known: pointer.is_some(),
     };
@@ -171,25 +197,88 @@ pub(super) fn same_variable(out: u64) -> u8 {
     if is_same { flag::SAME_VARIABLE } else { 0 }
 }
 
-/// Whether one of the pointers is what a failed call left behind.
-pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = u64>) -> FailedPointer {
+/// An allocation succeeded.
+pub(super) fn allocated(frame: &Frame, record: &Record) {
+    let mut state = Open::get();
+    let open = usize::from(state.open_failures);
+    if let Some(last) = state.failures[..open].last_mut().filter(|_| record.has(flag::SAME_VARIABLE)) {
+        last.overwritten_by = record.address;
+        state.put_back();
+    }
+    step(Step::Allocated(request_of(frame, record)));
+}
+
+/// Whether one of the pointers is what a failed call left behind, and which call that was.
+pub(super) fn uses_failed_pointer(pointers: impl Iterator<Item = (u64, Side)>) -> FailedPointer {
     let state = Open::get();
     let open = &state.failures[..usize::from(state.open_failures)];
-    let is_left = |pointer: &u64| open.iter().any(|failure| failure.pointer_known && failure.pointer == *pointer);
     let mut stale = FailedPointer::No;
-    for pointer in pointers.filter(is_left) {
-        match pointer {
-            0 => return FailedPointer::Null,
+    for (pointer, side) in pointers {
+        match left_by(open, pointer, side) {
+            left @ FailedPointer::Left(_) if pointer == 0 => return left,
             // Memory of the program, and nothing that the failed call should have set.
-            _ if program_memory::word(pointer).is_some() => {}
-            _ => stale = FailedPointer::Stale(pointer),
+            FailedPointer::Left(_) if program_memory::word(pointer).is_some() => {}
+            FailedPointer::No => {}
+            left => stale = left,
         }
     }
     stale
 }
 
+/// Which of the open failures left this pointer. What memory came for since is the last to be thought of; among others nobody can
+/// tell, unless they had one variable.
+fn left_by(open: &[OpenFailure], pointer: u64, side: Side) -> FailedPointer {
+    let is_left = |failure: &OpenFailure| {
+        failure.pointer_known
+            && failure.pointer == pointer
+            && (side == Side::Any || failure.is_of_host())
+            && !failure.is_overwritten()
+    };
+    let is_last = |place: usize, failure: &OpenFailure| {
+        failure.variable == 0 || open[place + 1..].iter().all(|newer| newer.variable != failure.variable)
+    };
+    let mut left = [0u8; 2];
+    let mut last = [None; 2];
+    for (place, failure) in
+        open.iter().enumerate().filter(|(place, failure)| is_left(failure) && is_last(*place, failure))
+    {
+        let sort = usize::from(failure.watched.is_made_up());
+        left[sort] += 1;
+        last[sort] = Some(place);
+    }
+    let place = match left {
+        [0, 0] => return FailedPointer::No,
+        [0, _] => last[1],
+        [1, _] => last[0],
+        _ => None,
+    };
+    let failure = place.map(|place| open[place]);
+    FailedPointer::Left(Left {
+        pointer,
+        left_by: left[0] + left[1],
+        whose: failure.and_then(|failure| failure.record.checked_sub(1)),
+        others: FAILURES.load(Ordering::Relaxed).saturating_sub(failure.map_or(0, |failure| failure.count)),
+        is_still_held: failure.is_some_and(|failure| program_memory::word(failure.variable) == Some(pointer)),
+        place: place.map(|place| place as u8),
+    })
+}
+
+/// GPU work with this pointer as a step. A stale pointer may be a block that lives, so it shows nothing here.
+pub(super) fn works(pointer: FailedPointer) {
+    let place = match pointer {
+        FailedPointer::Left(Left { pointer: 0, place, .. }) => place,
+        _ => None,
+    };
+    each(|index| Step::GpuWork { failed_pointer: place == Some(index as u8) });
+}
+
 /// Takes one step of this thread with every open failure, and closes those that are decided.
 pub(super) fn step(step: Step) {
+    each(|_| step);
+}
+
+/// Takes a step with every open failure, by its place.
+fn each(step_of: impl Fn(usize) -> Step) {
     let mut state = Open::get();
     if state.open_failures == 0 {
         return;
@@ -198,7 +287,7 @@ pub(super) fn step(step: Step) {
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
         let before = failure;
-        let answer = failure.watched.step(step, &Limits::DEFAULT);
+        let answer = failure.watched.step(step_of(index), &Limits::DEFAULT);
         keep_account(&before, &failure, answer);
         if answer.is_none() {
             state.failures[kept] = failure;
@@ -213,14 +302,14 @@ pub(super) fn step(step: Step) {
     }
 }
 
-/// Counts what a step made of a failure. What was made up for counts as recovered at once, because its thread may end before
-/// anything else is known.
+/// Counts what a step made of a failure. What is settled counts at once, because its thread may end before anything else is known.
 fn keep_account(before: &OpenFailure, after: &OpenFailure, answer: Option<(Outcome, Because)>) {
     let counters = |failure: &OpenFailure, answer: Option<(Outcome, Because)>| match answer {
         Some((outcome, because)) => counter(outcome, because),
-        None if failure.watched.is_made_up() => Some(&RECOVERED),
-        None if failure.is_noticed() => Some(&NOTICED),
-        None => None,
+        None => match failure.watched.settled() {
+            Some((outcome, because)) => counter(outcome, because),
+            None => failure.is_noticed().then_some(&NOTICED),
+        },
     };
     if let Some(counter) = counters(before, None) {
         counter.fetch_sub(before.count, Ordering::Relaxed);
@@ -253,12 +342,26 @@ impl OpenFailure {
         self.watched.shown() != Shown::Nothing
     }
 
+    /// Whether it was to give memory that the host has a pointer to.
+    fn is_of_host(&self) -> bool {
+        [Kind::HostPinned, Kind::Registered, Kind::Managed]
+            .map(|kind| kind as u8)
+            .contains(&self.watched.last_attempt().kind)
+    }
+
+    /// Whether a later call has written to its variable, which still holds that. A wrapper's own variable has one address in each
+    /// call: there the place soon holds something else.
+    fn is_overwritten(&self) -> bool {
+        self.overwritten_by != 0 && program_memory::word(self.variable) == Some(self.overwritten_by)
+    }
+
     /// Stands for a newer failure, too.
     fn take_in(&mut self, newer: &OpenFailure) {
         self.count += newer.count;
         if newer.variable != 0 {
             self.variable = newer.variable;
         }
+        (self.record, self.overwritten_by) = (newer.record, newer.overwritten_by);
         if newer.pointer_known {
             (self.pointer, self.pointer_known) = (newer.pointer, true);
         }
@@ -360,7 +463,7 @@ impl Display for Account {
         match dropped {
             0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
             0 if propagated == failures => {
-                write!(out, "propagated: the error was told, or the process ended with one")?
+                write!(out, "propagated: an error or exception was told of, or the process ended with a failure")?
             }
             // Nobody reacted before the process ended well.
             0 if undecided == failures => write!(out, "unresolved when the process ended")?,
@@ -372,8 +475,8 @@ impl Display for Account {
                     write!(out, ", {} unresolved", unresolved + undecided)?;
                 }
             }
-            _ if dropped == failures => write!(out, "DROPPED: GPU work went on without a sign of notice")?,
-            _ => write!(out, "{dropped} of them DROPPED: GPU work went on without a sign of notice")?,
+            _ if dropped == failures => write!(out, "DROPPED: GPU work went on before any sign of notice")?,
+            _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
         }
         match self.device {
             NO_DEVICE => write!(out, " (host, ")?,
@@ -432,13 +535,16 @@ mod tests {
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(
             account(1, 1, 0, 0),
-            "1 out-of-memory return, DROPPED: GPU work went on without a sign of notice (GPU 0, hipMalloc 512 MiB)"
+            "1 out-of-memory return, DROPPED: GPU work went on before any sign of notice (GPU 0, hipMalloc 512 MiB)"
         );
         assert!(
             account(3, 1, 1, 1)
-                .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on without a sign of notice")
+                .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on before any sign of notice")
         );
-        assert!(account(2, 0, 2, 0).contains("propagated: the error was told, or the process ended with one"));
+        assert!(
+            account(2, 0, 2, 0)
+                .contains("propagated: an error or exception was told of, or the process ended with a failure")
+        );
         assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
         assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
         assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (GPU"));

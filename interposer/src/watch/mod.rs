@@ -2,6 +2,7 @@
 //!
 //! Nothing here runs while no thread has an undecided failure, except one test in each stub.
 
+mod directions;
 mod empty;
 mod failure;
 mod stub;
@@ -12,7 +13,6 @@ use std::sync::atomic::Ordering;
 pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
-use gpuoom_trace::outcome::Step;
 use gpuoom_trace::record::{Event, Record};
 
 use crate::base::guard;
@@ -38,7 +38,7 @@ pub(crate) fn flags_of(out: u64) -> u8 {
 #[inline(always)]
 pub(crate) fn allocated(frame: &Frame, record: &Record, is_awake: bool) {
     if is_awake && record.event != Event::Import as u8 {
-        guard::cold((), || failure::step(Step::Allocated(failure::request_of(frame, record))));
+        guard::cold((), || failure::allocated(frame, record));
     }
     if !crate::readings::is_known(record.device) {
         guard::cold((), || {

@@ -6,9 +6,9 @@ use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 
-use super::empty;
-use super::failure::{self, FailedPointer};
+use super::failure::{self, FailedPointer, Side};
 use super::waits::Target;
+use super::{directions, empty};
 use crate::base::{guard, program_memory, thread};
 use crate::call::{Described, Frame};
 use crate::table::{self, Row};
@@ -52,6 +52,7 @@ pub(crate) unsafe extern "C" fn slow_path() {
         "mov edi, r11d",
         "mov rsi, [rbp + 8]",
         "mov rdx, rsp",
+        "lea rcx, [rbp + 16]",
         "call {seen}",
         "mov r11, rax",
         "mov rdi, [rsp]",
@@ -78,7 +79,7 @@ pub(crate) unsafe extern "C" fn slow_path() {
 
 /// Records a watched call if this thread has an undecided failure, or if it waits and that is news. Returns what the stub jumps
 /// to: the real function, or what answers in its place.
-unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) -> *const () {
+unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments, on_stack: *const u64) -> *const () {
     let api = api as u16;
     let real = link::real(api, caller);
     let row = table::row(api);
@@ -86,7 +87,8 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments) 
     let arguments = unsafe { &*arguments };
     let target = row.meaning.does.waits().then(|| target_of(row, arguments));
     if failure::is_watched() && !row.is_answered || target.is_some_and(|target| target.news().is_some()) {
-        guard::cold((), || record(api, caller, arguments, target));
+        let given = Given { arguments, on_stack };
+        guard::cold((), || record(api, caller, given, target));
     }
     if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
 }
@@ -97,7 +99,27 @@ fn target_of(row: &Row, arguments: &Arguments) -> Target {
     Target::new(row.meaning.does, arguments.integers[0], state.device.get(), state.thread.get())
 }
 
-fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>) {
+/// The arguments of the call.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    arguments: &'a Arguments,
+    /// The first that does not fit into a register, if the function has so many.
+    on_stack: *const u64,
+}
+
+impl Given<'_> {
+    /// The argument at this position, which the function must have.
+    fn at(self, position: usize) -> u64 {
+        match position.checked_sub(directions::IN_REGISTERS) {
+            None => self.arguments.integers[position],
+            // SAFETY: the caller has put it there, right above the return address, and waits for the call to end.
+            Some(place) => unsafe { self.on_stack.add(place).read() },
+        }
+    }
+}
+
+fn record(api: u16, caller: usize, given: Given<'_>, target: Option<Target>) {
+    let arguments = given.arguments;
     thread::current().caller.set(caller);
     let Some(frame) = Frame::enter(api) else { return };
     let row = table::row(api);
@@ -107,15 +129,16 @@ fn record(api: u16, caller: usize, arguments: &Arguments, target: Option<Target>
         // Before the record: what comes to matter meanwhile must not count as waited for.
         let moments = target.and_then(Target::news);
         let pointer = match row.event {
-            Event::GpuWork => failed_pointer(row, &arguments.integers),
+            Event::GpuWork => failed_pointer(row, given),
             _ => FailedPointer::No,
         };
         note(&frame, row, arguments, pointer);
         if let (Some(target), Some(moments)) = (target, moments) {
             target.recorded(moments);
         }
-        if let Some(step) = step_of(row, arguments, pointer) {
-            failure::step(step);
+        match row.event {
+            Event::GpuWork => failure::works(pointer),
+            _ => step_of(row, arguments).into_iter().for_each(failure::step),
         }
     }
     frame.leave();
@@ -129,30 +152,25 @@ pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
             if size_bytes == 0 {
                 return;
             }
-            let failed_pointer = failure::uses_failed_pointer(std::iter::once(pointer));
+            let failed_pointer = failure::uses_failed_pointer(std::iter::once((pointer, Side::Any)));
             let what = Described::new(pointer, 0);
             let record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
             note_work(frame, record, failed_pointer);
-            failure::step(work(failed_pointer));
+            failure::works(failed_pointer);
         });
     }
 }
 
 /// Whether a call works on the pointer of a failed one.
-fn failed_pointer(row: &Row, arguments: &[u64; 6]) -> FailedPointer {
-    let positions = row.pointers;
-    let pointers = arguments.iter().enumerate().filter(move |(position, _)| positions & (1 << position) != 0);
-    failure::uses_failed_pointer(pointers.map(|(_, value)| *value))
+fn failed_pointer(row: &Row, given: Given<'_>) -> FailedPointer {
+    let of_host = directions::kind_position(row).map_or(0, |position| directions::of_host(row, given.at(position)));
+    let positions = (0..directions::IN_REGISTERS).filter(|position| row.pointers & (1 << position) != 0);
+    let side = |position| if of_host & (1u8 << position) == 0 { Side::Any } else { Side::Host };
+    failure::uses_failed_pointer(positions.map(|position| (given.at(position), side(position))))
 }
 
-/// GPU work as a step. A stale pointer may be a block that lives, so it shows nothing here.
-fn work(failed_pointer: FailedPointer) -> Step {
-    Step::GpuWork { failed_pointer: failed_pointer == FailedPointer::Null }
-}
-
-fn step_of(row: &Row, arguments: &Arguments, pointer: FailedPointer) -> Option<Step> {
+fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
     Some(match row.event {
-        Event::GpuWork => work(pointer),
         Event::ErrorQuery if asks_for_text(row) => Step::ErrorText { status: arguments.integers[0] as i32 },
         Event::ErrorQuery => Step::LastErrorRead,
         Event::Exception => Step::Thrown,
@@ -183,19 +201,17 @@ fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer)
     frame.recorder().publish(&record);
 }
 
-/// GPU work; of a stale pointer the record says which, because the analyzer knows what lives.
+/// GPU work; of a failed call's pointer the record says which and whose, because the analyzer knows what lives.
 fn note_work(frame: &Frame, record: Record, pointer: FailedPointer) {
-    let pointer = match pointer {
-        FailedPointer::No => {
-            frame.recorder().publish(&record);
-            return;
-        }
-        FailedPointer::Null => 0,
-        FailedPointer::Stale(pointer) => pointer,
+    let FailedPointer::Left(left) = pointer else {
+        frame.recorder().publish(&record);
+        return;
     };
+    let whose = left.whose.map_or(0, |seq| seq + 1);
+    let numbers = [left.pointer, u64::from(left.left_by), whose, u64::from(left.is_still_held), u64::from(left.others)];
     let record = Record { kind_flags: record.kind_flags | flag::FAILED_POINTER, ..record };
     let mut out = [0; MAX_PAYLOAD_BYTES];
-    frame.recorder().publish_long(&record, payload::numbers(&[pointer], &mut out));
+    frame.recorder().publish_long(&record, payload::numbers(&numbers, &mut out));
 }
 
 /// The name of the thrown type: the second word of `std::type_info` (Itanium C++ ABI).

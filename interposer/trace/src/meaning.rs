@@ -145,6 +145,14 @@ numbered! {
         AsksStream = 16 "asks whether a stream is done",
         /// A pool is destroyed.
         EndsPool = 17 "destroys a pool",
+        /// A pool is made.
+        MakesPool = 18 "makes a pool",
+        /// The program asks which pool a device has, by itself or at the moment.
+        NamesPool = 19 "asks for a device's pool",
+        /// From now on a device's plain stream-ordered calls are of this pool.
+        ChoosesPool = 20 "gives a device its pool",
+        /// The last error is looked at, and kept.
+        PeeksError = 21 "looks at the last error and keeps it",
     }
 }
 

@@ -117,31 +117,48 @@ impl Shown {
     }
 }
 
-/// Calls of GPU work that are looked at after memory came to another variable than the failed call's: the program may use that one
-/// after all.
-const WORKS_LOOKED_AT: u8 = 32;
+/// Calls of GPU work that are looked at once a failure is settled: the program may use the failed call's pointer after all.
+pub const WORKS_LOOKED_AT: u8 = 32;
 
-/// What made up for a failure whose pointer may still be used. All zero is nothing.
+/// What settled a failure, unless its pointer is used after all. All zero is nothing.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum MadeUp {
+enum Settled {
     #[default]
     No = 0,
     ByRetry = 1,
     ByFallBack = 2,
+    WorkContinued = 3,
+    ErrorRead = 4,
+    Reported = 5,
+    Thrown = 6,
 }
 
-impl MadeUp {
+impl Settled {
+    const ALL: [Settled; 6] = [
+        Settled::ByRetry,
+        Settled::ByFallBack,
+        Settled::WorkContinued,
+        Settled::ErrorRead,
+        Settled::Reported,
+        Settled::Thrown,
+    ];
+
     fn by(because: Because) -> Self {
-        if because == Because::RetrySucceeded { MadeUp::ByRetry } else { MadeUp::ByFallBack }
+        let is_by = |settled: &&Settled| settled.outcome().is_some_and(|(_, by)| by == because);
+        Self::ALL.iter().find(is_by).copied().unwrap_or_default()
     }
 
     fn outcome(self) -> Option<(Outcome, Because)> {
-        match self {
-            MadeUp::No => None,
-            MadeUp::ByRetry => Some((Outcome::Recovered, Because::RetrySucceeded)),
-            MadeUp::ByFallBack => Some((Outcome::Recovered, Because::FellBack)),
-        }
+        Some(match self {
+            Settled::No => return None,
+            Settled::ByRetry => (Outcome::Recovered, Because::RetrySucceeded),
+            Settled::ByFallBack => (Outcome::Recovered, Because::FellBack),
+            Settled::WorkContinued => (Outcome::Dropped, Because::GpuWorkContinued),
+            Settled::ErrorRead => (Outcome::Unresolved, Because::ErrorRead),
+            Settled::Reported => (Outcome::Propagated, Because::ErrorReported),
+            Settled::Thrown => (Outcome::Propagated, Because::Exception),
+        })
     }
 }
 
@@ -163,7 +180,7 @@ pub enum Step {
     Thrown,
     /// A launch, copy, memset, graph launch or library call.
     GpuWork {
-        /// It was given the pointer of the failed call.
+        /// It was given the pointer of this failed call, and no other open failure of the thread left the same.
         failed_pointer: bool,
     },
     /// The process ends.
@@ -188,8 +205,8 @@ pub struct Watched {
     shown: Shown,
     /// Another request was refused since, so that "the same variable" is not about this one.
     is_past: bool,
-    /// Memory came, but to another variable: recovered, unless the failed call's pointer is used.
-    made_up: MadeUp,
+    /// What became of it, unless the failed call's pointer is used after all.
+    settled: Settled,
     /// Calls of GPU work that are still looked at then.
     works_left: u8,
 }
@@ -206,14 +223,19 @@ impl Watched {
             wanted_kind: request.kind,
             shown: Shown::Nothing,
             is_past: false,
-            made_up: MadeUp::No,
+            settled: Settled::No,
             works_left: 0,
         }
     }
 
-    /// Whether the thread got memory after all, and only a use of the failed call's pointer could still tell otherwise.
+    /// What became of it, where only a use of the failed call's pointer could still tell otherwise.
+    pub fn settled(&self) -> Option<(Outcome, Because)> {
+        self.settled.outcome()
+    }
+
+    /// Whether the thread got memory after all, as far as is known.
     pub fn is_made_up(&self) -> bool {
-        self.made_up != MadeUp::No
+        self.settled().is_some_and(|(outcome, _)| outcome == Outcome::Recovered)
     }
 
     /// How the program has shown the failure so far.
@@ -234,22 +256,19 @@ impl Watched {
     /// Whether a newer failure of the thread is an attempt to make up for this one, and the program has shown as much of
     /// both: from here on they have one story.
     pub fn takes_in(&self, newer: &Watched) -> bool {
-        let is_open = !self.is_made_up() && !newer.is_made_up();
+        let is_open = self.settled == Settled::No && newer.settled == Settled::No;
         is_open && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
     }
 
     /// Takes the thread's next step; an answer is final.
     pub fn step(&mut self, step: Step, limits: &Limits) -> Option<(Outcome, Because)> {
-        if let Some(recovered) = self.made_up.outcome() {
-            return self.step_of_made_up(step, recovered);
+        if let Some(settled) = self.settled() {
+            return self.step_of_settled(step, settled);
         }
         match step {
             Step::Allocated(by) => {
                 let because = self.given(&by, limits)?;
-                self.made_up = MadeUp::by(because);
-                self.works_left = WORKS_LOOKED_AT;
-                // What writes to the failed call's variable leaves no failed pointer behind.
-                self.made_up.outcome().filter(|_| by.same_variable && !self.is_past)
+                self.settle(because)
             }
             Step::Refused(by) => self.refused_again(by, limits),
             Step::LastErrorRead => self.show(Shown::LastErrorRead),
@@ -257,7 +276,7 @@ impl Watched {
             Step::ErrorText { .. } => None,
             Step::Thrown => self.show(Shown::Thrown),
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
-            Step::GpuWork { failed_pointer: false } => Some(self.shown.then_work()),
+            Step::GpuWork { failed_pointer: false } => self.settle(self.shown.then_work().1),
             Step::Ended { failure: true } if self.shown == Shown::Nothing => {
                 Some((Outcome::Propagated, Because::ProcessExited))
             }
@@ -265,23 +284,35 @@ impl Watched {
         }
     }
 
-    /// The next step of a thread that got memory after all: the same null left behind by two failures can't be told apart, so a newer
+    /// Not final: the pointer that the failed call should have set may be used after all. That holds also where memory came to the
+    /// same address: a wrapper's own variable is another one in each call.
+    fn settle(&mut self, because: Because) -> Option<(Outcome, Because)> {
+        self.settled = Settled::by(because);
+        self.works_left = WORKS_LOOKED_AT;
+        None
+    }
+
+    /// The next step of a thread whose failure is settled: the same null left behind by two failures can't be told apart, so a newer
     /// failure ends this.
-    fn step_of_made_up(&mut self, step: Step, recovered: (Outcome, Because)) -> Option<(Outcome, Because)> {
+    fn step_of_settled(&mut self, step: Step, settled: (Outcome, Because)) -> Option<(Outcome, Because)> {
         match step {
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
             Step::GpuWork { failed_pointer: false } => {
                 self.works_left = self.works_left.saturating_sub(1);
-                (self.works_left == 0).then_some(recovered)
+                (self.works_left == 0).then_some(settled)
             }
-            Step::Refused(_) | Step::Ended { .. } => Some(recovered),
-            Step::Allocated(_) | Step::LastErrorRead | Step::ErrorText { .. } | Step::Thrown => None,
+            Step::Refused(_) | Step::Ended { .. } => Some(settled),
+            // Too late to change what became of it, and yet worth telling.
+            Step::LastErrorRead => self.show(Shown::LastErrorRead),
+            Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
+            Step::Thrown => self.show(Shown::Thrown),
+            Step::Allocated(_) | Step::ErrorText { .. } => None,
         }
     }
 
     /// What can be said when nothing more is known of the thread.
     pub fn undecided(&self) -> (Outcome, Because) {
-        self.made_up.outcome().unwrap_or(self.shown.undecided())
+        self.settled().unwrap_or(self.shown.undecided())
     }
 
     fn relation(&self, by: &Request, limits: &Limits) -> Relation {

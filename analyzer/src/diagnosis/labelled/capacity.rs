@@ -47,6 +47,26 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "other-process-on-gpu",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "KFD lists others with twice the card, and the program's own blocks are all that is in use: the list is of before",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            let read = [
+                (RuntimeFree, GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 23 * GIB),
+                (KfdProcessVram, 23 * GIB),
+                (KfdOthersVram, 47 * GIB),
+            ];
+            trace.read_at_failure(seq, &readings(read));
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "true-capacity",
         says: Says::First(Possible),
         also: &[],
@@ -229,6 +249,28 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["live-leak"],
         story: "the same by two call paths in turns, as the keys and the values of a cache come",
         scene: || full_after_a_rise_by(2, false),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &["request-exceeds-device"],
+        story: "22 of 24 GiB are held, and 40 more are asked for: no empty card could hold them",
+        scene: || {
+            let mut scene = held_and_refused(22, 40, gib(1.9), gib(1.8));
+            scene.trace.machine = CARD.files();
+            scene
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Possible),
+        also: &["async-free-pending"],
+        story: "the same request succeeds later by itself: what was missing was on its way",
+        scene: || {
+            let mut scene = held_and_refused(22, 4, gib(1.9), gib(1.8));
+            scene.trace.alloc(0x100_0000_0000, 4 * GIB);
+            scene
+        },
     },
     Labelled {
         id: "partition-slice",

@@ -46,10 +46,56 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
         story: "the pointer of the failed call goes into a copy",
+        scene: || null_is_used(|_| (), |seq| vec![0, 1, seq + 1, 1, 0]),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "work goes on, and then the pointer of the failed call goes into a copy",
+        scene: || {
+            let launch = |trace: &mut TraceBuilder| _ = trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            null_is_used(launch, |seq| vec![0, 1, seq + 1, 1, 0])
+        },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the variable of the failed call holds something else when a null goes into a copy",
+        scene: || null_is_used(|_| (), |seq| vec![0, 1, seq + 1, 0, 0]),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "another call failed before, whose null it may be",
+        scene: || null_is_used(|_| (), |seq| vec![0, 1, seq + 1, 1, 1]),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "a recorder of before wrote down that a null was used, and not whose",
         scene: || after_failure(Event::GpuWork, "hipMemcpy", flag::FAILED_POINTER),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "two calls failed, and one null goes into a copy: nobody knows whose",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.site = 7;
+            trace.refuse(2 * GIB);
+            trace.site = 9;
+            trace.refuse(64 * GIB);
+            trace.used_pointer("hipMemset", &[0, 2, 0, 0, 2]);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "dropped-oom-return",
@@ -104,10 +150,10 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             trace.site = 7;
-            trace.refuse(2 * GIB);
+            let seq = trace.refuse(2 * GIB);
             trace.site = 9;
             trace.alloc(0x1000_0000, GIB);
-            trace.used_pointer("hipMemset", 0);
+            trace.used_null_of("hipMemset", seq);
             Scene { trace }
         },
     },
@@ -127,6 +173,20 @@ pub(super) const TRACES: &[Labelled] = &[
             trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
             Scene { trace }
         },
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "weights of different sizes are refused one after the other: the smaller one is no way out",
+        scene: || refused_twice(0),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "a loop asks for less each time, into one variable, and then goes on without: it looks at what it is told",
+        scene: || refused_twice(flag::SAME_VARIABLE),
     },
     Labelled {
         id: "dropped-oom-return",
@@ -235,7 +295,7 @@ pub(super) const TRACES: &[Labelled] = &[
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             trace.alloc(0x1000_0000, GIB);
             trace.refuse(GIB);
-            trace.used_pointer("hipMemset", 0x1000_0000);
+            trace.used_pointer("hipMemset", &[0x1000_0000]);
             Scene { trace }
         },
     },
@@ -263,6 +323,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["phantom-free"],
         story: "an ignored error comes back from a small call with 20 GiB free, on HIP 7.0; or it really was refused",
         scene: || ignored_then(70_000_000, 20 * GIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the last error was read after the launch, as most programs do: it is gone",
+        scene: || surfaces_after(|trace| _ = trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0)),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "it was looked at and kept",
+        scene: || surfaces_after(|trace| _ = trace.after(Event::ErrorQuery, "hipPeekAtLastError", 0, 0)),
     },
     Labelled {
         id: "late-surfacing-oom",
@@ -342,6 +416,23 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || after_failure(Event::Exception, "__cxa_throw", 0),
     },
     Labelled {
+        id: "library-alloc-failed",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same call succeeds once memory was given back: a broken set-up does not mend itself",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let [device, hsa] = ["hipMalloc", "hsa_amd_memory_pool_allocate"].map(|api| at(api, 0x1000_0000, GIB));
+            trace.alloc_through(0, &[device, hsa]);
+            let create = trace.record(Event::Module, Kind::None, "hipblasCreate");
+            trace.push(Record { status: 2, ..create }, &[]);
+            trace.free(0x1000_0000);
+            trace.after(Event::Module, "hipblasCreate", 0, 0);
+            trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "hang-not-oom",
         says: Says::First(Proven),
         also: &[],
@@ -404,6 +495,15 @@ fn after_failure(event: Event, api: &str, flags: u8) -> Scene {
     Scene { trace }
 }
 
+/// A failure after which a null is used; the record says so with these numbers.
+fn null_is_used(before: impl FnOnce(&mut TraceBuilder), numbers: impl FnOnce(u64) -> Vec<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let seq = trace.refuse(GIB);
+    before(&mut trace);
+    trace.used_pointer("hipMemcpy", &numbers(seq));
+    Scene { trace }
+}
+
 /// A failure of a known place after which a kernel is launched, and what comes then.
 fn after_failure_at(site: u32, then: impl FnOnce(&mut TraceBuilder)) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
@@ -411,6 +511,29 @@ fn after_failure_at(site: u32, then: impl FnOnce(&mut TraceBuilder)) -> Scene {
     trace.refuse(GIB);
     trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
     then(&mut trace);
+    Scene { trace }
+}
+
+/// A failure after which work goes on, what the thread then does, and a small request that is refused with much free.
+fn surfaces_after(then: impl FnOnce(&mut TraceBuilder)) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(70_000_000);
+    trace.refuse(20 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    then(&mut trace);
+    let seq = trace.refuse(64 * MIB);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, 20 * GIB)]));
+    Scene { trace }
+}
+
+/// Two requests of one call path that are refused, the second for less, and work that goes on.
+fn refused_twice(flags: u8) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.site = 7;
+    trace.refuse(1500 * MIB);
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let kind_flags = record.kind_flags | flags;
+    trace.push(Record { status: 2, requested: 1400 * MIB, site: 7, kind_flags, ..record }, &[]);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
     Scene { trace }
 }
 

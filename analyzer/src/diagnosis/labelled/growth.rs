@@ -73,6 +73,7 @@ fn check_and_report_say_the_same_of_growth() {
             judged.push(check);
         }
     }
+    assert_eq!(by_check(&super::leaks::drained(true)), [(0, Verdict::True)]);
     for verdict in [Verdict::True, Verdict::False, Verdict::NotJudged] {
         assert!(judged.iter().filter(|judged| **judged == verdict).count() >= 4, "{verdict:?} hardly comes");
     }

@@ -6,7 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 const LIBRARY: &str = "/opt/rocm-6.4.1/lib/libamdhip64.so.6.4.60401";
@@ -17,7 +17,7 @@ const TORCH_COPY: &str = "/usr/lib/python3/dist-packages/torch/lib/libamdhip64.s
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "known-bad-version",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["mallocasync-oom"],
         story: "stream-ordered memory is refused on ROCm 6.4, and plain memory of the same size is not",
         scene: || refused_pool(60_443_483),

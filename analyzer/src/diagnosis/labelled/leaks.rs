@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFre
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::capacity::full_after_a_rise;
-use super::scenes::at_failure;
+use super::scenes::{at_failure, full};
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable};
 use crate::passes::shape::programs::Program;
@@ -27,6 +27,27 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "32 MiB of each of 120 steps stay beside a queue and a cache that are full, and 3 GiB were missing: all of the leak counts",
+        scene: || beside_a_queue(0, 3 * GIB),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "the same, and 6 GiB were missing: what the leak took would not have been enough, and the queue and the cache are none of it",
+        scene: || beside_a_queue(0, 6 * GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and 6 GiB that were set up first: what rises is not why the card is full",
+        scene: || beside_a_queue(6 * GIB, 6 * GIB),
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::First(Possible),
         also: &[],
         story: "20 MiB of each of 40 steps stay, and nothing fails: it may be a cache that is not full yet",
@@ -45,6 +66,34 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["true-capacity"],
         story: "one GiB of each of 20 steps stays until a card of 24 is full: the rise stands before its end",
         scene: || full_after_a_rise(false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "4 MiB of each of 2100 steps stay, whose temporaries are all alike: too many to keep, and the last ones are kept",
+        scene: || long(2100),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a queue fills for 40 labels, and is drained behind the last of them",
+        scene: || drained(true),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "the same without labels",
+        scene: || drained(false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "blocks stay from step to step, and all go at once where the program ends: a clean-up",
+        scene: || filled_and_given_back(true, 100_000_000),
     },
     Labelled { id: "live-leak", says: Says::Not, also: &[], story: "the noise alone", scene: || small_beside_much(0) },
     Labelled {
@@ -261,6 +310,40 @@ pub(super) const TRACES: &[Labelled] = &[
     },
 ];
 
+/// Steps with a temporary of 64 MiB, of which 4 MiB each stay.
+pub(super) fn long(steps: u64) -> Scene {
+    let mut program = Program::new();
+    for _ in 0..steps {
+        let work = program.give(64 * MIB);
+        program.keep(4 * MIB);
+        program.take(&[work]);
+    }
+    Scene { trace: program.trace }
+}
+
+/// A queue that fills by 50 MiB a step, and is then drained: the model stays.
+pub(super) fn drained(labelled: bool) -> Scene {
+    filled_and_given_back(labelled, 0)
+}
+
+/// The same, where a step takes so much longer than a call.
+fn filled_and_given_back(labelled: bool, step_ns: u64) -> Scene {
+    let mut program = Program::new();
+    program.load();
+    let mut queue = Vec::new();
+    for step in 0..40 {
+        if labelled {
+            program.mark(&format!("item {step}"));
+        }
+        queue.push(program.give(50 * MIB));
+        program.trace.now_ns += step_ns;
+        let work = program.give(200 * MIB);
+        program.take(&[work]);
+    }
+    program.take(&queue);
+    Scene { trace: program.trace }
+}
+
 /// 40 steps; the first ones keep 20 MiB each.
 fn steps(until: u64, pauses: bool) -> Scene {
     let mut program = Program::new();
@@ -287,6 +370,38 @@ fn fails(asked: u64, free: u64) -> Scene {
     }
     let seq = program.trace.refuse(asked);
     program.trace.read_at_failure(seq, &readings([(RuntimeFree, free)]));
+    Scene { trace: program.trace }
+}
+
+/// 120 labelled steps: 32 MiB of each stay, a queue of 40 blocks is full after a third of them, and a cache after half. Then so much
+/// is missing.
+fn beside_a_queue(set_up: u64, missing: u64) -> Scene {
+    let mut program = Program::new();
+    if set_up > 0 {
+        program.keep(set_up);
+    }
+    let mut queue = std::collections::VecDeque::new();
+    let mut held = set_up;
+    for step in 0..120 {
+        program.mark(&format!("step {step}"));
+        let work = program.give(512 * MIB);
+        queue.push_back(program.give(64 * MIB));
+        if queue.len() > 40 {
+            let oldest = queue.pop_front().expect("it is full");
+            program.take(&[oldest]);
+        }
+        program.keep(32 * MIB);
+        held += 32 * MIB;
+        if step < 60 {
+            program.keep(48 * MIB);
+            held += 48 * MIB;
+        }
+        program.take(&[work]);
+    }
+    let own = held + 40 * 64 * MIB;
+    let free = 16 * GIB - own;
+    let seq = program.trace.refuse(free + missing);
+    full(&mut program.trace, seq, 16 * GIB, own, free);
     Scene { trace: program.trace }
 }
 

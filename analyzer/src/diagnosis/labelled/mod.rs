@@ -18,11 +18,13 @@ mod installed;
 mod leaks;
 mod machines;
 mod numbers;
+mod pending;
 mod phantom_free;
 mod platform;
 mod pools;
 mod removals;
 mod reported;
+mod retention;
 mod scenes;
 mod sentences;
 mod serving;
@@ -81,9 +83,11 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         tensors::TRACES,
         counts::TRACES,
         phantom_free::TRACES,
+        pending::TRACES,
         reported::TRACES,
         exports::TRACES,
         pools::TRACES,
+        retention::TRACES,
         allocator_options::TRACES,
         leaks::TRACES,
         errors::TRACES,

@@ -3,7 +3,7 @@
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, Record};
 
-use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, sampled, torch, with_log};
+use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, full, sampled, torch, with_log};
 use super::uses::mark;
 use super::{Labelled, Says, Scene};
 use crate::evidence::Given;
@@ -200,6 +200,14 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "zombie-vram",
+        says: Says::Not,
+        also: &[],
+        story: "the first call took 12 GiB while the card was first read, so that the driver counts them and KFD does not: nobody else \
+                holds anything",
+        scene: taken_while_it_was_read,
+    },
+    Labelled {
+        id: "zombie-vram",
         says: Says::Found(Possible),
         also: &[],
         story: "the same on a card that drives a display: it may be somebody's desktop",
@@ -275,84 +283,23 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
-        id: "async-free-pending",
-        says: Says::First(Proven),
-        also: &["mallocasync-oom", "true-capacity", "known-bad-version"],
-        story: "8 GiB freed on a stream; the same request succeeds right after, without a free in between",
-        scene: || freed_on_stream(true, false),
-    },
-    Labelled {
-        id: "async-free-pending",
+        id: "hidden-runtime-memory",
         says: Says::Found(Possible),
-        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
-        story: "the same, and other processes hold 6 GiB: they may have made the room",
-        scene: || freed_on_stream_beside(6 * GIB, None),
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Found(Probable),
-        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
-        story: "the same, and at the next reading the others hold as much as before",
-        scene: || freed_on_stream_beside(6 * GIB, Some(6 * GIB)),
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Found(Possible),
-        also: &["other-process-on-gpu", "true-capacity", "mallocasync-oom", "known-bad-version"],
-        story: "the same, and at the next reading the others hold 2 GiB: they made room",
-        scene: || freed_on_stream_beside(6 * GIB, Some(2 * GIB)),
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Not,
-        also: &["mallocasync-oom", "phantom-free", "sysfs-free-overreported", "known-bad-version"],
-        story: "8 GiB freed on a stream, and the driver's counters show room enough: a call that fails now and then",
-        scene: || {
-            let trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-            freed_on_stream_read(trace, true, false, 16 * GIB)
-        },
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Found(Possible),
-        also: &["true-capacity", "known-bad-version"],
-        story: "8 GiB freed on a stream, and nobody asks again: the program may have waited before",
-        scene: || freed_on_stream(false, false),
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Found(Possible),
-        also: &["true-capacity", "known-bad-version"],
-        story: "the same request succeeds, and another thread has given 5 GiB back in between",
-        scene: || {
-            let mut scene = freed_on_stream(false, false);
-            let trace = &mut scene.trace;
-            (0..5).for_each(|block| {
-                let record = trace.record_on(77, Event::Free, Kind::Device, "hipFree");
-                trace.push(Record { address: 0x10_0000_0000 + block * 2 * GIB, ..record }, &[]);
-            });
-            trace.alloc(0xA0_0000_0000, 4 * GIB);
-            scene
-        },
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Not,
-        also: &["pool-retention", "true-capacity", "known-bad-version"],
-        story: "the pool was told to keep what is given back to it",
+        also: &["true-capacity", "pool-retention", "known-bad-version"],
+        story: "a pool that keeps all gave blocks of 2 to 6 GiB one after the other: it may hold all 20 GiB",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             let record = trace.record(Event::Sync, Kind::Pool, "hipMemPoolSetAttribute");
             trace.with_numbers(Record { address: 0xD0, ..record }, &[4, u64::MAX]);
-            freed_on_stream_of(trace, false, false)
+            for gib in 2..7 {
+                trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000 + gib * GIB, gib * GIB);
+                trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000 + gib * GIB);
+            }
+            trace.now_ns += 10_000_000_000;
+            let seq = trace.refuse(12 * GIB);
+            full(&mut trace, seq, 24 * GIB, 20 * GIB, 4 * GIB);
+            Scene { trace }
         },
-    },
-    Labelled {
-        id: "async-free-pending",
-        says: Says::Not,
-        also: &["true-capacity", "known-bad-version"],
-        story: "a plain hipFree came in between, which waits for the device",
-        scene: || freed_on_stream(false, true),
     },
 ];
 
@@ -416,6 +363,28 @@ fn unowned(in_use: u64, by_processes: u64, shows: Option<bool>) -> Scene {
     Scene { trace }
 }
 
+/// A reading of the card that ends within the first call for memory.
+fn taken_while_it_was_read() -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    amd_gpu(&mut trace, NAVI_31, 24 * GIB, 32 * GIB);
+    card_file(&mut trace, "boot_vga", "0\n");
+    sampled(&mut trace, [(VramTotal, 24 * GIB), (VramUsed, 12 * GIB), (KfdProcessVram, 0), (KfdOthersVram, 0)]);
+    // It began before the reading and returned behind it.
+    let call = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let (began_at, requested) = (call.at - 1_500_000, 12 * GIB);
+    trace.push(Record { at: began_at, duration: 1_500_000, address: 0x10_0000_0000, requested, ..call }, &[]);
+    let seq = trace.refuse(14 * GIB);
+    let read = [
+        (RuntimeFree, 12 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 12 * GIB),
+        (KfdProcessVram, 12 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
 /// Of 24 GiB the program holds 10, the runtime for it some more, another process what is left but for one.
 fn hidden(bytes: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
@@ -429,54 +398,6 @@ fn hidden(bytes: u64) -> Scene {
         (KfdOthersVram, 2 * GIB),
     ];
     at_failure(&mut trace, seq, read);
-    Scene { trace }
-}
-
-/// Stream-ordered memory is given back, and a plain request comes at once.
-fn freed_on_stream(again: bool, plain_free: bool) -> Scene {
-    freed_on_stream_of(TraceBuilder::default().device(0, "card", 24 * GIB), again, plain_free)
-}
-
-/// `after`: what the others hold at a reading after the next try.
-fn freed_on_stream_beside(others: u64, after: Option<u64>) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-    (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
-    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 3 * GIB);
-    trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
-    let seq = trace.refuse(4 * GIB);
-    let used = 23 * GIB;
-    let read = [
-        (RuntimeFree, GIB),
-        (VramTotal, 24 * GIB),
-        (VramUsed, used),
-        (KfdProcessVram, used - others),
-        (KfdOthersVram, others),
-    ];
-    at_failure(&mut trace, seq, read);
-    trace.alloc(0xA0_0000_0000, 4 * GIB);
-    after.into_iter().for_each(|bytes| sampled(&mut trace, [(KfdOthersVram, bytes)]));
-    Scene { trace }
-}
-
-fn freed_on_stream_of(trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
-    freed_on_stream_read(trace, again, plain_free, 23 * GIB)
-}
-
-/// `used`: what the driver counts in use at the failure.
-fn freed_on_stream_read(mut trace: TraceBuilder, again: bool, plain_free: bool, used: u64) -> Scene {
-    (0..14).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
-    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x90_0000_0000, 8 * GIB);
-    trace.free_kind(Kind::Pool, "hipFreeAsync", 0x90_0000_0000);
-    if plain_free {
-        trace.free(0x10_0000_0000);
-    }
-    let seq = trace.refuse(4 * GIB);
-    let read =
-        [(RuntimeFree, GIB), (VramTotal, 24 * GIB), (VramUsed, used), (KfdProcessVram, used), (KfdOthersVram, 0)];
-    at_failure(&mut trace, seq, read);
-    if again {
-        trace.alloc(0xA0_0000_0000, 4 * GIB);
-    }
     Scene { trace }
 }
 

@@ -31,6 +31,47 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "kfd-system-memory-limit",
         says: Says::Not,
+        also: &["uma-param-mismatch", "phantom-free"],
+        story: "24 GiB of an APU with a carve-out of 8, and 8 more: 24 of them are the host's, and KFD gives 30",
+        scene: || on_apu(8 * GIB),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Proven),
+        also: &["uma-param-mismatch", "phantom-free"],
+        story: "the same with a carve-out of half a GiB",
+        scene: || on_apu(512 * MIB),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "managed memory is refused beside 20 GiB of the card's: those do not count, and TTM gives 32",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.machine = CARD.files();
+            (0..20).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            managed(trace)
+        },
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the same beside 20 GiB that are pinned",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.machine = CARD.files();
+            let pin = |trace: &mut TraceBuilder, block: u64| {
+                trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x70_0000_0000 + block * 2 * GIB, GIB);
+            };
+            (0..20).for_each(|block| pin(&mut trace, block));
+            managed(trace)
+        },
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Not,
         also: &["phantom-free"],
         story: "device memory of a card",
         scene: || device_memory(CARD.files(), 1, 64 * MIB),
@@ -217,6 +258,25 @@ fn in_group(limit_gib: u64) -> Vec<(String, String)> {
         ("/sys/fs/cgroup/a/dmem.max", format!("drm/0000:03:00.0/vram {}\n", limit_gib * GIB)),
         ("/sys/fs/cgroup/a/dmem.current", "drm/0000:03:00.0/vram 4096\n".to_owned()),
     ])
+}
+
+/// 24 GiB live on an APU that offers 40, and 8 more are refused.
+fn on_apu(carve_out: u64) -> Scene {
+    let machine = AmdMachine { target: 110_501, ram: 32 * GIB, vram: carve_out, bank: 40 * GIB, ..CARD };
+    let mut trace = TraceBuilder::default().device(0, "APU", 40 * GIB);
+    trace.machine = machine.files();
+    (0..24).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(8 * GIB);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, 16 * GIB)]));
+    Scene { trace }
+}
+
+/// 14 GiB of managed memory are refused.
+fn managed(mut trace: TraceBuilder) -> Scene {
+    let record = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
+    trace.push(Record { status: 2, requested: 14 * GIB, ..record }, &[]);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
 }
 
 /// So many GiB live on a card of 24, and a request is refused with the rest free.

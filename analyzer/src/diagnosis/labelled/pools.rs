@@ -1,5 +1,6 @@
 //! D. Pools and virtual memory.
 
+use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, Record};
 
@@ -10,63 +11,8 @@ use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
-        id: "pool-retention",
-        says: Says::Found(Probable),
-        also: &["known-bad-version"],
-        story: "a pool gave 12 GiB and got them back; the driver still counts them, and hipMalloc fails",
-        scene: || retained(Kind::Device, 12 * GIB),
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Not,
-        also: &["known-bad-version"],
-        story: "the driver counts no more than what lives: the pool gave it back",
-        scene: || retained(Kind::Device, 0),
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Not,
-        also: &["known-bad-version"],
-        story: "the same request succeeds after a wait, and nothing was trimmed: the pool kept nothing",
-        scene: || {
-            let mut scene = retained(Kind::Device, 12 * GIB);
-            let wait = scene.trace.record(Event::Sync, Kind::None, "hipDeviceSynchronize");
-            scene.trace.push(wait, &[]);
-            scene.trace.alloc(0x80_0000_0000, 8 * GIB);
-            scene
-        },
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Not,
-        also: &["known-bad-version"],
-        story: "the failing call is from the pool itself",
-        scene: || retained(Kind::Pool, 12 * GIB),
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Found(Proven),
-        also: &["known-bad-version"],
-        story: "the program raised the pool's release threshold, and the driver counts what the pool keeps",
-        scene: || retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB),
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Found(Probable),
-        also: &["known-bad-version"],
-        story: "the threshold lets the pool keep less than was missing; more may be there until the program waits",
-        scene: || retained_with(&[(SET, &[4, GIB])], Kind::Device, 12 * GIB),
-    },
-    Labelled {
-        id: "pool-retention",
-        says: Says::Not,
-        also: &["known-bad-version"],
-        story: "the program trimmed the pool after it had given everything back to it",
-        scene: || retained_with(&[(SET, &[4, u64::MAX]), (TRIM, &[0])], Kind::Device, 12 * GIB),
-    },
-    Labelled {
         id: "mallocasync-oom",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &["known-bad-version"],
         story: "hipMallocAsync of 1 GiB fails on ROCm 6.4 with 10 GiB free, and hipMalloc of the same size succeeds",
         scene: || stream_ordered(60_443_483, true),
@@ -155,6 +101,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "8 GiB unmapped and released, free memory rose by 100 MiB, the addresses stay reserved",
         scene: || released(100 * MIB),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "two such releases, and nobody read what other processes took meanwhile",
+        scene: || released_twice([(RuntimeFree, 10 * GIB)]),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the same, and the others held as much as before",
+        scene: || released_twice([(RuntimeFree, 10 * GIB), (KfdOthersVram, GIB)]),
     },
     Labelled {
         id: "vmm-release-ineffective",
@@ -276,39 +236,6 @@ const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried 
     24.00 GiB of which 1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, with 512.00 MiB allocated in \
     private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.";
 
-/// A pool of 12 GiB is filled and emptied; 6 GiB live beside it on a card of 24, of which others hold the rest.
-const SET: &str = "hipMemPoolSetAttribute";
-const TRIM: &str = "hipMemPoolTrimTo";
-
-fn retained(asked_of: Kind, counted: u64) -> Scene {
-    retained_with(&[], asked_of, counted)
-}
-
-/// With calls about the device's own pool before the failure.
-fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-    (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
-    (0..12).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
-    (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
-    for (api, numbers) in calls {
-        let record = trace.record(Event::Sync, Kind::Pool, api);
-        trace.with_numbers(Record { address: 0xD0, ..record }, numbers);
-    }
-    trace.now_ns += 10_000_000_000;
-    let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
-    let record = trace.record(Event::Alloc, asked_of, name);
-    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
-    let read = [
-        (RuntimeFree, 4 * GIB),
-        (VramTotal, 24 * GIB),
-        (VramUsed, 20 * GIB),
-        (KfdProcessVram, 6 * GIB + counted),
-        (KfdOthersVram, 2 * GIB),
-    ];
-    at_failure(&mut trace, seq, read);
-    Scene { trace }
-}
-
 /// Stream-ordered requests that grow, until one fails with 10 GiB free.
 fn stream_ordered(version: i32, plain_after: bool) -> Scene {
     stream_ordered_in(TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version), plain_after)
@@ -386,20 +313,81 @@ fn released_and(risen: u64, loads_code: bool) -> Scene {
 }
 
 fn released_between(risen: u64, before_reading: impl FnOnce(&mut TraceBuilder)) -> Scene {
+    let mut trace = reserved();
+    release_8_gib(&mut trace, [(RuntimeFree, 10 * GIB)], [(RuntimeFree, 10 * GIB + risen)], before_reading);
+    fails_with_free(trace, 10 * GIB + risen)
+}
+
+/// Two releases that the card does not get back, with these readings around each.
+fn released_twice<const N: usize>(read: [(Quantity, u64); N]) -> Scene {
+    let mut trace = reserved();
+    (0..2).for_each(|_| release_8_gib(&mut trace, read, read, |_| ()));
+    fails_with_free(trace, 10 * GIB)
+}
+
+/// 64 GiB of addresses.
+fn reserved() -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     let record = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
     trace.push(Record { address: 0x10_0000_0000, requested: 64 * GIB, ..record }, &[]);
+    trace
+}
+
+/// 8 GiB of mapped physical memory go between two readings.
+fn release_8_gib<const N: usize>(
+    trace: &mut TraceBuilder,
+    before: [(Quantity, u64); N],
+    after: [(Quantity, u64); N],
+    before_reading: impl FnOnce(&mut TraceBuilder),
+) {
     (0..8).for_each(|handle| trace.create_and_map(0x1000 + handle, 0x10_0000_0000 + handle * GIB, GIB));
-    sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+    sampled(trace, before);
     for handle in 0..8 {
         trace.unmap(0x10_0000_0000 + handle * GIB, GIB);
         trace.free_kind(Kind::Physical, "hipMemRelease", 0x1000 + handle);
     }
-    before_reading(&mut trace);
-    sampled(&mut trace, [(RuntimeFree, 10 * GIB + risen)]);
+    before_reading(trace);
+    sampled(trace, after);
+}
+
+fn fails_with_free(mut trace: TraceBuilder, free: u64) -> Scene {
     let seq = trace.refuse(20 * GIB);
-    let free = 10 * GIB + risen;
     let read = [(RuntimeFree, free), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free), (KfdOthersVram, GIB)];
     at_failure(&mut trace, seq, read);
     Scene { trace }
+}
+
+/// Why the release is said to have worked, of a trace.
+fn ruled_out(scene: &Scene) -> Option<String> {
+    let excluded = crate::testing::summary(&scene.trace).conclusion.excluded;
+    excluded.into_iter().find(|out| out.id == "vmm-release-ineffective").map(|out| out.by)
+}
+
+#[test]
+fn a_release_worked_only_where_nothing_else_gave_memory_back() {
+    let risen = |others: [u64; 2], between: fn(&mut TraceBuilder)| {
+        let mut trace = reserved();
+        let read = |free: u64, others: u64| [(RuntimeFree, free), (KfdOthersVram, others)];
+        release_8_gib(&mut trace, read(10 * GIB, others[0]), read(18 * GIB, others[1]), between);
+        ruled_out(&fails_with_free(trace, 18 * GIB))
+    };
+    let worked = "free memory rose by 8.00 GiB of the 8.00 GiB that were released";
+    assert_eq!(risen([GIB, GIB], |_| ()).as_deref(), Some(worked));
+    assert_eq!(risen([9 * GIB, GIB], |_| ()), None, "another process gave 8 GiB back");
+    assert_eq!(risen([GIB, GIB], |trace| _ = trace.after(Event::Device, "hipDeviceReset", 0, 0)), None);
+    let unload = |trace: &mut TraceBuilder| _ = trace.after(Event::Module, "hipModuleUnload", 0, 0);
+    assert_eq!(risen([GIB, GIB], unload), None, "code that went, or the release");
+    assert_eq!(ruled_out(&released(8 * GIB)), None, "nobody knows what others held");
+}
+
+/// What a reset takes away was never released.
+#[test]
+fn a_reset_is_no_release() {
+    let mut trace = reserved();
+    (0..8).for_each(|handle| trace.create_and_map(0x1000 + handle, 0x10_0000_0000 + handle * GIB, GIB));
+    let read = |free: u64| [(RuntimeFree, free), (KfdOthersVram, GIB)];
+    sampled(&mut trace, read(10 * GIB));
+    trace.after(Event::Device, "hipDeviceReset", 0, 0);
+    sampled(&mut trace, read(18 * GIB));
+    assert_eq!(ruled_out(&fails_with_free(trace, 18 * GIB)), None);
 }

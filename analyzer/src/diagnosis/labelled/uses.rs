@@ -232,6 +232,24 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "repeated-large-temporaries",
         says: Says::Not,
         also: &["true-capacity", "fixed-vs-activation"],
+        story: "60 equal temporary blocks beside one large block that was set up first: their sizes do not vary, and the request is far \
+                from them",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x50_0000_0000, 10 * GIB);
+            for _ in 0..60 {
+                trace.alloc(0x20_0000_0000, GIB);
+                trace.free(0x20_0000_0000);
+            }
+            let seq = trace.refuse(15 * GIB);
+            full(&mut trace, seq, 24 * GIB, 10 * GIB, 14 * GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "repeated-large-temporaries",
+        says: Says::Not,
+        also: &["true-capacity", "fixed-vs-activation"],
         story: "the same with constant sizes: a training",
         scene: || steps(2, |_| 8, 12),
     },

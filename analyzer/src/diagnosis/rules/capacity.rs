@@ -29,13 +29,20 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     let own = failure.process_or_own_bytes();
     let total = failure.total_bytes();
-    // A request that no empty card could hold says nothing of what is on it.
+    // A request that no empty card could hold says nothing of what is on it, unless the card is larger than it is said to be.
     let could_fit = failure.request_bytes().zip(total).is(|(request, total)| request <= total);
+    if !check.applies(could_fit != Holds::No || larger_board(case, failure).is_some()) {
+        return;
+    }
     let exceeds = failure.alone().is(|alone| matches!(alone, Alone::Exceeds { .. })).and(could_fit);
     let is_most = total.is(|total| share(own, total) >= case.thresholds.capacity_medium_share);
     check.must(is_most.or(exceeds), || {
         let total = total.get().unwrap_or(0);
-        format!("this process holds {} of {} ({})", size(own), size(total), percent(share(own, total)))
+        let of_total = format!("{} of {} ({})", size(own), size(total), percent(share(own, total)));
+        match is_by_driver(failure) {
+            true => format!("this process holds {of_total} by the driver's count"),
+            false => format!("the program's own blocks hold {of_total}"),
+        }
     });
     if let Some(share) = total.get().map(|total| share(own, total)) {
         let at_most = match share {
@@ -78,6 +85,19 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     refuted_by_caches(case, failure, check);
 }
 
+/// Whether what the process holds is told by the driver's count of it, and not by its blocks alone.
+fn is_by_driver(failure: &Failure<'_>) -> bool {
+    failure.process_bytes().get().is_some_and(|counted| counted >= failure.own_bytes())
+}
+
+/// What the program asked for and holds, with its size where that was not told before.
+fn own_blocks(failure: &Failure<'_>) -> String {
+    match is_by_driver(failure) {
+        true => format!("the program's own blocks ({})", size(failure.own_bytes())),
+        false => "those blocks".to_owned(),
+    }
+}
+
 /// What is more than the card by itself needs no other reason. Else something beside the program's own requests decided:
 /// rounding, the runtime's own memory or other processes. A runtime's usual part no program can have.
 fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
@@ -85,7 +105,8 @@ fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
         Some(Alone::Exceeds { by_bytes }) => {
             check.note(true, || {
                 format!(
-                    "what it holds and asks for is {} more than the whole card, whatever else is there",
+                    "{} and this request are {} more than the whole card, whatever else is there",
+                    own_blocks(failure),
                     size(by_bytes)
                 )
             });
@@ -102,9 +123,10 @@ fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
         _ => Confidence::Possible,
     });
     check.note(spare.is_some(), || {
-        let spare = size(spare.unwrap_or(0));
+        let (own, spare) = (own_blocks(failure), size(spare.unwrap_or(0)));
         format!(
-            "on a card without anything else (rounding, the runtime, others) it would have fit, with {spare} to spare"
+            "on a card without anything else (rounding, the runtime, others) {own} and this request would \
+             have fit, with {spare} to spare"
         )
     });
     refuted_by_others(failure, check);
@@ -127,9 +149,12 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let leaks = case.leaks(failure.oom.device);
     if leaks.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
         let rises = |run: &DeviceRun| run.rise.as_ref().is_some_and(Rise::is_significant);
-        let may_be = leaks.is_some() || case.run_of(failure.oom.device).is_some_and(rises);
+        // What took less than was missing is not why the card is full.
+        let may_be = !leaks::rises_in_vain(case, failure)
+            && (leaks.is_some() || case.run_of(failure.oom.device).is_some_and(rises));
         check.unless(if may_be { Holds::Unknown(IS_IT_MEANT) } else { Holds::No }, || {
-            "a leak: what stays rises from step to step, and the full card is only the end of that".to_owned()
+            "a leak: blocks that stay become more from step to step, and without them the request would have fitted"
+                .to_owned()
         });
     }
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
@@ -144,15 +169,11 @@ const OWN_POOLS: &str =
 
 /// What the program holds may be cached, and not in use.
 fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let kept = case.kept_by_pools_bytes(failure);
-    if kept > 0 {
-        let left = failure.free_bytes().zip(failure.request_bytes());
-        let is_too_little = left.get().is_some_and(|(free, request)| free.saturating_add(kept) < request);
-        let enough = match is_too_little {
-            true => Holds::No,
-            false => Holds::Unknown("what stream-ordered pools keep (the pools' attribute ReservedMemCurrent)"),
-        };
-        check.unless(enough, || "stream-ordered pools could give back what was missing".to_owned());
+    if case.kept_by_pools(failure).at_most_bytes > 0 {
+        let at_most = case.pools_keep_at_most(failure).bytes();
+        check.unless(case.pools_keep_missing(failure), || {
+            format!("stream-ordered pools could give back what was missing (they keep at most {})", size(at_most))
+        });
     }
     if case.versions.has(Program::Torch) {
         check.unless(case.torch_holds_enough(failure), || {
@@ -162,6 +183,7 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         check.at_most(Confidence::Probable);
         check.would_settle(OWN_POOLS);
     }
+    came_by_itself(case, failure, check);
     let Some(retry) = case.retry(failure) else { return };
     let is_cache = case.versions.has(Program::Torch) && case.asked_by_torch(failure.oom.site) == Holds::Yes;
     if is_cache {
@@ -176,6 +198,16 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
     });
+}
+
+/// What was not free then and is later, although no call of the program gave anything back, was on its way: the program had not
+/// filled the card with it.
+fn came_by_itself(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let by_itself = case.granted(failure).is_some_and(|(_, done)| !case.gave_back(failure, &done));
+    if by_itself {
+        check.at_most(Confidence::Possible);
+    }
+    check.note(by_itself, || "the same request succeeded later, and no call gave anything back in between".to_owned());
 }
 
 /// What the thread gave back, a cache or data, no call says.

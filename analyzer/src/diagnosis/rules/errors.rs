@@ -1,6 +1,6 @@
 //! F. Errors: what became of a failure, and failures that are none of memory.
 
-use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::outcome::{Outcome, WORKS_LOOKED_AT};
 use gpuoom_trace::record::NO_DEVICE;
 
 use super::{Rule, failure, run};
@@ -8,12 +8,13 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::judgement::role::Role;
-use crate::passes::oom::OomReport;
+use crate::passes::oom::{OomReport, PointerUsed};
 use crate::replay::End;
+use crate::replay::tracks::around::Next;
 use crate::replay::tracks::calls::What;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Platform, Version};
-use crate::words::{clean, moment, signal, size, span};
+use crate::words::{clean, count, moment, signal, size, span};
 
 pub(super) const RULES: &[Rule] = &[
     failure("requested-refusal", requested_refusal),
@@ -29,6 +30,8 @@ const STICKY_ROCM: Version = Version { major: 7, minor: 0 };
 /// What would show whether a smaller request belongs to the failure.
 const SAME_PLACE: &str =
     "the call paths (GPUOOM_STACKS): whether the smaller request after it came from the same place";
+const REFUSED_AGAIN: &str =
+    "whether the smaller request after it was in its place: it was refused, too, and for another variable";
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
 
 /// The recorder refused the call on request.
@@ -49,37 +52,47 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     if !check.applies(oom.outcome == Outcome::Dropped) {
         return;
     }
-    let pointer = oom.because == Because::FailedPointerUsed;
-    check.must(true, || match pointer {
-        true => format!("the pointer of the failed {} was passed to a GPU call", failure.report.api),
-        false => format!(
-            "after {} had failed, thread {} went on with GPU work{}, without any sign that it had noticed",
-            failure.report.api,
-            oom.thread,
-            work_after(failure.report)
-        ),
-    });
+    check.must(true, || went_on(failure.report));
     // Each interface has its own way to tell of a failure.
     check.part(failure.report.layer.unwrap_or("runtime"));
-    if pointer {
-        // A null is a null: once other memory has come, it may be that of another variable.
-        let other_came = failure.report.evidence.iter().any(|evidence| evidence.gave.is_some());
-        if other_came {
-            check.at_most(Confidence::Probable);
-            check.would_settle("whether that null is the failed call's: other memory had come in between");
-        }
+    check.at_most(Confidence::Probable);
+    if failure.report.pointer != PointerUsed::NotSeen {
+        check.would_settle(
+            "whose null it is: a null has no name, and the same may be of another variable; and whether the GPU call failed and the \
+             program looked at that",
+        );
         return;
     }
-    check.at_most(Confidence::Probable);
-    check.would_settle(
-        "a use of the null that the failed call left behind: none was seen (a look at the status that the call returned leaves no \
-         trace)",
-    );
+    let left_by = failure.report.evidence.iter().find_map(|evidence| evidence.pointer_left_by);
+    match left_by {
+        Some(left_by) => {
+            check.note(true, || {
+                let others = match left_by {
+                    0 => "one that a failed call left behind".to_owned(),
+                    number => format!("one that {} left behind, this one among them", count(number, "failed call", "failed calls")),
+                };
+                format!("a GPU call was then given a null pointer: {others}")
+            });
+            check.would_settle("which of the failed calls that null is from");
+        }
+        None => check.would_settle(&format!(
+            "a use of the null that the failed call left behind: none was seen in the GPU calls of that thread that were looked at \
+             ({WORKS_LOOKED_AT} at most; not in what a kernel is given). A look at the status that the call returned leaves no trace",
+        )),
+    }
+    let soon = span(case.thresholds.retry_ns);
     check.unless(asks_for_less(case, failure), || {
-        "the program then asked for less, which is a way out on purpose".into()
+        format!("the thread's next request, within {soon}, was for less, which is a way out on purpose")
     });
+    if failure.report.number > 1 {
+        check.unless(is_last_of_a_loop(case, failure), || {
+            format!("it was itself a smaller attempt, within {soon} of the one before and for the same variable: a loop that looks")
+        });
+    }
     check.unless(case.retry(failure).is_some_and(Retry::is_release_and_success), || {
-        "the same request succeeded after its thread had given memory back: the program had noticed".into()
+        format!(
+            "the same request succeeded within {soon}, after its thread had given memory back: the program had noticed"
+        )
     });
     if failure.is_called_from_python() {
         check.at_most(Confidence::Possible);
@@ -98,6 +111,27 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     if failure.is_of_host() {
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
+    }
+}
+
+/// What went on after a failure, before any sign that the program had noticed.
+fn went_on(oom: &OomReport) -> String {
+    let api = &oom.api;
+    match oom.pointer {
+        PointerUsed::NotSeen => {
+            let thread = oom.thread;
+            let work = work_after(oom);
+            format!(
+                "after {api} had failed, thread {thread} went on with GPU work{work}, before any other sign that it had noticed"
+            )
+        }
+        PointerUsed::Likely => format!(
+            "after {api} had failed, a GPU call was given a null pointer; the failed call's variable held one at that moment, and nothing \
+             else had failed"
+        ),
+        PointerUsed::Perhaps => {
+            format!("after {api} had failed, a GPU call was given a null pointer, as that call left one")
+        }
     }
 }
 
@@ -147,6 +181,10 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
         return Holds::No;
     }
     let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
+    // Weights of different sizes are refused one after the other, too, by a program that never looks.
+    if !next.succeeded && !next.same_variable {
+        return Holds::Unknown(REFUSED_AGAIN);
+    }
     let before_work = work.is_none_or(|work| case.replay.clock.at_ns(next.at) < work.at_ns);
     let is_worth = next.requested_bytes as f64 >= case.thresholds.fall_back_share * failure.oom.requested_bytes as f64;
     match (next.site, failure.oom.site) {
@@ -154,6 +192,17 @@ fn asks_for_less(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
         (0, _) | (_, 0) => Holds::Unknown(SAME_PLACE),
         (next, failed) => (next == failed).into(),
     }
+}
+
+/// Whether a failure ends a loop that asks for less each time, into one variable: such a loop looks at what it is told.
+fn is_last_of_a_loop(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let before = &case.facts.ooms[..(failure.report.number - 1) as usize];
+    let Some(before) = before.iter().rev().find(|oom| oom.thread == failure.report.thread) else { return false };
+    let around = case.replay.tracks.around.failure((before.number - 1) as usize);
+    let is_this = |next: &Next| next.at == failure.oom.at && next.same_variable;
+    let is_next = around.and_then(|around| around.next).is_some_and(|next| is_this(&next));
+    let soon = failure.report.at_ns.saturating_sub(before.at_ns) <= case.thresholds.retry_ns;
+    is_next && soon && failure.oom.requested_bytes < before.requested_bytes
 }
 
 /// An old error is reported by an innocent call. It is never proven: whether somebody read the error in between, which also
@@ -165,6 +214,15 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         return;
     };
     check.at_most(Confidence::Probable);
+    check.unless(earlier.error_was_read, || {
+        "the thread read the last error in between, which also clears it".to_owned()
+    });
+    if !earlier.is_watched_on {
+        check.at_most(Confidence::Possible);
+        check.would_settle(&format!(
+            "whether the thread read the last error in between: that is looked for during {WORKS_LOOKED_AT} GPU calls after the failure"
+        ));
+    }
     check.would_settle("the error that the runtime kept before this call (hipPeekAtLastError, cudaPeekAtLastError)");
     if !failure.oom.unknown_size {
         // An allocation function returns its own status; only what is wrapped around it may hand out an old one.
@@ -178,7 +236,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.must(true, || {
         let (number, api, thread) = (earlier.number, &earlier.api, earlier.thread);
         format!(
-            "after failure #{number} ({api}) GPU work went on with no sign of notice on the same thread ({thread}), and this call \
+            "after failure #{number} ({api}) GPU work went on before any sign of notice on the same thread ({thread}), and this call \
              returns out of memory again"
         )
     });
@@ -188,7 +246,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
 }
 
-/// An earlier failure of the same thread after which GPU work went on without a sign that it was noticed.
+/// An earlier failure of the same thread after which GPU work went on before any sign that it was noticed.
 fn ignored_before<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Option<&'a OomReport> {
     let before = &case.facts.ooms[..(failure.report.number - 1) as usize];
     let ignored = |oom: &&OomReport| oom.thread == failure.report.thread && oom.outcome == Outcome::Dropped;
@@ -230,6 +288,11 @@ fn library_alloc_failed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let is_memory = case.replay.apis.get(inside.api).is_out_of_memory(inside.status);
         check.must(is_memory, || format!("inside it {below} asked for {} and failed", size(inside.requested_bytes)));
         return;
+    }
+    if failure.oom.outcome == Outcome::Recovered {
+        // Where the set-up is broken it does not mend itself.
+        check.at_most(Confidence::Possible);
+        check.would_settle("why a call of the same sort succeeded afterwards");
     }
     let seen = if failure.oom.saw_below { Holds::Yes } else { Holds::Unknown(INSIDE) };
     if seen != Holds::Yes {

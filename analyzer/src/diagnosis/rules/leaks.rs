@@ -5,11 +5,13 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
+use crate::passes::kept::Kept;
 use crate::passes::ledger::DeviceLedger;
-use crate::passes::rise::{Kept, Rise};
+use crate::passes::rise::Rise;
 use crate::passes::shape::facts::Phase;
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
+use crate::passes::stays::Stays;
 use crate::passes::trend::Course;
 use crate::replay::tracks::modules::Balance;
 use crate::software::Program;
@@ -60,43 +62,85 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     } else {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
     }
-    let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) else { return };
-    // What the failed step itself took is none of what stays.
-    let grown = u64::try_from(rise.total_bytes()).unwrap_or(0);
+    if let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) {
+        took_what_was_missing(failure, rise, facts.stays.as_ref(), check);
+        shapes::not_enough(failure, check);
+    }
+}
+
+/// What would show how much of what the paths hold came step by step.
+const BEFORE: &str = "how much of it had come to stay before the steps that are looked at";
+
+/// What would show how much a leak of managed memory took.
+const ON_THE_CARD: &str = "how much of the managed memory that stays lay on the card";
+
+/// A leak made a request fail only where it took what was missing: that counts which the call paths brought that still rise, and
+/// neither what other paths hold nor what the failed step itself took.
+fn took_what_was_missing(failure: &Failure<'_>, rise: &Rise, stays: Option<&Stays>, check: &mut Check) {
+    let Some(stays) = stays else {
+        check.must(Holds::Unknown(rise.kept_unknown()), String::new);
+        return;
+    };
+    // Each block may take more of the card than was asked for.
+    let rounding = stays.at_most_blocks.saturating_mul(failure.thresholds.rocr_block_bytes);
+    let most = stays.at_most_bytes.saturating_add(rounding);
+    let never = |free: u64, request: u64| request > free.saturating_add(most);
+    let in_vain = || {
+        format!(
+            "even without the {} that the call paths hold which still rise, the request would not have fitted",
+            size(stays.at_most_bytes)
+        )
+    };
     // Where nobody read it, no more was free than the card has beside the program's own blocks.
     let own = failure.own_bytes();
     let beside_own = failure.total_bytes().map(|total| total.saturating_sub(own));
-    let never = failure.request_bytes().zip(beside_own).get();
-    if failure.free_bytes().get().is_none() && never.is_some_and(|(request, most)| request > most.saturating_add(grown))
-    {
-        check.unless(true, || {
-            format!("even without the {} that came to stay, the card has less than that", size(grown))
-        });
-        return;
-    }
-    let both = failure.request_bytes().zip(failure.free_bytes());
-    // Each block may take more of the card than was asked for.
-    let rounding = rise.levels.len() as u64 * case.thresholds.rocr_block_bytes;
-    let fits = match both.is(|(request, free)| request <= free.saturating_add(grown)) {
-        Holds::No
-            if both.is(|(request, free)| request <= free.saturating_add(grown).saturating_add(rounding))
-                == Holds::Yes =>
-        {
-            Holds::Unknown("what the blocks that stay take of the card once they are rounded")
+    let Some((request, free)) = failure.request_bytes().zip(failure.free_bytes()).get() else {
+        let both = failure.request_bytes().zip(beside_own).get();
+        if failure.free_bytes().get().is_none() && both.is_some_and(|(request, free)| never(free, request)) {
+            check.unless(true, in_vain);
+        } else {
+            check.must(failure.request_bytes().zip(failure.free_bytes()).is(|_| true), String::new);
         }
-        known => known,
+        return;
     };
-    check.decides(
-        fits,
-        || format!("without the {} that came to stay, the request would have fitted", size(grown)),
-        || format!("even without the {} that came to stay, the request would not have fitted", size(grown)),
-    );
-    shapes::not_enough(failure, check);
+    let missing = request.saturating_sub(free);
+    let is_managed = rise.kept.as_ref().is_some_and(|kept| kept.managed_bytes > 0);
+    let fits = match () {
+        () if is_managed && !never(free, request) => Holds::Unknown(ON_THE_CARD),
+        () if missing <= stays.all_along_bytes => Holds::Yes,
+        () if never(free, request) => Holds::No,
+        () => Holds::Unknown(BEFORE),
+    };
+    if matches!(fits, Holds::Unknown(_)) {
+        check.at_most(Confidence::Possible);
+    }
+    check.decides(fits, || without_it(rise, stays, missing), in_vain);
+}
+
+/// That the request would have fitted without what came to stay, by the smaller number that says so.
+fn without_it(rise: &Rise, stays: &Stays, missing: u64) -> String {
+    let (bytes, when) = match missing <= stays.bytes {
+        true => (stays.bytes, format!("over the last {} {}s", stays.steps, rise.by.step())),
+        false => (stays.all_along_bytes, "all along the run by the call paths that still rise".to_owned()),
+    };
+    format!(
+        "{} was missing: without the {} that came to stay {when}, the request would have fitted",
+        size(missing),
+        size(bytes)
+    )
 }
 
 /// Whether a leak, or what rises like one up to the failure, is more of a reason than what the card was full of.
 pub(super) fn fills_the_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    case.leaks(failure.oom.device) >= Some(Confidence::Probable) || rises_up_to(case, failure)
+    rises_up_to(case, failure)
+        || !rises_in_vain(case, failure) && case.leaks(failure.oom.device) >= Some(Confidence::Probable)
+}
+
+/// Whether what rises up to a failure is known to have taken less than was missing.
+pub(super) fn rises_in_vain(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let mut check = Check::default();
+    live_leak_at_failure(case, failure, &mut check);
+    matches!(check.judgement(), Judgement::Excluded { .. })
 }
 
 /// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's

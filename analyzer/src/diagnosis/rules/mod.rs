@@ -17,10 +17,12 @@ mod installed;
 mod leaks;
 mod llama;
 mod model;
+mod pending;
 mod phantom_free;
 mod platform;
 mod pools;
 mod reported;
+mod retention;
 mod rounding;
 mod shapes;
 mod training_state;
@@ -76,8 +78,10 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         rounding::RULES,
         counts::RULES,
         phantom_free::RULES,
+        pending::RULES,
         reported::RULES,
         exports::RULES,
+        retention::RULES,
         pools::RULES,
         allocator_options::RULES,
         leaks::RULES,

@@ -4,15 +4,14 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::pooled::KEPT;
 use crate::evidence::smi::CardProcess;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
 use crate::replay::tracks::reads::{Read, Stretch};
-use crate::replay::tracks::retries::Ending;
-use crate::replay::tracks::unknown::Unknown;
-use crate::thresholds::{Unit, share};
+use crate::thresholds::share;
 use crate::words::{clean, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
@@ -20,7 +19,6 @@ pub(super) const RULES: &[Rule] = &[
     failure("other-process-on-gpu", other_process_on_gpu),
     failure("zombie-vram", zombie_vram),
     failure("hidden-runtime-memory", hidden_runtime_memory),
-    failure("async-free-pending", async_free_pending),
 ];
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).
@@ -107,6 +105,15 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
             )
         });
         check.would_settle("the processes that KFD lists, and whether each still lives");
+    }
+    // Nobody holds more than is in use, or on the card, beside the program's own blocks.
+    let in_use = failure.oom.read.vram_used_bytes.or(failure.total_bytes().get());
+    let beside = in_use.map(|bytes| bytes.saturating_sub(failure.own_bytes()));
+    if let Some(beside) = beside.filter(|beside| failure.shortfall_bytes().is_some_and(|missing| *beside < missing)) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!("beside the program's own blocks there is room for {} of others at most", size(beside))
+        });
     }
     if failure.oom.read.others_vram_bytes.is_none() {
         // NVML counts what all others hold together: graphics, too, and what nobody owns.
@@ -262,7 +269,8 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     let read = &first.read;
     let unowned = read.vram_used_bytes.zip(read.others_vram_bytes).map(|(used, others)| {
-        let own = read.process_vram_bytes.unwrap_or(0).max(first.held_bytes);
+        // A call that was under way may be in one number and not in the other: what is left is the least.
+        let own = read.process_vram_bytes.unwrap_or(0).max(first.most_held_bytes);
         let graphics = read.graphics_vram_bytes.unwrap_or(0);
         used.saturating_sub(own).saturating_sub(others).saturating_sub(graphics)
     });
@@ -270,7 +278,13 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let missing = failure.shortfall_bytes();
     let total = failure.total_bytes().get().unwrap_or(0);
     check.must(unowned >= case.thresholds.unowned_bytes, || {
-        format!("{} was in use before this process took any, and no known process holds it", size(unowned))
+        let at_least = if first.is_disturbed { "at least " } else { "" };
+        let own = read.process_vram_bytes.unwrap_or(0).max(first.most_held_bytes);
+        let when = match own {
+            0 => "before this process took any".to_owned(),
+            own => format!("beside the {} of this process when the card was first read", size(own)),
+        };
+        format!("{at_least}{} was in use {when}, and no known process holds it", size(unowned))
     });
     // It explains the failure only where that memory would have helped.
     check.must(
@@ -291,23 +305,29 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    let accounted = accounted_otherwise(case, failure);
+    let kept = case.kept_by_pools(failure);
+    let accounted = accounted_otherwise(case, failure, kept.bytes);
+    let at_most = accounted_otherwise(case, failure, kept.at_most_bytes);
     let hidden = failure.hidden_bytes().map(|hidden| hidden.saturating_sub(accounted));
     let both = hidden.zip(failure.total_bytes());
+    let is_much = |(hidden, total): (u64, u64)| {
+        hidden >= failure.thresholds.hidden_bytes && share(hidden, total) >= failure.thresholds.hidden_share
+    };
     check.at_most(Confidence::Probable);
-    check.must(
-        both.is(|(hidden, total)| {
-            hidden >= failure.thresholds.hidden_bytes && share(hidden, total) >= failure.thresholds.hidden_share
-        }),
-        || {
-            let (hidden, total) = both.get().unwrap_or((0, 0));
-            format!(
-                "the driver counts {} for this process beyond its own blocks ({} of the card)",
-                size(hidden),
-                percent(share(hidden, total))
-            )
-        },
-    );
+    let less = both.map(|(hidden, total)| (hidden.saturating_sub(at_most - accounted), total));
+    if less.is(is_much) == Holds::No {
+        // Pieces in pools that did not fit the next request may be all of it.
+        check.at_most(Confidence::Possible);
+        check.would_settle(KEPT);
+    }
+    check.must(both.is(is_much), || {
+        let (hidden, total) = both.get().unwrap_or((0, 0));
+        format!(
+            "the driver counts {} for this process beyond its own blocks ({} of the card)",
+            size(hidden),
+            percent(share(hidden, total))
+        )
+    });
     check.note_by(Basis::Estimated, accounted > 0, || {
         format!("{} more may be rounding, and what was given back and did not become free", size(accounted))
     });
@@ -331,8 +351,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
 /// What the driver may count beyond the blocks that the program asked for without the runtime's doing: rounding of each, what
 /// pools keep of what was given back to them, what was exported and freed, and released handles that did not come back. At most
 /// that much.
-fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
-    let kept = case.kept_by_pools_bytes(failure);
+fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>, kept: u64) -> u64 {
     let around = case.around(failure);
     let pending = around.map_or(0, |around| around.pending.bytes);
     let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
@@ -370,65 +389,4 @@ fn runtime_parts(failure: &Failure<'_>) -> Vec<(&'static str, u64)> {
         parts[place].1 = parts[place].1.saturating_add(saturate(sum.bytes));
     }
     parts
-}
-
-/// The program has given memory back, and the runtime not yet.
-fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let Some(around) = case.around(failure) else { return };
-    if !check.applies(failure.is_real_of_device() && around.pending.frees > 0) {
-        return;
-    }
-    // What a pool was told to keep does not come by waiting.
-    let kept = around.pooled.map_or(0, |pooled| pooled.retained_bytes);
-    let pending = around.pending.bytes.saturating_sub(kept);
-    let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
-    check.must(pending >= lacked, || {
-        format!(
-            "{} was given back by stream-ordered calls in the {} before, and the request was {} short",
-            size(pending),
-            Unit::Time.shown(case.thresholds.pending_ns as f64),
-            size(lacked)
-        )
-    });
-    came_without_a_free(case, failure, check);
-    let by_driver = failure.driver_free_bytes().zip(failure.request_bytes());
-    check.unless(by_driver.is(|(free, request)| case.thresholds.is_enough(free, request)), || {
-        "the driver's counters showed enough free without what was pending".to_owned()
-    });
-    let hidden = failure.hidden_bytes();
-    check.unless(hidden.is(|hidden| hidden < lacked), || match hidden.get() {
-        Some(hidden) => {
-            let hidden = size(hidden);
-            format!("the driver counts only {hidden} for this process beyond what lives, so what was freed is free")
-        }
-        None => "the driver counts less for this process beyond what lives than was missing".to_owned(),
-    });
-}
-
-/// The same request succeeded, and in between nobody gave memory back: then what was pending had come. Without such a try
-/// nobody knows whether the program had waited before.
-fn came_without_a_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let retry = case.retry(failure).filter(|retry| retry.ending == Ending::Succeeded);
-    let Some(done) = retry.and_then(|_| case.until_last_try(failure)) else {
-        check.at_most(Confidence::Possible);
-        let unknown = case.replay.tracks.waits_are_kept().err().unwrap_or(Unknown::StreamProgress);
-        check.must(Holds::Unknown(unknown.reason()), String::new);
-        return;
-    };
-    if done.returned_bytes > 0 || done.trims > 0 {
-        check.at_most(Confidence::Possible);
-        check.note(done.returned_bytes > 0, || {
-            format!("the same request succeeded later, and {} were given back in between", size(done.returned_bytes))
-        });
-        check.must(Holds::Unknown("another try after a wait alone, without a free or a trim in between"), String::new);
-        return;
-    }
-    if let Some(most) = case.unless_others_made_room(failure) {
-        check.at_most(most);
-        check.would_settle("what other processes held when the same request succeeded: they may have made the room");
-    }
-    let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
-    check.must(true, || {
-        format!("the same request succeeded within {within}, and no thread gave anything back in between")
-    });
 }

@@ -12,6 +12,7 @@ use crate::machine::cgroup::DeviceMemory;
 use crate::machine::pci::PciAddress;
 use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
+use crate::passes::fragmentation::saturate;
 use crate::replay::End;
 use crate::software::{Platform, Version};
 use crate::thresholds::share;
@@ -61,9 +62,9 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
             "the memory is the carve-out of the BIOS, which KFD does not count".to_owned()
         });
     }
-    // What the program itself holds is the least that KFD counts.
-    let own = failure.own_bytes();
-    let both = failure.request_bytes().map(|request| own.saturating_add(request)).zip(limit);
+    // What the program itself holds of the host's memory is the least that KFD counts.
+    let own = host_bytes(case, failure, of_host);
+    let both = failure.request_bytes().zip(own).map(|(request, own)| own.saturating_add(request)).zip(limit);
     let holds = match both.is(|(wanted, limit)| wanted > limit) {
         Holds::No if of_host => Holds::Unknown(KFD_USE),
         holds => holds,
@@ -71,7 +72,7 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.must_by(Basis::Estimated, holds, || {
         let (wanted, limit) = both.get().unwrap_or((0, 0));
         format!(
-            "with this request the program alone needs {}, and the kernel gives {} at most",
+            "with this request the program alone needs {} of the host's memory, and the kernel gives {} at most",
             gib(wanted),
             gib(limit)
         )
@@ -83,8 +84,24 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.at_most(Confidence::Possible);
     if let Some((wanted, limit)) = both.get() {
         check.note_by(Basis::Estimated, true, || {
-            format!("the program's part would be {} of the {} that the kernel gives at most", size(wanted), gib(limit))
+            format!(
+                "the program's part of the host's memory would be {} with this request, of the {} that the kernel gives at most",
+                size(wanted),
+                gib(limit)
+            )
         });
+    }
+}
+
+/// What of the host's memory the program is known to hold. Memory of a card is no part of it. Managed memory may lie on the card,
+/// and what an APU gives comes from the BIOS's carve-out as far as that reaches.
+fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, of_host: bool) -> Known<u64> {
+    let pinned = saturate(failure.oom.held_host_bytes);
+    let carve_out = failure.device.and_then(|device| case.card(device)).and_then(|card| card.vram_total_bytes);
+    match of_host {
+        true => Known::new(Some(pinned), KFD_USE),
+        false => Known::new(carve_out, "the carve-out of the BIOS (mem_info_vram_total)")
+            .map(|carve_out| failure.own_bytes().saturating_sub(carve_out).saturating_add(pinned)),
     }
 }
 

@@ -7,16 +7,13 @@ use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
-use crate::replay::tracks::pools::Pooled;
 use crate::replay::tracks::reads::Stretch;
-use crate::replay::tracks::retries::Ending;
 use crate::software::{Platform, Version};
 use crate::thresholds::Unit;
 use crate::words::{count, size};
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
-    failure("pool-retention", pool_retention),
     failure("mallocasync-oom", mallocasync_oom),
     failure("pool-failure-leak", pool_failure_leak),
     failure("vmm-release-ineffective", vmm_release_ineffective),
@@ -25,77 +22,6 @@ pub(super) const RULES: &[Rule] = &[
 
 /// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)
 const ASYNC_SOUND: Version = Version::new(7, 0);
-
-/// A stream-ordered pool keeps memory that the program has freed.
-fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let kept = case.kept_by_pools_bytes(failure);
-    let Some(missing) = failure.shortfall_bytes() else { return };
-    let pooled = case.around(failure).and_then(|around| around.pooled);
-    let untrimmed = pooled.map_or(kept, |pooled| pooled.untrimmed_bytes);
-    if !check.applies(failure.is_real_of_device() && untrimmed > 0) {
-        return;
-    }
-    by_attributes(pooled.filter(|pooled| pooled.retained_bytes >= missing), failure, check);
-    check.must_by(Basis::Estimated, untrimmed >= missing, || {
-        format!(
-            "stream-ordered pools gave at most {} more at once than they give now, and the request was {} short",
-            size(untrimmed),
-            size(missing)
-        )
-    });
-    check.decides(
-        failure.oom.kind != Kind::Pool,
-        || format!("the call that failed ({}) is outside of the pool", failure.report.api),
-        || "the failing call is from a pool itself, which would have used what it keeps".to_owned(),
-    );
-    check.unless(kept < missing, || match pooled.map_or(0, |pooled| pooled.trims) {
-        0 => "the pools were trimmed before".to_owned(),
-        trims => {
-            let trims = count(trims, "time", "times");
-            format!("the pools were trimmed {trims}, and can keep only {} since", size(kept))
-        }
-    });
-    let came = case.retry(failure).filter(|retry| retry.ending == Ending::Succeeded).and(case.until_last_try(failure));
-    check.unless(came.is_some_and(|done| done.returned_bytes == 0 && done.trims == 0), || {
-        "the same request succeeded later, and nothing was trimmed or given back in between: the pool did not keep it".to_owned()
-    });
-    counted_by_driver(failure, missing, check);
-    let hidden = failure.hidden_bytes();
-    check.gives_back(0, kept.min(hidden.get().unwrap_or(kept)), Basis::Estimated);
-}
-
-/// What lets the pool keep it: an attribute that the program set, or nothing that is known.
-fn by_attributes(retained: Option<Pooled>, failure: &Failure<'_>, check: &mut Check) {
-    if let Some(pooled) = retained {
-        return check.must(true, || kept_by_threshold(&pooled));
-    }
-    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
-    let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
-    check.at_most(most);
-    check.would_settle("the pool's attributes ReservedMemCurrent and UsedMemCurrent");
-}
-
-/// Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
-fn counted_by_driver(failure: &Failure<'_>, missing: u64, check: &mut Check) {
-    let hidden = failure.hidden_bytes();
-    check.decides(
-        hidden.is(|hidden| hidden >= missing),
-        || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
-        || format!("the driver counts only {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
-    );
-}
-
-/// What a pool keeps by an attribute that the program set.
-fn kept_by_threshold(pooled: &Pooled) -> String {
-    let threshold = match pooled.threshold_bytes {
-        u64::MAX => "without a limit".to_owned(),
-        bytes => format!("to {}", size(bytes)),
-    };
-    format!(
-        "the program raised the pool's release threshold {threshold}: it keeps {} that were given back",
-        size(pooled.retained_bytes)
-    )
-}
 
 fn is_async(failure: &Failure<'_>) -> bool {
     failure.oom.kind == Kind::Pool && !failure.is_injected()
@@ -127,7 +53,14 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || format!("ROCm {} has the fix", shown()),
     );
     match alone {
-        Some(next) => check.must(true, || worked_alone(case, failure, next.api)),
+        Some(next) => {
+            check.must(true, || worked_alone(case, failure, next.api));
+            // What was free is read after the refusal, and another process may have given memory back just before that.
+            check.at_most(Confidence::Probable);
+            check.would_settle(
+                "what other processes held at the moment of the refusal: they may have made the room after it",
+            );
+        }
         None => {
             check.at_most(Confidence::Probable);
             check
@@ -155,7 +88,7 @@ fn worked_alone(case: &Case<'_>, failure: &Failure<'_>, plain: u16) -> String {
 /// no frees were pending that a wait, or the plain call itself, makes take effect.
 fn came_alone(case: &Case<'_>, failure: &Failure<'_>, done: &Done) -> bool {
     let pending = case.around(failure).map_or(0, |around| around.pending.bytes);
-    done.returned_bytes == 0 && done.trims == 0 && done.waits == 0 && pending == 0
+    !case.gave_back(failure, done) && done.waits == 0 && pending == 0
 }
 
 fn is_plain(case: &Case<'_>, api: u16) -> bool {
@@ -231,6 +164,34 @@ fn taken_otherwise(around: &Around, others_known: bool, check: &mut Check) {
     }
 }
 
+/// By how much free memory rose over releases.
+struct Risen {
+    /// By what was released.
+    expected: i128,
+    /// What came, and what others took meanwhile.
+    at_most: i128,
+    /// What came because of the releases, where nothing else gave memory back.
+    by_release: Option<i128>,
+}
+
+impl Risen {
+    fn of(stretches: &[&Stretch]) -> Self {
+        let mut risen = Risen { expected: 0, at_most: 0, by_release: Some(0) };
+        for stretch in stretches {
+            let Some((should, did)) = stretch.expected_and_seen() else { continue };
+            let taken = change_of_others(stretch).unwrap_or(0).max(0);
+            risen.expected += should;
+            risen.at_most += did.max(0) + taken;
+            risen.by_release = risen.by_release.zip(by_release(stretch)).map(|(sum, came)| sum + came);
+        }
+        risen
+    }
+}
+
+fn bytes(number: i128) -> u64 {
+    u64::try_from(number.max(0)).unwrap_or(u64::MAX)
+}
+
 /// Memory was unmapped and released, and the card did not get it back.
 fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
@@ -247,39 +208,50 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         check.at_most(Confidence::Probable);
         check.would_settle("a second release between two readings of free memory");
     }
-    let (mut expected, mut seen) = (0i128, 0i128);
-    for stretch in &stretches {
-        let Some((should, did)) = stretch.expected_and_seen() else { continue };
-        (expected, seen) = (expected + should, seen + did.max(0) + taken_by_others(stretch));
+    if stretches.iter().any(|stretch| change_of_others(stretch).is_none()) {
+        check.at_most(Confidence::Probable);
+        check.would_settle("what other processes held before the release and after it (KFD)");
     }
-    let bytes = |number: i128| u64::try_from(number.max(0)).unwrap_or(u64::MAX);
+    let risen = Risen::of(&stretches);
+    let is_share = |seen: i128| seen as f64 >= case.thresholds.stuck_share * risen.expected as f64;
+    // Free memory rose, and nobody knows whether the release did it.
+    if !check.applies(!is_share(risen.at_most) || risen.by_release.is_some_and(is_share)) {
+        return;
+    }
+    let expected = size(bytes(risen.expected));
     check.decides(
-        (seen as f64) < case.thresholds.stuck_share * expected as f64,
+        !is_share(risen.at_most),
+        || format!("{expected} were unmapped and released, and free memory rose by {}", size(bytes(risen.at_most))),
         || {
-            format!(
-                "{} were unmapped and released, and free memory rose by {}",
-                size(bytes(expected)),
-                size(bytes(seen))
-            )
+            let came = size(bytes(risen.by_release.unwrap_or(0)));
+            format!("free memory rose by {came} of the {expected} that were released")
         },
-        || format!("free memory rose by {} of the {} that were released", size(bytes(seen)), size(bytes(expected))),
     );
     let reserved = stretches.last().map_or(0, |stretch| stretch.after.reserved_bytes);
     check.must(reserved > 0, || format!("the address ranges were still reserved ({})", size(reserved)));
-    check.gives_back(0, bytes(expected - seen), Basis::Estimated);
+    check.gives_back(0, bytes(risen.expected - risen.at_most), Basis::Estimated);
 }
 
 /// Whether nothing else came between two readings that takes memory or holds it by right: code that was loaded, and memory
-/// that other processes may have open.
+/// that other processes may have open. Nor was a device reset, which takes all away at once.
 fn is_clear(stretch: &Stretch, failure: &Failure<'_>) -> bool {
-    let loads = stretch.after.done.since(&stretch.before.done).loads;
-    stretch.after.at <= failure.oom.at && loads == 0 && stretch.exported_freed_bytes == 0
+    let done = stretch.after.done.since(&stretch.before.done);
+    stretch.after.at <= failure.oom.at && done.loads == 0 && done.ends == 0 && stretch.exported_freed_bytes == 0
 }
 
-/// What other processes took between two readings.
-fn taken_by_others(stretch: &Stretch) -> i128 {
-    let others = stretch.before.read.others_vram_bytes.zip(stretch.after.read.others_vram_bytes);
-    others.map_or(0, |(before, after)| i128::from(after.saturating_sub(before)))
+/// By how much other processes hold more than at the reading before.
+fn change_of_others(stretch: &Stretch) -> Option<i128> {
+    let (before, after) = (stretch.before.read.others_vram_bytes?, stretch.after.read.others_vram_bytes?);
+    Some(i128::from(after) - i128::from(before))
+}
+
+/// By how much free memory rose because of what was released: not known where something else may have made it rise, as what a
+/// pool gives back after a wait.
+fn by_release(stretch: &Stretch) -> Option<i128> {
+    let (_, did) = stretch.expected_and_seen()?;
+    let is_alone =
+        stretch.after.done.since(&stretch.before.done).releases == 0 && stretch.after.done.returned_to_pools_bytes == 0;
+    is_alone.then_some(did.max(0) + change_of_others(stretch)?)
 }
 
 /// Captured graphs keep their high-water mark: by PyTorch's message, or by what was taken during captures.

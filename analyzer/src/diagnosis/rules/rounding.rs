@@ -29,9 +29,13 @@ impl Rounded {
     fn of(case: &Case<'_>, failure: &Failure<'_>) -> Option<Self> {
         let held = &failure.oom.held;
         Some(Rounded {
-            live: saturate(held.requested_bytes),
+            // Managed memory may lie in RAM: it is left out.
+            live: saturate(held.requested_bytes.saturating_sub(failure.oom.held_managed_bytes)),
             blocks: held.blocks,
-            padded: held.granules.saturating_mul(case.replay.granularity_bytes),
+            padded: held
+                .granules
+                .saturating_sub(failure.oom.held_managed_granules)
+                .saturating_mul(case.replay.granularity_bytes),
             request: failure.request_bytes().get()?,
             padded_request: failure.report.padded_bytes,
             total: failure.total_bytes().get()?,

@@ -129,11 +129,19 @@ fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     let own = failure.oom.read.wholes();
     let others = first.filter(|first| first.at <= failure.oom.at || !own.is_empty()).and_then(|first| {
         let whole = *first.read.wholes().first()?;
-        Some((whole.total_bytes - whole.free_bytes).saturating_sub(first.held_bytes))
+        let used = whole.total_bytes - whole.free_bytes;
+        // Memory may have come or gone while the card was read: then two numbers bound it.
+        let held = (first.least_held_bytes.min(first.held_bytes), first.most_held_bytes.max(first.held_bytes));
+        let held = if first.is_disturbed { held } else { (first.held_bytes, first.held_bytes) };
+        Some((used.saturating_sub(held.1), used.saturating_sub(held.0)))
     });
-    let both =
-        Known::new(others, "memory in use before the load (sysfs, NVML or the runtime)").zip(failure.total_bytes());
-    both.is(|(others, total)| share(others, total) >= case.thresholds.others_share)
+    const READING: &str = "memory in use before the load (sysfs, NVML or the runtime)";
+    let both = Known::new(others, READING).zip(failure.total_bytes());
+    let is_much = |others, total| share(others, total) >= case.thresholds.others_share;
+    match both.get() {
+        Some(((least, most), total)) if is_much(least, total) != is_much(most, total) => Holds::Unknown(READING),
+        _ => both.is(|((least, _), total)| is_much(least, total)),
+    }
 }
 
 /// The activations of the first forward pass do not fit.

@@ -197,26 +197,42 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
             (cycle[1].bytes.saturating_sub(cycle[0].bytes), cycle[2].bytes.saturating_sub(cycle[0].bytes));
         used >= left.saturating_mul(case.thresholds.temporary_factor)
     };
-    let temporary = cycles.iter().filter(passes).count();
-    check.must(share(temporary as u64, cycles.len() as u64) >= case.thresholds.temporary_share, || {
+    let temporary: Vec<&&[Turn]> = cycles.iter().filter(passes).collect();
+    check.must(share(temporary.len() as u64, cycles.len() as u64) >= case.thresholds.temporary_share, || {
         let factor = case.thresholds.temporary_factor;
-        format!("in {temporary} of them at least {factor} times as much came as stayed")
+        format!("in {} of them at least {factor} times as much came as stayed", temporary.len())
     });
-    let largest: Vec<u64> =
-        cycles.iter().map(|cycle| cycle[1].largest_request_bytes).filter(|bytes| *bytes > 0).collect();
-    let (least, most) = (largest.iter().min().copied().unwrap_or(0), largest.iter().max().copied().unwrap_or(0));
+    // What stayed of the other cycles was set up, and says nothing of the temporary blocks.
+    let stayed = |cycle: &[Turn]| cycle[2].bytes.saturating_sub(cycle[0].bytes);
+    let largest = || {
+        let own = temporary.iter().filter(|cycle| cycle[1].largest_request_bytes > stayed(cycle));
+        own.map(|cycle| cycle[1].largest_request_bytes)
+    };
+    let (least, most) = (largest().min().unwrap_or(0), largest().max().unwrap_or(0));
     let factor = case.thresholds.family_factor;
-    check.must((least / factor..=most.saturating_mul(factor)).contains(&request), || {
-        format!("the request of {} is of the same family as theirs ({} to {})", size(request), size(least), size(most))
-    });
     let family = least / factor..=most.saturating_mul(factor);
-    check.must(is_under_way(case, failure, &turns, &family), || {
-        "what was taken since the last of them is of that family, too: one more was under way".to_owned()
+    check.must(family.contains(&request), || {
+        let theirs = if least == most { size(least) } else { format!("{} to {}", size(least), size(most)) };
+        format!("the request of {} is of the same family as theirs ({theirs})", size(request))
+    });
+    let since = since_the_last(case, failure, &turns, &family);
+    check.must(since.is_some_and(|since| since.is_of_family), || match since {
+        Some(Since { taken_bytes: 0, .. }) => "nothing was taken since the last of them".to_owned(),
+        Some(since) => {
+            format!(
+                "{} was taken since the last of them, most of it in blocks of that family, too",
+                size(since.taken_bytes)
+            )
+        }
+        None => String::new(),
     });
     check.decides(
         share(most - least, most) > case.thresholds.variation_share,
         || "their sizes vary".to_owned(),
-        || format!("their sizes hardly vary: from {} to {}", size(least), size(most)),
+        || match least == most {
+            true => format!("their sizes do not vary: {} each time", size(most)),
+            false => format!("their sizes hardly vary: from {} to {}", size(least), size(most)),
+        },
     );
     check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
     // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.
@@ -236,9 +252,21 @@ fn explains_the_failure(failure: &Failure<'_>, check: &mut Check) {
     }
 }
 
-/// Whether a cycle was under way: most of what was taken since the last floor is in blocks of the cycles' sizes.
-fn is_under_way(case: &Case<'_>, failure: &Failure<'_>, turns: &[Turn], family: &RangeInclusive<u64>) -> bool {
-    let (Some(around), Some(floor)) = (case.around(failure), turns.iter().step_by(2).next_back()) else { return false };
+/// What was taken since the last floor.
+#[derive(Clone, Copy)]
+struct Since {
+    taken_bytes: u64,
+    /// Whether most of it, or nothing at all, is in blocks of the cycles' sizes: else something else was under way.
+    is_of_family: bool,
+}
+
+fn since_the_last(
+    case: &Case<'_>,
+    failure: &Failure<'_>,
+    turns: &[Turn],
+    family: &RangeInclusive<u64>,
+) -> Option<Since> {
+    let (around, floor) = (case.around(failure)?, turns.iter().step_by(2).next_back()?);
     let window = case.replay.tracks.calls.before(around.calls_before + 1);
     let taken = |call: &&Call| call.what == What::Given && call.device == around.device && call.at > floor.at;
     let (mut of_family, mut all) = (0u64, 0u64);
@@ -246,5 +274,6 @@ fn is_under_way(case: &Case<'_>, failure: &Failure<'_>, turns: &[Turn], family: 
         all = all.saturating_add(call.bytes);
         of_family = of_family.saturating_add(if family.contains(&call.bytes) { call.bytes } else { 0 });
     }
-    all == 0 || share(of_family, all) >= case.thresholds.under_way_share
+    let is_of_family = all == 0 || share(of_family, all) >= case.thresholds.under_way_share;
+    Some(Since { taken_bytes: all, is_of_family })
 }

@@ -12,7 +12,7 @@ use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
 use crate::passes::fragmentation::saturate;
-use crate::passes::growth::{self, cycles_of};
+use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -53,12 +53,14 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
     let places = sums.into_iter().map(|(place, figures)| {
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
-        let growth_per_second = growth_per_second(replay, place, thresholds);
+        let growth = growth_of(replay, place, thresholds);
         PlaceProfile {
             place,
             name,
             figures,
-            growth_per_second,
+            growth_per_second: growth.as_ref().map(growth_per_second),
+            given_back_at_the_end: growth.is_some_and(|growth| growth.given_back_at_the_end),
+            cycles_are_missing: cycles_are_missing(replay, place, thresholds),
             marks: marks(replay, place),
             cycles_behind_marks: cycles_behind_marks(replay, place, thresholds),
             trend_limits: thresholds.trend_limits(),
@@ -163,13 +165,22 @@ fn add_oom(row: &mut Figures, outcome: Outcome) {
     add(row, of_outcome, 1);
 }
 
-fn growth_per_second(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<f64> {
+fn growth_of(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<Growth> {
     let Place::Gpu(device) = place else { return None };
     let track = replay.tracks.device(device)?;
-    let growth = growth::of_device(replay, device, &cycles_of(track, thresholds), thresholds)?;
+    growth::of_device(replay, device, &cycles_of(track, thresholds), thresholds)
+}
+
+fn growth_per_second(growth: &Growth) -> f64 {
     let rate = growth.per_second.bytes;
     // What is over, or no more than noise, is no growth.
-    Some(if growth.course.rises() { rate } else { rate.min(0.0) })
+    if growth.course.rises() { rate } else { rate.min(0.0) }
+}
+
+/// Whether memory rose and fell too often to keep it all.
+fn cycles_are_missing(replay: &Replay, place: Place, thresholds: &Thresholds) -> bool {
+    let Place::Gpu(device) = place else { return false };
+    replay.tracks.device(device).is_some_and(|track| cycles_of(track, thresholds).whole_since > 0)
 }
 
 /// How much of the run came when the program had stopped to label it.
@@ -177,7 +188,7 @@ fn cycles_behind_marks(replay: &Replay, place: Place, thresholds: &Thresholds) -
     let Place::Gpu(device) = place else { return 0 };
     let last = replay.tracks.marks.without_gap().last();
     let Some((mark, track)) = last.zip(replay.tracks.device(device)) else { return 0 };
-    cycles_behind(cycles_of(track, thresholds).last_phase(), mark.at)
+    cycles_behind(cycles_of(track, thresholds).unbroken(), mark.at)
 }
 
 /// What a device held at each mark; nothing before its first block.

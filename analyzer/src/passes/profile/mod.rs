@@ -118,6 +118,12 @@ pub struct PlaceProfile {
     pub figures: Figures,
     /// Rise of what stays between the cycles of the run, in bytes per second; null below five cycles.
     pub growth_per_second: Option<f64>,
+    /// Whether what rose at its marks was given back behind the last of them.
+    #[serde(skip)]
+    pub given_back_at_the_end: bool,
+    /// Whether the run had more cycles than were kept.
+    #[serde(skip)]
+    pub cycles_are_missing: bool,
     /// What was held at the program's marks, in order; of very many, the last ones.
     #[serde(skip)]
     pub marks: Vec<MarkProfile>,

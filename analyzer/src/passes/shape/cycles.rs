@@ -1,6 +1,6 @@
 //! Cycles of live bytes: from a floor to a peak and back.
 
-use crate::replay::tracks::series::Turn;
+use crate::replay::tracks::series::{Series, Turn, greatest_fall};
 use crate::thresholds::Thresholds;
 
 /// A rise from a floor to a peak, and the fall behind it.
@@ -51,6 +51,8 @@ pub struct Cycles {
     pub open_request_bytes: u64,
     /// Most bytes that lived.
     pub peak_bytes: u64,
+    /// Ticks before which cycles like the last ones may be missing; 0 where none is.
+    pub whole_since: u64,
 }
 
 impl Cycles {
@@ -71,7 +73,21 @@ impl Cycles {
             held_bytes: turns.last().map_or(0, |turn| turn.bytes),
             open_request_bytes: since.iter().map(|turn| turn.largest_request_bytes).max().unwrap_or(0),
             peak_bytes,
+            whole_since: 0,
         }
+    }
+
+    /// The same with what is known of a series that was too long to keep.
+    pub fn kept_of(mut self, live: &Series) -> Self {
+        let greatest = self.last_phase().iter().map(Cycle::fall_bytes).max().unwrap_or(0);
+        self.whole_since = live.whole_since(greatest / 2);
+        self
+    }
+
+    /// The cycles with which the run ends, as far back as none of them is missing in between.
+    pub fn unbroken(&self) -> &[Cycle] {
+        let phase = self.last_phase();
+        &phase[phase.partition_point(|cycle| cycle.from.at < self.whole_since)..]
     }
 
     /// The steps: the great swings, or where there are at most two of them (a load that was thrown away) those behind.
@@ -130,16 +146,6 @@ fn close(cycles: &mut [Cycle], floor: Turn) {
     if let Some(last) = cycles.last_mut() {
         last.to = Turn { largest_request_bytes: last.to.largest_request_bytes, ..floor };
     }
-}
-
-/// The greatest fall from a peak to a later floor before the bytes rise above that peak again.
-fn greatest_fall(turns: &[Turn]) -> u64 {
-    let (mut high, mut greatest) = (0, 0);
-    for turn in turns {
-        high = high.max(turn.bytes);
-        greatest = greatest.max(high - turn.bytes);
-    }
-    greatest
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@ use super::paths::Named;
 use super::repetition::Repetition;
 use crate::passes::fit::rank_correlation;
 use crate::passes::rise::Rise;
+use crate::passes::stays::Stays;
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::failures::Oom;
+use crate::replay::tracks::around::Around;
 use crate::replay::tracks::calls::{Call, LAST, What};
 use crate::replay::tracks::series::Turn;
 use crate::thresholds::{Thresholds, share};
@@ -86,6 +88,8 @@ pub struct Facts {
     pub site: u32,
     /// What was held after each step before, where there were enough of them.
     pub rise: Option<Rise>,
+    /// How much of what lives is of the call paths that still rise there, where that is known.
+    pub stays: Option<Stays>,
     /// Index of the first call behind the load, and how that was told.
     pub load_end: Option<(usize, Told)>,
     /// Ticks of the first large free, if that was before.
@@ -141,8 +145,9 @@ impl Facts {
             .collect();
         let phase = mark.and_then(|mark| Phase::of(&mark.label));
         let same = |label: &str| phase.is_some() && Phase::of(label) == phase;
-        let cycles = Cycles::of(&turns, thresholds);
+        let cycles = Cycles::of(&turns, thresholds).kept_of(&track.live);
         let known = (&window.calls[..], window.from == 0);
+        let rise = Rise::of(replay, device, oom.at, &cycles, known, thresholds);
         Some(Facts {
             requested_bytes: oom.requested_bytes,
             at: oom.at,
@@ -151,7 +156,8 @@ impl Facts {
             phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
             path: Vec::new(),
             site: replay.sites.place(oom.site),
-            rise: Rise::of(replay, device, oom.at, cycles.last_phase(), known, thresholds),
+            stays: rise.as_ref().and_then(|rise| stays(replay, around, rise)),
+            rise,
             cycles,
             repetition: Repetition::of(&of_thread, thresholds),
             are_segments: are_segments(&calls, thresholds),
@@ -217,6 +223,14 @@ impl Facts {
         let all = self.cycles.main.iter().chain(&self.cycles.tail);
         all.map(super::cycles::Cycle::largest_request_bytes).max().unwrap_or(0)
     }
+}
+
+/// What lives at a failure of the call paths that rise up to it.
+fn stays(replay: &Replay, around: &Around, rise: &Rise) -> Option<Stays> {
+    let kept = rise.kept.as_ref()?;
+    let held = (around.held_bytes, around.live_blocks);
+    let survivors = around.survivors.as_deref();
+    Some(Stays::of((kept.steps, &kept.rising), rise.is_covered(), survivors, held, &replay.sites))
 }
 
 /// Ticks of a time by the clock of the trace.

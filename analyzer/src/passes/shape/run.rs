@@ -5,7 +5,8 @@ use super::labels;
 use super::{MARKS, SEGMENTS};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::growth;
-use crate::passes::rise::{By, Kept, Rise};
+use crate::passes::kept::Kept;
+use crate::passes::rise::{By, Rise};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::tracks::reads::{History, Whose};
@@ -110,13 +111,13 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     check.must(true, || {
         format!(
             "what stays after a {step} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} since the \
-             first of {} {step}s",
+             first of {}",
             bytes(trend.slope.median),
             bytes(trend.slope.low),
             bytes(trend.slope.high),
             trend.points,
             size(u64::try_from(rise.total_bytes()).unwrap_or(0)),
-            rise.levels.len(),
+            rise.earlier.first_of(rise.levels.len(), rise.by),
         )
     });
     match &rise.kept {
@@ -195,6 +196,9 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
             size(path.bytes),
             size(kept.bytes)
         )
+    });
+    check.note(kept.managed_bytes > 0, || {
+        format!("{} of it is managed memory, which may lie in RAM", size(kept.managed_bytes))
     });
     if kept.path_share() < thresholds.dominant_share {
         check.at_most(Confidence::Probable);

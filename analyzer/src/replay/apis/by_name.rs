@@ -35,11 +35,15 @@ const ENDS: [(&str, Ends); 6] = [
     ("hipDeviceReset", Ends::HipDevice),
 ];
 
-const DOES: [(&str, Does); 24] = [
+const DOES: [(&str, Does); 29] = [
     ("StreamBeginCapture", Does::BeginsCapture),
     ("StreamEndCapture", Does::EndsCapture),
     ("MemPoolTrimTo", Does::SetsPool),
     ("MemPoolSetAttribute", Does::SetsPool),
+    ("MemPoolCreate", Does::MakesPool),
+    ("GetDefaultMemPool", Does::NamesPool),
+    ("GetMemPool", Does::NamesPool),
+    ("SetMemPool", Does::ChoosesPool),
     ("DeviceGraphMemTrim", Does::SetsPool),
     ("DeviceSetGraphMemAttribute", Does::SetsPool),
     ("DeviceGetGraphMemAttribute", Does::ReadsGraphMemory),
@@ -55,6 +59,7 @@ const DOES: [(&str, Does); 24] = [
     ("ErrorString", Does::NamesError),
     ("ErrorName", Does::NamesError),
     ("status_string", Does::NamesError),
+    ("PeekAtLastError", Does::PeeksError),
     ("DeviceSynchronize", Does::WaitsForDevice),
     ("CtxSynchronize", Does::WaitsForDevice),
     ("StreamSynchronize", Does::WaitsForStream),

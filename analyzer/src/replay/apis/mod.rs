@@ -115,7 +115,9 @@ impl Api {
             Codes::Hip | Codes::CudaRuntime | Codes::CudaDriver | Codes::Hsa | Codes::Errno | Codes::Nothing
         );
         let ran_out = without_names && self.is_out_of_memory(status);
-        statuses::name(self.codes, status).or(ran_out.then_some("out of memory"))
+        // A library says that one of its allocations failed, whatever the reason.
+        let words = if self.is_library() { "an allocation failed" } else { "out of memory" };
+        statuses::name(self.codes, status).or(ran_out.then_some(words))
     }
 
     /// The interface that it belongs to, for texts.

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gpuoom_trace::record::NO_DEVICE;
+use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
 
 use super::between::Done;
 use super::captures::Captured;
 use super::ends::Ends;
-use super::pools::Pooled;
+use super::pools::{Number, Pooled, Pools};
 use super::reads::Read;
 use super::survivors::Survivors;
 use super::waits::{Waited, Waits};
+use crate::replay::block::Block;
 
 /// Failures that are described of the beginning, and as many of the end.
 const LISTED: usize = 256;
@@ -31,6 +32,8 @@ pub struct PendingFrees {
     pub bytes: u64,
     /// Frees.
     pub frees: u64,
+    /// Of the bytes what release thresholds let their pools keep, whatever the program waits for.
+    pub kept_bytes: u64,
     /// Whether all frees of that time are among them; else there were more than are remembered.
     pub is_complete: bool,
 }
@@ -42,6 +45,8 @@ pub struct Next {
     pub api: u16,
     /// Call site, 0 where it is not known.
     pub site: u32,
+    /// Kind of memory that was asked for.
+    pub kind: Kind,
     /// Ticks when it began.
     pub at: u64,
     /// Bytes asked for.
@@ -50,6 +55,8 @@ pub struct Next {
     pub device: u8,
     /// Whether memory was given.
     pub succeeded: bool,
+    /// Of one that was refused, too: it was to write to the same variable.
+    pub same_variable: bool,
     /// What had been done on that device before it, on any thread.
     pub done: Done,
 }
@@ -84,6 +91,8 @@ pub struct Around {
     pub pending: PendingFrees,
     /// What was taken during stream captures; `None` where the recorder did not keep them.
     pub captured: Option<Captured>,
+    /// The pool that was asked, by its number; `None` where no pool was.
+    pub pool: Option<Number>,
     /// What stream-ordered pools of the device hold; `None` where the recorder did not keep trims and attributes.
     pub pooled: Option<Pooled>,
     /// Exported memory that was freed, of all devices, in bytes; `None` where the recorder did not keep exports.
@@ -109,6 +118,7 @@ struct AsyncFree {
     at: u64,
     bytes: u64,
     device: u8,
+    pool: Number,
 }
 
 /// The last frees by stream-ordered calls.
@@ -122,12 +132,13 @@ pub(super) struct AsyncFrees {
 }
 
 impl AsyncFrees {
-    pub(super) fn push(&mut self, seq: u64, at: u64, bytes: u64, device: u8) {
-        self.last.insert(device, seq);
+    pub(super) fn push(&mut self, record: &Record, block: &Block) {
+        let (at, bytes, device, pool) = (record.at, block.requested_bytes, block.device, block.pool);
+        self.last.insert(device, record.seq());
         if self.frees.len() == ASYNC_FREES {
             self.forgotten_at = self.frees.pop_front().map(|free| free.at);
         }
-        self.frees.push_back(AsyncFree { at, bytes, device });
+        self.frees.push_back(AsyncFree { at, bytes, device, pool });
     }
 
     /// The program waited for a device, or for all.
@@ -146,14 +157,19 @@ impl AsyncFrees {
         }
     }
 
-    pub(super) fn since(&self, from: u64, device: u8) -> PendingFrees {
+    pub(super) fn since(&self, from: u64, device: u8, pools: &Pools) -> PendingFrees {
         let counts = |free: &&AsyncFree| free.at >= from && (device == NO_DEVICE || free.device == device);
         let mut pending =
             PendingFrees { is_complete: self.forgotten_at.is_none_or(|at| at < from), ..PendingFrees::default() };
+        let mut by_pool: BTreeMap<(u8, Number), u64> = BTreeMap::new();
         for free in self.frees.iter().filter(counts) {
             pending.bytes = pending.bytes.saturating_add(free.bytes);
             pending.frees += 1;
+            let of_pool = by_pool.entry((free.device, free.pool)).or_default();
+            *of_pool = of_pool.saturating_add(free.bytes);
         }
+        let kept = by_pool.iter().map(|((device, pool), bytes)| pools.retained_bytes(*device, *pool).min(*bytes));
+        pending.kept_bytes = kept.fold(0, u64::saturating_add);
         pending
     }
 }

@@ -13,11 +13,22 @@ pub struct Done {
     pub waits: u64,
     /// Loads of code, which take memory that no block shows.
     pub loads: u64,
-    /// Trims of pools.
-    pub trims: u64,
+    /// Calls that may give memory back of which nobody tells how much: pools that were trimmed, told to keep less or destroyed,
+    /// memory of graphs that was trimmed, graphs, code and queues that went, imported memory and address ranges that were closed,
+    /// managed memory that was moved, frees of what nobody saw given, and [`Done::ends`].
+    pub releases: u64,
+    /// Of them those that end contexts, or reset a device.
+    pub ends: u64,
+    /// Bytes of pinned and registered host memory that were given back: on an APU they are the device's memory, too.
+    pub returned_host_bytes: u64,
 }
 
 impl Done {
+    /// Whether something gave device memory back, or may have, as far as calls show it.
+    pub fn gave_back(&self) -> bool {
+        self.returned_bytes > 0 || self.releases > 0
+    }
+
     /// What was done since an earlier moment.
     pub fn since(&self, earlier: &Done) -> Done {
         Done {
@@ -26,7 +37,9 @@ impl Done {
             returned_to_pools_bytes: self.returned_to_pools_bytes.saturating_sub(earlier.returned_to_pools_bytes),
             waits: self.waits.saturating_sub(earlier.waits),
             loads: self.loads.saturating_sub(earlier.loads),
-            trims: self.trims.saturating_sub(earlier.trims),
+            releases: self.releases.saturating_sub(earlier.releases),
+            ends: self.ends.saturating_sub(earlier.ends),
+            returned_host_bytes: self.returned_host_bytes.saturating_sub(earlier.returned_host_bytes),
         }
     }
 }

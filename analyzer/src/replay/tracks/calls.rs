@@ -38,6 +38,10 @@ pub struct Call {
     pub api: u16,
     /// Device of the memory.
     pub device: u8,
+    /// Whether it is memory of a stream-ordered pool.
+    pub is_of_pool: bool,
+    /// Whether it is managed memory, whose pages may lie in RAM.
+    pub is_managed: bool,
     /// What it did.
     pub what: What,
 }

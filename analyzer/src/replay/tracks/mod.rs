@@ -23,7 +23,7 @@ pub mod unknown;
 pub mod waits;
 
 use gpuoom_trace::clock::Clock;
-use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::block::{Block, Side, Space};
 use super::readings::DeviceReadings;
@@ -124,7 +124,15 @@ impl Tracks {
     /// What was done on a device so far.
     pub(super) fn done(&self, device: u8) -> Done {
         let own = self.device(device).map_or_else(Done::default, |track| track.done);
-        Done { waits: own.waits + self.done.waits, loads: self.done.loads, ..own }
+        let all = &self.done;
+        Done {
+            waits: own.waits + all.waits,
+            loads: all.loads,
+            releases: own.releases + all.releases,
+            ends: own.ends + all.ends,
+            returned_host_bytes: self.host().map_or(0, |track| track.done.returned_bytes),
+            ..own
+        }
     }
 
     #[inline]
@@ -153,8 +161,17 @@ impl Tracks {
             // Without what this call itself was given.
             let mut done = self.done(device);
             done.given_bytes = done.given_bytes.saturating_sub(bytes);
-            let next =
-                Next { api: block.api, site: block.site, at, requested_bytes: bytes, device, succeeded: true, done };
+            let next = Next {
+                api: block.api,
+                site: block.site,
+                kind: block.kind,
+                at,
+                requested_bytes: bytes,
+                device,
+                succeeded: true,
+                same_variable: false,
+                done,
+            };
             self.around.asked(thread, next, &self.waits);
         }
     }
@@ -196,6 +213,8 @@ impl Tracks {
             self.track(side, device).reads.freed_exported(bytes);
         }
         match (block.kind, record.kind()) {
+            // What a reset takes away was not released: how well a release works it does not show.
+            (Kind::Physical, _) if record.event() == Some(Event::Device) => {}
             (Kind::Physical, _) => self.track(side, device).reads.released(bytes),
             (Kind::Pool, _) => self.returned_to_pool(block, record),
             // A plain free waits for the device.
@@ -208,7 +227,6 @@ impl Tracks {
     }
 
     fn returned_to_pool(&mut self, block: &Block, record: &Record) {
-        let (seq, at, freed_as) = (record.seq(), record.at, record.kind());
         self.pools.returned(block.pool, block.device, block.requested_bytes);
         let track = self.track(Side::Device, block.device);
         let done = &mut track.done;
@@ -216,8 +234,8 @@ impl Tracks {
         let pool = &mut track.pool;
         pool.returned += 1;
         pool.returned_bytes = pool.returned_bytes.saturating_add(block.requested_bytes);
-        if freed_as == Kind::Pool {
-            self.async_frees.push(seq, at, block.requested_bytes, block.device);
+        if record.kind() == Kind::Pool {
+            self.async_frees.push(record, block);
         }
     }
 
@@ -267,14 +285,23 @@ impl Tracks {
         let (bytes, at) = (record.requested, record.at);
         if self.around.is_waiting() {
             let done = self.done(device);
-            let next =
-                Next { api: record.api, site: record.site, at, requested_bytes: bytes, device, succeeded: false, done };
+            let next = Next {
+                api: record.api,
+                site: record.site,
+                kind: record.kind(),
+                at,
+                requested_bytes: bytes,
+                device,
+                succeeded: false,
+                same_variable: record.has(flag::SAME_VARIABLE),
+                done,
+            };
             self.around.asked(record.thread, next, &self.waits);
         }
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
-        let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device);
+        let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device, &self.pools);
         let done = self.done(device);
         let waited_since_free = match self.async_frees.last(device) {
             Some(seq) => self.waits.since(seq, device),
@@ -282,7 +309,7 @@ impl Tracks {
         };
         let read_before = self.device(device).and_then(|track| track.reads.last);
         let captured = self.keeps_rare.then(|| self.captures.on(device));
-        let pooled = self.keeps_rare.then(|| self.pools.on(device));
+        let pooled = self.keeps_rare.then(|| self.pools.on(device, record.thread, around.pool));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();
         self.around.push(Around {
@@ -297,7 +324,9 @@ impl Tracks {
             ..around
         });
         let (thread, site, api) = (record.thread, record.site, record.api);
-        self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, what: What::Refused });
+        let (is_of_pool, what) = (record.kind() == Kind::Pool, What::Refused);
+        let is_managed = record.kind() == Kind::Managed;
+        self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, is_of_pool, is_managed, what });
     }
 
     /// What lives, grouped, unless that many blocks were looked at too often already.
@@ -342,6 +371,11 @@ impl Tracks {
         self.around.read(device, of_failure, read);
     }
 
+    /// A call for memory of a device was under way while it was read.
+    pub(super) fn disturb_reads(&mut self, device: u8, at: u64, held_bytes: u64) {
+        self.track(Side::Device, device).reads.disturb(at, held_bytes);
+    }
+
     /// After the last record.
     pub(super) fn finish(&mut self) {
         self.retries.finish();
@@ -366,6 +400,8 @@ fn call(block: &Block, thread: u32, at: u64, what: What) -> Call {
         site: block.site,
         api: block.api,
         device: block.device,
+        is_of_pool: block.kind == Kind::Pool,
+        is_managed: block.kind == Kind::Managed,
         what,
     }
 }

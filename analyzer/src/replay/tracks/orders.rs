@@ -24,10 +24,14 @@ impl Tracks {
     /// A pool's attribute was set, or a pool was trimmed.
     #[cold]
     fn set_pool(&mut self, record: &Record, payload: &[u8]) {
-        self.pools.set(record, payload);
-        if record.device != NO_DEVICE && payload::unpack_numbers(payload).count() == 1 {
-            self.track(Side::Device, record.device).done.trims += 1;
+        if self.pools.set(record, payload) {
+            self.released();
         }
+    }
+
+    /// Something was given back, or may have been, and nobody tells how much of it, and on which device.
+    pub(in crate::replay) fn released(&mut self) {
+        self.done.releases += 1;
     }
 
     /// The program waited for a device, or for all.
@@ -36,6 +40,9 @@ impl Tracks {
             self.waits.push(record, does);
         }
         self.async_frees.synchronised(record.device);
+        if does == Does::WaitsForDevice {
+            self.pools.waited(record.device, record.thread);
+        }
         if self.retries.is_watching(record.at) {
             self.retries.waited(record.device, record.at);
         }
@@ -58,6 +65,9 @@ impl Tracks {
     pub(in crate::replay) fn module(&mut self, record: &Record, does: Does) {
         self.done.loads += u64::from(record.status == 0 && matches!(does, Does::LoadsModule | Does::LoadsCode));
         let failed = record.has(flag::CORRECTION);
+        if matches!(does, Does::UnloadsModule | Does::UnloadsCode | Does::EndsGraph | Does::DropsGraph) {
+            self.released();
+        }
         match does {
             Does::UnloadsModule if record.is_outermost() => self.modules.unload(record.at, false, failed),
             Does::UnloadsCode => self.modules.unload(record.at, true, failed),
@@ -75,6 +85,8 @@ impl Tracks {
     pub(in crate::replay) fn ended(&mut self, record: &Record) {
         if record.status == 0 && !record.has(flag::CORRECTION) {
             self.modules.end(record.at);
+            self.done.ends += 1;
+            self.released();
         }
     }
 

@@ -95,6 +95,10 @@ pub struct Read {
     pub held_bytes: u64,
     /// The fewest that they held since the reading before: the numbers were read at some moment of that time.
     pub least_held_bytes: u64,
+    /// The most that they may have held while it was read: memory that came or went meanwhile may be in one number and not in the other.
+    pub most_held_bytes: u64,
+    /// Whether memory of the device came or went while it was read.
+    pub is_disturbed: bool,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
     /// What had been done on the device when the reading was recorded.
@@ -188,6 +192,16 @@ impl Reads {
         }
         if stretch.exported_freed_bytes >= much_released_bytes {
             self.export_frees.push(stretch);
+        }
+    }
+
+    /// A call that began at a moment moved memory, and the program's blocks hold so many bytes now: what was read later than that
+    /// may be of before or of after.
+    pub(super) fn disturb(&mut self, at: u64, held_bytes: u64) {
+        for read in [&mut self.first, &mut self.last].into_iter().flatten().filter(|read| read.at > at) {
+            read.is_disturbed = true;
+            read.most_held_bytes = read.most_held_bytes.max(held_bytes);
+            read.least_held_bytes = read.least_held_bytes.min(held_bytes);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Bytes over time as turning points: each peak and each floor that stands out by more than a bounded list has room for.
 
-/// Turning points that are kept. Beyond that the smallest swings are forgotten, until half of the room is free again.
+/// Turning points that are kept. Beyond that the smallest swings are forgotten as long as the newer half keeps each that is at
+/// least half of its greatest; else those of the older half, whatever they are: the end is what a run is judged by.
 pub const MAX_TURNS: usize = 4096;
 
 /// A moment at which the bytes turned: a floor or a peak.
@@ -24,11 +25,20 @@ pub struct Series {
     request_since: u64,
     rises: bool,
     hysteresis_bytes: u64,
+    /// Before so many ticks, swings below so many bytes are not there.
+    thinned: Vec<(u64, u64)>,
 }
 
 impl Default for Series {
     fn default() -> Self {
-        Series { turns: Vec::new(), open: Turn::default(), request_since: 0, rises: false, hysteresis_bytes: 1 }
+        Series {
+            turns: Vec::new(),
+            open: Turn::default(),
+            request_since: 0,
+            rises: false,
+            hysteresis_bytes: 1,
+            thinned: Vec::new(),
+        }
     }
 }
 
@@ -36,6 +46,14 @@ impl Series {
     /// From `at` on so many bytes live; `request_bytes` is what was granted just now, 0 for a free.
     #[inline]
     pub fn follow(&mut self, at: u64, bytes: u64, request_bytes: u64) {
+        self.take_in(at, bytes, request_bytes);
+        if self.turns.len() > MAX_TURNS {
+            self.make_room();
+        }
+    }
+
+    #[inline]
+    fn take_in(&mut self, at: u64, bytes: u64, request_bytes: u64) {
         self.request_since = self.request_since.max(request_bytes);
         let goes_on = if self.rises { bytes > self.open.bytes } else { bytes <= self.open.bytes };
         if goes_on {
@@ -55,23 +73,59 @@ impl Series {
         // The floor before the first byte has the time of the first byte.
         let first = self.turns.is_empty() && before.at == 0;
         self.turns.push(if first { Turn { at, ..before } } else { before });
-        if self.turns.len() > MAX_TURNS {
-            self.forget_small_swings();
-        }
     }
 
     #[cold]
-    fn forget_small_swings(&mut self) {
-        while self.turns.len() > MAX_TURNS / 2 && self.hysteresis_bytes < 1 << 63 {
-            *self = self.filtered(self.hysteresis_bytes * 2);
+    fn make_room(&mut self) {
+        let most = greatest_fall(&self.turns[self.turns.len() / 2..]) / 2;
+        let mut least = self.hysteresis_bytes;
+        while self.turns.len() > MAX_TURNS / 2 {
+            least = least.saturating_mul(2);
+            if least > most {
+                return self.thin_out_the_older_half();
+            }
+            let filtered = self.filtered(least);
+            // Where all swings are larger, later ones that are smaller may still be told.
+            if filtered.turns.len() < self.turns.len() {
+                *self = filtered;
+            }
         }
+    }
+
+    /// Swings of one size would all be forgotten at once: of the newer half they stay.
+    fn thin_out_the_older_half(&mut self) {
+        let (older, newer) = self.turns.split_at(self.turns.len() / 2);
+        let (mut least, mut thinned) = (self.hysteresis_bytes, Series::default());
+        thinned.turns.resize(MAX_TURNS, Turn::default());
+        while thinned.turns.len() > MAX_TURNS / 4 && least < 1 << 63 {
+            least *= 2;
+            thinned = Series { hysteresis_bytes: least, ..Series::default() };
+            older.iter().for_each(|turn| thinned.take_in(turn.at, turn.bytes, turn.largest_request_bytes));
+        }
+        thinned.hysteresis_bytes = self.hysteresis_bytes;
+        let until = newer.first().map_or(0, |turn| turn.at);
+        for turn in newer.iter().chain([&self.open]) {
+            thinned.take_in(turn.at, turn.bytes, turn.largest_request_bytes);
+        }
+        thinned.request_since = thinned.request_since.max(self.request_since);
+        thinned.thinned = self.thinned.iter().filter(|(_, other)| *other > least).copied().collect();
+        thinned.thinned.push((until, least));
+        *self = thinned;
+    }
+
+    /// The ticks since when every swing of at least so many bytes is there; 0 where none of them is missing.
+    pub fn whole_since(&self, bytes: u64) -> u64 {
+        let missing = self.thinned.iter().filter(|(_, least)| *least > bytes);
+        missing.map(|(until, _)| *until).max().unwrap_or(0)
     }
 
     /// The same series with only the swings of at least so many bytes.
     pub fn filtered(&self, least_bytes: u64) -> Series {
-        let mut filtered = Series { hysteresis_bytes: least_bytes.max(self.hysteresis_bytes), ..Series::default() };
+        let hysteresis_bytes = least_bytes.max(self.hysteresis_bytes);
+        let thinned = self.thinned.iter().filter(|(_, least)| *least > hysteresis_bytes).copied().collect();
+        let mut filtered = Series { hysteresis_bytes, thinned, ..Series::default() };
         for turn in self.turns.iter().chain([&self.open]) {
-            filtered.follow(turn.at, turn.bytes, turn.largest_request_bytes);
+            filtered.take_in(turn.at, turn.bytes, turn.largest_request_bytes);
         }
         filtered.request_since = filtered.request_since.max(self.request_since);
         filtered
@@ -91,6 +145,16 @@ impl Series {
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
+}
+
+/// The greatest fall from a turning point to a later one.
+pub fn greatest_fall(turns: &[Turn]) -> u64 {
+    let (mut high, mut greatest) = (0, 0);
+    for turn in turns {
+        high = high.max(turn.bytes);
+        greatest = greatest.max(high - turn.bytes);
+    }
+    greatest
 }
 
 #[cfg(test)]
@@ -130,6 +194,28 @@ mod tests {
         assert_eq!(largest(&series.filtered(20)), [0, 40, 5], "what is forgotten counts for what remains");
     }
 
+    /// What came last stays, however long the run was and however much its swings are alike.
+    #[test]
+    fn swings_of_one_size_are_forgotten_from_the_beginning_on() {
+        for (steps, noise) in [(2048, 0), (2049, 0), (50_000, 0), (50_000, 7)] {
+            let mut series = Series::default();
+            for step in 0..steps {
+                series.follow(10 * step + 1, 4 * step + 64_000, 0);
+                (0..noise)
+                    .for_each(|number| series.follow(10 * step + 2 + number, 4 * step + 63_000 + number % 2 * 99, 0));
+                series.follow(10 * step + 9, 4 * step + 4, 0);
+            }
+            let since = series.whole_since(32_000);
+            assert_eq!(since == 0, steps == 2048, "{steps}");
+            let floors = series.turns().filter(|turn| turn.at >= since && turn.at % 10 == 9);
+            let floors: Vec<u64> = floors.map(|turn| turn.at / 10).collect();
+            assert!(floors.len() >= 1000, "{steps}: {}", floors.len());
+            assert!(floors.windows(2).all(|pair| pair[1] == pair[0] + 1), "{steps}: none is missing in between");
+            assert_eq!(floors.last(), Some(&(steps - 1)));
+            assert_eq!(series.whole_since(1 << 40), 0);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
@@ -138,7 +224,8 @@ mod tests {
             prop_assert!(series.turns().count() <= MAX_TURNS + 1);
             let most = values.iter().copied().max().unwrap_or(0);
             let kept = series.turns().map(|turn| turn.bytes).max().unwrap_or(0);
-            prop_assert!(most - kept < series.hysteresis_bytes());
+            let coarsest = series.thinned.iter().map(|(_, least)| *least).max().unwrap_or(0);
+            prop_assert!(most - kept < series.hysteresis_bytes().max(coarsest));
             let turns: Vec<u64> = bytes(&series);
             for (number, pair) in turns.windows(2).enumerate() {
                 prop_assert!(if number % 2 == 0 { pair[0] < pair[1] } else { pair[0] > pair[1] }, "{number} {pair:?}");

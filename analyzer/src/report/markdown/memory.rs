@@ -10,7 +10,7 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for device in summary.facts.devices.iter().filter(|device| used(&device.account)) {
         let total = device.total_bytes.filter(|total| *total > 0);
-        let share = total.map(|total| percent(device.account.peak.requested_bytes as f64 / total as f64));
+        let share = total.map(|total| percent(device.account.peak.on_card_bytes() as f64 / total as f64));
         rows.push(row(gpu(device.index), &device.account, share));
     }
     if used(&summary.facts.host) {
@@ -42,7 +42,13 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
 fn row(name: String, account: &AccountSummary, share: Option<String>) -> Vec<String> {
     vec![
         name,
-        size(account.peak.requested_bytes),
+        match account.peak.managed_bytes {
+            0 => size(account.peak.requested_bytes),
+            managed => {
+                let own = size(account.peak.on_card_bytes());
+                format!("{own}, and {} managed, which may lie in RAM", size(managed))
+            }
+        },
         share.unwrap_or_default(),
         size(account.peak.padded_bytes),
         moment(account.peak.at_ns),

@@ -14,6 +14,8 @@ use crate::words::{clean, count, gib_number, grouped, mib_number, moment, shorte
 const MOST_ROWS: usize = 8;
 /// Sums in which nothing is larger are told in MiB.
 const SMALLEST_IN_GIB: u64 = 1 << 30;
+/// Before what a caller asked for as managed memory.
+pub(in crate::report) const MANAGED_MARK: &str = "managed, may lie in RAM: ";
 /// Before a caller whose stack was not measured by unwind tables alone.
 const INFERRED_MARK: &str = "~ ";
 /// What that means.
@@ -48,7 +50,8 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
         None => format!("at the {}, {}", ledger.moment, moment(ledger.at_ns)),
     };
     page.headed(&format!("WHO ALLOCATED {place}"), Paint::Bold, &when);
-    let most = ledger.allocated_by.rows.first().map_or(0, |row| row.bytes);
+    let rows = &ledger.allocated_by.rows;
+    let most = rows.iter().map(|row| row.bytes.max(row.managed_bytes)).max().unwrap_or(0);
     let (unit, number): (_, fn(u64) -> String) =
         if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
     line(page, "", unit, "blocks");
@@ -63,19 +66,35 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
 /// Who allocated how much, with those who are not shown as one; and whether the way to any of them is marked as inferred.
 pub(in crate::report) fn lines(callers: &Callers) -> (Vec<(String, Amount)>, bool) {
     let (shown, rest) = callers.rows.split_at(callers.rows.len().min(MOST_ROWS));
-    let amount = |row: &CallerRow| Amount { bytes: row.bytes, blocks: row.blocks };
-    let mut lines: Vec<_> = shown.iter().map(|row| (describe(row, &way_of(row, shown)), amount(row))).collect();
-    let LeftOut { callers: others, bytes, blocks } = callers.left_out;
+    let amount = |row: &CallerRow| {
+        let CallerRow { bytes, blocks, managed_bytes, managed_blocks, .. } = *row;
+        Amount { bytes, blocks, managed_bytes, managed_blocks }
+    };
+    let mut lines: Vec<_> = Vec::new();
+    shown.iter().for_each(|row| add_lines(&mut lines, describe(row, &way_of(row, shown)), amount(row)));
+    let LeftOut { callers: others, bytes, blocks, managed_bytes, managed_blocks } = callers.left_out;
     let others = others + rest.len() as u64;
     if others > 0 {
-        let mut sum = Amount { bytes, blocks };
+        let mut sum = Amount { bytes, blocks, managed_bytes, managed_blocks };
         rest.iter().for_each(|row| sum.add(amount(row)));
-        lines.push((format!("{} more", grouped(others)), sum));
+        add_lines(&mut lines, format!("{} more", grouped(others)), sum);
     }
-    if callers.unknown.blocks > 0 {
-        lines.push(("calls whose place is not known".to_owned(), callers.unknown));
+    if callers.unknown.blocks + callers.unknown.managed_blocks > 0 {
+        add_lines(&mut lines, "calls whose place is not known".to_owned(), callers.unknown);
     }
     (lines, shown.iter().any(|row| row.stack_is_inferred))
+}
+
+/// One line for what belongs on the card, and one for managed memory: bytes and blocks are of the same memory.
+fn add_lines(lines: &mut Vec<(String, Amount)>, text: String, amount: Amount) {
+    let Amount { bytes, blocks, managed_bytes, managed_blocks } = amount;
+    if managed_blocks == 0 || blocks > 0 {
+        lines.push((text.clone(), Amount { bytes, blocks, ..Amount::default() }));
+    }
+    if managed_blocks > 0 {
+        let managed = Amount { bytes: managed_bytes, blocks: managed_blocks, ..Amount::default() };
+        lines.push((format!("{MANAGED_MARK}{text}"), managed));
+    }
 }
 
 /// `way` is told behind the function, where several rows have the same one.
@@ -143,6 +162,8 @@ mod tests {
         CallerRow {
             bytes: 1,
             blocks: 1,
+            managed_bytes: 0,
+            managed_blocks: 0,
             key: key.into(),
             label: label.into(),
             frame: Frame::native(0),

@@ -70,6 +70,10 @@ pub(in crate::report) fn refused(summary: &Summary, oom: &OomReport) -> String {
         Some("kernel") => "refused by the kernel driver".to_owned(),
         Some("hsa") => "refused by ROCr (hsa) or below".to_owned(),
         Some("driver") => "refused by the driver library or below".to_owned(),
+        Some("runtime") if oom.of_library && oom.saw_below => {
+            "by the library itself (the layers below were recorded, and none of them failed)".to_owned()
+        }
+        Some("runtime") if oom.of_library => "by the library or below (no lower layer was seen to fail)".to_owned(),
         Some("runtime") if oom.saw_below => {
             format!("refused by {name} itself (the layers below were recorded, and none of them failed)")
         }
@@ -90,11 +94,10 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
         parts.push(format!("and {} more", oom.evidence.len() - 4));
     }
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
-        parts.push("nothing before that tells".to_owned());
+        parts.push("nothing on that thread tells before that".to_owned());
     }
     let text = parts.join(", ");
     match (oom.because, oom.attempt_of) {
-        (Because::GpuWorkContinued, _) => format!("{text}, without any sign that the program noticed"),
         (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
         (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
         _ => text,
@@ -118,8 +121,11 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
         "exception" => format!("an exception was thrown {later}"),
-        "gpu_work" if oom.because == Because::FailedPointerUsed => {
-            format!("{api} was given the failed call's pointer {later}")
+        "gpu_work" if evidence.pointer_left_by.is_some() => {
+            format!("{api} was given a null pointer {later}, as this call had left one")
+        }
+        "gpu_work" if oom.because == Because::GpuWorkContinued => {
+            format!("GPU work went on ({api}) {later}, before any other sign that the thread had noticed")
         }
         "gpu_work" => format!("GPU work went on ({api}) {later}"),
         "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {
@@ -143,9 +149,10 @@ fn gave(oom: &OomReport, evidence: &Evidence) -> String {
 }
 
 fn end(evidence: &Evidence) -> String {
-    match evidence.by_signal {
-        true => signal(evidence.status),
-        false => format!("status {}", evidence.status),
+    match evidence.status {
+        Some(number) if evidence.by_signal => signal(number),
+        Some(number) => format!("status {number}"),
+        None => "a status that was not recorded".to_owned(),
     }
 }
 

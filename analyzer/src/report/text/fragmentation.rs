@@ -40,9 +40,12 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
         "{} granules{}: {} asked, {} padded",
         size(device.granularity_bytes),
         if thresholds.model_granule().is_some() { " (set by --threshold model-granule)" } else { "" },
-        size(peak.requested_bytes),
-        size(peak.padded_bytes)
+        size(peak.on_card_bytes()),
+        size(fragmentation.padded_bytes)
     );
+    if peak.managed_allocations > 0 {
+        text.push_str(&format!(" ({} of managed memory left out, which may lie in RAM)", size(peak.managed_bytes)));
+    }
     if let Some(loss) = fragmentation.effective_loss {
         text.push_str(&format!(", {} of requested lost", percent(loss)));
     }

@@ -4,7 +4,7 @@ use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
 use crate::passes::trend::Course;
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, gpu, size, span};
+use crate::words::{clean, count, gpu, moment, size, span};
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let significant: Vec<&Growth> = summary.facts.growth.iter().filter(|growth| growth.significant).collect();
@@ -31,7 +31,7 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
         bytes(rate.high),
         growth.stretch,
         size(growth.total_bytes.unsigned_abs()),
-        count(growth.cycles as u64, step, &format!("{step}s")),
+        growth.earlier.first_of(growth.cycles, growth.by),
     );
     if growth.course == Course::Slows {
         text.push_str("; it slows down");
@@ -39,13 +39,19 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     if let Some(runs_out) = growth.runs_out.as_ref().filter(|_| !ran_out) {
         text.push_str(&describe_end(runs_out, step));
     }
+    if growth.managed_bytes > 0 {
+        text.push_str(&format!(
+            "; {} of what stayed over these is managed memory, which may lie in RAM: when the card would be full is not foretold",
+            size(growth.managed_bytes)
+        ));
+    }
     if growth.few_points {
         text.push_str("; that rests on few");
     }
     if let Some(suspect) = growth.suspects.first() {
         text.push_str(&format!(
-            "; most of what {}: {} of {} by {}{}",
-            if ran_out { "stayed at the last failure" } else { "stays" },
+            "; of what came all along and {}, the largest part is {} of {} by {}{}",
+            if ran_out { "lived at the last failure" } else { "lives at the end" },
             count(suspect.blocks, "block", "blocks"),
             size(suspect.block_bytes),
             clean(&suspect.api),
@@ -69,7 +75,10 @@ fn describe_end(runs_out: &RunsOut, step: &str) -> String {
         Some(latest) => format!("{} to {}", span(runs_out.soonest_ns), span(latest)),
         None => format!("{} at the earliest", span(runs_out.soonest_ns)),
     };
-    let by = if runs_out.room_was_read { "by the lowest reading" } else { "by the card's size, others not counted" };
+    let by = match runs_out.room_read_at_ns {
+        Some(at) => format!("by what was free when it was last read, at {}", moment(at)),
+        None => "by the card's size, others not counted".to_owned(),
+    };
     format!(
         "; at this rate the {} that are left ({by}) last {} ({latest}), or about {}",
         size(runs_out.room_bytes),
@@ -80,6 +89,8 @@ fn describe_end(runs_out: &RunsOut, step: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
+
     use super::*;
     use crate::report::page::Look;
     use crate::testing::{GIB, MIB, TraceBuilder, summary};
@@ -114,6 +125,48 @@ mod tests {
     #[test]
     fn few_cycles_are_said_to_be_few() {
         insta::assert_snapshot!(steps(7, 300 * MIB, false));
+    }
+
+    fn text(trace: &TraceBuilder) -> String {
+        let mut page = Page::new(Look::new(4000, false));
+        write(&mut page, &summary(trace));
+        page.into_text().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn long(count: u64, labelled: bool, kind: Kind) -> TraceBuilder {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        for step in 0..count {
+            if labelled {
+                let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+                trace.with_text(Record { device: NO_DEVICE, ..mark }, &format!("step {step}"));
+            }
+            trace.alloc(0x20_0000_0000, 64 * MIB);
+            trace.alloc_kind(kind, "hipMallocManaged", 0x100_0000_0000 + step * GIB, 4 * MIB);
+            trace.free(0x20_0000_0000);
+        }
+        trace
+    }
+
+    #[test]
+    fn a_run_that_is_too_long_to_keep_is_judged_by_its_last_steps() {
+        for steps in [2048, 2049, 9000] {
+            let text = text(&long(steps, false, Kind::Device));
+            assert!(text.contains("4 MiB more after each cycle"), "{steps}: {text}");
+            assert_eq!(text.contains("too many to keep those before"), steps > 2048, "{text}");
+        }
+        let text = text(&long(4500, true, Kind::Device));
+        assert!(text.contains("since the first of the last 2047 of 4500 labels"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_foretold_of_managed_memory() {
+        let managed = text(&long(60, false, Kind::Managed));
+        assert!(
+            managed.contains("managed memory, which may lie in RAM") && !managed.contains("at this rate"),
+            "{managed}"
+        );
+        let device = text(&long(60, false, Kind::Device));
+        assert!(!device.contains("managed") && device.contains("at this rate"), "{device}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.headed("MEMORY", Paint::Bold, "what the program's own calls asked for, counted once");
     for device in devices {
         let share = device.total_bytes.filter(|total| *total > 0).map(|total| {
-            let peak = device.account.peak.requested_bytes;
+            let peak = device.account.peak.on_card_bytes();
             format!(" of {} ({} of the card)", size(total), percent(peak as f64 / total as f64))
         });
         write_account(page, &gpu(device.index), &device.account, &share.unwrap_or_default());
@@ -38,11 +38,19 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total: &str) {
     let AccountSummary { allocations, frees, failures, reset, replaced, peak, end, .. } = account;
     let indent = " ".repeat(name.chars().count() + 4);
+    let managed = match peak.managed_allocations {
+        0 => String::new(),
+        blocks => format!(
+            ", beside {} of managed memory in {}, which may lie in RAM",
+            size(peak.managed_bytes),
+            count(blocks, "block", "blocks")
+        ),
+    };
     let first = format!(
-        "peak {} asked{of_total} at {}, in {}",
-        size(peak.requested_bytes),
+        "peak {} asked{of_total} at {}, in {}{managed}",
+        size(peak.on_card_bytes()),
         moment(peak.at_ns),
-        count(peak.live_allocations, "block", "blocks")
+        count(peak.live_allocations - peak.managed_allocations, "block", "blocks")
     );
     page.indented(&format!("  {name}  "), &indent, &first);
     let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{} freed", grouped(*frees))];

@@ -441,3 +441,29 @@ fn stacks_have_names() {
     );
     assert_eq!(peak.allocated_by.unknown.bytes, MIB);
 }
+
+/// Managed memory may lie in RAM: neither its bytes nor its blocks are set beside the card, and no place on it is drawn.
+#[test]
+fn managed_memory_is_told_apart_everywhere() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..20).for_each(|block| _ = trace.alloc(0x2000_0000_0000 + block * 2 * GIB, GIB));
+    (0..3).for_each(|block| {
+        _ = trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000_0000_0000 + block * 16 * GIB, 8 * GIB)
+    });
+    let summary = summary(&trace);
+    let page = page(&trace).split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = [
+        "peak 20.00 GiB asked of 24.00 GiB (83.3 % of the card)",
+        "in 20 blocks, beside 24.00 GiB of managed memory in 3 blocks, which may lie in RAM",
+        "20.00 GiB asked, 20.00 GiB padded (24.00 GiB of managed memory left out, which may lie in RAM)",
+    ];
+    told.iter().for_each(|told| assert!(page.contains(told), "{told}: {page}"));
+    assert!(!page.contains("had no room"), "{page}");
+    let device = &summary.facts.devices[0];
+    assert_eq!((device.fragmentation.overflow_blocks, device.fragmentation.free_bytes), (Some(0), Some(4 * GIB)));
+    let callers = &summary.facts.ledger[0].allocated_by;
+    let amounts = callers.rows.iter().map(|row| (row.bytes, row.blocks, row.managed_bytes, row.managed_blocks));
+    let unknown = &callers.unknown;
+    let unknown = (unknown.bytes, unknown.blocks, unknown.managed_bytes, unknown.managed_blocks);
+    assert_eq!(amounts.chain([unknown]).max(), Some((20 * GIB, 20, 24 * GIB, 3)));
+}

@@ -35,8 +35,7 @@ fn write_head(page: &mut Page, device: &DeviceAnswer) {
     page.headed("WHAT IF", Paint::Bold, &text);
     item(page, "measured", &measured(&device.overhead));
     if device.managed_bytes > 0 {
-        let text = format!("up to {} of managed memory are left out: it moves to the host", size(device.managed_bytes));
-        item(page, "", &text);
+        item(page, "", &managed(device));
     }
     item(
         page,
@@ -45,18 +44,39 @@ fn write_head(page: &mut Page, device: &DeviceAnswer) {
          the card has; where a block lies plays no part, because drivers scatter blocks",
     );
     if device.returned_to_pools_bytes > 0 {
-        let kept = match device.overhead.origin {
-            Origin::Given | Origin::Unknown => "",
-            _ => ", and what they kept when the above was measured counts twice once it is given out again",
-        };
         let bytes = size(device.returned_to_pools_bytes);
-        let text =
-            format!("{bytes} went back to pools over the run and count as free at once; a pool may keep them{kept}");
-        item(page, "not in it", &text);
+        let kept = match device.overhead.kept_by_pools_bytes {
+            0 => String::new(),
+            kept => format!("; of what was measured above, up to {} may be what they kept then", size(kept)),
+        };
+        let text = format!(
+            "{bytes} went back to pools over the run: nobody knows how much of it they keep, and what depends on that is told as a \
+             range, from nothing to all that the recorded card had room for{kept}"
+        );
+        item(page, "not known", &text);
     }
     for check in device.cards.iter().filter(|card| card.is_recorded) {
         item(page, "check", &checked(check, device));
     }
+}
+
+/// What is known of managed memory: nothing of where its pages lay.
+fn managed(device: &DeviceAnswer) -> String {
+    let held = size(device.managed_bytes);
+    let beside = match device.overhead.origin {
+        Origin::Given | Origin::Unknown => String::new(),
+        _ if device.overhead.managed_bytes == 0 => {
+            "; none of what was measured can be its pages, and a larger card may hold some of them".to_owned()
+        }
+        _ => format!(
+            "; of what was measured, up to {} may be its pages, which may lie in RAM on another card, and a larger card may hold more of \
+             them",
+            size(device.overhead.managed_bytes)
+        ),
+    };
+    format!(
+        "up to {held} of managed memory is none of the program's blocks here: nobody knows where its pages lay{beside}"
+    )
 }
 
 fn failed(failures: u64) -> String {
@@ -93,7 +113,13 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
     let failures = match (judged, unknown) {
         (0, 0) => String::new(),
         (0, _) => "no failure is one of the card's size; ".to_owned(),
-        _ => format!("{remain} of {} explained; ", count(judged, "failure", "failures")),
+        _ => {
+            let open = match (depend, unknown_part(device)) {
+                (1.., Some(part)) => format!(", {depend} if it is for {part}"),
+                _ => String::new(),
+            };
+            format!("{remain} of {} explained{open}; ", count(judged, "failure", "failures"))
+        }
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
         (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => {
@@ -139,9 +165,15 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
         page.line(&needs_row([granule(need.granularity), asked, padded, least, most]));
     }
     if device.needs.iter().any(|need| need.fits_in_most_bytes != need.fits_in_least_bytes) {
-        let text = "Two sizes: what was refused and would have been given might be freed at once (the first) or never (the \
-                    second); nobody knows how long it would have lived.";
-        page.indented("  ", "  ", text);
+        if device.failures > 0 {
+            let text = "Two sizes: what was refused and would have been given might be freed at once (the first) or never (the \
+                        second); nobody knows how long it would have lived.";
+            page.indented("  ", "  ", text);
+        }
+        if let Some(part) = unknown_part(device) {
+            let text = format!("They also bound what nobody knows: {part}.");
+            page.indented("  ", "  ", &text);
+        }
     }
     if device.absurd_failures > 0 {
         let failures = count(device.absurd_failures, "failed request", "failed requests");
@@ -186,30 +218,55 @@ fn cards_row([card, granule, remain, gone, depend, unknown, new]: [String; 7]) -
 
 /// The first change of each card, and what it means for all that comes after.
 fn write_changes(page: &mut Page, device: &DeviceAnswer) {
-    let mut any = false;
+    let (mut any, mut any_uncertain) = (false, false);
     for card in device.cards.iter().filter(|card| !card.is_recorded) {
         let name = format!("{}, {}", size(card.capacity_bytes), granule(card.granularity));
-        let text = match &card.first_change {
-            None => "every call has the same outcome".to_owned(),
-            Some(change) => {
-                any = true;
-                first_change(change)
-            }
+        any |= card.first_change.is_some() || card.may_change.is_some();
+        any_uncertain |= card.may_change.is_some();
+        let text = match (&card.may_change, &card.first_change) {
+            (None, None) => "every call has the same outcome".to_owned(),
+            (None, Some(change)) => format!("the first change is that {}", what_changes(change)),
+            (Some(change), None) => format!("the first change may be that {}", what_changes(change)),
+            (Some(change), Some(latest)) => format!(
+                "the first change may be that {}; at the latest it is that {}",
+                what_changes(change),
+                what_changes(latest)
+            ),
         };
         page.indented("  - ", "    ", &format!("{name}: {text}"));
     }
     if any {
-        let text = "Only the first change is certain, as far as the model is right. After it the program may have gone \
-                    another way: all counts behind it say what happens if it makes the same calls nevertheless.";
-        page.indented("  ", "  ", text);
+        let sure = match (any_uncertain, unknown_part(device)) {
+            (false, _) => "Only the first change is certain, as far as the model is right.".to_owned(),
+            (true, Some(part)) => format!("Where it says \"may\", not even the first change is certain: it depends on {part}."),
+            (true, None) => "Where it says \"may\", not even the first change is certain: it depends on how long memory is held that \
+                             was refused."
+                .to_owned(),
+        };
+        let text = format!(
+            "{sure} After it the program may have gone another way: all counts behind it say what happens if it makes the same calls \
+             nevertheless."
+        );
+        page.indented("  ", "  ", &text);
     }
 }
 
-fn first_change(change: &Change) -> String {
+/// What nobody knows of the memory in use.
+fn unknown_part(device: &DeviceAnswer) -> Option<&'static str> {
+    let pools = device.returned_to_pools_bytes > 0;
+    match (device.overhead.managed_held_bytes > 0, pools) {
+        (true, true) => Some("what pools keep and how much managed memory lies on the card"),
+        (true, false) => Some("how much managed memory lies on the card"),
+        (false, true) => Some("what pools keep"),
+        (false, false) => None,
+    }
+}
+
+fn what_changes(change: &Change) -> String {
     let call = format!("{} {} at {}", clean(&change.api), size(change.requested_bytes), moment(change.at_ns));
     match change.failure {
-        Some(number) => format!("the first change is that failure #{number} ({call}) does not happen"),
-        None => format!("the first change is that {call}, which succeeded, fails"),
+        Some(number) => format!("failure #{number} ({call}) does not happen"),
+        None => format!("{call}, which succeeded, fails"),
     }
 }
 
@@ -224,8 +281,7 @@ fn write_failures(page: &mut Page, device: &DeviceAnswer) {
     page.headed("FAILURES", Paint::Bold, "what becomes of each recorded failure (modelled)");
     for (index, failure) in first.failures.iter().enumerate().filter(|(_, failure)| told(failure)).take(MOST_FAILURES) {
         let head = format!("  #{:<3} {} {}: ", failure.number, moment(failure.at_ns), size(failure.requested_bytes));
-        let text =
-            failure.unclear.map_or_else(|| fates(&device.cards, index), |unclear| why_unclear(unclear).to_owned());
+        let text = failure.unclear.map_or_else(|| fates(device, index), |unclear| why_unclear(unclear).to_owned());
         page.indented(&head, "       ", &text);
     }
     if asked {
@@ -236,12 +292,11 @@ fn write_failures(page: &mut Page, device: &DeviceAnswer) {
     }
 }
 
-fn fates(cards: &[Card], index: usize) -> String {
-    let words = [
-        (Fate::Remains, "remains on"),
-        (Fate::Gone, "gone on"),
-        (Fate::Depends, "depends, on how long refused memory would have been held, on"),
-    ];
+fn fates(device: &DeviceAnswer, index: usize) -> String {
+    let cards = &device.cards;
+    let or = unknown_part(device).map_or_else(String::new, |part| format!(" or on {part}"));
+    let depends = format!("depends, on how long refused memory would have been held{or}, on");
+    let words = [(Fate::Remains, "remains on"), (Fate::Gone, "gone on"), (Fate::Depends, &depends[..])];
     let told = words.iter().filter_map(|(fate, words)| {
         let names = with_fate(cards, index, *fate);
         (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))

@@ -1,6 +1,7 @@
 //! The page of `whatif`.
 
 use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::record::Kind;
 
 use crate::evidence::torch_snapshot::{Action, Event, Snapshot};
 use crate::report::page::{Look, Page};
@@ -45,13 +46,48 @@ fn several_cards_and_granules() {
 #[test]
 fn what_pools_may_keep_is_not_in_the_model() {
     let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
-    trace.alloc_kind(gpuoom_trace::record::Kind::Pool, "hipMallocAsync", 0x1000_0000_0000, 2 * GIB);
+    trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x1000_0000_0000, 2 * GIB);
     trace.free(0x1000_0000_0000);
     let text = page(&trace, &Question::default());
-    let told = "not in it 2.00 GiB went back to pools over the run and count as free at once; a pool may keep them";
-    assert!(text.contains(told), "{text}");
-    assert!(!text.contains("counts twice"), "nothing was measured: {text}");
+    assert!(
+        text.contains("not known 2.00 GiB went back to pools over the run: nobody knows how much of it they keep"),
+        "{text}"
+    );
+    assert!(!text.contains("may be what they kept then"), "nothing was measured: {text}");
     assert!(!page(&full_card(), &Question::default()).contains("went back to pools"));
+}
+
+/// A pool gave 16 GiB and may keep them, and 12 GiB more are refused: what that means on other cards is no certainty where it
+/// depends on the pool.
+#[test]
+fn what_depends_on_pools_is_never_called_certain() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let address = |block: u64| 0x1000_0000_0000 + block * 2 * GIB;
+    (0..16).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", address(block), GIB));
+    (0..16).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", address(block)));
+    let seq = trace.refuse(12 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 24 * GIB), (Quantity::RuntimeFree as u16, 8 * GIB)]);
+    let on = |capacity: u64| page(&trace, &Question { capacities_bytes: vec![capacity], ..Question::default() });
+    let certain = "Only the first change is certain";
+    assert!(on(32 * GIB).contains(certain) && on(32 * GIB).contains("gone on 32.00 GiB"), "{}", on(32 * GIB));
+    let open = on(26 * GIB);
+    assert!(!open.contains(certain) && open.contains("the first change may be that failure #1"), "{open}");
+    assert!(open.contains("it depends on what pools keep"), "{open}");
+}
+
+/// Managed memory that lay on the card by the reading is not nothing.
+#[test]
+fn managed_memory_is_a_range() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000_0000_0000, 12 * GIB);
+    (0..10).for_each(|block| _ = trace.alloc(0x2000_0000_0000 + block * GIB, GIB));
+    let seq = trace.refuse(6 * GIB);
+    trace.read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 24 * GIB), (Quantity::RuntimeFree as u16, 2 * GIB)]);
+    let text = page(&trace, &Question { capacities_bytes: vec![20 * GIB, 32 * GIB], ..Question::default() });
+    assert!(text.contains("measured  12.00 GiB in use beside"), "{text}");
+    assert!(text.contains("up to 12.00 GiB may be its pages"), "{text}");
+    assert!(text.contains("16.00 GiB   28.00 GiB"), "{text}");
+    assert!(text.contains("how much managed memory lies on the card, on 20.00 GiB"), "{text}");
 }
 
 /// On the narrowest page each number is there: the last column is the one that says what would fail.

@@ -63,6 +63,21 @@ fn the_rules_of_the_contract() {
         ("the pointer is used", &[failed_pointer], Dropped, FailedPointerUsed),
         ("the pointer is used after all", &[Step::LastErrorRead, failed_pointer], Dropped, FailedPointerUsed),
         ("the pointer is used after a report", &[TEXT, failed_pointer], Dropped, FailedPointerUsed),
+        ("the pointer is used after other work", &[WORK, WORK, failed_pointer], Dropped, FailedPointerUsed),
+        (
+            "the pointer is used after a read and work",
+            &[Step::LastErrorRead, WORK, failed_pointer],
+            Dropped,
+            FailedPointerUsed,
+        ),
+        (
+            "the pointer is used after an exception and work",
+            &[Step::Thrown, WORK, failed_pointer],
+            Dropped,
+            FailedPointerUsed,
+        ),
+        ("work, a bad end", &[WORK, badly], Dropped, GpuWorkContinued),
+        ("work, a report, more work", &[WORK, TEXT, Step::Thrown, WORK], Dropped, GpuWorkContinued),
         ("the last error is read", &[Step::LastErrorRead], Propagated, StatusChecked),
         ("the last error is read at the end", &[Step::LastErrorRead, well], Propagated, StatusChecked),
         ("the last error is read before a bad end", &[Step::LastErrorRead, badly], Propagated, StatusChecked),
@@ -149,10 +164,14 @@ fn a_failed_pointer_that_is_used_after_all_was_not_made_up_for() {
         expect("after an error was read", &[by, Step::LastErrorRead, TEXT, used], Dropped, FailedPointerUsed);
         expect("the process ends", &[by, WORK, Step::Ended { failure: true }], Recovered, because_of(by));
     }
+    // A wrapper's own variable has one address in each call, and what it returned the first time is a null.
     let same_variable = got(Request { same_variable: true, ..ELSEWHERE });
-    expect("the variable has memory now", &[same_variable, used], Recovered, RetrySucceeded);
+    expect("the same address has memory now", &[same_variable, WORK], Recovered, RetrySucceeded);
+    expect("and yet the null is used", &[same_variable, used], Dropped, FailedPointerUsed);
     let late: Vec<Step> = [half].into_iter().chain([WORK; 32]).chain([used]).collect();
     expect("much later", &late, Recovered, FellBack);
+    let late: Vec<Step> = [WORK; 33].into_iter().chain([used]).collect();
+    expect("much later, unnoticed", &late, Dropped, GpuWorkContinued);
     // Two failures leave the same null behind.
     let another = Step::Refused(self::late(Request { requested_bytes: 64 * 1024 * MIB, ..ELSEWHERE }));
     expect("after a newer failure", &[half, another, used], Recovered, FellBack);

@@ -191,6 +191,50 @@ fn what_makes_a_leak_is_set_by_thresholds() {
     assert_eq!(significant("leak-cycles=31"), None, "too few to lay a line through");
 }
 
+/// A queue and a cache whose blocks have one size: each block that goes makes room for one of its own path.
+#[test]
+fn blocks_that_stay_are_counted_by_their_own_path() {
+    let mut program = Program::new();
+    let mut queue = std::collections::VecDeque::new();
+    for step in 0..120 {
+        let work = program.give(GIB);
+        program.trace.site = 1;
+        queue.push_back(program.give(64 * MIB));
+        if queue.len() > 40 {
+            let oldest = queue.pop_front().expect("it is full");
+            program.take(&[oldest]);
+        }
+        program.trace.site = 2;
+        if step % 10 == 9 {
+            program.keep(64 * MIB);
+        }
+        program.trace.site = 0;
+        program.take(&[work]);
+    }
+    let (replay, thresholds) = (program.replay(), Thresholds::default());
+    let (device, track) = replay.tracks.devices().next().expect("it was used");
+    let rise = growth::rise_of(&replay, device, &growth::cycles_of(track, &thresholds), &thresholds);
+    let kept = rise.and_then(|rise| rise.kept).expect("the calls are kept");
+    assert_eq!((kept.steps, kept.blocks, kept.path.blocks), (59, 6, 6), "{kept:?}");
+    assert_eq!((kept.bytes, kept.path.bytes), (384 * MIB, 384 * MIB));
+}
+
+#[test]
+fn what_is_held_behind_the_last_step_is_no_room() {
+    let room = |more: bool| {
+        let mut program = keeps(12, 40 * MIB, 12);
+        program.read(4 * GIB);
+        if more {
+            program.give(8 * GIB);
+        }
+        let growth = growth::of_devices(&program.replay(), &Thresholds::default());
+        let runs_out = growth[0].runs_out.unwrap();
+        assert!(runs_out.room_read_at_ns.is_some_and(|at_ns| at_ns > 0), "{runs_out:?}");
+        runs_out.room_bytes
+    };
+    assert!(room(false) > 8 * GIB && room(true) < 6 * GIB, "{} and {}", room(false), room(true));
+}
+
 #[test]
 fn what_is_read_bounds_the_room() {
     let mut program = keeps(12, 40 * MIB, 12);

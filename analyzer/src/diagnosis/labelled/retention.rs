@@ -1,0 +1,289 @@
+//! D. What stream-ordered pools keep.
+
+use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::{Event, Kind, Record};
+
+use super::scenes::{at_failure, full};
+use super::{Labelled, Says, Scene};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, TraceBuilder, summary};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "a pool gave 12 GiB and got them back; the driver still counts them, and hipMalloc fails",
+        scene: || retained(Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the driver counts no more than what lives: the pool gave it back",
+        scene: || retained(Kind::Device, 0),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the same request succeeds after a wait, and nothing was trimmed: the pool kept nothing",
+        scene: || {
+            let mut scene = retained(Kind::Device, 12 * GIB);
+            let wait = scene.trace.record(Event::Sync, Kind::None, "hipDeviceSynchronize");
+            scene.trace.push(wait, &[]);
+            scene.trace.alloc(0x80_0000_0000, 8 * GIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Possible),
+        also: &["async-free-pending", "known-bad-version"],
+        story: "the frees came just before, and nobody waited for the stream: they may be pending",
+        scene: || freed_just_before(&[]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["async-free-pending", "known-bad-version"],
+        story: "the same, and the program waited for the device in between",
+        scene: || freed_just_before(&[(WAIT, &[])]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Possible),
+        also: &["known-bad-version"],
+        story: "the failing call is from the pool itself: it keeps pieces of 1 GiB, and need not be able to use them",
+        scene: || retained(Kind::Pool, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the failing call is from the device's own pool, and another one keeps 12 GiB by its threshold",
+        scene: || two_pools(Kind::Pool, &[]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "hipMalloc fails, that pool is destroyed, and the same request succeeds",
+        scene: || two_pools(Kind::Device, &[(Event::Free, Kind::Pool, "hipMemPoolDestroy")]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the same, and it was the memory of graphs that was trimmed",
+        scene: || two_pools(Kind::Device, &[(Event::Sync, Kind::Pool, "hipDeviceGraphMemTrim")]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the same, and it was the device that was reset",
+        scene: || two_pools(Kind::Device, &[(Event::Device, Kind::None, "hipDeviceReset")]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "nothing was given back in between, and yet the same request succeeds: the pool did not keep it",
+        scene: || two_pools(Kind::Device, &[(Event::Sync, Kind::None, "hipDeviceSynchronize")]),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version", "other-process-on-gpu"],
+        story: "the same, and another process that held 7 GiB may have made the room",
+        scene: || {
+            let mut scene = retained_beside(&[], Kind::Device, 7 * GIB, 7 * GIB);
+            scene.trace.alloc(0x80_0000_0000, 8 * GIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "the same request succeeds from the pool: it gave what it had kept",
+        scene: || {
+            let mut scene = retained(Kind::Device, 12 * GIB);
+            scene.trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x80_0000_0000, 8 * GIB);
+            scene
+        },
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the program asked for the device's own pool to raise its threshold: it made no other one",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let record = trace.record(Event::Reserve, Kind::Pool, "hipDeviceGetDefaultMemPool");
+            trace.push(Record { address: 0xD0, ..record }, &[]);
+            retained_of(trace, &[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB, 2 * GIB)
+        },
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "the program raised the pool's release threshold, and the driver counts what the pool keeps",
+        scene: || retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "the threshold lets the pool keep less than was missing; more may be there until the program waits",
+        scene: || retained_with(&[(SET, &[4, GIB])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "the program trimmed the pool after it had given everything back to it, and had waited",
+        scene: || retained_with(&[(SET, &[4, u64::MAX]), (WAIT, &[]), (TRIM, &[0])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Probable),
+        also: &["known-bad-version"],
+        story: "it had not waited: the frees may have been under way, and the driver counts as much as before",
+        scene: || retained_with(&[(SET, &[4, u64::MAX]), (TRIM, &[0])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Proven),
+        also: &["known-bad-version"],
+        story: "a trim to 8 GiB leaves that much, and 4 were missing",
+        scene: || retained_with(&[(SET, &[4, u64::MAX]), (WAIT, &[]), (TRIM, &[8 * GIB])], Kind::Device, 12 * GIB),
+    },
+];
+
+const SET: &str = "hipMemPoolSetAttribute";
+const TRIM: &str = "hipMemPoolTrimTo";
+const WAIT: &str = "hipDeviceSynchronize";
+
+/// A pool of 12 GiB is filled and emptied; 6 GiB live beside it on a card of 24, of which others hold the rest.
+fn retained(asked_of: Kind, counted: u64) -> Scene {
+    retained_with(&[], asked_of, counted)
+}
+
+/// With calls about the device's own pool before the failure.
+fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scene {
+    retained_beside(calls, asked_of, counted, 2 * GIB)
+}
+
+/// Beside other processes that hold so much.
+fn retained_beside(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64, others: u64) -> Scene {
+    retained_of(TraceBuilder::default().device(0, "card", 24 * GIB), calls, asked_of, counted, others)
+}
+
+fn retained_of(trace: TraceBuilder, calls: &[(&str, &[u64])], asked_of: Kind, counted: u64, others: u64) -> Scene {
+    retained_for(10_000_000_000, trace, calls, asked_of, counted, others)
+}
+
+/// Memory that went back to a pool some milliseconds before a request is refused.
+fn freed_just_before(calls: &[(&str, &[u64])]) -> Scene {
+    retained_for(1_000_000, TraceBuilder::default().device(0, "card", 24 * GIB), calls, Kind::Device, 12 * GIB, 2 * GIB)
+}
+
+fn retained_for(
+    ns: u64,
+    mut trace: TraceBuilder,
+    calls: &[(&str, &[u64])],
+    asked_of: Kind,
+    counted: u64,
+    others: u64,
+) -> Scene {
+    (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    (0..12).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
+    (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    for (api, numbers) in calls {
+        let record = trace.record(Event::Sync, if *api == WAIT { Kind::None } else { Kind::Pool }, api);
+        trace.with_numbers(Record { address: 0xD0, ..record }, numbers);
+    }
+    trace.now_ns += ns;
+    let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
+    let record = trace.record(Event::Alloc, asked_of, name);
+    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    let read = [
+        (RuntimeFree, 4 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 20 * GIB),
+        (KfdProcessVram, 6 * GIB + counted),
+        (KfdOthersVram, others),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// A pool that the program made keeps 12 GiB by its threshold, 6 GiB live beside it, and 8 more are refused. After these calls the
+/// same comes from hipMalloc.
+fn two_pools(asked_of: Kind, calls: &[(Event, Kind, &str)]) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let record = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
+    trace.push(Record { address: 0x55, ..record }, &[]);
+    let record = trace.record(Event::Sync, Kind::Pool, SET);
+    trace.with_numbers(Record { address: 0x55, ..record }, &[4, u64::MAX]);
+    for block in 0..12 {
+        let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+        let record = Record { address: 0x100_0000_0000 + block * GIB, requested: GIB, ..record };
+        trace.with_numbers(record, &[0x55]);
+    }
+    (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    trace.now_ns += 10_000_000_000;
+    let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
+    let record = trace.record(Event::Alloc, asked_of, name);
+    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
+    full(&mut trace, seq, 24 * GIB, 18 * GIB, 4 * GIB);
+    for (event, kind, api) in calls {
+        let record = trace.record(*event, *kind, api);
+        let address = if *event == Event::Free { 0x55 } else { 0 };
+        trace.push(Record { address, ..record }, &[]);
+    }
+    if !calls.is_empty() {
+        trace.alloc(0x80_0000_0000, 8 * GIB);
+    }
+    Scene { trace }
+}
+
+/// What is said to have refuted it, of a trace.
+fn ruled_out(scene: &Scene) -> Option<String> {
+    let excluded = summary(&scene.trace).conclusion.excluded;
+    excluded.into_iter().find(|out| out.id == "pool-retention").map(|out| out.by)
+}
+
+/// What the full card says of pools: whether it was put to the test that they could give back what was missing.
+fn could_give_back(scene: &Scene) -> Option<bool> {
+    let findings = summary(&scene.trace).conclusion.findings;
+    let full = findings.into_iter().find(|finding| finding.id == "true-capacity")?;
+    let of_pools = |refuter: &&crate::judgement::check::Refuter| refuter.text.starts_with("stream-ordered pools");
+    full.refuters_checked.iter().find(of_pools).map(|refuter| refuter.checked)
+}
+
+#[test]
+fn a_full_card_and_its_pools_say_one_thing() {
+    for (live, says) in [(20, true), (16, false)] {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        (0..8).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
+        (0..8).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+        (0..live).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+        let seq = trace.refuse(8 * GIB);
+        full(&mut trace, seq, 24 * GIB, 20 * GIB, 4 * GIB);
+        let scene = Scene { trace };
+        let out = ruled_out(&scene);
+        assert_eq!((out.is_some(), could_give_back(&scene)), (says, Some(says)), "{out:?}");
+    }
+}
+
+#[test]
+fn what_is_left_after_a_trim_is_told_as_a_bound() {
+    let scene = retained_with(&[(SET, &[4, u64::MAX]), (WAIT, &[]), (TRIM, &[0])], Kind::Device, 12 * GIB);
+    let by = ruled_out(&scene).unwrap_or_default();
+    assert!(by.starts_with("the pools keep at most 0 bytes"), "{by}");
+}

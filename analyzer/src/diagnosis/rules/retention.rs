@@ -1,0 +1,168 @@
+//! D. What stream-ordered pools keep of what was given back to them.
+
+use gpuoom_trace::record::Kind;
+
+use super::{Rule, failure};
+use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::meanwhile::OTHERS_AT_RETRY;
+use crate::diagnosis::pooled::{KEPT, SETTLED};
+use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::replay::tracks::pools::Kept;
+use crate::replay::tracks::waits::Waited;
+use crate::words::{count, size};
+
+pub(super) const RULES: &[Rule] = &[failure("pool-retention", pool_retention)];
+
+/// What would tell whether a pool could have used what it keeps.
+const PIECES: &str = "in which pieces each pool keeps what it keeps (ReservedMemCurrent of each pool): a pool may use its own, where a piece fits";
+
+/// A stream-ordered pool keeps memory that the program has freed.
+fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let kept = case.kept_by_pools(failure);
+    let Some(missing) = failure.shortfall_bytes() else { return };
+    let hidden = failure.hidden_bytes();
+    // Pieces that did not fit the next request may be more than was ever in use at once: where a threshold holds them, and the
+    // driver counts so much.
+    let may_be_more =
+        kept.threshold_bytes > 0 && kept.at_most_bytes >= missing && hidden.is(|bytes| bytes >= missing) == Holds::Yes;
+    if !check.applies(failure.is_real_of_device() && (kept.untrimmed_bytes > 0 || may_be_more)) {
+        return;
+    }
+    let gave = match kept.untrimmed_bytes >= missing {
+        false if may_be_more => Holds::Unknown(KEPT),
+        gave => gave.into(),
+    };
+    check.must_by(Basis::Estimated, gave, || {
+        format!(
+            "stream-ordered pools gave at most {} more at once than they give now, and the request was {} short",
+            size(kept.untrimmed_bytes),
+            size(missing)
+        )
+    });
+    let elsewhere = out_of_reach(case, failure, missing, check);
+    let retained = elsewhere.filter(|kept| kept.retained_bytes >= missing);
+    by_attributes(retained, failure, check);
+    if retained.is_none() {
+        may_be_pending(case, failure, missing, check);
+    }
+    emptied(case, failure, missing, check);
+    came_by_itself(case, failure, check);
+    counted_by_driver(case, failure, missing, check);
+    check.gives_back(0, kept.bytes.min(hidden.get().unwrap_or(kept.bytes)), Basis::Estimated);
+}
+
+/// Whether what pools keep was out of the failing call's reach: it is of another pool, or of none. A pool may use what it keeps
+/// itself, and may not: a piece that is too small does not fit. Returns what the pools out of reach keep.
+fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Check) -> Option<Kept> {
+    let elsewhere = case.kept_elsewhere(failure);
+    let is_enough = elsewhere.filter(|kept| kept.untrimmed_bytes >= missing);
+    match failure.oom.kind {
+        Kind::Pool if is_enough.is_some() => {
+            let bytes = is_enough.map_or(0, |kept| kept.untrimmed_bytes);
+            check.must(true, || {
+                format!("{} of that was of other pools than the one that {} asked", size(bytes), failure.report.api)
+            });
+        }
+        Kind::Pool => {
+            check.at_most(Confidence::Possible);
+            check.must(Holds::Unknown(PIECES), String::new);
+        }
+        _ => check.must(true, || format!("the call that failed ({}) is outside of the pools", failure.report.api)),
+    }
+    elsewhere
+}
+
+/// What lets the pool keep it: an attribute that the program set, or nothing that is known.
+fn by_attributes(retained: Option<Kept>, failure: &Failure<'_>, check: &mut Check) {
+    if let Some(kept) = retained {
+        return check.must(true, || kept_by_threshold(&kept));
+    }
+    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
+    let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
+    check.at_most(most);
+    check.would_settle("the pool's attributes ReservedMemCurrent and UsedMemCurrent");
+}
+
+/// Without a threshold that holds it, memory whose free the stream had not got to looks the same: the driver counts it, too.
+fn may_be_pending(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Check) {
+    let Some(around) = case.around(failure) else { return };
+    let pending = around.pending.bytes.saturating_sub(around.pending.kept_bytes);
+    let settled = case.kept_by_pools(failure).bytes.saturating_sub(pending);
+    if pending > 0 && settled < missing && !matches!(around.waited_since_free, Waited::Yes(_)) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "whether the streams had got to what was freed shortly before: a wait between those frees and the failure, or another try \
+             after one",
+        );
+    }
+}
+
+/// Whether trims, and pools that were destroyed, left too little.
+fn emptied(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Check) {
+    let kept = case.kept_by_pools(failure);
+    let holds = match kept.at_most_bytes < missing {
+        true => Holds::Yes,
+        // A trim takes what no stream is at work on, in the pieces in which it came.
+        false if kept.bytes < missing && kept.trims > 0 => Holds::Unknown(SETTLED),
+        false => Holds::No,
+    };
+    check.unless(holds, || match holds {
+        Holds::Yes => format!(
+            "the pools keep at most {}: all else that they gave is in use, or went back when they were trimmed or destroyed",
+            size(kept.at_most_bytes)
+        ),
+        Holds::Unknown(_) => {
+            let trims = count(kept.trims, "time", "times");
+            format!("the pools were trimmed {trims}, which leaves {} in them where it took all", size(kept.bytes))
+        }
+        Holds::No => "the pools were emptied before".to_owned(),
+    });
+}
+
+/// Where the same came from outside of the pools, and nothing else had made room, the pools did not keep it. Without such a try that
+/// was not put to the test.
+fn came_by_itself(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let granted = case.granted(failure);
+    let Some((_, done)) = granted.filter(|(next, _)| next.kind != Kind::Pool) else { return };
+    if case.gave_back(failure, &done) {
+        return;
+    }
+    let others = match case.unless_others_made_room(failure) {
+        None => Holds::Yes,
+        Some(_) => Holds::Unknown(OTHERS_AT_RETRY),
+    };
+    check.unless(others, || match others {
+        Holds::Yes => "the same request succeeded later outside of the pools, and no call gave anything back or trimmed a pool in \
+                       between: the pools did not keep it"
+            .to_owned(),
+        _ => "the same request succeeded later, and it was nobody else who made the room".to_owned(),
+    });
+}
+
+/// Runtimes were seen to ignore the attribute (ROCm/rocm-systems#11690): without what the driver counts it proves nothing.
+fn counted_by_driver(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Check) {
+    let at_most = case.pools_keep_at_most(failure).by_driver_bytes;
+    let hidden = failure.hidden_bytes();
+    let holds = match at_most.is(|bytes| bytes < missing) {
+        Holds::Yes => Holds::No,
+        Holds::No if hidden.is(|bytes| bytes >= missing) == Holds::Yes => Holds::Yes,
+        _ => Holds::Unknown(at_most.reading()),
+    };
+    check.decides(
+        holds,
+        || format!("the driver counts {} for this process beyond what lives", size(hidden.get().unwrap_or(0))),
+        || format!("the driver counts only {} for this process beyond what lives", size(at_most.get().unwrap_or(0))),
+    );
+}
+
+/// What a pool keeps by an attribute that the program set.
+fn kept_by_threshold(kept: &Kept) -> String {
+    let threshold = match kept.threshold_bytes {
+        u64::MAX => "without a limit".to_owned(),
+        bytes => format!("to {}", size(bytes)),
+    };
+    format!(
+        "the program raised the pool's release threshold {threshold}: it keeps {} that were given back",
+        size(kept.retained_bytes)
+    )
+}
