@@ -22,6 +22,9 @@ pub struct Kept {
     pub bytes: u64,
     /// Of them those of managed memory, whose pages may lie in RAM.
     pub managed_bytes: u64,
+    /// Of them those of threads that set no label, and of whose blocks none came and went over these steps: nothing ties them to
+    /// the steps.
+    pub untied_bytes: u64,
     /// Bytes that outlived their step, and of them those that were given back behind the last step.
     pub outlived_bytes: [u64; 2],
     /// Bytes that were given in all.
@@ -80,12 +83,12 @@ impl Kept {
     }
 }
 
-/// Which blocks stayed of those that were given from the first level to the last.
+/// Which blocks stayed of those that were given from the first level to the last. `labelling`: threads that set the labels.
 pub(super) fn kept(
     calls: &[Call],
     is_complete: bool,
     device: u8,
-    levels: &[Level],
+    (levels, labelling): (&[Level], &BTreeSet<u32>),
     thresholds: &Thresholds,
 ) -> Option<Kept> {
     let known_from = if is_complete { 0 } else { calls.first()?.at };
@@ -98,6 +101,7 @@ pub(super) fn kept(
     let mut paths: BTreeMap<PathKey, Path> = BTreeMap::new();
     // Blocks from before that went, by size.
     let mut gone: FxHashMap<u64, Vec<Option<PathKey>>> = FxHashMap::default();
+    let mut tied = labelling.clone();
     for call in calls.iter().filter(|call| call.device == device && call.at > first.at && call.at <= last.at) {
         let step = levels.partition_point(|level| level.at < call.at);
         match call.what {
@@ -106,11 +110,13 @@ pub(super) fn kept(
                 live.insert(call.address, (step, call));
             }
             What::Returned => match live.remove(&call.address) {
-                Some((born, given)) if born + 1 < step => {
-                    let path = paths.entry(path_of(given)).or_default();
-                    path.returned_later_bytes = path.returned_later_bytes.saturating_add(given.bytes);
+                Some((born, given)) => {
+                    tied.insert(given.thread);
+                    if born + 1 < step {
+                        let path = paths.entry(path_of(given)).or_default();
+                        path.returned_later_bytes = path.returned_later_bytes.saturating_add(given.bytes);
+                    }
                 }
-                Some(_) => {}
                 None => {
                     let path = before.remove(&call.address).map(path_of);
                     gone.entry(call.bytes).or_default().push(path);
@@ -132,8 +138,11 @@ pub(super) fn kept(
             None => kept.gone_of_unknown_bytes = kept.gone_of_unknown_bytes.saturating_add(size),
         }
     }
-    let managed = live.iter().filter(|(_, call)| call.is_managed);
-    kept.managed_bytes = managed.fold(0, |sum: u64, (_, call)| sum.saturating_add(call.bytes));
+    let sum = |is_one: &dyn Fn(&Call) -> bool| {
+        let those = live.iter().filter(|(_, call)| is_one(call));
+        those.fold(0, |sum: u64, (_, call)| sum.saturating_add(call.bytes))
+    };
+    (kept.managed_bytes, kept.untied_bytes) = (sum(&|call| call.is_managed), sum(&|call| !tied.contains(&call.thread)));
     // What the last step itself took may be its own.
     let outlived = live.iter().filter(|(step, _)| *step < steps).map(|(_, call)| *call);
     kept.outlived_bytes = given_back(calls, device, last.at, outlived);

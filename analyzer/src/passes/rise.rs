@@ -3,7 +3,7 @@
 //! Steps are what lies between the program's own labels where it has enough of them, else cycles of live bytes. The report, the
 //! rules and `check` ask here, so that they say the same of one trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -102,7 +102,9 @@ impl Rise {
     ) -> Option<Self> {
         let (limits, cycles) = (thresholds.trend_limits(), all_cycles.unbroken());
         let marks = replay.tracks.marks.without_gap().filter(|mark| mark.at <= until);
-        let by_marks = levels_at(marks, device);
+        let marks: Vec<&Mark> = marks.collect();
+        let labelling: BTreeSet<u32> = marks.iter().map(|mark| mark.thread).collect();
+        let by_marks = levels_at(marks.into_iter(), device);
         let of_cycle = |cycle: &Cycle| Level { at: cycle.to.at, bytes: cycle.to.bytes, sort: 0 };
         let is_labelled_to_the_end =
             cycles_behind(cycles, by_marks.last().map_or(0, |level| level.at)) < limits.least_points;
@@ -122,7 +124,7 @@ impl Rise {
             }
         };
         let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
-        let kept = kept(calls, is_complete, device, &of_commonest_sort(stretch), thresholds)
+        let kept = kept(calls, is_complete, device, (&of_commonest_sort(stretch), &labelling), thresholds)
             .filter(|kept| kept.steps as u64 >= thresholds.covered_steps);
         let gone_by_blocks = kept.as_ref().is_some_and(|kept| kept.was_given_back(limits.returned_share));
         let given_back_at_the_end = trend.rises()

@@ -10,6 +10,9 @@ use crate::judgement::check::Confidence::{Possible, Probable};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
 
+/// A thread that sets no labels.
+const OTHER_THREAD: u32 = 77;
+
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
@@ -73,6 +76,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "4 MiB of each of 2100 steps stay, whose temporaries are all alike: too many to keep, and the last ones are kept",
         scene: || long(2100),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &["true-capacity"],
+        story: "a thread without labels loads 64 MiB beside each labelled step of another, and gives nothing back: it may be a load",
+        scene: || beside_a_thread(false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "the same thread takes and gives back blocks in each step, too: it works for the steps",
+        scene: || beside_a_thread(true),
     },
     Labelled {
         id: "live-leak",
@@ -401,6 +418,27 @@ fn beside_a_queue(set_up: u64, missing: u64) -> Scene {
     let own = held + 40 * 64 * MIB;
     let free = 16 * GIB - own;
     let seq = program.trace.refuse(free + missing);
+    full(&mut program.trace, seq, 16 * GIB, own, free);
+    Scene { trace: program.trace }
+}
+
+/// 120 labelled steps of 512 MiB, beside each of which another thread takes 64 MiB for good. `works`: and more for a while. Then
+/// 3 GiB are missing.
+fn beside_a_thread(works: bool) -> Scene {
+    let mut program = Program::new();
+    for step in 0..120 {
+        program.mark(&format!("step {step}"));
+        let work = program.give(512 * MIB);
+        program.keep_on(OTHER_THREAD, 64 * MIB);
+        if works {
+            let temporary = program.keep_on(OTHER_THREAD, 256 * MIB);
+            program.take(&[temporary]);
+        }
+        program.take(&[work]);
+    }
+    let own = 120 * 64 * MIB;
+    let free = 16 * GIB - own;
+    let seq = program.trace.refuse(free + 3 * GIB);
     full(&mut program.trace, seq, 16 * GIB, own, free);
     Scene { trace: program.trace }
 }

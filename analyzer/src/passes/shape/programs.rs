@@ -33,6 +33,15 @@ impl Program {
         self.give(bytes);
     }
 
+    /// A block that another thread asks for.
+    pub(crate) fn keep_on(&mut self, thread: u32, bytes: u64) -> u64 {
+        let address = self.next << 36;
+        self.next += 1;
+        let record = self.trace.record_on(thread, Event::Alloc, Kind::Device, "hipMalloc");
+        self.trace.push(Record { address, requested: bytes, site: self.trace.site, ..record }, &[]);
+        address
+    }
+
     pub(crate) fn take(&mut self, addresses: &[u64]) {
         addresses.iter().for_each(|address| {
             self.trace.free(*address);

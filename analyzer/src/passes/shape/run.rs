@@ -204,6 +204,17 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         check.at_most(Confidence::Probable);
         check.would_settle("which of several call paths keeps too much: what stays comes by many");
     }
+    // A thread that sets no labels and keeps all that it takes may load what is meant to stay, at a pace of its own.
+    if rise.by == By::Marks && kept.untied_bytes as f64 >= thresholds.dominant_share * kept.bytes as f64 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "{} of it was asked for by threads that set no labels and gave nothing back: nothing ties them to these steps",
+                size(kept.untied_bytes)
+            )
+        });
+        check.would_settle("labels (gpuoom_mark) on the thread that asks for what stays");
+    }
     if may_be_a_load(rise, thresholds) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
