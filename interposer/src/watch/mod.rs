@@ -2,6 +2,7 @@
 //!
 //! Nothing here runs while no thread has an undecided failure, except one test in each stub.
 
+mod account;
 mod directions;
 mod empty;
 mod failure;

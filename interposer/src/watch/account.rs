@@ -1,0 +1,224 @@
+//! The short account of this process's failures that is printed on stderr where it ends.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::record::{NO_DEVICE, Record};
+
+use crate::base::log;
+use crate::base::thread::OpenFailure;
+use crate::record::state;
+use crate::table;
+
+/// Failures of all threads, by what became of them. Relaxed: each is a count of its own, and is read where the process ends.
+static FAILURES: AtomicU32 = AtomicU32::new(0);
+static DROPPED: AtomicU32 = AtomicU32::new(0);
+static PROPAGATED: AtomicU32 = AtomicU32::new(0);
+static RECOVERED: AtomicU32 = AtomicU32::new(0);
+static UNRESOLVED: AtomicU32 = AtomicU32::new(0);
+/// Open failures, of all threads, that the program has shown to have noticed.
+static NOTICED: AtomicU32 = AtomicU32::new(0);
+/// Function, device and size of the first failure.
+static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Another failure.
+pub(super) fn count(record: &Record) {
+    if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
+        let first = [u64::from(record.api), u64::from(record.device), record.requested];
+        FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+    }
+}
+
+/// How many there were so far.
+pub(super) fn failures() -> u32 {
+    FAILURES.load(Ordering::Relaxed)
+}
+
+/// A forked child begins with none.
+pub(super) fn reset() {
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED] {
+        counter.store(0, Ordering::Relaxed);
+    }
+    SUMMARY_PRINTED.store(false, Ordering::Relaxed);
+}
+
+/// Counts what a step made of a failure. What is settled counts at once, because its thread may end before anything else is known.
+pub(super) fn keep(before: &OpenFailure, after: &OpenFailure, answer: Option<(Outcome, Because)>) {
+    let counters = |failure: &OpenFailure, answer: Option<(Outcome, Because)>| match answer {
+        Some((outcome, because)) => counter(outcome, because),
+        None => match failure.watched.settled() {
+            Some((outcome, because)) => counter(outcome, because),
+            None => failure.is_noticed().then_some(&NOTICED),
+        },
+    };
+    if let Some(counter) = counters(before, None) {
+        counter.fetch_sub(before.count, Ordering::Relaxed);
+    }
+    if let Some(counter) = counters(after, answer) {
+        counter.fetch_add(before.count, Ordering::Relaxed);
+    }
+}
+
+fn counter(outcome: Outcome, because: Because) -> Option<&'static AtomicU32> {
+    match outcome {
+        Outcome::Recovered => Some(&RECOVERED),
+        Outcome::Propagated => Some(&PROPAGATED),
+        Outcome::Dropped => Some(&DROPPED),
+        Outcome::Unresolved if because == Because::ErrorRead => Some(&UNRESOLVED),
+        Outcome::Unresolved => None,
+    }
+}
+
+/// The process is about to end: says on stderr what failed, once, and only if something did. No heap: a crash handler may
+/// end the process in the middle of `malloc`.
+pub(super) fn print(failure: bool) {
+    let account = Account::at_the_end(failure);
+    if account.failures == 0 || SUMMARY_PRINTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let Some(recorder) = state::running() else { return };
+    let path = recorder.path().display();
+    log::warn(format_args!("{account}. Trace: {path}"));
+    log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+}
+
+/// The failures of this process, counted.
+struct Account {
+    failures: u32,
+    dropped: u32,
+    propagated: u32,
+    recovered: u32,
+    unresolved: u32,
+    api: u16,
+    device: u8,
+    requested: Size,
+}
+
+impl Account {
+    /// What is still open, of whatever thread, is judged as the analyzer does: a process that ends with a failure has let
+    /// it out, and one that has noticed has too.
+    fn at_the_end(failure: bool) -> Self {
+        let mut account = Account::now();
+        let undecided = account.undecided();
+        let noticed = NOTICED.load(Ordering::Relaxed);
+        account.propagated += if failure { undecided } else { noticed.min(undecided) };
+        account
+    }
+
+    fn undecided(&self) -> u32 {
+        self.failures.saturating_sub(self.dropped + self.propagated + self.recovered + self.unresolved)
+    }
+
+    fn now() -> Self {
+        let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
+        Account {
+            failures: count(&FAILURES),
+            dropped: count(&DROPPED),
+            propagated: count(&PROPAGATED),
+            recovered: count(&RECOVERED),
+            unresolved: count(&UNRESOLVED),
+            api: api as u16,
+            device: device as u8,
+            requested: Size(size),
+        }
+    }
+}
+
+impl Display for Account {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let Account { failures, dropped, propagated, recovered, unresolved, .. } = *self;
+        let undecided = self.undecided();
+        write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
+        match dropped {
+            0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
+            0 if propagated == failures => {
+                write!(out, "propagated: an error or exception was told of, or the process ended with a failure")?
+            }
+            // Nobody reacted before the process ended well.
+            0 if undecided == failures => write!(out, "unresolved when the process ended")?,
+            0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
+            0 => {
+                write!(out, "{recovered} recovered, {propagated} propagated")?;
+                // What was read and what was still open when the process ended: of neither it is known what became of it.
+                if unresolved + undecided > 0 {
+                    write!(out, ", {} unresolved", unresolved + undecided)?;
+                }
+            }
+            _ if dropped == failures => write!(out, "DROPPED: GPU work went on before any sign of notice")?,
+            _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
+        }
+        match self.device {
+            NO_DEVICE => write!(out, " (host, ")?,
+            device => write!(out, " (GPU {device}, ")?,
+        }
+        let name = table::row(self.api).name;
+        match &self.requested {
+            // A library's handle: nobody tells how much it takes.
+            Size(u64::MAX) => write!(out, "{name})"),
+            size => write!(out, "{name} {size})"),
+        }
+    }
+}
+
+/// Bytes as people read them.
+struct Size(u64);
+
+impl Display for Size {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
+        let (unit, shift) = UNITS.into_iter().find(|(_, shift)| self.0 >> shift != 0).unwrap_or(("bytes", 0));
+        let decimals = if self.0 & ((1 << shift) - 1) == 0 { 0 } else { 2 };
+        write!(out, "{:.decimals$} {unit}", self.0 as f64 / (1u64 << shift) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(Size(512 << 20).to_string(), "512 MiB");
+        assert_eq!(Size(1_514_000_000).to_string(), "1.41 GiB");
+        assert_eq!(Size(7).to_string(), "7 bytes");
+        assert_eq!(Size(0).to_string(), "0 bytes");
+        for bytes in [0, 7, 4096, 512 << 20, 3 << 29] {
+            assert_eq!(gpuoom_units::size(&Size(bytes).to_string()), Ok(bytes), "what is printed is read");
+        }
+    }
+
+    #[test]
+    fn the_account_reads_well() {
+        let account = |failures, dropped, propagated, recovered| {
+            let (device, requested) = (0, Size(512 << 20));
+            Account { failures, dropped, propagated, recovered, unresolved: 0, api: 0, device, requested }
+        };
+        let cleared = Account { unresolved: 1, ..account(1, 0, 0, 0) }.to_string();
+        assert!(
+            cleared.contains("1 out-of-memory return, whose error was read before GPU work went on (GPU"),
+            "{cleared}"
+        );
+        let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
+        assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (GPU"), "{mixed}");
+        let account =
+            |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
+        assert_eq!(
+            account(1, 1, 0, 0),
+            "1 out-of-memory return, DROPPED: GPU work went on before any sign of notice (GPU 0, hipMalloc 512 MiB)"
+        );
+        assert!(
+            account(3, 1, 1, 1)
+                .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on before any sign of notice")
+        );
+        assert!(
+            account(2, 0, 2, 0)
+                .contains("propagated: an error or exception was told of, or the process ended with a failure")
+        );
+        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
+        assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
+        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (GPU"));
+    }
+}
