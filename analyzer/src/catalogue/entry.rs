@@ -33,6 +33,10 @@ pub struct Entry {
     /// Named only where no other cause or shape of any confidence is, nor an entry that resolves it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_resort: bool,
+    /// It argues from memory in use that no recorded call explains: what calls past the recorder took looks the same. Where such
+    /// calls are known, it is possible at most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_unexplained: bool,
     /// What must hold, each of it.
     pub proves: Vec<String>,
     /// Of these one must hold, where there are any.

@@ -29,6 +29,8 @@ use crate::passes::oom::deciding;
 
 /// What every rule lacks where events are missing: any of them may be the one that refutes it.
 const LOST_EVENTS: &str = "the events that this trace lost: record again";
+/// What the same rules lack where calls are known to have gone past the recorder.
+const BYPASSED: &str = "what the calls that went past the recorder took or gave back (see BYPASSED)";
 /// Failures that rules are asked about, beside the one that decides the verdict.
 const MOST_FAILURES: usize = 256;
 
@@ -69,6 +71,8 @@ pub struct RuledOut {
 pub struct Judgements {
     /// Whether no event is missing from the trace.
     events_are_whole: bool,
+    /// Whether calls are known to have gone past the recorder.
+    is_bypassed: bool,
     /// What holds, as the rules were asked.
     pub held: Vec<Judged>,
     /// What was ruled out.
@@ -90,7 +94,8 @@ pub fn judge(case: &Case<'_>) -> Judgements {
     let looked_at = looked_at(case);
     let failures: Vec<Failure<'_>> =
         case.failures().filter(|failure| looked_at.contains(&failure.report.number)).collect();
-    let mut all = Judgements { events_are_whole: case.facts.are_whole(), ..Judgements::default() };
+    let is_bypassed = case.facts.coverage.bypassed.iter().any(|bypass| bypass.certain);
+    let mut all = Judgements { events_are_whole: case.facts.are_whole(), is_bypassed, ..Judgements::default() };
     for rule in rules::all() {
         match rule.ask {
             Ask::Run(ask) => all.take(rule, About::default(), |check| ask(case, check)),
@@ -133,6 +138,9 @@ impl Judgements {
             check.could_be_otherwise(LOST_EVENTS);
         }
         let Some(entry) = catalogue::find(rule.id) else { return };
+        if self.is_bypassed && entry.counts_unexplained {
+            check.could_be_otherwise(BYPASSED);
+        }
         let role = check.role().unwrap_or(entry.role);
         match check.judgement() {
             Judgement::None => {}

@@ -45,9 +45,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["async-free-pending", "known-bad-version"],
-        story: "the same, and the program waited for the device in between",
+        story: "the same, and the program waited for the device in between: a pool without a threshold gives back then",
         scene: || freed_just_before(&[(WAIT, &[])]),
     },
     Labelled {
@@ -156,6 +156,24 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
+        says: Says::Found(Possible),
+        also: &["known-bad-version", "hidden-runtime-memory"],
+        story: "the program raised the threshold when all had gone back and it had waited: something else may be what the driver counts",
+        scene: || retained_with(&[(WAIT, &[]), (SET_LATE, &[4, u64::MAX])], Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Found(Possible),
+        also: &["known-bad-version", "hidden-runtime-memory"],
+        story: "the program raised the threshold first, and a library's calls go past the recorder: they may have taken it",
+        scene: || {
+            let mut scene = retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB);
+            scene.trace.free(0x77_0000_0000);
+            scene
+        },
+    },
+    Labelled {
+        id: "pool-retention",
         says: Says::Found(Proven),
         also: &["known-bad-version"],
         story: "a trim to 8 GiB leaves that much, and 4 were missing",
@@ -164,6 +182,8 @@ pub(super) const TRACES: &[Labelled] = &[
 ];
 
 const SET: &str = "hipMemPoolSetAttribute";
+/// The same call, when the pool has all back.
+const SET_LATE: &str = "hipMemPoolSetAttribute (late)";
 const TRIM: &str = "hipMemPoolTrimTo";
 const WAIT: &str = "hipDeviceSynchronize";
 
@@ -172,7 +192,7 @@ fn retained(asked_of: Kind, counted: u64) -> Scene {
     retained_with(&[], asked_of, counted)
 }
 
-/// With calls about the device's own pool before the failure.
+/// With calls about the device's own pool: [`SET`] before it gives anything, all others when it has all back.
 fn retained_with(calls: &[(&str, &[u64])], asked_of: Kind, counted: u64) -> Scene {
     retained_beside(calls, asked_of, counted, 2 * GIB)
 }
@@ -200,11 +220,16 @@ fn retained_for(
     others: u64,
 ) -> Scene {
     (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let call = |trace: &mut TraceBuilder, api: &str, numbers: &[u64]| {
+        let record = trace.record(Event::Sync, if api == WAIT { Kind::None } else { Kind::Pool }, api);
+        trace.with_numbers(Record { address: 0xD0, ..record }, numbers);
+    };
+    let first = calls.iter().filter(|(api, _)| *api == SET);
+    first.for_each(|(api, numbers)| call(&mut trace, api, numbers));
     (0..12).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
     (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
-    for (api, numbers) in calls {
-        let record = trace.record(Event::Sync, if *api == WAIT { Kind::None } else { Kind::Pool }, api);
-        trace.with_numbers(Record { address: 0xD0, ..record }, numbers);
+    for (api, numbers) in calls.iter().filter(|(api, _)| *api != SET) {
+        call(&mut trace, if *api == SET_LATE { SET } else { api }, numbers);
     }
     trace.now_ns += ns;
     let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };

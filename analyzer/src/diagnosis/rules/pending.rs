@@ -69,7 +69,7 @@ fn came_without_a_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     }
     let within = Unit::Time.shown(case.thresholds.retry_ns as f64);
     check.must(true, || {
-        format!("the same request succeeded within {within}, and no thread gave anything back in between")
+        format!("the same request succeeded within {within}, and no recorded call gave anything back in between")
     });
 }
 

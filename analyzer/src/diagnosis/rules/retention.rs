@@ -41,7 +41,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     let elsewhere = out_of_reach(case, failure, missing, check);
     let retained = elsewhere.filter(|kept| kept.retained_bytes >= missing);
-    by_attributes(retained, failure, check);
+    by_attributes(case, retained, failure, check);
     if retained.is_none() {
         may_be_pending(case, failure, missing, check);
     }
@@ -73,12 +73,15 @@ fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mu
 }
 
 /// What lets the pool keep it: an attribute that the program set, or nothing that is known.
-fn by_attributes(retained: Option<Kept>, failure: &Failure<'_>, check: &mut Check) {
+fn by_attributes(case: &Case<'_>, retained: Option<Kept>, failure: &Failure<'_>, check: &mut Check) {
     if let Some(kept) = retained {
         return check.must(true, || kept_by_threshold(&kept));
     }
-    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait.
-    let most = if failure.hidden_bytes().get().is_some() { Confidence::Probable } else { Confidence::Possible };
+    // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait. After a wait a pool
+    // without a threshold is meant to be empty: then something else may be what the driver counts.
+    let waited = case.around(failure).is_none_or(|around| matches!(around.waited_since_free, Waited::Yes(_)));
+    let is_counted = failure.hidden_bytes().get().is_some();
+    let most = if is_counted && !waited { Confidence::Probable } else { Confidence::Possible };
     check.at_most(most);
     check.would_settle("the pool's attributes ReservedMemCurrent and UsedMemCurrent");
 }

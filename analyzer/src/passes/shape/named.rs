@@ -10,20 +10,37 @@ use crate::judgement::check::{Check, Confidence};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     text: String,
-    by_label: bool,
+    by: By,
+}
+
+/// Who names it, the surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    /// A function of a framework that does nothing else.
+    Framework,
+    /// A function that any program may call so.
+    OwnFunction,
+    /// A label of the program.
+    Label,
 }
 
 impl Said {
-    /// Counts it. A label says what began, and never what has ended since: by a label alone nothing is proven.
+    /// Counts it. A label says what began, and never what has ended since, and a program's own function may do something else
+    /// than its name says elsewhere: by these alone nothing is proven.
     pub fn count(self, check: &mut Check) {
         check.must(true, || self.text);
-        if self.by_label {
-            check.at_most(Confidence::Probable);
-            check.would_settle(STILL);
-        }
+        let open = match self.by {
+            By::Framework => return,
+            By::OwnFunction => OWN_WORD,
+            By::Label => STILL,
+        };
+        check.at_most(Confidence::Probable);
+        check.would_settle(open);
     }
 }
 
+/// What the name of a program's own function leaves open.
+const OWN_WORD: &str = "what that function does: it is of no framework that is known, and only its name speaks";
 /// What a label leaves open.
 const STILL: &str =
     "whether that was still under way when the call failed: the names of the functions on the way to it (--symbols)";
@@ -47,7 +64,7 @@ impl Facts {
     pub fn says_batch(&self) -> Option<Said> {
         let training = [Phase::Forward, Phase::Backward, Phase::Optimizer];
         let by_phase = training.into_iter().filter_map(|phase| self.says(phase));
-        by_phase.chain(self.says_by(labels::names_a_batch)).min_by_key(|said| said.by_label)
+        by_phase.chain(self.says_by(labels::names_a_batch)).min_by_key(|said| said.by)
     }
 
     /// What says that a cache of keys and values grows.
@@ -62,12 +79,14 @@ impl Facts {
     }
 
     fn said_by_path(&self, thing: Thing) -> Option<Said> {
-        self.on_path(thing).map(|text| Said { text, by_label: false })
+        let named = self.path.iter().find(|named| named.thing == thing)?;
+        let by = if named.is_frameworks { By::Framework } else { By::OwnFunction };
+        Some(Said { text: self.on_path(thing)?, by })
     }
 
     fn says_by(&self, fits: impl Fn(&str) -> bool) -> Option<Said> {
         let mark = self.marked.as_ref().filter(|mark| mark.thread == self.thread && fits(&mark.label))?;
-        Some(Said { text: format!("the program's last label says so: \"{}\"", mark.label), by_label: true })
+        Some(Said { text: format!("the program's last label says so: \"{}\"", mark.label), by: By::Label })
     }
 }
 

@@ -25,7 +25,15 @@ pub struct Named {
     pub thing: Thing,
     /// The function, for people.
     pub function: String,
+    /// Whether it is a framework's own, and not one that any program may call so.
+    pub is_frameworks: bool,
 }
+
+/// What the names of functions begin with that only their framework has.
+const FRAMEWORKS: &[&str] = &["llama_", "ggml_", "_engine_run_backward", "THPEngine_"];
+/// Folders of Python frameworks, in the path of a file.
+const FRAMEWORK_FOLDERS: &[&str] =
+    &["/torch/", "/transformers/", "/vllm/", "/lightning/", "/pytorch_lightning/", "/accelerate/"];
 
 /// Functions, by a name that is one whole word of theirs: `llama_kv_cache` stands in `llama_kv_cache::llama_kv_cache(...)`.
 const FUNCTIONS: &[(Thing, &[&str])] = &[
@@ -93,18 +101,27 @@ pub fn named(stack: &[Frame]) -> Vec<Named> {
         let Some(thing) = of_function(frame).or_else(|| of_file(frame)) else { continue };
         if found.iter().all(|known| known.thing != thing) {
             let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or_default();
-            found.push(Named { thing, function: short(function).to_owned() });
+            found.push(Named { thing, function: short(function).to_owned(), is_frameworks: is_frameworks(frame) });
         }
     }
     found
 }
 
-fn of_function(frame: &Frame) -> Option<Thing> {
+/// The words of a frame's names, without what is passed to it.
+fn words(frame: &Frame) -> impl Iterator<Item = &str> {
     let names = [frame.function.as_deref(), frame.symbol.as_deref()];
-    let has = |wanted: &&str| {
-        let is_word = |name: &str| name.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == *wanted);
-        names.iter().flatten().any(|name| is_word(before_arguments(name)))
-    };
+    let is_between = |c: char| !c.is_alphanumeric() && c != '_';
+    names.into_iter().flatten().flat_map(move |name| before_arguments(name).split(is_between))
+}
+
+fn is_frameworks(frame: &Frame) -> bool {
+    let is_in = |path: &str| FRAMEWORK_FOLDERS.iter().any(|folder| path.contains(folder));
+    words(frame).any(|word| FRAMEWORKS.iter().any(|begin| word.starts_with(begin)))
+        || frame.file.as_deref().is_some_and(is_in)
+}
+
+fn of_function(frame: &Frame) -> Option<Thing> {
+    let has = |wanted: &&str| words(frame).any(|word| word == *wanted);
     FUNCTIONS.iter().find(|(_, words)| words.iter().any(has)).map(|(thing, _)| *thing)
 }
 
@@ -150,5 +167,10 @@ mod tests {
         assert_eq!(things(&optimizer), [Thing::Phase(Phase::Optimizer)]);
         assert_eq!(things(&[python("/site/transformers/cache_utils.py", "update")]), [Thing::KvCache]);
         assert!(things(&[python("optim.py", "step"), python("forward.py", "forward")]).is_empty());
+        let own = |frame: Frame| named(&[frame]).iter().map(|named| !named.is_frameworks).collect::<Vec<_>>();
+        assert_eq!(own(native("load_weights(Graph&)")), [true], "a road network has weights, too");
+        assert_eq!(own(native("llama_model_loader::load_tensors()")), [false]);
+        assert_eq!(own(python("serve.py", "from_pretrained")), [true]);
+        assert_eq!(own(python("/site/transformers/modeling_utils.py", "from_pretrained")), [false]);
     }
 }

@@ -11,7 +11,7 @@ use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::tracks::reads::{History, Whose};
 use crate::thresholds::Thresholds;
-use crate::words::{percent, size};
+use crate::words::{count, percent, size};
 
 /// What is known of a device over the whole run.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct DeviceRun {
     pub rise: Option<Rise>,
     /// How many of its cycles have a label that says that a model is loaded.
     pub labelled_loads: usize,
+    /// How often code was loaded over the run.
+    pub loads: u64,
     /// Bytes that went back to stream-ordered pools over the run.
     pub returned_to_pools_bytes: u64,
     /// Memory in use at the floors; `None` where nothing was read at one.
@@ -65,6 +67,7 @@ impl DeviceRun {
                 device,
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
                 labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
+                loads: track.done.loads,
                 returned_to_pools_bytes: track.done.returned_to_pools_bytes,
                 used_at_floors: UsedAtFloors::of(&cycles.main, track.reads.history(), thresholds),
                 are_segments: segments(replay, device, thresholds),
@@ -258,6 +261,17 @@ pub fn plateau(run: &DeviceRun, check: &mut Check) {
     check.must(rises_for as u64 <= run.thresholds.plateau_cycles && is_over, || {
         format!("it is flat since cycle {} of {}", rises_for + 1, steps.len())
     });
+    let of_process = run.used_at_floors.as_ref().filter(|used| used.whose == Whose::Process);
+    let more = of_process.and_then(|used| {
+        let later = &used.bytes[used.bytes.len() / 2..];
+        Some(later.last()?.saturating_sub(*later.first()?))
+    });
+    check.note(more.is_some_and(|more| more >= run.thresholds.plateau_rise_bytes), || {
+        format!(
+            "the driver counts {} more for this process over the second half: none of it is the program's blocks",
+            size(more.unwrap_or(0))
+        )
+    });
 }
 
 /// What the program itself does not give back may have nothing to do with what it loads.
@@ -322,6 +336,14 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
         }
         // Nothing shows that anything stays: any training with large steps looks like this.
         None => _ = check.applies(false),
+    }
+    // That memory stays each time does not say what it is of.
+    check.at_most(Confidence::Probable);
+    check.would_settle("what else the program does in each of these cycles that takes memory, as its libraries may");
+    if run.loads >= cycles.len() as u64 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("code was loaded {} over the run", count(run.loads, "time", "times")));
+        check.would_settle("how much of it the code takes that was loaded: no call tells");
     }
     if run.returned_to_pools_bytes > 0 {
         check.at_most(Confidence::Possible);

@@ -58,6 +58,9 @@ struct Pool {
     /// All that it gave.
     given_bytes: u64,
     unsettled: Unsettled,
+    /// What it is sure to hold, in use or not, had the program waited for the device at every moment so far: a threshold that
+    /// is raised brings nothing back.
+    sure_bytes: u64,
     threshold_bytes: Option<u64>,
     trims: u64,
     given: u64,
@@ -84,10 +87,14 @@ impl Pool {
         }
     }
 
-    /// What of that its threshold lets it keep when the program waits for the device.
+    /// What its threshold has let it keep, whatever the program waited for.
     fn retained_bytes(&self) -> u64 {
-        let threshold = self.threshold_bytes.unwrap_or(0);
-        self.untrimmed_peak_bytes.min(threshold).saturating_sub(self.used_bytes)
+        self.sure_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// A wait may come now: no more than this is sure to stay.
+    fn keeps_at_most(&mut self, bytes: u64) {
+        self.sure_bytes = self.sure_bytes.min(self.used_bytes.max(bytes));
     }
 
     /// A trim takes what no stream is at work on, in the pieces in which it came: that nothing is left is sure only where nothing
@@ -95,6 +102,7 @@ impl Pool {
     fn trimmed_to(&mut self, keep_bytes: u64, thread: u32) {
         self.trims += 1;
         self.untrimmed_peak_bytes = self.untrimmed_peak_bytes.min(self.used_bytes.max(keep_bytes));
+        self.keeps_at_most(keep_bytes);
         if keep_bytes == 0 && self.used_bytes == 0 && self.unsettled.of(thread) == 0 {
             self.taken_at_most_bytes = 0;
         }
@@ -210,6 +218,7 @@ impl Pools {
         let pool = self.pool(number, 0);
         pool.peak_bytes = pool.used_bytes;
         pool.untrimmed_peak_bytes = pool.used_bytes;
+        pool.keeps_at_most(0);
         pool.is_gone = true;
     }
 
@@ -239,6 +248,7 @@ impl Pools {
         pool.used_bytes = pool.used_bytes.saturating_add(bytes);
         pool.peak_bytes = pool.peak_bytes.max(pool.used_bytes);
         pool.untrimmed_peak_bytes = pool.untrimmed_peak_bytes.max(pool.used_bytes);
+        pool.sure_bytes = pool.sure_bytes.max(pool.used_bytes);
         pool.taken_at_most_bytes = pool.taken_at_most_bytes.saturating_add(bytes);
         pool.given_bytes = pool.given_bytes.saturating_add(bytes);
     }
@@ -247,6 +257,7 @@ impl Pools {
         let pool = self.pool(number, device);
         pool.used_bytes = pool.used_bytes.saturating_sub(bytes);
         pool.unsettled.freed(bytes);
+        pool.keeps_at_most(pool.threshold_bytes.unwrap_or(0));
     }
 
     /// A thread began to wait for a device.
@@ -275,7 +286,10 @@ impl Pools {
         let pool = self.pool(number, device);
         match numbers {
             (Some(keep), None) => pool.trimmed_to(keep, record.thread),
-            (Some(RELEASE_THRESHOLD), Some(bytes)) => pool.threshold_bytes = Some(bytes),
+            (Some(RELEASE_THRESHOLD), Some(bytes)) => {
+                pool.threshold_bytes = Some(bytes);
+                pool.keeps_at_most(bytes);
+            }
             _ => return false,
         }
         true

@@ -135,7 +135,7 @@ fn whose_memory_rises_at_the_floors_is_asked_at_the_floors() {
         program.give(3 * GIB);
         program.run(|run, check| run::model_swap(run, Some("each loads a model".to_owned()), check))
     };
-    assert_eq!(swaps(true, 1), Judgement::Found(Confidence::Proven));
+    assert_eq!(swaps(true, 1), Judgement::Found(Confidence::Probable));
     assert_eq!(swaps(false, 1), Judgement::Found(Confidence::Possible));
     // Where one floor was read otherwise, all are compared by what all processes use.
     assert_eq!(swaps(true, 2), Judgement::Found(Confidence::Possible));

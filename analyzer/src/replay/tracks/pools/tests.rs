@@ -17,7 +17,15 @@ fn all(pools: &Pools) -> Kept {
 
 /// The device's own pool gave 6 GiB, of which 1 is in use.
 fn own() -> Pools {
+    own_with(None)
+}
+
+/// The same, with a release threshold that was set first.
+fn own_with(threshold: Option<u64>) -> Pools {
     let mut pools = Pools::default();
+    if let Some(bytes) = threshold {
+        set(&mut pools, 0xD, &[RELEASE_THRESHOLD, bytes]);
+    }
     pools.given(0, 0, 5 * GIB);
     pools.given(0, 0, GIB);
     pools.returned(0, 0, 5 * GIB);
@@ -26,14 +34,26 @@ fn own() -> Pools {
 
 #[test]
 fn a_threshold_says_what_stays() {
-    let mut pools = own();
-    assert_eq!((all(&pools).bytes, all(&pools).retained_bytes), (5 * GIB, 0));
+    assert_eq!((all(&own()).bytes, all(&own()).retained_bytes), (5 * GIB, 0));
+    let mut pools = own_with(Some(u64::MAX));
+    assert_eq!(all(&pools).retained_bytes, 5 * GIB);
     assert!(set(&mut pools, 0xD, &[RELEASE_THRESHOLD, 4 * GIB]), "a lower one gives back");
     assert_eq!((all(&pools).retained_bytes, all(&pools).threshold_bytes), (3 * GIB, 4 * GIB));
     set(&mut pools, 0xD, &[RELEASE_THRESHOLD, u64::MAX]);
-    assert_eq!(all(&pools).retained_bytes, 5 * GIB);
+    assert_eq!(all(&pools).retained_bytes, 3 * GIB, "a higher one brings nothing back");
     assert!(!set(&mut pools, 0xD, &[2, 0]));
     assert_eq!(all(&pools).threshold_bytes, u64::MAX, "another attribute");
+}
+
+/// What went back before the threshold was raised may have left the pool.
+#[test]
+fn a_threshold_keeps_nothing_that_went_back_before() {
+    let mut pools = own();
+    set(&mut pools, 0xD, &[RELEASE_THRESHOLD, u64::MAX]);
+    assert_eq!(all(&pools).retained_bytes, 0);
+    pools.given(0, 0, 2 * GIB);
+    pools.returned(0, 0, 2 * GIB);
+    assert_eq!(all(&pools).retained_bytes, 2 * GIB, "what came since");
 }
 
 #[test]
