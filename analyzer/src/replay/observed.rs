@@ -47,6 +47,10 @@ impl Replay {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
         let api = self.apis.get(record.api);
+        // A context or a handle that can't be made for another reason asked for no memory.
+        if unknown_size && !api.is_out_of_memory(record.status) {
+            return;
+        }
         let layer = api.layer.unwrap_or(Layer::Process);
         let caller = Caller { layer, kind: record.kind(), api: record.api, site: record.site };
         if let Some(account) = self.accounts.side_mut(side, device) {

@@ -88,7 +88,7 @@ thresholds! {
     /// Memory without an owner, before the program began, that is worth a word.
     unowned_bytes: u64 = GIB / 2, Bytes, "catalogue", ["zombie-vram"];
     /// Memory of the runtime and of libraries that is worth a word.
-    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap", COVERAGE];
+    hidden_bytes: u64 = GIB / 2, Bytes, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap", "late-surfacing-oom", COVERAGE];
     /// The same as a share of the card.
     hidden_share: f64 = 0.03, Share, "catalogue", ["hidden-runtime-memory", "true-capacity", "process-fraction-cap"];
     /// What the processor may miss of a card's memory without a limit on its window.

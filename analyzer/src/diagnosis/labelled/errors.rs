@@ -326,6 +326,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "late-surfacing-oom",
+        says: Says::First(Probable),
+        also: &["library-alloc-failed"],
+        story: "an ignored error comes back from a library's handle with 20 GiB free, on HIP 7.0",
+        scene: || library_after_failure(20 * GIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
+        says: Says::Found(Possible),
+        also: &["library-alloc-failed"],
+        story: "the same with 16 MiB free: the library may have needed more, and said so itself",
+        scene: || library_after_failure(16 * MIB),
+    },
+    Labelled {
+        id: "late-surfacing-oom",
         says: Says::Not,
         also: &["phantom-free"],
         story: "the last error was read after the launch, as most programs do: it is gone",
@@ -569,6 +583,19 @@ fn library(fails_inside: Option<u64>) -> Scene {
         trace.push(Record { status: 2, requested: bytes, parent_distance, ..inner }, &[]);
     }
     trace.push(Record { status: 2, ..outer }, &[]);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+/// A failure that is ignored, work, and then a handle that can't be made while so much is free.
+fn library_after_failure(free: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(70_051_831);
+    trace.alloc_through(0, &[at("hipMalloc", 0x1000_0000, GIB), at("hsa_amd_memory_pool_allocate", 0x1000_0000, GIB)]);
+    trace.refuse(30 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    let create = trace.record(Event::Module, Kind::None, "hipblasCreate");
+    let seq = trace.push(Record { status: 2, ..create }, &[]);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, free)]));
     trace.after(Event::Exception, "__cxa_throw", 0, 0);
     Scene { trace }
 }

@@ -228,6 +228,12 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         // An allocation function returns its own status; only what is wrapped around it may hand out an old one.
         check.at_most(Confidence::Possible);
     }
+    // Nobody knows how much a library needs for itself: on a card that is nearly full it may be its own refusal.
+    let has_room = failure.free_bytes().is(|free| free >= case.thresholds.hidden_bytes);
+    if failure.oom.unknown_size && has_room != Holds::Yes {
+        check.at_most(Confidence::Possible);
+        check.would_settle("how much memory this call needs itself, and that so much was free");
+    }
     let versions = &case.versions;
     check.must(errors_stick(case), || match versions.platform {
         Some(Platform::Cuda) => "CUDA keeps an error until the program asks for it".to_owned(),
