@@ -228,7 +228,9 @@ fn same_numbers(one: &Value, other: &Value, at: &str) {
     }
 }
 
+/// A bundle, made anew.
 fn bundle(place: &Place, arguments: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let _ = std::fs::remove_file(place.0.path().join("b.tar.gz"));
     place.run(&[&["bundle", "-o", "b.tar.gz"], arguments].concat());
     unpack(&place.read("b.tar.gz"))
 }
@@ -327,6 +329,20 @@ fn the_same_input_gives_the_same_bytes() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     place.run(&["bundle", "-o", "b.tar.gz", "t.bin"]);
     assert_eq!(place.read("a.tar.gz"), place.read("b.tar.gz"));
+}
+
+/// The bundle that lies there may be the only one of another run.
+#[test]
+fn an_older_bundle_is_not_replaced() {
+    let place = Place::new();
+    place.file("t.bin", eventful(false).bytes());
+    place.file("b.tar.gz", "older");
+    let output = place.output(&["bundle", "-o", "b.tar.gz", "t.bin"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("b.tar.gz: there is a file of this name already; choose another name with -o"), "{said}");
+    assert_eq!(place.read("b.tar.gz"), b"older");
+    place.run(&["bundle", "-o", "/dev/null", "t.bin"]);
 }
 
 #[test]

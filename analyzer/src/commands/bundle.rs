@@ -1,7 +1,7 @@
 //! `bundle`.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -32,7 +32,7 @@ pub(super) struct BundleArgs {
     /// Trace files, or bundles
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// The bundle
+    /// The bundle; a file that is there already is not replaced
     #[arg(short, long, value_name = "FILE.tar.gz")]
     output: PathBuf,
     /// What is not redacted, with commas between: without this, names of accounts and machines, paths, values on the command
@@ -135,6 +135,7 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
             "--symbols: the report in a bundle names no functions of your own files; whoever reads the bundle gives --symbols"
         );
     }
+    refuse_to_replace(&args.output)?;
     let mut keep = Keep::default();
     args.keep.iter().for_each(|word| word.add_to(&mut keep));
     let mut work = Work { redactor: Redactor::new(keep), pack: Pack::default(), unreadable: Vec::new(), status: 0 };
@@ -178,6 +179,14 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
         args.output.display()
     ));
     Ok(work.status)
+}
+
+/// A bundle is there to be kept: the one that lies there already may be of another run. What is no file can't be replaced.
+fn refuse_to_replace(output: &Path) -> anyhow::Result<()> {
+    if output.is_file() {
+        bail!("{}: there is a file of this name already; choose another name with -o, or remove it", output.display());
+    }
+    Ok(())
 }
 
 /// Opens all traces, and reads what lies beside them. What can't be used is said, and left out.
