@@ -7,14 +7,15 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
 pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -> Vec<String> {
     let mut sentences = match happened {
         Happened::OutOfMemory { oom } => {
-            vec![failure(facts, &facts.ooms[oom]), why(explained), reaction(&facts.ooms)]
+            let which = which(facts, &facts.ooms[oom]);
+            vec![format!("{which}{}", failure(facts, &facts.ooms[oom])), why(explained), reaction(&facts.ooms)]
         }
         Happened::Healthy { fullest } => vec![healthy(facts, &facts.devices[fullest])],
         Happened::NothingAllocated => vec![nothing(facts)],
@@ -59,6 +60,14 @@ pub(super) fn why(explained: Explained<'_>) -> String {
             format!("What the program held and asked for is {} more than the whole card.{possible}", size(bytes))
         }
         Explained::Not => "Why is not known.".to_owned(),
+    }
+}
+
+/// Which of several failures decides, before what is said of it.
+fn which(facts: &Facts, oom: &OomReport) -> String {
+    match facts.oom_count {
+        0 | 1 => String::new(),
+        all => format!("Of {} failures #{} decides, at {}: ", grouped(all), oom.number, moment(oom.at_ns)),
     }
 }
 
@@ -186,7 +195,9 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
         ),
         (_, 0) if total == 1 => {
             let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
-            let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
+            let later = work.map_or(String::new(), |work| {
+                format!(" {} later{}", span(first.later_ns(work.at_ns)), not_counted(first))
+            });
             format!("GPU work of that thread went on{later}, before any sign that it had noticed{}.", afterwards(first))
         }
         (_, 0) if outcomes.stories == 1 => format!(
@@ -199,6 +210,11 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             outcomes.dropped
         ),
     }
+}
+
+/// What a time after a failure leaves out.
+fn not_counted(oom: &OomReport) -> &'static str {
+    if oom.held_up_ns > 0 { " (the recorder's own readings not counted)" } else { "" }
 }
 
 /// The surest sign that came only after the work.
