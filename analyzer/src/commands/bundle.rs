@@ -10,7 +10,7 @@ use gpuoom_trace::reader::{Damage, TraceFile};
 use gpuoom_trace::rewrite;
 
 use super::UNREADABLE;
-use super::output::{Output, complain};
+use super::output::{Output, complain, is_trace};
 use super::report::{BesideArgs, Document, Format, Read, read, without_repeats};
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, expand};
@@ -183,7 +183,8 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
 
 /// A bundle is there to be kept: the one that lies there already may be of another run. What is no file can't be replaced.
 fn refuse_to_replace(output: &Path) -> anyhow::Result<()> {
-    if output.is_file() {
+    // A trace has a sentence of its own, when the output is opened.
+    if output.is_file() && !is_trace(output) {
         bail!("{}: there is a file of this name already; choose another name with -o, or remove it", output.display());
     }
     Ok(())

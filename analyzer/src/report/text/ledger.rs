@@ -88,7 +88,7 @@ fn unattributed(ledger: &DeviceLedger, wide: usize) -> String {
     let all = match ledger.has_moving_pages() {
         true => "unattributed (the remainder, managed pages on the card among it)",
         // Calls or a reading tell something of it, which the notes say.
-        false if of_process || ledger.may_be_kept_by_pools() => "unattributed (the remainder: in none of these rows)",
+        false if of_process || kept_by_pools(ledger).is_some() => "unattributed (the remainder: in none of these rows)",
         false => "unattributed (the remainder: in no call and no reading)",
     };
     if all.chars().count() <= wide { all.to_owned() } else { "unattributed (the remainder)".to_owned() }
