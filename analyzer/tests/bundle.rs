@@ -228,7 +228,9 @@ fn same_numbers(one: &Value, other: &Value, at: &str) {
     }
 }
 
+/// A bundle, made anew.
 fn bundle(place: &Place, arguments: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let _ = std::fs::remove_file(place.0.path().join("b.tar.gz"));
     place.run(&[&["bundle", "-o", "b.tar.gz"], arguments].concat());
     unpack(&place.read("b.tar.gz"))
 }
@@ -329,6 +331,20 @@ fn the_same_input_gives_the_same_bytes() {
     assert_eq!(place.read("a.tar.gz"), place.read("b.tar.gz"));
 }
 
+/// The bundle that lies there may be the only one of another run.
+#[test]
+fn an_older_bundle_is_not_replaced() {
+    let place = Place::new();
+    place.file("t.bin", eventful(false).bytes());
+    place.file("b.tar.gz", "older");
+    let output = place.output(&["bundle", "-o", "b.tar.gz", "t.bin"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("b.tar.gz: there is a file of this name already; choose another name with -o"), "{said}");
+    assert_eq!(place.read("b.tar.gz"), b"older");
+    place.run(&["bundle", "-o", "/dev/null", "t.bin"]);
+}
+
 #[test]
 fn each_word_of_keep_leaves_its_own_sort() {
     let place = Place::new();
@@ -415,7 +431,8 @@ fn damage_of_the_original_is_named() {
         let output = place.output(&["report", "--format", "json", name]);
         assert_eq!((output.status.code(), damages(&output.stdout)), (Some(3), of_trace.clone()), "{name}");
         place.file("keep.toml", "[budget]\npeak = \"900 GiB\"\n");
-        let status = place.output(&["bundle", "-o", "c.tar.gz", "b.tar.gz"]).status;
+        let again = if name == "b.tar.gz" { "c.tar.gz" } else { "d.tar.gz" };
+        let status = place.output(&["bundle", "-o", again, "b.tar.gz"]).status;
         assert_eq!(status.code(), Some(3), "a bundle of a bundle");
     }
 }

@@ -164,7 +164,11 @@ fn events_around_a_failure() {
     assert!(text.lines().nth(25).unwrap().contains("oom:2"), "{text}");
     let output = place.run(&["events", "--around", "oom:3", "t.bin"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("only 2 out-of-memory returns"), "{}", stderr(&output));
+    let said = "oom:3: 2 calls in this trace ran out of memory, the last of which is oom:2";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    place.trace("healthy.bin", &TraceBuilder::default());
+    let output = place.run(&["events", "--around", "oom:1", "healthy.bin"]);
+    assert!(stderr(&output).contains("oom:1: no call in this trace ran out of memory"), "{}", stderr(&output));
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn facts_and_thresholds_that_cannot_be_used_are_said() {
     place.file("model.gguf", "GGUFxxxx");
     for (arguments, said) in [
         (["--model", "layer=3"], "no such fact"),
-        (["--threshold", "gap-waning=1G"], "The nearest are gap-warning"),
+        (["--threshold", "gap-waning=1G"], "did you mean gap-warning?"),
         (["--threshold", "gap-warning=lots"], "such as 1.5G"),
         (["--threshold", "count-share=3"], "a share from 0 to 1"),
         (["--model-facts", "facts.toml"], "heads='many'"),

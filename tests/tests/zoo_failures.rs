@@ -253,7 +253,7 @@ fn last_words_know_of_other_threads() {
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
     assert!(
         run.recorder_lines()[0]
-            .contains("propagated: an error or exception was told of, or the process ended with a failure"),
+            .contains("propagated: the program reported the error, threw an exception or ended with a failure"),
         "{}",
         run.stderr
     );
@@ -313,7 +313,7 @@ fn last_words(report: &Report) -> String {
     let what = match dropped {
         0 if recovered == total => "recovered: a later request was given memory".to_owned(),
         0 if propagated == total => {
-            "propagated: an error or exception was told of, or the process ended with a failure".to_owned()
+            "propagated: the program reported the error, threw an exception or ended with a failure".to_owned()
         }
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),

@@ -239,6 +239,8 @@ pub struct Issue<'a> {
     pub summary: &'a Summary,
     /// The most telling diagnosis that is somebody's defect, else the most telling one.
     pub finding: Option<&'a Finding>,
+    /// Where none is sure enough, the most telling one that is possible, as the verdict names it.
+    pub possible: Option<&'a Finding>,
     /// What else is at least probable.
     pub others: Vec<&'a Finding>,
     /// Where to file; empty: nowhere.
@@ -264,7 +266,8 @@ pub fn fill<'a>(known: &Known<'a>) -> Option<Issue<'a>> {
         place: filing.place.clone(),
         items: filing.needs.iter().filter_map(|need| item(*need, known)).collect(),
     });
-    Some(Issue { summary, finding, others, places: places.collect() })
+    let possible = summary.conclusion.perhaps().filter(|_| finding.is_none());
+    Some(Issue { summary, finding, possible, others, places: places.collect() })
 }
 
 fn is_telling(finding: &Finding) -> bool {

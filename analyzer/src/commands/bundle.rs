@@ -1,7 +1,7 @@
 //! `bundle`.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use gpuoom_trace::reader::{Damage, TraceFile};
 use gpuoom_trace::rewrite;
 
 use super::UNREADABLE;
-use super::output::{Output, complain};
+use super::output::{Output, complain, is_trace};
 use super::report::{BesideArgs, Document, Format, Read, read, without_repeats};
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, expand};
@@ -32,7 +32,7 @@ pub(super) struct BundleArgs {
     /// Trace files, or bundles
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// The bundle
+    /// The bundle; a file that is there already is not replaced
     #[arg(short, long, value_name = "FILE.tar.gz")]
     output: PathBuf,
     /// What is not redacted, with commas between: without this, names of accounts and machines, paths, values on the command
@@ -135,6 +135,7 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
             "--symbols: the report in a bundle names no functions of your own files; whoever reads the bundle gives --symbols"
         );
     }
+    refuse_to_replace(&args.output)?;
     let mut keep = Keep::default();
     args.keep.iter().for_each(|word| word.add_to(&mut keep));
     let mut work = Work { redactor: Redactor::new(keep), pack: Pack::default(), unreadable: Vec::new(), status: 0 };
@@ -178,6 +179,15 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
         args.output.display()
     ));
     Ok(work.status)
+}
+
+/// A bundle is there to be kept: the one that lies there already may be of another run. What is no file can't be replaced.
+fn refuse_to_replace(output: &Path) -> anyhow::Result<()> {
+    // A trace has a sentence of its own, when the output is opened.
+    if output.is_file() && !is_trace(output) {
+        bail!("{}: there is a file of this name already; choose another name with -o, or remove it", output.display());
+    }
+    Ok(())
 }
 
 /// Opens all traces, and reads what lies beside them. What can't be used is said, and left out.

@@ -13,13 +13,12 @@ use super::UNREADABLE;
 use super::output::Output;
 use super::symbols::SymbolArgs;
 use super::traces;
-use super::units::parse_oom;
+use super::units::{no_such_failure, parse_oom};
 use crate::intake::read_through;
 use crate::passes::around::Around;
 use crate::passes::rows::{EventRow, Rows};
 use crate::report::events;
 use crate::report::page::Look;
-use crate::words::count;
 
 #[derive(Debug, Args)]
 pub(super) struct EventsArgs {
@@ -62,11 +61,7 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
     output.write(|out| write_rows(out, &mut trace, rows, args.format, look, around.as_mut()))?;
     match around {
         Some(around) if !around.found() => {
-            bail!(
-                "oom:{}: the trace holds only {}",
-                args.around.unwrap_or(0),
-                count(around.seen, "out-of-memory return", "out-of-memory returns")
-            )
+            bail!(no_such_failure(args.around.unwrap_or(0), around.seen))
         }
         _ if !places_there => Ok(UNREADABLE),
         _ => Ok(super::status_of(&trace)),

@@ -10,13 +10,12 @@ use super::TraceArg;
 use super::output::Output;
 use super::progress::Progress;
 use super::traces;
-use super::units::{At, parse_at, parse_size};
+use super::units::{At, no_such_failure, parse_at, parse_size};
 use crate::intake::read_through;
 use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::replay::{Options, Replay, Until};
 use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
 use crate::report::page::Page;
-use crate::words::count;
 
 #[derive(Debug, Args)]
 pub(super) struct MapArgs {
@@ -93,10 +92,7 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMa
     }
     match until {
         Until::Oom(number) if replay.failures.count < number => {
-            bail!(
-                "oom:{number}: the trace holds only {}",
-                count(replay.failures.count, "out-of-memory return", "out-of-memory returns")
-            )
+            bail!(no_such_failure(number, replay.failures.count))
         }
         _ => {}
     }

@@ -21,7 +21,7 @@ pub(super) fn complain(message: &str) {
 }
 
 /// Whether a file is a trace: perhaps the only one of a failure, and what was meant as the input.
-fn is_trace(path: &Path) -> bool {
+pub(super) fn is_trace(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MAGIC
 }

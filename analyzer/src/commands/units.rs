@@ -26,6 +26,17 @@ pub(super) fn parse_oom(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("'{text}' is no failure: write oom:1 for the first out-of-memory return"))
 }
 
+/// What is said where a trace has no failure of that number.
+pub(super) fn no_such_failure(number: u64, there_are: u64) -> String {
+    match there_are {
+        0 => format!("oom:{number}: no call in this trace ran out of memory"),
+        1 => format!("oom:{number}: only one call in this trace ran out of memory, which is oom:1"),
+        _ => format!(
+            "oom:{number}: {there_are} calls in this trace ran out of memory, the last of which is oom:{there_are}"
+        ),
+    }
+}
+
 /// A moment of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {

@@ -61,6 +61,14 @@ pub struct Conclusion {
     pub warnings: Vec<Warning>,
 }
 
+impl Conclusion {
+    /// The most telling cause that is only possible: of the failure that decides, else of the run.
+    pub fn perhaps(&self) -> Option<&Finding> {
+        let of_run = || verdict::perhaps(&self.findings, None);
+        verdict::perhaps(&self.findings, self.verdict.oom).or_else(of_run)
+    }
+}
+
 /// Sums up a trace that was replayed to its end, with what was given beside it.
 pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summary {
     let facts = Facts::of(trace, replay, evidence);
@@ -71,12 +79,16 @@ pub fn sum_up(trace: &TraceFile, replay: &Replay, evidence: &Evidence) -> Summar
 /// Asks all rules and draws the conclusion.
 pub fn conclude(case: &Case<'_>) -> Conclusion {
     let judgements = diagnosis::judge(case);
-    let ruled_out = judgements.ruled_out;
+    let mut ruled_out = judgements.ruled_out;
     let mut findings: Vec<Finding> = judgements.held.into_iter().filter_map(|judged| found(case, judged)).collect();
     relations::apply(&mut findings, &ruled_out);
     guesses::drop_explained(&mut findings);
     order::sort(&mut findings);
     let causes = causes(case, &findings);
+    if let Some(number) = Happened::of(case.facts).decides(case.facts) {
+        order::put_first(&mut findings, number);
+        ruled_out.sort_by_key(|out| order::is_of_others(&out.ooms, number));
+    }
     let decides = verdict::deciding_finding(case.facts, &findings, &causes);
     let explaining: Vec<&'static str> =
         causes.iter().flatten().copied().chain(decides.map(|finding| finding.id)).collect();
@@ -113,16 +125,32 @@ fn causes(case: &Case<'_>, findings: &[Finding]) -> Vec<Option<&'static str>> {
     case.facts.ooms.iter().map(|oom| cause_of(oom.number)).collect()
 }
 
-/// What would tell why the deciding failure came: what the diagnoses about it lack, else the readings that it lacks.
+/// What would tell why the deciding failure came, or in a run without one whether what is possible is so: what the diagnoses about
+/// it lack, else the readings that it lacks, else where the catalogue says what would prove the most telling one.
 fn would_settle(case: &Case<'_>, decides: Option<&Finding>, findings: &[Finding]) -> Vec<String> {
-    let Happened::OutOfMemory { oom } = Happened::of(case.facts) else { return Vec::new() };
-    let Some(failure) = case.failures().nth(oom).filter(|_| decides.is_none()) else { return Vec::new() };
-    let about = findings.iter().filter(|finding| finding.ooms.contains(&failure.report.number));
+    if decides.is_some() {
+        return Vec::new();
+    }
+    let failure = match Happened::of(case.facts) {
+        Happened::OutOfMemory { oom } => case.failures().nth(oom),
+        _ => None,
+    };
+    let number = failure.as_ref().map(|failure| failure.report.number);
+    let possible = verdict::perhaps(findings, number).or_else(|| verdict::perhaps(findings, None));
+    let is_about = |finding: &Finding| match number {
+        Some(number) => finding.ooms.contains(&number),
+        None => possible.is_some_and(|possible| possible.id == finding.id),
+    };
+    let about = findings.iter().filter(|finding| is_about(finding));
     let mut missing: Vec<String> = about.flat_map(|finding| finding.missing.clone()).collect();
-    if missing.is_empty() {
+    if let Some(failure) = failure.filter(|_| missing.is_empty()) {
         let readings = [failure.request_bytes(), failure.total_bytes(), failure.free_bytes(), failure.process_bytes()];
         missing =
             readings.iter().filter(|known| known.get().is_none()).map(|known| known.reading().to_owned()).collect();
+    }
+    if let Some(possible) = possible.filter(|_| missing.is_empty()) {
+        let id = possible.id;
+        missing.push(format!("whether it is {id}: gpuoom-analyze explain {id} lists what would prove and refute it"));
     }
     let mut seen = HashSet::new();
     missing.retain(|text| seen.insert(text.clone()));

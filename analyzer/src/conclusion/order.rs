@@ -36,9 +36,23 @@ fn in_order<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
 /// The most telling first: causes before conditions, the surer before the less sure, then the order of questions.
 pub(super) fn sort(found: &mut [Finding]) {
     found.sort_by_key(|finding| {
-        let is_background = matches!(finding.role, Role::Condition | Role::Refutation);
-        (is_background, Reverse(finding.confidence), finding.role == Role::Severity, place(finding.id))
+        let is_severity = finding.role == Role::Severity;
+        (is_background(finding), Reverse(finding.confidence), is_severity, place(finding.id))
     });
+}
+
+fn is_background(finding: &Finding) -> bool {
+    matches!(finding.role, Role::Condition | Role::Refutation)
+}
+
+/// Puts what is about the failure that decides, or about the run, before what is about other failures only: a page tells one story.
+pub(super) fn put_first(found: &mut [Finding], decides: u64) {
+    found.sort_by_key(|finding| (is_background(finding), is_of_others(&finding.ooms, decides)));
+}
+
+/// Whether these are failures, and the one that decides is none of them.
+pub(super) fn is_of_others(ooms: &[u64], decides: u64) -> bool {
+    !ooms.is_empty() && !ooms.contains(&decides)
 }
 
 #[cfg(test)]

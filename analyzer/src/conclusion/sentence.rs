@@ -7,14 +7,15 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
 pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -> Vec<String> {
     let mut sentences = match happened {
         Happened::OutOfMemory { oom } => {
-            vec![failure(facts, &facts.ooms[oom]), why(explained), reaction(&facts.ooms)]
+            let which = which(facts, &facts.ooms[oom]);
+            vec![format!("{which}{}", failure(facts, &facts.ooms[oom])), why(explained), reaction(&facts.ooms)]
         }
         Happened::Healthy { fullest } => vec![healthy(facts, &facts.devices[fullest])],
         Happened::NothingAllocated => vec![nothing(facts)],
@@ -59,6 +60,14 @@ pub(super) fn why(explained: Explained<'_>) -> String {
             format!("What the program held and asked for is {} more than the whole card.{possible}", size(bytes))
         }
         Explained::Not => "Why is not known.".to_owned(),
+    }
+}
+
+/// Which of several failures decides, before what is said of it.
+fn which(facts: &Facts, oom: &OomReport) -> String {
+    match facts.oom_count {
+        0 | 1 => String::new(),
+        all => format!("Of {} failures #{} decides, at {}: ", grouped(all), oom.number, moment(oom.at_ns)),
     }
 }
 
@@ -186,7 +195,9 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
         ),
         (_, 0) if total == 1 => {
             let work = first.evidence.iter().find(|evidence| evidence.event == "gpu_work");
-            let later = work.map_or(String::new(), |work| format!(" {} later", span(first.later_ns(work.at_ns))));
+            let later = work.map_or(String::new(), |work| {
+                format!(" {} later{}", span(first.later_ns(work.at_ns)), not_counted(first))
+            });
             format!("GPU work of that thread went on{later}, before any sign that it had noticed{}.", afterwards(first))
         }
         (_, 0) if outcomes.stories == 1 => format!(
@@ -199,6 +210,11 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             outcomes.dropped
         ),
     }
+}
+
+/// What a time after a failure leaves out.
+fn not_counted(oom: &OomReport) -> &'static str {
+    if oom.held_up_ns > 0 { " (the recorder's own readings not counted)" } else { "" }
 }
 
 /// The surest sign that came only after the work.
@@ -223,14 +239,14 @@ fn recovered(outcomes: Outcomes, sets_up: bool) -> String {
     let total = outcomes.total();
     match (outcomes.fell_back, total, outcomes.stories) {
         (0, ..) if sets_up => "Before any GPU work a call of the same sort succeeded.".to_owned(),
-        (0, 1, _) => "A call for at least as much succeeded before any GPU work.".to_owned(),
-        (0, ..) => "Each time a call for at least as much succeeded before any GPU work.".to_owned(),
-        (_, 1, _) => "Another call got memory before any GPU work: a fall-back, as far as calls show.".to_owned(),
+        (0, 1, _) => "A call for at least as much succeeded before any GPU work of that thread.".to_owned(),
+        (0, ..) => "Each time a call for at least as much succeeded before any GPU work of that thread.".to_owned(),
+        (_, 1, _) => "Another call got memory before any GPU work of that thread: a fall-back, as far as calls show.".to_owned(),
         (_, _, 1) => format!(
-            "After {total} refused attempts another call got memory before any GPU work: a fall-back, as far as calls show."
+            "After {total} refused attempts another call got memory before any GPU work of that thread: a fall-back, as far as calls show."
         ),
         (fell_back, ..) if fell_back == total => {
-            "Each time another call got memory before any GPU work: fall-backs, as far as calls show.".to_owned()
+            "Each time another call got memory before any GPU work of that thread: fall-backs, as far as calls show.".to_owned()
         }
         (fell_back, ..) => format!(
             "Of {total} failures, {} were followed by a call for at least as much that succeeded, and {fell_back} by another call that \
@@ -288,9 +304,7 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
     let left = &device.account.end;
     let left = match left.live_allocations {
         0 => format!("0 bytes left {end}"),
-        blocks => {
-            format!("{} in {} not given back {end}", size(left.requested_bytes), count(blocks, "block", "blocks"))
-        }
+        _ => format!("{} not given back {end}", left.in_words()),
     };
     let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
     let managed = match peak.managed_bytes {

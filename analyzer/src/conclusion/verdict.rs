@@ -41,6 +41,14 @@ impl Happened {
             _ => Happened::NothingAllocated,
         }
     }
+
+    /// The number of the failure that decides.
+    pub fn decides(self, facts: &Facts) -> Option<u64> {
+        match self {
+            Happened::OutOfMemory { oom } => facts.ooms.get(oom).map(|oom| oom.number),
+            _ => None,
+        }
+    }
 }
 
 /// The verdict on a run.
@@ -55,6 +63,8 @@ pub struct Verdict {
     /// The sentence of it that says why.
     #[serde(skip)]
     pub why: String,
+    /// Number of the failure that decides; null where nothing ran out of memory.
+    pub oom: Option<u64>,
     /// Id of the diagnosis that decides; `None` where none is at least probable.
     pub cause: Option<&'static str>,
     /// How sure that is.
@@ -72,7 +82,7 @@ impl Verdict {
         let explained = match (decides, happened) {
             (Some(finding), _) => Explained::By(finding),
             (None, Happened::OutOfMemory { oom }) => {
-                let possible = perhaps(findings, facts.ooms[oom].number);
+                let possible = perhaps(findings, Some(facts.ooms[oom].number));
                 match (too_much(facts, &facts.ooms[oom]), possible) {
                     // This says the same with its number.
                     (Some(bytes), Some(finding)) if finding.id == "true-capacity" => Explained::TooMuch(bytes, None),
@@ -87,6 +97,7 @@ impl Verdict {
             happened,
             sentences: sentence::all(facts, happened, explained),
             why: sentence::why(explained),
+            oom: happened.decides(facts),
             cause: decides.map(|finding| finding.id),
             confidence: decides.map(|finding| finding.confidence),
         }
@@ -101,12 +112,12 @@ fn too_much(facts: &Facts, oom: &OomReport) -> Option<u64> {
     held.saturating_add(oom.requested_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
 }
 
-/// The most telling cause of a failure, which is only possible. Where that is a guess from sizes and times, it is not worth a place in
-/// a verdict, and what comes behind it is none either.
-fn perhaps(findings: &[Finding], number: u64) -> Option<&Finding> {
-    let is_about = |finding: &&Finding| finding.role == Role::Cause && finding.ooms.contains(&number);
-    let found = findings.iter().find(is_about);
-    found.filter(|finding| !finding.is_guess)
+/// The most telling cause of a failure, or of a run without one, which is only possible. Where that is a guess from sizes and times, it
+/// is not worth a place in a verdict, and what comes behind it is none either.
+pub(super) fn perhaps(findings: &[Finding], number: Option<u64>) -> Option<&Finding> {
+    let is_about = |ooms: &[u64]| number.map_or(ooms.is_empty(), |number| ooms.contains(&number));
+    let found = findings.iter().find(|finding| finding.role == Role::Cause && is_about(&finding.ooms));
+    found.filter(|finding| !finding.is_guess && finding.confidence == Confidence::Possible)
 }
 
 /// The finding that decides: the cause of the failure that decides; where all failures were recovered from, or there is none,

@@ -73,6 +73,8 @@ pub struct Judgements {
     events_are_whole: bool,
     /// Whether calls are known to have gone past the recorder.
     is_bypassed: bool,
+    /// Number of the failure that decides.
+    decides: Option<u64>,
     /// What holds, as the rules were asked.
     pub held: Vec<Judged>,
     /// What was ruled out.
@@ -94,8 +96,12 @@ pub fn judge(case: &Case<'_>) -> Judgements {
     let looked_at = looked_at(case);
     let failures: Vec<Failure<'_>> =
         case.failures().filter(|failure| looked_at.contains(&failure.report.number)).collect();
-    let is_bypassed = case.facts.coverage.bypassed.iter().any(|bypass| bypass.certain);
-    let mut all = Judgements { events_are_whole: case.facts.are_whole(), is_bypassed, ..Judgements::default() };
+    let mut all = Judgements {
+        events_are_whole: case.facts.are_whole(),
+        is_bypassed: case.facts.coverage.bypassed.iter().any(|bypass| bypass.certain),
+        decides: number_that_decides(case),
+        ..Judgements::default()
+    };
     for rule in rules::all() {
         match rule.ask {
             Ask::Run(ask) => all.take(rule, About::default(), |check| ask(case, check)),
@@ -123,10 +129,13 @@ pub fn judge(case: &Case<'_>) -> Judgements {
 
 /// The numbers of the failures that rules are asked about.
 fn looked_at(case: &Case<'_>) -> Vec<u64> {
+    let first = case.facts.ooms.iter().take(MOST_FAILURES).map(|oom| oom.number);
+    first.chain(number_that_decides(case).filter(|number| *number > MOST_FAILURES as u64)).collect()
+}
+
+fn number_that_decides(case: &Case<'_>) -> Option<u64> {
     let ooms = &case.facts.ooms;
-    let decides = deciding(ooms.iter().map(|oom| oom.outcome)).map(|index| ooms[index].number);
-    let first = ooms.iter().take(MOST_FAILURES).map(|oom| oom.number);
-    first.chain(decides.filter(|number| *number > MOST_FAILURES as u64)).collect()
+    deciding(ooms.iter().map(|oom| oom.outcome)).map(|index| ooms[index].number)
 }
 
 impl Judgements {
@@ -174,6 +183,12 @@ impl Judgements {
             known.id == judged.id && known.device == judged.device && both_of_failures && as_sure
         });
         match same {
+            // Of several failures the numbers of the one that decides are told, as in the verdict.
+            Some(known) if judged.told_of.is_some() && judged.told_of == self.decides => {
+                known.ooms.extend(judged.ooms);
+                (known.told_of, known.shortfall_bytes, known.parts) =
+                    (judged.told_of, judged.shortfall_bytes, judged.parts);
+            }
             Some(known) => known.ooms.extend(judged.ooms),
             None => self.held.push(judged),
         }

@@ -39,6 +39,19 @@ pub struct EndSummary {
     pub requested_bytes: u64,
     /// The same, each block padded.
     pub padded_bytes: u64,
+    /// Of the bytes those of managed memory, whose pages may lie in RAM.
+    pub managed_bytes: u64,
+}
+
+impl EndSummary {
+    /// Bytes and blocks, with what of it may lie in RAM, as a sentence has it.
+    pub fn in_words(&self) -> String {
+        let managed = match self.managed_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of it managed memory,", size(bytes)),
+        };
+        format!("{} in {}{managed}", size(self.requested_bytes), count(self.live_allocations, "block", "blocks"))
+    }
 }
 
 /// Counts, peak and end of one account.
@@ -86,6 +99,7 @@ pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSum
             live_allocations: account.held.blocks,
             requested_bytes: saturate(account.held.requested_bytes),
             padded_bytes: padded(account.held.granules),
+            managed_bytes: saturate(account.managed.requested_bytes),
         },
     }
 }

@@ -80,6 +80,11 @@ pub struct Suspect {
     pub site: Option<String>,
     /// The first function outside of allocators on the way to that call; null where nothing has names.
     pub caller: Option<String>,
+    /// What other runs and builds of the program call that place, with the functions that led there; empty where it is not known.
+    pub key: String,
+    /// The keys of all places of that name through which the same call was made: where they differ, the caller is a wrapper.
+    #[serde(skip)]
+    pub ways: Vec<String>,
     /// Number of the site.
     #[serde(skip)]
     pub site_number: u32,
@@ -141,8 +146,10 @@ pub fn of_devices(replay: &Replay, thresholds: &Thresholds) -> Vec<Growth> {
 /// Names who asked for what stays.
 pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
     for suspect in growths.iter_mut().flat_map(|growth| &mut growth.suspects) {
-        suspect.caller =
-            stacks.call_site(suspect.site_number).filter(|site| site.is_named()).map(|site| site.label.clone());
+        let Some(site) = stacks.call_site(suspect.site_number).filter(|site| site.is_named()) else { continue };
+        suspect.caller = Some(site.label.clone());
+        suspect.key.clone_from(&site.key);
+        suspect.ways = stacks.ways_through(suspect.site_number);
     }
 }
 
@@ -274,6 +281,8 @@ fn suspects(replay: &Replay, device: u8, steps: usize, thresholds: &Thresholds) 
             api: replay.apis.get(group.api).name.clone(),
             site: replay.sites.address(group.site).map(|address| format!("{address:#x}")),
             caller: None,
+            key: String::new(),
+            ways: Vec::new(),
             site_number: group.site,
             block_bytes: group.block_bytes,
             blocks: group.blocks,

@@ -22,7 +22,7 @@ const VENDOR: &str = "vendor libraries";
 /// The runtime, for itself.
 const RUNTIME: &str = "runtime";
 /// What stream-ordered pools hold beyond what was handed out.
-const POOLS: &str = "runtime pools and caches";
+pub const POOLS: &str = "runtime pools and caches";
 /// What lower layers hold beyond what was asked for.
 const ROUNDING: &str = "rounding";
 /// What is taken while a context, a library's handle or a queue is set up.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::passes::callers::{self, Callers};
 use crate::passes::fragmentation::saturate;
-use crate::passes::holders;
+use crate::passes::holders::{self, POOLS};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
@@ -87,6 +87,9 @@ pub struct DeviceLedger {
     pub unattributed_bytes: Option<u64>,
     /// How much of the remainder the driver says is this process's.
     pub unattributed_in_process_bytes: Option<u64>,
+    /// What had gone back to the program's stream-ordered pools by then, all in all: what they kept of it is in the remainder, where no
+    /// row has it. `None` where nobody knows how much of it had gone back by then.
+    pub returned_to_pools_bytes: Option<u64>,
     /// The remainder the other way: how much more the rows hold than is missing from the free memory.
     pub overattributed_bytes: Option<u64>,
     /// Reserved address ranges at the end of the replay, which hold no memory.
@@ -111,6 +114,12 @@ impl DeviceLedger {
         self.rows.iter().any(|row| row.asked_bytes > row.bytes)
     }
 
+    /// Whether pools of the program may keep some of what is in no row; not known is yes.
+    pub fn may_be_kept_by_pools(&self) -> bool {
+        let has_row = self.rows.iter().any(|row| row.owner == POOLS);
+        !self.is_host && !has_row && self.returned_to_pools_bytes != Some(0)
+    }
+
     /// Whose memory it is, as people read it.
     pub fn place(&self) -> String {
         if self.is_host { "pinned host memory".to_owned() } else { gpu(self.device) }
@@ -119,6 +128,7 @@ impl DeviceLedger {
 
 /// A moment whose holders are known.
 struct Moment {
+    returned_to_pools_bytes: Option<u64>,
     /// Callers that are named at most.
     most_callers: usize,
     name: String,
@@ -162,16 +172,22 @@ fn moments(
     (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
+    let to_pools = (side == Side::Device).then(|| replay.tracks.device(device)).flatten();
+    let to_pools = to_pools.map_or(0, |track| track.done.returned_to_pools_bytes);
     let at_failure = |(number, oom): Numbered<'_>, most_callers: usize| {
+        let around = replay.tracks.around.failure(number as usize - 1).filter(|around| around.device == device);
+        let by_then = around.map(|around| around.done.returned_to_pools_bytes).or((to_pools == 0).then_some(0));
         let census = oom.census.as_deref().cloned().unwrap_or_default();
         if side == Side::Host {
             // What was read at the failure is of a card, and nothing of that is the host's.
             let read = DeviceReadings::default();
-            return Moment { most_callers, name: format!("oom:{number}"), at: oom.at, census, read };
+            let name = format!("oom:{number}");
+            return Moment { most_callers, name, at: oom.at, census, read, returned_to_pools_bytes: Some(0) };
         }
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
-        Moment { most_callers, name: format!("oom:{number}"), at: oom.at, census, read }
+        let name = format!("oom:{number}");
+        Moment { most_callers, name, at: oom.at, census, read, returned_to_pools_bytes: by_then }
     };
     let (telling, others) = failures(replay, side, device);
     moments.extend(telling.map(|failure| at_failure(failure, MOST_CALLERS)));
@@ -179,10 +195,24 @@ fn moments(
         let own = account.blocks_at_peak(replay.blocks_of(side, device));
         let census = Census::of_blocks(own.iter(), account.lower_at_peak(replay.lower.blocks(side, device)));
         let read = at_peak.unwrap_or_default();
-        moments.push(Moment { most_callers: MOST_CALLERS, name: "peak".to_owned(), at: account.peak.at, census, read });
+        let name = "peak".to_owned();
+        let by_then = (to_pools == 0).then_some(0);
+        let moment = Moment {
+            most_callers: MOST_CALLERS,
+            name,
+            at: account.peak.at,
+            census,
+            read,
+            returned_to_pools_bytes: by_then,
+        };
+        moments.push(moment);
     }
     let (census, read) = (replay.census(side, device), at_end.unwrap_or_default());
-    moments.push(Moment { most_callers: MOST_CALLERS, name: "end".to_owned(), at: replay.last_at, census, read });
+    let name = "end".to_owned();
+    let by_then = Some(to_pools);
+    let moment =
+        Moment { most_callers: MOST_CALLERS, name, at: replay.last_at, census, read, returned_to_pools_bytes: by_then };
+    moments.push(moment);
     moments.extend(others.into_iter().map(|failure| at_failure(failure, FEW_CALLERS)));
     moments
 }
@@ -216,6 +246,7 @@ fn write(
         free_by: whole.map(|whole| source_name(libraries, device, whole.source)),
         unattributed_bytes,
         unattributed_in_process_bytes: unattributed_bytes.and_then(|rest| in_process(&rows, &moment.read, rest)),
+        returned_to_pools_bytes: moment.returned_to_pools_bytes,
         overattributed_bytes: missing.map(|missing| held.saturating_sub(missing)).filter(|more| *more > 0),
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),

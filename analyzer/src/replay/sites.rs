@@ -182,6 +182,13 @@ impl Sites {
         Some((self.address(site)?, way.native_places().next().map_or(Place::NotSaid, |(_, place)| place)))
     }
 
+    /// The numbers of all sites, in order.
+    pub fn numbers(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.by_number.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     /// The libraries that came to places where others had been.
     pub fn libraries(&self) -> &Places {
         &self.libraries

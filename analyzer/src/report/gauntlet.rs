@@ -136,7 +136,9 @@ pub fn text(gauntlet: &Gauntlet, look: Look) -> String {
     }
     page.gap();
     for (text, command) in advice(gauntlet) {
-        page.line(&command.map_or(text.clone(), |command| format!("{text} {command}")));
+        page.indented("", "", &text);
+        // It is there to be copied.
+        command.iter().for_each(|command| page.verbatim(&format!("  {command}")));
     }
     page.into_text()
 }
@@ -199,6 +201,19 @@ mod tests {
     #[test]
     fn the_table_for_people() {
         insta::assert_snapshot!(text(&gauntlet(), Look::new(110, false)));
+    }
+
+    /// What to do is read to its end, however narrow the terminal is.
+    #[test]
+    fn no_sentence_is_cut() {
+        for width in [40, 80, 110] {
+            let text = text(&gauntlet(), Look::new(width, false));
+            assert!(text.contains("GPUOOM_INJECT=oom@libc10.so+0x40#7 gpuoom-analyze record -- COMMAND"), "{text}");
+            assert!(
+                text.split_whitespace().collect::<Vec<_>>().join(" ").contains("the status of these calls."),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::file_name;
 use super::frame::{Frame, FrameKind};
-use super::plumbing::{is_interpreter, is_plumbing, who};
+use super::plumbing::{innermost, is_interpreter, is_plumbing, who};
 use super::short::{short, without_clones};
 
 /// Frames that a key is made of at most.
@@ -39,7 +39,7 @@ impl CallSite {
         CallSite {
             key: key(frames),
             label: label(&first),
-            caller: frames.iter().find(|frame| !frame.inlined).map(self::label).unwrap_or_default(),
+            caller: innermost(frames).map(self::label).unwrap_or_default(),
             who: first,
         }
     }

@@ -103,6 +103,18 @@ const PLUMBING: &[Row] = &[
     function("alloc_tensor_range"),
 ];
 
+/// What calls a function on behalf of somebody else, for whom it stands on the way: ctypes and its libffi, cffi, and the layers that
+/// make functions of C++ callable from Python.
+const TRAMPOLINES: &[Row] = &[
+    library("libffi.so"),
+    library("libffi-"),
+    library("_ctypes."),
+    library("_cffi_backend."),
+    function("ffi_call"),
+    function("pybind11::"),
+    function("nanobind::"),
+];
+
 /// The interpreter of Python: what it runs are the frames of Python.
 const INTERPRETER: &[Row] = &[
     library("libpython"),
@@ -135,7 +147,7 @@ fn fits(rows: &[Row], frame: &Frame) -> bool {
 /// Whether a frame only passes a request for memory on.
 pub fn is_plumbing(frame: &Frame) -> bool {
     match frame.kind {
-        FrameKind::Native => fits(PLUMBING, frame) || is_interpreter(frame),
+        FrameKind::Native => fits(PLUMBING, frame) || is_trampoline(frame) || is_interpreter(frame),
         FrameKind::Python => {
             let file = frame.file.as_deref().unwrap_or_default();
             PYTHON_PLUMBING.iter().any(|part| file.contains(part))
@@ -145,8 +157,19 @@ pub fn is_plumbing(frame: &Frame) -> bool {
 
 /// Whether a library as a whole only passes requests on.
 pub fn only_passes_on(path: &str) -> bool {
-    let mut rows = PLUMBING.iter().chain(INTERPRETER).filter(|row| row.function.is_empty());
+    let mut rows = PLUMBING.iter().chain(TRAMPOLINES).chain(INTERPRETER).filter(|row| row.function.is_empty());
     rows.any(|row| file_name(path).starts_with(row.library))
+}
+
+/// Whether a library as a whole calls functions on behalf of others.
+pub fn is_trampoline_library(path: &str) -> bool {
+    let mut rows = TRAMPOLINES.iter().filter(|row| row.function.is_empty());
+    rows.any(|row| file_name(path).starts_with(row.library))
+}
+
+/// Whether a frame calls a function on behalf of another.
+pub fn is_trampoline(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Native && fits(TRAMPOLINES, frame)
 }
 
 /// Whether a frame is the interpreter of Python at work.
@@ -155,10 +178,16 @@ pub fn is_interpreter(frame: &Frame) -> bool {
 }
 
 /// The frame that allocated: of a program in Python the first Python frame outside of plumbing, else the first native one.
-/// Where everything is plumbing, the innermost frame.
+/// Where everything is plumbing, the innermost frame that is no trampoline.
 pub fn who(frames: &[Frame]) -> Option<&Frame> {
     let of = |kind: FrameKind| frames.iter().find(|frame| frame.kind == kind && !is_plumbing(frame));
-    of(FrameKind::Python).or_else(|| of(FrameKind::Native)).or(frames.first())
+    of(FrameKind::Python).or_else(|| of(FrameKind::Native)).or_else(|| innermost(frames))
+}
+
+/// The innermost frame that stands for itself.
+pub fn innermost(frames: &[Frame]) -> Option<&Frame> {
+    let whole = || frames.iter().filter(|frame| !frame.inlined);
+    whole().find(|frame| !is_trampoline(frame)).or_else(|| whole().next()).or(frames.first())
 }
 
 #[cfg(test)]
@@ -170,6 +199,21 @@ mod tests {
         let python = |file| is_plumbing(&Frame::python(file, "main", 1));
         assert!(python("/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"));
         assert!(!python("/home/me/torch/train.py") && !python("/site-packages/torchvision/models/resnet.py"));
+    }
+
+    /// ctypes calls through libffi: neither asked for the memory.
+    #[test]
+    fn a_trampoline_asks_for_nothing() {
+        let native = |module: &str| Frame { module: Some(module.to_owned()), ..Frame::native(0x10) };
+        let ctypes = [native("libffi.so.8"), native("_ctypes.cpython-312-x86_64-linux-gnu.so")];
+        let named = |frames: &[Frame]| who(frames).unwrap().module.clone().or(who(frames).unwrap().file.clone());
+        let interpreter = [&ctypes[..], &[native("python3.12")]].concat();
+        assert_eq!(named(&interpreter).as_deref(), Some("python3.12"));
+        let program = [&ctypes[..], &[native("python3.12"), Frame::python("/home/me/train.py", "load", 3)]].concat();
+        assert_eq!(named(&program).as_deref(), Some("/home/me/train.py"));
+        assert_eq!(named(&ctypes).as_deref(), Some("libffi.so.8"), "nobody else is known");
+        let bound = Frame { function: Some("pybind11::cpp_function::dispatcher(_object*)".into()), ..native("ext.so") };
+        assert!(is_plumbing(&bound) && !is_plumbing(&native("libffiction.so.1")), "a name that only begins so");
     }
 
     #[test]

@@ -18,6 +18,9 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// Stacks that are remembered.
 const MAX_REMEMBERED_STACKS: usize = 1 << 13;
 
+/// Ways through one call that are set beside each other.
+const MOST_WAYS: usize = 1 << 10;
+
 /// The frames that led to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
@@ -124,6 +127,17 @@ impl<'a> Stacks<'a> {
     /// The frames that led to a site's call.
     pub fn of(&self, site: u32) -> Stack {
         self.names.stack(self.sites, site)
+    }
+
+    /// The keys of sites that have the same label and the same call of the vendor's function: ways that part only behind it.
+    pub fn ways_through(&self, site: u32) -> Vec<String> {
+        let innermost = |site: u32| self.sites.way(site).and_then(|way| way.native.first().copied());
+        let Some((label, called)) = self.call_site(site).map(|known| known.label.clone()).zip(innermost(site)) else {
+            return Vec::new();
+        };
+        let others = self.sites.numbers().into_iter().filter(|other| innermost(*other) == Some(called));
+        let known = others.take(MOST_WAYS).filter_map(|other| self.call_site(other));
+        known.filter(|known| known.label == label).map(|known| known.key.clone()).collect()
     }
 
     /// Whether native frames of a site's stack were inferred from frame pointers.

@@ -3,7 +3,7 @@
 
 mod setting;
 
-pub use setting::{Change, Threshold, Unit, WrongThreshold, all, named, nearest, used_by};
+pub use setting::{Change, Threshold, Unit, WrongThreshold, all, named, used_by};
 
 use setting::Given;
 

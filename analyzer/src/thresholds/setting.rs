@@ -4,6 +4,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{TABLE, Thresholds};
+use crate::catalogue::distance;
+use crate::options::parse::meant;
 use crate::words::{clean, grouped, size, span};
 
 /// What a threshold counts.
@@ -210,7 +212,7 @@ pub enum WrongThreshold {
     )]
     NoValue(String),
     /// There is no such threshold.
-    #[error("{0}: no such threshold. The nearest are {1}; `gpuoom-analyze explain --thresholds` lists all")]
+    #[error("{0}: no such threshold{1} `gpuoom-analyze explain --thresholds` lists all")]
     Unknown(String, String),
     /// The value is none.
     #[error("{name}={value}: {wrong}")]
@@ -239,12 +241,18 @@ pub fn used_by(id: &str) -> impl Iterator<Item = &'static Threshold> + use<'_> {
     TABLE.iter().filter(move |threshold| threshold.used_by.contains(&id))
 }
 
-/// The three names that are nearest to a text.
-pub fn nearest(text: &str) -> Vec<String> {
-    let mut names: Vec<(usize, String)> =
-        TABLE.iter().map(|known| (crate::catalogue::distance(text, &known.name()), known.name())).collect();
-    names.sort();
-    names.into_iter().take(3).map(|(_, name)| name).collect()
+/// Behind a name that is none: the one that is near enough to be meant, else the three that are nearest.
+fn was_meant(unknown: &str) -> String {
+    let names: Vec<String> = TABLE.iter().map(Threshold::name).collect();
+    match meant(unknown, names.iter().map(String::as_str)) {
+        Some(name) => format!("; did you mean {name}?"),
+        None => {
+            let mut ranked: Vec<(usize, &String)> = names.iter().map(|name| (distance(unknown, name), name)).collect();
+            ranked.sort();
+            let nearest: Vec<&str> = ranked.iter().take(3).map(|(_, name)| name.as_str()).collect();
+            format!(". The nearest are {};", nearest.join(", "))
+        }
+    }
 }
 
 impl Thresholds {
@@ -258,7 +266,7 @@ impl Thresholds {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         let by_name = |known: &&Threshold| known.name() == wanted || known.field.replace('_', "-") == wanted;
         let Some((place, known)) = TABLE.iter().enumerate().find(|(_, known)| by_name(known)) else {
-            return Err(WrongThreshold::Unknown(clean(name), nearest(&wanted).join(", ")));
+            return Err(WrongThreshold::Unknown(clean(name), was_meant(&wanted)));
         };
         let parsed = known.unit.parse(value).map_err(|wrong| WrongThreshold::Value {
             name: known.name(),
@@ -340,7 +348,9 @@ mod tests {
             assert!(matches!(error, WrongThreshold::Value { .. }), "{text}: {error}");
         }
         let error = set("capacity-hihg=0.5").unwrap_err().to_string();
-        assert!(error.contains("The nearest are capacity-high-share"), "{error}");
+        assert!(error.contains("no such threshold. The nearest are capacity-high-share, "), "{error}");
+        let error = set("capacity-hihg-share=0.5").unwrap_err().to_string();
+        assert!(error.contains("no such threshold; did you mean capacity-high-share? `gpuoom-analyze"), "{error}");
         assert!(matches!(set("hang"), Err(WrongThreshold::NoValue(_))));
     }
 

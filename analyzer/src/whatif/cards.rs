@@ -170,6 +170,9 @@ pub struct DeviceAnswer {
     /// Bytes that went back to stream-ordered pools over the run. With the least that may be in use they are free at once, with the
     /// most pools keep them.
     pub returned_to_pools_bytes: u64,
+    /// Bytes that stayed more after each step where the run ends, where what stays rises there: a longer run needs more than
+    /// [`DeviceAnswer::needs`] says. `None` where it was not seen to rise.
+    pub grows_bytes_per_step: Option<u64>,
     /// What is in use beside the program's blocks.
     pub overhead: Overhead,
     /// What is needed, by granule.

@@ -10,6 +10,7 @@ use super::cards::{Basis, CardModel, Change, DeviceAnswer, DeviceModel, Granular
 use super::overhead::{Overhead, Recorded, measured};
 use crate::intake::read_through;
 use crate::passes::fragmentation::saturate;
+use crate::passes::growth;
 use crate::passes::libraries::Libraries;
 use crate::replay::block::Block;
 use crate::replay::{Options, Replay};
@@ -159,12 +160,20 @@ fn model(
         absurd_failures: 0,
         managed_bytes: 0,
         returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
+        grows_bytes_per_step: grows(known, device, &question.thresholds),
         overhead,
         needs: Vec::new(),
         cards: Vec::new(),
         modelled: true,
     };
     DeviceModel::new(answer, &granularities, cards.collect(), recorded)
+}
+
+/// By how much what stays rises after each step where the run ends.
+fn grows(known: &Replay, device: u8, thresholds: &Thresholds) -> Option<u64> {
+    let cycles = growth::cycles_of(known.tracks.device(device)?, thresholds);
+    let growth = growth::of_device(known, device, &cycles, thresholds).filter(|growth| growth.significant)?;
+    Some(growth.per_cycle.bytes as u64)
 }
 
 /// The most that lived at once of what belongs on the card, as far as the peak of all blocks tells.

@@ -186,6 +186,11 @@ impl Config {
     }
 }
 
+/// Letters of a setting's own name for each slip of the pen: in three letters one may be wrong, in six two.
+const LETTERS_PER_SLIP: usize = 3;
+/// Letters of an unknown name that are compared.
+const MOST_LETTERS: usize = 64;
+
 /// Names that begin as ours do: those of [`Config::read`], and those that the analyzer reads.
 const NAMES: [&str; 12] = [
     "GPUOOM_TRACE",
@@ -209,7 +214,34 @@ fn unknown(names: impl Iterator<Item = OsString>) -> Option<String> {
     let mut strange: Vec<String> = names.filter(is_strange).map(|name| name.to_string_lossy().into_owned()).collect();
     strange.sort_unstable();
     let what = if strange.len() == 1 { "is no setting" } else { "are no settings" };
-    (!strange.is_empty()).then(|| format!("{} {what} of gpuoom: see the README for their names", strange.join(", ")))
+    let told: Vec<String> = strange.iter().map(|name| with_the_name_that_was_meant(name)).collect();
+    (!strange.is_empty()).then(|| format!("{} {what} of gpuoom: see the README for their names", told.join(", ")))
+}
+
+/// An unknown name, and behind it the setting that is near enough to be meant.
+fn with_the_name_that_was_meant(unknown: &str) -> String {
+    let nearest = NAMES.iter().map(|name| (letters_apart(unknown, name), *name)).min();
+    let most_slips = |name: &str| name.trim_start_matches("GPUOOM_").len() / LETTERS_PER_SLIP;
+    match nearest.filter(|(slips, name)| *slips <= most_slips(name)) {
+        Some((_, meant)) => format!("{unknown} (did you mean {meant}?)"),
+        None => unknown.to_owned(),
+    }
+}
+
+/// Letters to add, to leave out and to change between two names (Levenshtein's distance). Of a long name the beginning counts: a
+/// variable's name may have any length.
+fn letters_apart(one: &str, other: &str) -> usize {
+    let one = &one.as_bytes()[..one.len().min(MOST_LETTERS)];
+    let mut row: Vec<usize> = (0..=one.len()).collect();
+    for (above, theirs) in other.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (column, ours) in one.iter().enumerate() {
+            let changed = diagonal + usize::from(*ours != theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[one.len()]
 }
 
 /// A pattern that stands for exactly this path.
@@ -345,7 +377,18 @@ mod tests {
         let said = |names: &[&str]| unknown(names.iter().map(OsString::from));
         assert_eq!(said(&["GPUOOM_CAPACITY", "PATH", "GPUOOM", "MY_GPUOOM_X"]), None);
         let told = said(&["GPUOOM_STACK", "GPUOOM_CAPACTY"]).unwrap();
-        assert!(told.starts_with("GPUOOM_CAPACTY, GPUOOM_STACK are no settings of gpuoom"), "{told}");
+        assert!(
+            told.starts_with(
+                "GPUOOM_CAPACTY (did you mean GPUOOM_CAPACITY?), GPUOOM_STACK (did you mean GPUOOM_STACKS?) are no settings of gpuoom"
+            ),
+            "{told}"
+        );
+        // No name is near enough to be meant.
+        for strange in ["GPUOOM_FOO", "GPUOOM_", "GPUOOM_ENTIRELY_DIFFERENT"] {
+            assert!(said(&[strange]).unwrap().starts_with(&format!("{strange} is no setting")), "{strange}");
+        }
+        assert!(said(&["GPUOOM_LOGS"]).unwrap().contains("did you mean GPUOOM_LOG?"));
+        assert!(said(&[&format!("GPUOOM_{}", "X".repeat(100_000))]).is_some());
     }
 
     /// What is read must not be called unknown.

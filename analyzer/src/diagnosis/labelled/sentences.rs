@@ -84,7 +84,8 @@ fn what_is_said_of_one_failure_is_not_said_of_another() {
     let findings = summary(&trace).conclusion.findings;
     let dropped = findings.iter().filter(|finding| finding.id == "dropped-oom-return");
     let said: Vec<_> = dropped.map(|finding| (finding.confidence, finding.ooms.clone(), finding.evidence_of)).collect();
-    assert_eq!(said, [(Confidence::Probable, vec![2], Some(2)), (Confidence::Possible, vec![1], Some(1))]);
+    // The first decides, and comes first.
+    assert_eq!(said, [(Confidence::Possible, vec![1], Some(1)), (Confidence::Probable, vec![2], Some(2))]);
 }
 
 /// Physical memory of the machine is no matter of a card, however little of that is free.

@@ -23,9 +23,9 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
     places(&mut page, issue);
     page.heading(2, "What happened");
     page.paragraph(&plain(&summary.conclusion.verdict.sentences.join(" ")));
-    for (word, finding) in
-        issue.finding.iter().map(|found| ("Diagnosis", found)).chain(issue.others.iter().map(|other| ("Also", other)))
-    {
+    let found = issue.finding.iter().map(|found| ("Diagnosis", found));
+    let possible = issue.possible.iter().map(|possible| ("Not sure", possible));
+    for (word, finding) in found.chain(possible).chain(issue.others.iter().map(|other| ("Also", other))) {
         page.paragraph(&format!(
             "{word}: {}, {}: {}: {}",
             code(finding.id),
@@ -55,10 +55,13 @@ pub fn write(issue: &Issue<'_>, files: &[&str]) -> String {
 
 fn title(issue: &Issue<'_>) -> String {
     let place = issue.summary.facts.devices.first().map(|device| format!(" on {}", card(device))).unwrap_or_default();
-    match issue.finding {
-        Some(finding) => format!("{}{place}", capital(finding)),
-        None if issue.summary.facts.oom_count > 0 => format!("Out of GPU memory{place}, and no diagnosis fits"),
-        None => format!("GPU memory{place}: no allocation ran out of memory"),
+    let failed = issue.summary.facts.oom_count > 0;
+    match (issue.finding, issue.possible) {
+        (Some(finding), _) => format!("{}{place}", capital(finding)),
+        (None, Some(possible)) if failed => format!("Out of GPU memory{place}; possible: {}", possible.title),
+        (None, Some(possible)) => format!("GPU memory{place}; possible: {}", possible.title),
+        (None, None) if failed => format!("Out of GPU memory{place}; why is not known"),
+        (None, None) => format!("GPU memory{place}: no allocation ran out of memory"),
     }
 }
 

@@ -46,6 +46,11 @@ pub fn write(redacted: &Redacted<'_>) -> String {
         let items: Vec<String> = redacted.unreadable.iter().map(|text| plain(text)).collect();
         page.list(false, &items);
     }
+    page.paragraph(
+        "The table counts the names of Python functions, because the recorder writes them down. Names of native functions are in no trace: \
+         a report takes them from the files of the program. Where those files' paths are replaced, the reports here have library and \
+         offset in the place of the names.",
+    );
     page.heading(2, "What is still there");
     page.list(
         false,

@@ -1,6 +1,35 @@
+use super::issue;
 use super::redacted::{self, Redacted};
+use crate::bundle::issue::{Known, fill};
 use crate::bundle::redact::{Keep, Redactor};
 use crate::evidence::Source;
+use crate::testing::{GIB, MIB, TraceBuilder, summary};
+
+fn issue_of(trace: &TraceBuilder) -> String {
+    let summaries = [summary(trace)];
+    issue::write(&fill(&Known { summaries: &summaries, readings: &[], evidence: &[] }).unwrap(), &[])
+}
+
+/// What is possible is no diagnosis that is sure, and not nothing either.
+#[test]
+fn the_title_names_what_is_possible() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for step in 0..30 {
+        trace.alloc(0x100_0000_0000 + step * GIB, 300 * MIB);
+        trace.alloc(0x20_0000_0000, 4 * GIB);
+        trace.free(0x20_0000_0000);
+    }
+    let healthy = issue_of(&trace);
+    assert!(healthy.starts_with("# GPU memory on card; possible: live memory rises step after step"), "{healthy}");
+    trace.refuse(16 * GIB);
+    let failed = issue_of(&trace);
+    assert!(failed.starts_with("# Out of GPU memory on card; possible: live memory rises"), "{failed}");
+    assert!(failed.contains("Not sure: `live-leak`, possible: "), "{failed}");
+    let mut unknown = TraceBuilder::default().device(0, "card", 24 * GIB);
+    unknown.refuse(MIB);
+    let unknown = issue_of(&unknown);
+    assert!(unknown.starts_with("# Out of GPU memory on card; why is not known"), "{unknown}");
+}
 
 #[test]
 fn what_was_redacted() {

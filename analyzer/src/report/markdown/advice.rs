@@ -3,12 +3,12 @@
 use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::conclusion::finding::Finding;
-use crate::report::text::advice::{MOST_STEPS, climb, is_worth_reporting};
+use crate::report::text::advice::{MOST_STEPS, climb, is_worth_reporting, to_find_out};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let conclusion = &summary.conclusion;
     let steps: Vec<String> = conclusion.ladder.steps.iter().take(MOST_STEPS).map(|step| plain(&climb(step))).collect();
-    let would_settle = conclusion.would_settle.iter().map(|text| format!("to find out why: {}", plain(text)));
+    let would_settle = conclusion.would_settle.iter().map(|text| format!("{}: {}", to_find_out(summary), plain(text)));
     let warnings =
         conclusion.warnings.iter().map(|warning| format!("{} is set: {}", code(&warning.setting), plain(&warning.why)));
     let places = conclusion.findings.iter().filter(|finding| is_worth_reporting(finding)).flat_map(places);

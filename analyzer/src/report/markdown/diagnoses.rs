@@ -11,6 +11,9 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
         return;
     }
     page.heading(level, "Why");
+    if let Some(number) = summary.conclusion.verdict.oom.filter(|_| summary.facts.oom_count > 1) {
+        page.paragraph(&plain(&format!("What is about failure {number}, which decides, comes first.")));
+    }
     let (background, causes): (Vec<&Finding>, Vec<&Finding>) = summary
         .conclusion
         .findings

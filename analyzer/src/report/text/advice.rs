@@ -18,19 +18,26 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if would_settle.is_empty() && warnings.is_empty() && ladder.steps.is_empty() {
         return;
     }
-    page.headed("WHAT TO DO", Paint::Bold, "cheapest first");
+    let only_asks = ladder.steps.is_empty() && !would_settle.is_empty();
+    let order = if only_asks { "no cause is sure enough to act on; what would tell" } else { "cheapest first" };
+    page.headed("WHAT TO DO", Paint::Bold, order);
     for (number, step) in (1..).zip(ladder.steps.iter().take(MOST_STEPS)) {
         page.indented(&format!("  {number:<2} "), "     ", &climb(step));
     }
     climb_on(page, ladder);
     for text in would_settle {
-        page.indented("  ?  ", "     ", &format!("to find out why: {}", clean(text)));
+        page.indented("  ?  ", "     ", &format!("{}: {}", to_find_out(summary), clean(text)));
     }
     where_to_report(page, summary);
     for warning in warnings {
         page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), clean(&warning.why)));
     }
     page.gap();
+}
+
+/// What the readings that would settle it are good for.
+pub(in crate::report) fn to_find_out(summary: &Summary) -> &'static str {
+    if summary.facts.oom_count > 0 { "to find out why" } else { "to be sure" }
 }
 
 pub(in crate::report) fn climb(step: &Step) -> String {

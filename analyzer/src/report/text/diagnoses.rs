@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if summary.conclusion.findings.is_empty() {
         return;
     }
-    page.headed("WHY", Paint::Bold, "the most telling first");
+    page.headed("WHY", Paint::Bold, &order(summary));
     for finding in causes.iter().take(MOST_TOLD) {
         tell(page, finding);
     }
@@ -37,6 +37,15 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.indented("  ", "  ", &format!("{more} not diagnosed: the first ones and the one that decides are."));
     }
     page.gap();
+}
+
+/// What comes first.
+fn order(summary: &Summary) -> String {
+    let decides = summary.conclusion.verdict.oom.filter(|_| summary.facts.oom_count > 1);
+    match decides {
+        Some(number) => format!("of failure #{number}, which decides, before others; the most telling first"),
+        None => "the most telling first".to_owned(),
+    }
 }
 
 pub(super) fn tell(page: &mut Page, finding: &Finding) {

@@ -96,11 +96,20 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
         parts.push("nothing on that thread tells before that".to_owned());
     }
-    let text = parts.join(", ");
+    let text = format!("{}{}", parts.join(", "), not_counted(oom));
     match (oom.because, oom.attempt_of) {
         (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
         (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
         _ => text,
+    }
+}
+
+/// That the recorder's own readings held the thread up, where a time after them is told without that.
+fn not_counted(oom: &OomReport) -> String {
+    let is_timed = oom.evidence.iter().any(|evidence| evidence.seq.is_some());
+    match oom.held_up_ns {
+        ns @ 1.. if is_timed => format!(" (not counted: {} of the recorder's own readings)", span(ns)),
+        _ => String::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
 use crate::passes::trend::Course;
+use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, size, span};
 
@@ -61,10 +62,17 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     text
 }
 
-/// The function that asked, where it has a name, else the address.
+/// The function that asked, where it has a name, else the address. A function by which others get memory, too, is only a wrapper: what
+/// called it stands behind it.
 fn caller(suspect: &Suspect) -> String {
     match (&suspect.caller, &suspect.site) {
-        (Some(caller), _) => format!(" for {}", clean(caller)),
+        (Some(caller), _) => {
+            let (function, place) = caller
+                .split_once(" (")
+                .map_or((&caller[..], String::new()), |(function, place)| (function, format!(" ({place}")));
+            let way = way_behind(function, &suspect.key, suspect.ways.iter().map(String::as_str));
+            format!(" for {}{way}{}", clean(function), clean(&place))
+        }
         (None, Some(site)) => format!(" called at {site}"),
         (None, None) => String::new(),
     }
@@ -167,6 +175,27 @@ mod tests {
         );
         let device = text(&long(60, false, Kind::Device));
         assert!(!device.contains("managed") && device.contains("at this rate"), "{device}");
+    }
+
+    /// Where all memory comes through one function, its name says nothing: who called it does.
+    #[test]
+    fn a_common_wrapper_has_its_caller_behind_it() {
+        let suspect = Suspect {
+            api: "hipMalloc".into(),
+            site: Some("0x10".into()),
+            caller: Some("xmalloc (app)".into()),
+            key: "app!xmalloc < app!load < app!main".into(),
+            ways: vec!["app!xmalloc < app!load < app!main".into(), "app!xmalloc < app!work < app!main".into()],
+            site_number: 1,
+            block_bytes: MIB,
+            blocks: 9,
+            bytes: 9 * MIB,
+            bytes_per_cycle: MIB,
+        };
+        assert_eq!(caller(&suspect), " for xmalloc < load (app)");
+        let alone = Suspect { ways: vec!["app!xmalloc < app!load < app!main".into()], ..suspect };
+        assert_eq!(caller(&alone), " for xmalloc (app)");
+        assert_eq!(caller(&Suspect { caller: None, ..alone }), " called at 0x10");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use crate::conclusion::Summary;
 use crate::passes::device::DeviceSummary;
 use crate::passes::facts::ProcessSummary;
+use crate::passes::oom::OomReport;
 use crate::report::page::Page;
 use crate::thresholds::Change;
-use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal, size};
+use crate::words::{clean, gib, moment, runtime, runtime_version, shorten, signal, size, span};
 
 /// Settings by which the recorder itself refuses calls.
 const FAULTS: [&str; 3] = ["GPUOOM_CAPACITY", "GPUOOM_INJECT", "GPUOOM_SEED"];
@@ -63,11 +64,25 @@ pub(in crate::report) fn started(summary: &Summary) -> String {
 }
 
 pub(in crate::report) fn end(summary: &Summary) -> String {
-    let ran = format!("ran {}", moment(summary.facts.trace.duration_ns));
+    let ran = format!("ran {}{}", moment(summary.facts.trace.duration_ns), held_up(&summary.facts.ooms));
     match (summary.facts.process.exit_code, summary.facts.process.signal) {
         (Some(code), _) => format!("{ran}, exit {code}"),
         (_, Some(number)) => format!("{ran}, ended by {}", signal(number)),
         _ => format!("{ran}, end not seen"),
+    }
+}
+
+/// How much of a run the recorder's readings at failures made it longer: of one thread its sum, of several nobody knows how they
+/// lie beside each other.
+fn held_up(ooms: &[OomReport]) -> String {
+    let held_up: Vec<&OomReport> = ooms.iter().filter(|oom| oom.held_up_ns > 0).collect();
+    let Some(first) = held_up.first() else { return String::new() };
+    match held_up.iter().all(|oom| oom.thread == first.thread) {
+        true => {
+            let ns = held_up.iter().fold(0u64, |sum, oom| sum.saturating_add(oom.held_up_ns));
+            format!(" ({} of it readings)", span(ns))
+        }
+        false => " (readings included)".to_owned(),
     }
 }
 

@@ -84,8 +84,11 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
 
 /// The remainder. Pages of managed memory that lie on the card are in it, because nobody told how many do.
 fn unattributed(ledger: &DeviceLedger, wide: usize) -> String {
+    let of_process = ledger.unattributed_in_process_bytes.is_some_and(|bytes| bytes > AGREES_BYTES);
     let all = match ledger.has_moving_pages() {
         true => "unattributed (the remainder, managed pages on the card among it)",
+        // Calls or a reading tell something of it, which the notes say.
+        false if of_process || kept_by_pools(ledger).is_some() => "unattributed (the remainder: in none of these rows)",
         false => "unattributed (the remainder: in no call and no reading)",
     };
     if all.chars().count() <= wide { all.to_owned() } else { "unattributed (the remainder)".to_owned() }
@@ -109,6 +112,8 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
             size(bytes)
         ));
     }
+    notes.extend(kept_by_pools(ledger));
+    let mut note = |text: String| notes.push(text);
     if let Some(bytes) = ledger.overattributed_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         note(format!(
             "the rows above are {} more than {} says is used: part of them is not on the card, or not counted there",
@@ -129,6 +134,21 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
         }
     }
     notes
+}
+
+/// What the calls of pools tell of the remainder.
+fn kept_by_pools(ledger: &DeviceLedger) -> Option<String> {
+    let rest = ledger.unattributed_bytes.filter(|bytes| *bytes > 0 && ledger.may_be_kept_by_pools())?;
+    Some(match ledger.returned_to_pools_bytes {
+        Some(returned) => format!(
+            "up to {} of the remainder may be what pools keep: calls gave {} back to them before",
+            size(rest.min(returned)),
+            size(returned)
+        ),
+        None => {
+            "some of the remainder may be what pools keep: the calls gave memory back to them over the run".to_owned()
+        }
+    })
 }
 
 /// Whether the sources say different things, or one says what no other does.

@@ -59,7 +59,7 @@ fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total
     parts.extend((*replaced > 0).then(|| format!("{} whose free was not seen", grouped(*replaced))));
     let left = match end.live_allocations {
         0 => "nothing left at the end".to_owned(),
-        blocks => format!("{} in {} left at the end", size(end.requested_bytes), count(blocks, "block", "blocks")),
+        _ => format!("{} left at the end", end.in_words()),
     };
     page.indented(&indent, &indent, &format!("{}; {left}", parts.join(", ")));
 }

@@ -15,6 +15,8 @@ mod memory;
 pub(in crate::report) mod stack;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod true_sentences;
 pub(in crate::report) mod verdict;
 
 pub use job::{reported, write_job};

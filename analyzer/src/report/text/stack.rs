@@ -2,7 +2,7 @@
 
 use crate::passes::oom::OomReport;
 use crate::report::page::{Look, Page};
-use crate::symbols::plumbing::{is_interpreter, is_plumbing};
+use crate::symbols::plumbing::{is_interpreter, is_plumbing, is_trampoline};
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, count, shorten};
 
@@ -53,13 +53,19 @@ fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> 
         false => frames.len(),
     };
     let passing = frames[..end].iter().take_while(|frame| is_plumbing(frame)).count();
+    // Who only calls a function for another did not ask for anything.
+    let carrying = frames[..end].iter().take_while(|frame| is_trampoline(frame)).count();
     let mut lines = Vec::new();
     let mut next = 0;
     // Where nobody else is there they are shown, but for Python, whose frames say who asked.
     if passing > MOST_PASSING && (passing < frames.len() || has_python) {
-        lines.extend(frames.first().map(|frame| native(frame)));
-        lines.push(Line::Remark(format!("({} that only pass it on)", count(passing as u64 - 1, "frame", "frames"))));
+        let first = frames.first().filter(|_| carrying == 0);
+        lines.extend(first.map(|frame| native(frame)));
+        lines.push(passed_on(passing - lines.len()));
         next = passing;
+    } else if carrying > 0 && carrying < frames.len() {
+        lines.push(passed_on(carrying));
+        next = carrying;
     }
     let shown = end.saturating_sub(next).min(MOST_LINES - lines.len());
     lines.extend(frames[next..next + shown].iter().map(|frame| native(frame)));
@@ -71,6 +77,11 @@ fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> 
     }
     rest(&mut lines, frames.len() - next, is_cut);
     lines
+}
+
+fn passed_on(frames: usize) -> Line {
+    let (passes, pass) = ("frame that only passes it on", "frames that only pass it on");
+    Line::Remark(format!("({})", count(frames as u64, passes, pass)))
 }
 
 fn python_lines(frames: &[&Frame], is_cut: bool) -> Vec<Line> {

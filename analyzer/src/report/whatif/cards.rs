@@ -179,10 +179,22 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
         let failures = count(device.absurd_failures, "failed request", "failed requests");
         page.indented("  ", "  ", &format!("{failures} of 1 PiB or more left out: no card has that."));
     }
+    page.indented("  ", "  ", &for_this_length(device));
     if device.failures > 0 {
         let text = "Only what was recorded counts: what the program would have asked for, had its requests not failed, is not in the \
                     trace.";
         page.indented("  ", "  ", text);
+    }
+}
+
+/// How long a run the sizes are good for.
+fn for_this_length(device: &DeviceAnswer) -> String {
+    match device.grows_bytes_per_step {
+        Some(bytes) => format!(
+            "They hold for this run's length only: where it ends, what stays still grows, by {} after each step; a longer run needs more.",
+            size(bytes)
+        ),
+        None => "They hold for a run as long as this one.".to_owned(),
     }
 }
 

@@ -43,6 +43,24 @@ fn several_cards_and_granules() {
     insta::assert_snapshot!(page(&full_card(), &question));
 }
 
+/// A larger card is large enough for this run; a program that leaks fills it in a longer one.
+#[test]
+fn sizes_are_for_a_run_of_this_length() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    for step in 0..30 {
+        trace.alloc(0x100_0000_0000 + step * GIB, 64 * MIB);
+        trace.alloc(0x20_0000_0000, GIB);
+        trace.free(0x20_0000_0000);
+    }
+    let text = page(&trace, &Question::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "They hold for this run's length only: where it ends, what stays still grows, by 64 MiB after each step";
+    assert!(text.contains(said), "{text}");
+    let answer = ask(&mut open(&trace), &Question::default(), |_| {});
+    assert_eq!(answer.devices[0].grows_bytes_per_step, Some(64 * MIB));
+    let text = page(&full_card(), &Question::default());
+    assert!(text.contains("They hold for a run as long as this one."), "{text}");
+}
+
 #[test]
 fn what_pools_may_keep_is_not_in_the_model() {
     let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);

@@ -1,0 +1,185 @@
+//! Sentences that a reader can take at their word: which failure a section is of, what a time leaves out, what a remainder holds, and
+//! what is to be done where nothing is sure.
+
+use gpuoom_trace::metadata::{Module, Quantity};
+use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::record::{Event, Kind, flag, process};
+
+use crate::report::page::Look;
+use crate::testing::{GIB, MIB, TraceBuilder, json, summary};
+
+/// The page on one line.
+fn page(trace: &TraceBuilder) -> String {
+    let text = super::write(&summary(trace), &[], Look::new(4000, false));
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn free(trace: &mut TraceBuilder, failure: u64, bytes: u64) {
+    trace.read_at_failure(failure, &[(Quantity::RuntimeTotal as u16, 24 * GIB), (Quantity::RuntimeFree as u16, bytes)]);
+}
+
+/// A full card that refuses `requests`, with what was free then; each time the program says so.
+fn refused(requests: &[(u64, u64)]) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for number in 0..23 {
+        trace.alloc(0x10_0000_0000 + number * 2 * GIB, GIB);
+    }
+    for (bytes, was_free) in requests {
+        let failure = trace.refuse(*bytes);
+        free(&mut trace, failure, *was_free);
+        trace.after(Event::ErrorQuery, "hipGetErrorString", 2, flag::ERROR_TEXT);
+    }
+    trace.end(process::EXITS, 1);
+    trace
+}
+
+/// What the sections say is of one failure, and which one stands in the verdict.
+#[test]
+fn all_sections_are_of_the_failure_that_decides() {
+    let trace = refused(&[(2 * GIB, 512 * MIB), (3 * GIB, 512 * MIB), (5 * GIB, 256 * MIB)]);
+    let text = page(&trace);
+    assert!(text.contains("VERDICT Of 3 failures #3 decides, at "), "{text}");
+    assert!(text.contains("GPU 0 refused 5.00 GiB"), "{text}");
+    assert!(text.contains("WHY of failure #3, which decides, before others"), "{text}");
+    assert!(text.contains("of #3: the program's own blocks hold") && text.contains("5.00 GiB was asked for"), "{text}");
+    assert!(text.contains("WHO HOLDS GPU 0 at failure #3"), "{text}");
+    let json = json(&summary(&trace));
+    assert_eq!((&json["verdict"]["oom"], &json["diagnoses"][0]["evidence_of"]), (&3.into(), &3.into()));
+    assert_eq!(json["ledger"][0]["moment"], "oom:3");
+}
+
+/// A surer diagnosis of another failure stands behind what is about the one that decides.
+#[test]
+fn what_is_about_other_failures_only_comes_later() {
+    let trace = refused(&[(30 * GIB, 512 * MIB), (2 * GIB, 512 * MIB)]);
+    let json = json(&summary(&trace));
+    assert_eq!(json["verdict"]["oom"], 2);
+    let is_of_it = |finding: &serde_json::Value| finding["ooms"].as_array().unwrap().contains(&2.into());
+    let causes: Vec<_> =
+        json["diagnoses"].as_array().unwrap().iter().filter(|finding| finding["role"] == "cause").collect();
+    assert!(causes.len() > 1 && causes.iter().any(|finding| !is_of_it(finding)), "{causes:?}");
+    assert!(causes.is_sorted_by_key(|finding| !is_of_it(finding)), "{causes:?}");
+    let of_first = json["ooms"][0]["cause"].clone();
+    assert!(of_first.is_string(), "each failure keeps the surest cause of its own");
+}
+
+#[test]
+fn one_failure_needs_no_number() {
+    let text = page(&refused(&[(2 * GIB, 512 * MIB)]));
+    assert!(text.contains("VERDICT GPU 0 refused") && text.contains("WHY the most telling first"), "{text}");
+}
+
+/// Times are the program's own; where the recorder's readings lie between, that is said.
+#[test]
+fn times_say_whether_the_readings_count() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    let failure = trace.refuse(30 * GIB);
+    free(&mut trace, failure, 23 * GIB);
+    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    trace.end(process::EXITS, 0);
+    let held_up = summary(&trace).facts.ooms[0].held_up_ns;
+    assert!(held_up > 0);
+    let text = page(&trace);
+    let held_up = crate::words::span(held_up);
+    assert!(text.contains(&format!("(not counted: {held_up} of the recorder's own readings)")), "{text}");
+    assert!(text.contains("later (the recorder's own readings not counted), before any sign"), "{text}");
+    assert!(text.contains(&format!("({held_up} of it readings), exit 0")), "{text}");
+    let mut unread = TraceBuilder::default().device(0, "card", 24 * GIB);
+    unread.refuse(30 * GIB);
+    unread.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    assert!(!page(&unread).contains("readings not counted") && !page(&unread).contains("not counted:"));
+}
+
+/// Calls told that it went back to a pool: that is in no row, and in calls.
+#[test]
+fn what_pools_may_keep_is_told_beside_the_remainder() {
+    let with = |pooled: u64| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x10_0000_0000, GIB);
+        (0..pooled).for_each(|block| {
+            _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * 2 * GIB, GIB)
+        });
+        (0..pooled)
+            .for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * 2 * GIB));
+        let failure = trace.refuse(20 * GIB);
+        free(&mut trace, failure, 13 * GIB);
+        trace
+    };
+    let text = page(&with(8));
+    assert!(text.contains("unattributed (the remainder: in none of these rows)"), "{text}");
+    let said = "up to 8.00 GiB of the remainder may be what pools keep: calls gave 8.00 GiB back to them before";
+    assert!(text.contains(said), "{text}");
+    assert_eq!(json(&summary(&with(8)))["ledger"][0]["returned_to_pools_bytes"], 8 * GIB);
+    let text = page(&with(0));
+    assert!(text.contains("in no call and no reading") && !text.contains("what pools keep:"), "{text}");
+}
+
+/// Where the driver counts some of the remainder for this process, a reading tells of it.
+#[test]
+fn what_the_driver_counts_is_in_a_reading() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    let failure = trace.refuse(30 * GIB);
+    trace.read_at_failure(
+        failure,
+        &[
+            (Quantity::RuntimeTotal as u16, 24 * GIB),
+            (Quantity::RuntimeFree as u16, 20 * GIB),
+            (Quantity::KfdProcessVram as u16, 3 * GIB),
+        ],
+    );
+    let text = page(&trace);
+    assert!(text.contains("2.00 GiB of the remainder are this process's by the driver"), "{text}");
+    assert!(!text.contains("in no call and no reading"), "{text}");
+}
+
+/// A leak that is only possible: what would tell is said, and no cause is claimed.
+#[test]
+fn what_is_only_possible_has_a_next_step() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for step in 0..40 {
+        trace.alloc(0x100_0000_0000 + step * GIB, 20 * MIB);
+        trace.alloc(0x20_0000_0000, 4 * GIB);
+        trace.free(0x20_0000_0000);
+    }
+    let text = page(&trace);
+    assert!(text.contains("live-leak, possible"), "{text}");
+    assert!(text.contains("WHAT TO DO no cause is sure enough to act on; what would tell ? to be sure: "), "{text}");
+    let json = json(&summary(&trace));
+    assert!(json["verdict"]["cause"].is_null() && !json["would_settle"].as_array().unwrap().is_empty());
+}
+
+fn module(path: &str, start: u64) -> Module {
+    Module { path: path.into(), build_id: String::new(), start, end: start + 0x10_0000, vendor: false }
+}
+
+/// ctypes calls through libffi, which wants no memory: who asked is Python, or its function where that is known.
+#[test]
+fn a_trampoline_is_not_named_as_who_asked() {
+    let with = |python: &[PythonFrame]| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.modules.push(module("/usr/lib/libffi.so.8", 0x1000_0000));
+        trace
+            .modules
+            .push(module("/usr/lib/python3.12/lib-dynload/_ctypes.cpython-312-x86_64-linux-gnu.so", 0x2000_0000));
+        trace.modules.push(module("/usr/bin/python3.12", 0x3000_0000));
+        trace.code(1, "/home/me/train.py", "load");
+        trace.stack(1, &[0x1000_0100, 0x1000_0200, 0x2000_0100, 0x3000_0100, 0x3000_0200], python);
+        trace.site = 1;
+        trace.alloc(0x10_0000_0000, 20 * GIB);
+        let failure = trace.refuse(8 * GIB);
+        free(&mut trace, failure, 3 * GIB);
+        trace
+    };
+    let native = with(&[]);
+    let text = page(&native);
+    assert!(
+        text.contains("(hipMalloc, python3.12)") && !text.contains("libffi") && !text.contains("_ctypes"),
+        "{text}"
+    );
+    assert!(text.contains("asked by (3 frames that only pass it on)"), "{text}");
+    assert_eq!(json(&summary(&native))["ledger"][0]["rows"][0]["library"], "python3.12");
+    let text = page(&with(&[PythonFrame { code: 1, line: 7 }]));
+    assert!(text.contains("load (train.py:7)") && !text.contains("libffi"), "{text}");
+}
