@@ -9,9 +9,13 @@ pub(super) const AT_REFUSAL: &str = "free memory at the refusal itself: memory c
 
 impl Failure<'_> {
     /// Whether something holds of what was free at the refusal, where so much was read a little later. It must hold of all that is
-    /// more, or of all that is less, once it holds.
+    /// more, or of all that is less, once it holds. What other processes took or gave back is left out: where nobody read it, nobody would
+    /// know either.
     pub fn was_free(&self, read: Known<u64>, holds: impl Fn(u64) -> bool) -> Holds {
-        let of_read = |bytes: u64| (holds(self.moved.free_at_least(bytes)), holds(self.moved.free_at_most(bytes)));
+        let of_read = |bytes: u64| {
+            let own = self.moved.by_own_threads();
+            (holds(own.free_at_least(bytes)), holds(own.free_at_most(bytes)))
+        };
         match read.map(of_read).get() {
             Some((least, most)) if least == most => least.into(),
             Some(_) => Holds::Unknown(AT_REFUSAL),
@@ -62,9 +66,13 @@ impl Case<'_> {
     /// How far two numbers of a failure's readings may lie apart only because they are not of one moment: what came or went while the
     /// readings were taken, and by how much what other processes hold changed since the reading before. `None` where nobody knows.
     pub fn read_apart_bytes(&self, failure: &Failure<'_>) -> Option<u64> {
+        let others = failure.moved.others_took_bytes.max(failure.moved.others_gave_bytes);
+        Some(self.read_apart_by_own_bytes(failure)?.saturating_add(others))
+    }
+
+    /// The same by the program's own threads alone.
+    pub fn read_apart_by_own_bytes(&self, failure: &Failure<'_>) -> Option<u64> {
         let Some(read) = self.around(failure).and_then(|around| around.read_at) else { return Some(0) };
-        let own = [read.within.given_bytes, read.within.returned_bytes];
-        let others = [failure.moved.others_took_bytes, failure.moved.others_gave_bytes];
-        (!read.within.is_unsized).then(|| own.into_iter().chain(others).fold(0, u64::saturating_add))
+        (!read.within.is_unsized).then(|| read.within.given_bytes.saturating_add(read.within.returned_bytes))
     }
 }

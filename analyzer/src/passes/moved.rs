@@ -53,10 +53,9 @@ impl Moved {
         *self == Moved { others_were_read: self.others_were_read, ..Moved::default() }
     }
 
-    /// Whether none of the program's own threads took memory or gave some back.
-    pub fn is_by_others_only(&self) -> bool {
-        let own = Moved { others_took_bytes: 0, others_gave_bytes: 0, ..*self };
-        own.is_none()
+    /// The same of the program's own threads alone.
+    pub fn by_own_threads(&self) -> Self {
+        Moved { others_took_bytes: 0, others_gave_bytes: 0, ..*self }
     }
 
     /// The least that was free at the refusal, where so much was read.

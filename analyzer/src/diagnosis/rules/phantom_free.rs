@@ -57,13 +57,15 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// Whether enough was free at the refusal, and not only when it was read a little later. Returns whether that may be.
 fn made_by_nobody(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
     let was_enough = failure.was_enough(failure.runtime_free_bytes());
-    if was_enough != Holds::Yes && !failure.moved.is_by_others_only() {
+    if was_enough != Holds::Yes {
         check.at_most(Confidence::Possible);
         check.must(was_enough, String::new);
         return true;
     }
-    // Another process may have held it, and have ended.
-    if !check.applies(was_enough == Holds::Yes) {
+    // Another process may have held it, and have given it back since.
+    let both = failure.request_bytes().zip(failure.runtime_free_bytes()).get();
+    let is_enough = |(request, free)| case.thresholds.is_enough(failure.moved.free_at_least(free), request);
+    if !check.applies(both.is_some_and(is_enough)) {
         return false;
     }
     let gave = case.others_gave_back_before(failure);

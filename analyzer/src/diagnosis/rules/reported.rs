@@ -95,9 +95,10 @@ fn held_by_graphics(case: &Case<'_>, failure: &Failure<'_>, gap: u64, check: &mu
 
 /// Whether two numbers of one reading are at least so far apart, whatever came or went while they were read.
 fn are_apart(case: &Case<'_>, failure: &Failure<'_>, gap: u64, least: u64) -> Holds {
-    match case.read_apart_bytes(failure) {
-        Some(moved) if gap.saturating_sub(moved) >= least => Holds::Yes,
-        Some(moved) if gap.saturating_add(moved) < least => Holds::No,
+    let (by_all, by_own) = (case.read_apart_bytes(failure), case.read_apart_by_own_bytes(failure));
+    match by_all.zip(by_own) {
+        Some((by_all, _)) if gap.saturating_sub(by_all) >= least => Holds::Yes,
+        Some((_, by_own)) if gap.saturating_add(by_own) < least => Holds::No,
         _ => Holds::Unknown("readings during which no memory comes or goes (GPUOOM_SAMPLE)"),
     }
 }
@@ -129,6 +130,9 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     });
     if check.is_over() {
         return;
+    }
+    if !failure.moved.others_were_read {
+        check.would_settle("what other processes held right before these readings, and at them (KFD)");
     }
     let setting = hidden_by_setting(case);
     check.unless(setting.is_some(), || {
