@@ -117,7 +117,8 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     let free = match oom.free_reported_bytes {
         Some(bytes) => {
             let short = oom.requested_bytes.saturating_sub(bytes);
-            let short = match oom.unknown_size || short == 0 {
+            // What came or went until it was read was not free, or was, at the refusal.
+            let short = match oom.unknown_size || short == 0 || !oom.free_is_of_refusal {
                 true => String::new(),
                 false => format!(", {} less than requested", size(short)),
             };

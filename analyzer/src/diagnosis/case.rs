@@ -15,6 +15,7 @@ use crate::machine::Machine;
 use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::fragmentation::saturate;
+use crate::passes::moved::Moved;
 use crate::passes::oom::OomReport;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
@@ -186,6 +187,8 @@ pub struct Failure<'a> {
     pub oom: &'a Oom,
     /// Its device.
     pub device: Option<&'a DeviceSummary>,
+    /// What may have come or gone between the refusal and what was read of its moment.
+    pub moved: Moved,
     /// The numbers by which rules decide.
     pub thresholds: &'a Thresholds,
 }
@@ -193,7 +196,9 @@ pub struct Failure<'a> {
 impl<'a> Failure<'a> {
     fn new(case: &Case<'a>, report: &'a OomReport, oom: &'a Oom) -> Self {
         let device = case.facts.devices.iter().find(|device| device.index == report.device);
-        Failure { report, oom, device, thresholds: case.thresholds }
+        let around = case.replay.tracks.around.failure((report.number - 1) as usize);
+        let moved = Moved::of(oom, around, case.is_integrated(device).get() == Some(true));
+        Failure { report, oom, device, moved, thresholds: case.thresholds }
     }
 
     /// Whether memory of the device itself was asked for.
@@ -330,11 +335,5 @@ impl<'a> Failure<'a> {
     pub fn gap_bytes(&self) -> Known<i128> {
         let both = self.runtime_free_bytes().zip(self.driver_free_bytes());
         both.map(|(runtime, driver)| i128::from(runtime) - i128::from(driver))
-    }
-
-    /// (`R − F`) What is missing.
-    pub fn shortfall_bytes(&self) -> Option<u64> {
-        let (request, free) = self.request_bytes().zip(self.free_bytes()).get()?;
-        Some(request.saturating_sub(free)).filter(|missing| *missing > 0)
     }
 }

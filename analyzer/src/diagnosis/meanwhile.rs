@@ -93,7 +93,7 @@ impl<'a> Case<'a> {
     /// How sure it can be at most that it was not other processes who made the room that a request found when it was tried again;
     /// `None` where what they hold is too little for that.
     pub fn unless_others_made_room(&self, failure: &Failure<'_>) -> Option<Confidence> {
-        let missing = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(0);
+        let missing = failure.least_shortfall_bytes();
         if failure.external_bytes().is(|bytes| bytes < missing) == Holds::Yes {
             return None;
         }

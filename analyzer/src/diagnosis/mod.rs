@@ -13,6 +13,7 @@ mod pooled;
 pub mod related;
 mod rounding;
 pub mod rules;
+mod since_refusal;
 pub mod torch_sums;
 pub mod which_card;
 

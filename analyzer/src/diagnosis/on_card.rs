@@ -28,7 +28,8 @@ impl Failure<'_> {
 
     /// Whether the program's own requests and this one would fit into the card, were nothing else there.
     pub fn alone(&self) -> Known<Alone> {
-        let own = self.own_bytes();
+        // What another thread was given while the call was under way may have come after the refusal.
+        let own = self.own_bytes().saturating_sub(self.moved.given_bytes);
         self.request_bytes().zip(self.total_bytes()).map(|(request, total)| {
             let needed = own.saturating_add(request);
             match total.checked_sub(needed) {
@@ -41,6 +42,6 @@ impl Failure<'_> {
     /// Whether what others hold, as the driver counts it, is what was missing.
     pub fn is_missing_with_others(&self) -> Known<bool> {
         let both = self.request_bytes().zip(self.free_bytes()).zip(self.external_bytes());
-        both.map(|((request, free), external)| request <= free.saturating_add(external))
+        both.map(|((request, free), external)| request <= self.moved.free_at_most(free).saturating_add(external))
     }
 }

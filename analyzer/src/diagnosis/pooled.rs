@@ -64,7 +64,7 @@ impl Case<'_> {
     pub(super) fn pools_keep_missing(&self, failure: &Failure<'_>) -> Holds {
         let at_most = self.pools_keep_at_most(failure).bytes();
         let left = failure.request_bytes().zip(failure.free_bytes());
-        match left.get().is_some_and(|(request, free)| at_most < request.saturating_sub(free)) || at_most == 0 {
+        match left.get().is_some() && at_most < failure.least_shortfall_bytes() || at_most == 0 {
             true => Holds::No,
             false => Holds::Unknown(KEPT),
         }

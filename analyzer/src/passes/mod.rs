@@ -18,6 +18,7 @@ pub mod level;
 pub mod libraries;
 pub mod map;
 pub mod model;
+pub mod moved;
 pub mod oom;
 pub mod outcomes;
 pub mod profile;

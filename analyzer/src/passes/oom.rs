@@ -8,6 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Layer, injected};
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
+use crate::passes::moved::Moved;
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom, RefusedBy};
@@ -179,6 +180,9 @@ pub struct OomReport {
     pub saw_below: bool,
     /// Free memory as the runtime reported it then.
     pub free_reported_bytes: Option<u64>,
+    /// Whether that is of the refusal itself: nothing is known to have come or gone until it was read.
+    #[serde(skip)]
+    pub free_is_of_refusal: bool,
     /// Free memory as sysfs reported it then.
     pub free_sysfs_bytes: Option<u64>,
     /// Largest allocatable block then, as the probe measured it.
@@ -321,6 +325,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         injected: None,
         saw_below: oom.saw_below,
         free_reported_bytes: read.runtime_free_bytes.filter(|_| of_card),
+        free_is_of_refusal: Moved::of(oom, replay.tracks.around.failure((number - 1) as usize), false).is_none(),
         free_sysfs_bytes: read
             .vram_total_bytes
             .zip(read.vram_used_bytes)

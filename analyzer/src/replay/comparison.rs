@@ -59,6 +59,8 @@ pub struct Comparisons {
     /// Readings that say nothing of the calls, because memory came or went while they were taken.
     pub disturbed: u64,
     before: Option<Comparison>,
+    /// What other processes held at the reading before.
+    others_bytes: Option<u64>,
     /// The latest reading, as long as a call that began before it was done may still follow in the file.
     open: Option<Open>,
 }
@@ -83,6 +85,13 @@ impl Comparisons {
     /// it.
     pub(super) fn take(&mut self, open: Open) {
         self.open = Some(open);
+    }
+
+    /// Takes what other processes hold by a reading. Returns whether that has changed since the reading before: then what all hold and
+    /// what others hold of it need not be of one moment.
+    pub(super) fn others_moved(&mut self, others_bytes: Option<u64>) -> bool {
+        let before = std::mem::replace(&mut self.others_bytes, others_bytes);
+        before.zip(others_bytes).is_some_and(|(before, now)| before != now)
     }
 
     /// A call that began at a moment moved memory: a reading that was under way is no comparison.
@@ -122,5 +131,18 @@ impl Comparisons {
         if lasting.is_some() && gap(lasting) > gap(self.lasting_gap) {
             self.lasting_gap = lasting;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_hold_counts_as_moved_only_where_it_was_read_twice() {
+        let mut comparisons = Comparisons::default();
+        let moved: Vec<bool> =
+            [None, Some(1), Some(1), Some(2), None, Some(3)].map(|bytes| comparisons.others_moved(bytes)).into();
+        assert_eq!(moved, [false, false, false, true, false, false]);
     }
 }

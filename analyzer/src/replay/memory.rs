@@ -154,7 +154,11 @@ impl Replay {
     fn allocation_of_others(&mut self, record: &Record, payload: &[u8]) {
         let api = self.apis.get(record.api);
         match (record.status, record.is_outermost()) {
-            (0, _) => {
+            (0, is_outermost) => {
+                // What lies inside another call is counted with that.
+                if is_outermost && Side::of(record.kind()) != Side::Host {
+                    self.tracks.moved_by_library(record, Some(record.requested));
+                }
                 let place = Place { position: self.events, context: self.context_of(record, None) };
                 self.lower.take_in(record, payload, api, place, &mut self.accounts);
             }
@@ -172,6 +176,9 @@ impl Replay {
             self.inside_reset(record);
         }
         let below = self.lower.is_used() && self.free_below(record);
+        if record.address != 0 && record.is_outermost() && record.has(flag::FROM_RUNTIME) {
+            self.tracks.moved_by_library(record, None);
+        }
         if record.address == 0 || !record.is_outermost() || (below && record.has(flag::FROM_RUNTIME)) {
             return;
         }

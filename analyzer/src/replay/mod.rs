@@ -303,6 +303,7 @@ impl Replay {
         self.events += 1;
         let end = record.at.saturating_add(u64::from(record.duration));
         self.last_at = self.last_at.max(end);
+        self.tracks.recorded_at = end;
         let disturbs = self.busy.note(record, end);
         if disturbs {
             self.disturb(record);

@@ -19,6 +19,7 @@ use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
 use super::tracks::device::DeviceTrack;
+use super::tracks::moves::Overlap;
 use super::tracks::pools::Number;
 use super::tracks::reads::Read;
 use super::tracks::saturate;
@@ -137,6 +138,8 @@ impl Replay {
             pooled: None,
             exported_freed_bytes: None,
             done: Done::default(),
+            until_read: Overlap::default(),
+            moves_before: 0,
             read_before: None,
             read_at: None,
             read_after: None,
@@ -230,11 +233,12 @@ impl Replay {
         let devices: Vec<u8> = self.tracks.devices().map(|(device, _)| device).collect();
         for device in devices.into_iter().filter(|device| concerns(record.device, *device)) {
             let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
-            self.tracks.disturb_reads(device, record.at, saturate(held));
+            let given = if record.event() == Some(Event::Alloc) { record.requested } else { 0 };
+            self.tracks.disturb_reads(device, record.at, saturate(held), given);
         }
     }
 
-    fn note_read(&mut self, record: &Record, device: u8, read: DeviceReadings, is_disturbed: bool) {
+    fn note_read(&mut self, record: &Record, began_at: u64, device: u8, read: DeviceReadings, is_disturbed: bool) {
         let of_failure = (record.status == trigger::FAILURE).then_some(record.address);
         let held = self.accounts.device(device).map_or(0, |account| account.held.requested_bytes);
         let most = self.accounts.device(device).map_or(0, |account| account.peak.held.requested_bytes);
@@ -249,6 +253,7 @@ impl Replay {
                 least_held_bytes: held_bytes,
                 most_held_bytes: if is_disturbed { saturate(most) } else { held_bytes },
                 is_disturbed,
+                within: self.tracks.overlap(device, None, began_at),
                 reserved_bytes,
                 ..Read::default()
             },
@@ -264,13 +269,14 @@ impl Replay {
             let mut read = DeviceReadings::default();
             readings.iter().filter(|reading| reading.device == device).for_each(|reading| read.take(reading));
             let is_disturbed = self.busy.until(device) > began_at;
-            self.note_read(record, device, read, is_disturbed);
+            self.note_read(record, began_at, device, read, is_disturbed);
             self.busy.read_until = record.at;
             read.runtime_total_bytes = read.runtime_total_bytes.or(self.accounts.total_bytes(device));
             let Some(in_use) = read.in_use() else { continue };
             let comparisons = self.comparisons.entry(device).or_default();
             comparisons.settle();
-            if is_disturbed {
+            let others_moved = comparisons.others_moved(read.others_vram_bytes) && !in_use.of_process;
+            if is_disturbed || others_moved {
                 comparisons.disturbed += 1;
                 continue;
             }

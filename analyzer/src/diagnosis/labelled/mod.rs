@@ -28,6 +28,7 @@ mod retention;
 mod scenes;
 mod sentences;
 mod serving;
+mod since_refusal;
 mod snapshots;
 mod tensors;
 mod training;
@@ -85,6 +86,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         phantom_free::TRACES,
         pending::TRACES,
         reported::TRACES,
+        since_refusal::TRACES,
         exports::TRACES,
         pools::TRACES,
         retention::TRACES,

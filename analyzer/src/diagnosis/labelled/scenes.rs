@@ -78,6 +78,20 @@ pub(super) fn at_failure<const N: usize>(trace: &mut TraceBuilder, seq: u64, val
     read(trace, trigger::FAILURE, seq, values);
 }
 
+/// Readings because of a failure that began before the record that was added last, and so long ago.
+pub(super) fn at_failure_since<const N: usize>(
+    trace: &mut TraceBuilder,
+    seq: u64,
+    began_ns_ago: u64,
+    values: [(Quantity, u64); N],
+) {
+    let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+    let (at, duration) = (record.at - began_ns_ago, began_ns_ago as u32);
+    let record = Record { at, duration, address: seq, status: trigger::FAILURE, device: NO_DEVICE, ..record };
+    let reading = |(quantity, value)| Reading { quantity: quantity as u16, device: 0, value };
+    trace.reading(record, &values.map(reading));
+}
+
 /// Readings of the sampling period.
 pub(super) fn sampled<const N: usize>(trace: &mut TraceBuilder, values: [(Quantity, u64); N]) {
     read(trace, trigger::PERIOD, 0, values);

@@ -27,7 +27,8 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_card()) {
         return;
     }
-    let own = failure.process_or_own_bytes();
+    // What came since the refusal is in the driver's count.
+    let own = failure.process_or_own_bytes().saturating_sub(failure.moved.given_bytes);
     let total = failure.total_bytes();
     // A request that no empty card could hold says nothing of what is on it, unless the card is larger than it is said to be.
     let could_fit = failure.request_bytes().zip(total).is(|(request, total)| request <= total);
@@ -61,28 +62,41 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         };
         check.at_most(at_most);
     }
-    let both = failure.request_bytes().zip(failure.free_bytes());
-    check.must(both.is(|(request, free)| !case.thresholds.is_enough(free, request)), || {
-        let (request, free) = both.get().unwrap_or((0, 0));
-        let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
-        format!("{} was asked for and {} was free{barely}", size(request), size(free))
-    });
-    let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
-    let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
-    check.note(largest.is_some(), || match largest {
-        Some(0) | None => "no block of any size could be allocated right after it".to_owned(),
-        Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
-    });
-    let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
-    check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
-        "the runtime reported clearly more free than was asked for".to_owned()
-    });
+    too_little_was_free(failure, check);
     if larger_board(case, failure).is_some() {
         check.at_most(Confidence::Probable);
     }
     limited_by_the_rest(failure, check);
     refuted_by_a_leak(case, failure, check);
     refuted_by_caches(case, failure, check);
+}
+
+/// Whether the request did not fit into what was free at the refusal.
+fn too_little_was_free(failure: &Failure<'_>, check: &mut Check) {
+    let both = failure.request_bytes().zip(failure.free_bytes());
+    let too_little = match failure.was_enough(failure.free_bytes()) {
+        Holds::Yes => Holds::No,
+        Holds::No => Holds::Yes,
+        unknown => unknown,
+    };
+    check.must(too_little, || {
+        let (request, free) = both.get().unwrap_or((0, 0));
+        let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
+        let barely = if failure.moved.is_none() { barely.to_owned() } else { failure.moved.told() };
+        format!("{} was asked for and {} was free{barely}", size(request), size(free))
+    });
+    let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
+    let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
+    check.note(largest.is_some(), || match largest {
+        Some(0) | None => "no block of any size could be allocated right after it".to_owned(),
+        Some(bytes) if failure.allocated_beyond_free().is_some() => {
+            format!("a block of {} could be allocated right after it: more than had been read as free", size(bytes))
+        }
+        Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
+    });
+    check.unless(failure.was_enough(failure.runtime_free_bytes()), || {
+        "the runtime reported clearly more free than was asked for".to_owned()
+    });
 }
 
 /// Whether what the process holds is told by the driver's count of it, and not by its blocks alone.

@@ -2,6 +2,7 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::since_refusal::AT_REFUSAL;
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
@@ -51,7 +52,7 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         ),
     });
     check.part(if over_cap { "percentage" } else { "physical memory" });
-    check.unless(failure.free_bytes().is(|free| free < request), || {
+    check.unless(failure.was_free(failure.free_bytes(), |free| free < request), || {
         "less was free than was asked for, whatever the policy".to_owned()
     });
     check.decides(
@@ -84,7 +85,8 @@ fn single_alloc_percent(case: &Case<'_>, failure: &Failure<'_>, total: u64) -> u
 
 fn smaller_succeeded(case: &Case<'_>, failure: &Failure<'_>, request: u64) -> Holds {
     if let Some(largest) = failure.oom.read.largest_allocatable_bytes.filter(|largest| *largest < request) {
-        return (largest > 0).into();
+        let shows_nothing = failure.allocated_beyond_free().is_some();
+        return if shows_nothing { Holds::Unknown(AT_REFUSAL) } else { (largest > 0).into() };
     }
     let next = case.around(failure).and_then(|around| around.next);
     match next.filter(|next| next.requested_bytes > 0 && next.requested_bytes < request) {
@@ -104,7 +106,7 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
     // What the runtime reports may be lowered by the ceiling itself, and may count what others hold as free: only the driver's
     // counters say what the card had.
-    let enough = |free: Known<u64>| free.is(|free| case.thresholds.is_enough(free, request));
+    let enough = |free: Known<u64>| failure.was_enough(free);
     let (by_driver, by_runtime) = (failure.driver_free_bytes(), failure.runtime_free_bytes());
     if by_driver.get().is_none() && enough(by_runtime) == Holds::Yes {
         check.at_most(Confidence::Probable);
@@ -129,7 +131,10 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.at_most(Confidence::Possible);
         return;
     };
-    let tried = failure.oom.read.largest_allocatable_bytes.map(|bytes| failure.own_bytes().saturating_add(bytes));
+    // What other threads gave back before the block was tried made room for it under the ceiling, too.
+    let own = failure.own_bytes().saturating_sub(failure.moved.returned_bytes);
+    let tried = failure.oom.read.largest_allocatable_bytes.filter(|_| !failure.moved.is_unsized);
+    let tried = tried.map(|bytes| own.saturating_add(bytes));
     check.unless(tried.is_some_and(|tried| tried > limit), || {
         "a block was allocated with which the process held more than allowed".to_owned()
     });
@@ -139,7 +144,8 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.would_settle("the largest block that could be allocated after the failure");
     }
     let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
-    check.unless(tried.is_some_and(|tried| tried.saturating_add(usual) < limit), || {
+    let slack = usual.saturating_add(failure.moved.given_bytes).saturating_add(failure.moved.returned_bytes);
+    check.unless(tried.is_some_and(|tried| tried.saturating_add(slack) < limit), || {
         "smaller blocks that the ceiling allows were refused, too".to_owned()
     });
     check.decides(

@@ -25,7 +25,7 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     // Without this shape nobody would think of it.
     let is_small = request <= case.thresholds.small_request_bytes;
-    let has_room = free.get().is_some_and(|free| free / case.thresholds.room_factor >= request);
+    let has_room = failure.was_free(free, |free| free / case.thresholds.room_factor >= request) == Holds::Yes;
     if !check.applies(is_rocm && failure.is_real_of_device() && is_small && has_room) {
         return;
     }
@@ -78,7 +78,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         Some(bytes) => format!("{bytes} bytes are no multiple of a page, which is refused by itself"),
         None => "a size that is no multiple of a page was asked for".to_owned(),
     });
-    check.must(both.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
+    check.must(failure.was_enough(failure.free_bytes()), || {
         let (request, free) = both.get().unwrap_or((0, 0));
         format!("{} of physical memory was refused with {} free", size(request), size(free))
     });

@@ -273,10 +273,7 @@ fn nothing_was_short(failure: &Failure<'_>) -> Holds {
         (true, Some(_)) => Holds::No,
         (true, None) if failure.oom.saw_below => Holds::Yes,
         (true, None) => Holds::Unknown(INSIDE),
-        (false, _) => failure
-            .request_bytes()
-            .zip(failure.free_bytes())
-            .is(|(request, free)| failure.thresholds.is_enough(free, request)),
+        (false, _) => failure.was_enough(failure.free_bytes()),
     }
 }
 

@@ -25,13 +25,18 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     check.must(true, || format!("{} had been exported to other processes and were freed", size(freed)));
     let pinned = pinned_bytes(case, failure);
-    let known = Known::new(pinned, READINGS);
     if pinned.is_none() {
         check.at_most(Confidence::Possible);
     }
+    let is_little = |(freed, risen): (u64, u64)| (risen as f64) < case.thresholds.export_rise_share * freed as f64;
+    // Free memory rose, and nobody knows whether these frees did it.
+    if !check.applies(pinned.is_none_or(|pinned| is_little(pinned) || rose_by_frees_alone(case, failure))) {
+        return;
+    }
+    let known = Known::new(pinned, READINGS);
     let shown = |pick: fn((u64, u64)) -> u64| size(pinned.map_or(0, pick));
     check.decides(
-        known.is(|(freed, risen)| (risen as f64) < case.thresholds.export_rise_share * freed as f64),
+        known.is(is_little),
         || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
         || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
     );
@@ -72,19 +77,34 @@ fn may_be_open(failure: &Failure<'_>, check: &mut Check) {
     });
 }
 
+/// The stretches between readings in which exported memory was freed before a failure.
+fn stretches<'a>(case: &Case<'a>, failure: &Failure<'_>) -> impl Iterator<Item = &'a Stretch> {
+    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
+    let at = failure.oom.at;
+    track.into_iter().flat_map(|track| track.reads.export_frees().iter()).filter(move |stretch| stretch.before.at <= at)
+}
+
 /// Loads of code between the readings that these frees are compared by.
 fn loads_between(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
-    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
-    let stretches = track.into_iter().flat_map(|track| track.reads.export_frees().iter());
-    let before = stretches.filter(|stretch| stretch.before.at <= failure.oom.at);
-    before.map(|stretch| stretch.after.done.since(&stretch.before.done).loads).sum()
+    stretches(case, failure).map(|stretch| stretch.after.done.since(&stretch.before.done).loads).sum()
+}
+
+/// Whether nothing but frees of known size gave memory back in those stretches: no other process, no pool, nothing whose size nobody
+/// tells.
+fn rose_by_frees_alone(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    stretches(case, failure).all(|stretch| {
+        let done = stretch.after.done.since(&stretch.before.done);
+        let others = |read: &DeviceReadings| read.others_vram_bytes;
+        let others = others(&stretch.before.read).zip(others(&stretch.after.read));
+        let hold_still = others.is_some_and(|(before, after)| after >= before);
+        hold_still && done.releases == 0 && done.returned_to_pools_bytes == 0
+    })
 }
 
 /// Of the exported memory that was freed between two readings, how much that was and by how much free memory rose for it.
 fn pinned_bytes(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u64, u64)> {
-    let track = case.replay.tracks.device(failure.oom.device?)?;
-    let before = track.reads.export_frees().iter().filter(|stretch| stretch.before.at <= failure.oom.at);
-    let rises = before.filter_map(|stretch| Some((stretch.exported_freed_bytes, risen_for_exports(stretch)?)));
+    let rises = stretches(case, failure)
+        .filter_map(|stretch| Some((stretch.exported_freed_bytes, risen_for_exports(stretch)?)));
     rises.reduce(|sum, (freed, risen)| (sum.0.saturating_add(freed), sum.1.saturating_add(risen)))
 }
 

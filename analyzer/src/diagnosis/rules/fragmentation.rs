@@ -52,7 +52,7 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     }
     check.plays(Role::Cause);
     check.at_most(Confidence::Probable);
-    check.must(true, || format!("{library} was refused, and the request was {} short", size(missing)));
+    check.must(true, || format!("{library} was refused, and the request was {}", failure.short_by(missing)));
     check.must_by(Basis::Given, true, || {
         format!("{}: its cache held {} that no tensor used", sums.told.by(), size(sums.unused.bytes))
     });

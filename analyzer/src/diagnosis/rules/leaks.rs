@@ -2,6 +2,7 @@
 
 use super::{Rule, device, failure, run, shapes};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::since_refusal::AT_REFUSAL;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
@@ -103,31 +104,37 @@ fn took_what_was_missing(failure: &Failure<'_>, rise: &Rise, stays: Option<&Stay
         }
         return;
     };
-    let missing = request.saturating_sub(free);
+    // Others, and other threads, may have given memory back since: then more was missing, and never less than this.
+    let missing = request.saturating_sub(failure.moved.free_at_least(free));
+    let never = |free: u64, request: u64| never(failure.moved.free_at_most(free), request);
     let is_managed = rise.kept.as_ref().is_some_and(|kept| kept.managed_bytes > 0);
     let fits = match () {
         () if is_managed && !never(free, request) => Holds::Unknown(ON_THE_CARD),
         () if missing <= stays.all_along_bytes => Holds::Yes,
         () if never(free, request) => Holds::No,
-        () => Holds::Unknown(BEFORE),
+        () if failure.moved.is_none() => Holds::Unknown(BEFORE),
+        () => Holds::Unknown(AT_REFUSAL),
     };
     if matches!(fits, Holds::Unknown(_)) {
         check.at_most(Confidence::Possible);
     }
-    check.decides(fits, || without_it(rise, stays, missing), in_vain);
+    check.decides(fits, || without_it(failure, rise, stays, missing), in_vain);
 }
 
 /// That the request would have fitted without what came to stay, by the smaller number that says so.
-fn without_it(rise: &Rise, stays: &Stays, missing: u64) -> String {
+fn without_it(failure: &Failure<'_>, rise: &Rise, stays: &Stays, missing: u64) -> String {
     let (bytes, when) = match missing <= stays.bytes {
         true => (stays.bytes, format!("over the last {} {}s", stays.steps, rise.by.step())),
         false => (stays.all_along_bytes, "all along the run by the call paths that still rise".to_owned()),
     };
-    format!(
-        "{} was missing: without the {} that came to stay {when}, the request would have fitted",
-        size(missing),
-        size(bytes)
-    )
+    let missing = match missing {
+        0 => "nothing was missing but what rounding and mapping take".to_owned(),
+        _ if failure.moved.is_none() && failure.moved.others_were_read => format!("{} was missing", size(missing)),
+        // Other processes may have given memory back since the refusal.
+        _ if failure.moved.is_none() => format!("{} was missing when the card was read", size(missing)),
+        _ => format!("{} was missing at most", size(missing)),
+    };
+    format!("{missing}: without the {} that came to stay {when}, the request would have fitted", size(bytes))
 }
 
 /// Whether a leak, or what rises like one up to the failure, is more of a reason than what the card was full of.

@@ -25,15 +25,14 @@ fn async_free_pending(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let lacked = failure.shortfall_bytes().or(failure.request_bytes().get()).unwrap_or(u64::MAX);
     check.must(pending >= lacked, || {
         format!(
-            "{} was given back by stream-ordered calls in the {} before, and the request was {} short",
+            "{} was given back by stream-ordered calls in the {} before, and the request was {}",
             size(pending),
             Unit::Time.shown(case.thresholds.pending_ns as f64),
-            size(lacked)
+            failure.short_by(lacked)
         )
     });
     came_without_a_free(case, failure, check);
-    let by_driver = failure.driver_free_bytes().zip(failure.request_bytes());
-    check.unless(by_driver.is(|(free, request)| case.thresholds.is_enough(free, request)), || {
+    check.unless(failure.was_enough(failure.driver_free_bytes()), || {
         "the driver's counters showed enough free without what was pending".to_owned()
     });
     let hidden = case.pools_keep_at_most(failure).by_driver_bytes;

@@ -34,33 +34,46 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if check.is_over() {
         return;
     }
-    let returned = case.before_reading(failure).map_or(0, |done| done.returned_bytes);
-    let was_enough = both.is(|(request, free)| failure.thresholds.is_enough(free.saturating_sub(returned), request));
-    if returned > 0 && was_enough != Holds::Yes {
-        check.at_most(Confidence::Possible);
-        check.must(
-            Holds::Unknown("free memory at the failure: other threads gave memory back before it was read"),
-            String::new,
-        );
-    }
-    let gave = case.others_gave_back_before(failure);
-    match gave.get() {
-        Some(bytes) => check.unless(bytes > 0, || match bytes {
-            0 => "other processes made room while the failure was read".to_owned(),
-            _ => format!("other processes gave back {} between the reading before and this one", size(bytes)),
-        }),
-        None => check.at_most(Confidence::Probable),
+    if !made_by_nobody(case, failure, check) {
+        return;
     }
     let by_driver = failure.driver_free_bytes();
-    let too_little = failure.request_bytes().zip(by_driver).is(|(request, free)| free < request);
+    let request = failure.request_bytes().get().unwrap_or(0);
+    let too_little = failure.was_free(by_driver, |free| free < request);
     check.unless(case.is_read_of_card(failure).and(too_little), || match by_driver.get() {
         Some(free) if too_little == Holds::Yes => format!("the driver's counters called only {} free", size(free)),
         _ => "the driver's counters called less free than was asked for".to_owned(),
     });
     let largest = failure.oom.read.largest_allocatable_bytes;
     check.note(largest.is_some(), || {
-        format!("the largest block below it that could be allocated then had {}", size(largest.unwrap_or(0)))
+        let largest = size(largest.unwrap_or(0));
+        match failure.allocated_beyond_free() {
+            Some(_) => format!("a block of {largest} could be allocated then: more than had been read as free"),
+            None => format!("the largest block below it that could be allocated then had {largest}"),
+        }
     });
+}
+
+/// Whether enough was free at the refusal, and not only when it was read a little later. Returns whether that may be.
+fn made_by_nobody(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
+    let was_enough = failure.was_enough(failure.runtime_free_bytes());
+    if was_enough != Holds::Yes {
+        check.at_most(Confidence::Possible);
+        check.must(was_enough, String::new);
+        return true;
+    }
+    // Another process may have held it, and have given it back since.
+    let both = failure.request_bytes().zip(failure.runtime_free_bytes()).get();
+    let is_enough = |(request, free)| case.thresholds.is_enough(failure.moved.free_at_least(free), request);
+    if !check.applies(both.is_some_and(is_enough)) {
+        return false;
+    }
+    let gave = case.others_gave_back_before(failure);
+    if gave.get().is_none() {
+        check.at_most(Confidence::Probable);
+        check.would_settle(gave.reading());
+    }
+    true
 }
 
 /// Another compute process holds the card.
@@ -186,16 +199,15 @@ fn explains(
     check.plays(Role::Condition);
     check.note(true, || {
         format!(
-            "the request was {} short: without them it would still not have fit by {}",
-            size(missing),
-            size(missing - others)
+            "the request was {}: without them it would still not have fit{}",
+            failure.short_by(missing),
+            if failure.moved.is_none() { format!(" by {}", size(missing - others)) } else { String::new() }
         )
     });
 }
 
 fn enough_in_spite(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let request = failure.request_bytes().zip(failure.free_bytes());
-    let enough = request.is(|(request, free)| case.thresholds.is_enough(free, request));
+    let enough = failure.was_enough(failure.free_bytes());
     let of_card = case.is_read_of_card(failure);
     check.unless(if of_card == Holds::Yes { enough } else { enough.and(of_card) }, || {
         "enough was free in spite of them".to_owned()
@@ -289,7 +301,7 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // It explains the failure only where that memory would have helped.
     check.must(
         missing.is_some_and(|missing| unowned >= missing) || share(unowned, total) >= case.thresholds.others_share,
-        || format!("the request was {} short", size(missing.unwrap_or(0))),
+        || format!("the request was {}", failure.short_by(missing.unwrap_or(0))),
     );
     check.must(Holds::Unknown("who holds it: fuser -v /dev/kfd /dev/dri/renderD*"), String::new);
     let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);

@@ -284,7 +284,7 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     // What was more than the free half would not have fitted without any such limit.
     let had_room = |failure: &Failure<'_>| {
         let both = failure.request_bytes().zip(failure.free_bytes()).get()?;
-        case.thresholds.is_enough(both.1, both.0).then_some(both.1)
+        (failure.was_enough(failure.free_bytes()) == Holds::Yes).then_some(both.1)
     };
     let free = refused.filter_map(|failure| had_room(&failure)).max();
     let half_free =

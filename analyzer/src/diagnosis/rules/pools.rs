@@ -7,7 +7,7 @@ use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
-use crate::replay::tracks::reads::Stretch;
+use crate::replay::tracks::reads::{Read, Stretch};
 use crate::software::{Platform, Version};
 use crate::thresholds::Unit;
 use crate::words::{count, size};
@@ -40,9 +40,13 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let plain = plain.filter(|(next, _)| Some(next.device) == failure.oom.device);
     let alone = plain.filter(|(next, done)| next.succeeded && came_alone(case, failure, done)).map(|(next, _)| next);
     let free = failure.runtime_free_bytes();
-    let was_free = free.is(|free| case.thresholds.is_enough(free, request));
+    // What is larger than all that was reported free shows that memory came, and not that it was there.
+    let alone = alone.filter(|next| free.get().is_none_or(|free| next.requested_bytes <= free));
     // A full card refuses either call.
-    let was_enough = if alone.is_some() { free.is(|free| free >= request) } else { was_free };
+    let was_enough = match alone {
+        Some(_) => failure.was_free(free, |free| free >= request),
+        None => failure.was_enough(free),
+    };
     check.must(was_enough, || match free.get() {
         Some(free) => format!("{} was refused with {} free", size(request), size(free)),
         None => format!("{} was refused", size(request)),
@@ -108,6 +112,39 @@ fn sizes_grow(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     (sizes.len() >= 4 && most(late) > most(early)).into()
 }
 
+/// What vanished over a failure: by how much free memory fell, and what may account for that.
+struct Vanished {
+    /// Free by the runtime before the failure, and at it.
+    free: (u64, u64),
+    /// What the program's blocks do not account for.
+    unaccounted_bytes: u64,
+    /// By how much other processes hold more than before; `None` where nobody read it.
+    others_took_bytes: Option<u64>,
+}
+
+impl Vanished {
+    fn of(failure: &Failure<'_>, around: &Around, before: &Read) -> Option<Self> {
+        let free = before.read.runtime_free_bytes.zip(failure.oom.read.runtime_free_bytes)?;
+        // Blocks that came while the card was being read may be in the reading or not: they may account for it. So may what pools
+        // were given back meanwhile: they may keep it.
+        let held = around.held_bytes.saturating_add(around.until_read.given_bytes);
+        let done = around.read_at.map_or(around.done, |read| read.done);
+        let to_pools = done.since(&before.done).returned_to_pools_bytes;
+        let by_blocks = held.saturating_sub(before.least_held_bytes).saturating_add(to_pools);
+        let others = before.read.others_vram_bytes.zip(failure.oom.read.others_vram_bytes);
+        Some(Vanished {
+            free,
+            unaccounted_bytes: free.0.saturating_sub(free.1).saturating_sub(by_blocks),
+            others_took_bytes: others.map(|(then, now)| now.saturating_sub(then)),
+        })
+    }
+
+    /// What nothing that is known accounts for.
+    fn gone_bytes(&self) -> u64 {
+        self.unaccounted_bytes.saturating_sub(self.others_took_bytes.unwrap_or(0))
+    }
+}
+
 /// A failed stream-ordered allocation still took memory from the card.
 fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(around) = case.around(failure) else { return };
@@ -116,16 +153,11 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     if !check.applies(is_rocm && is_async(failure)) {
         return;
     }
-    let free = |read: &crate::replay::readings::DeviceReadings| read.runtime_free_bytes;
-    let both = free(&before.read).zip(free(&failure.oom.read));
-    let Some((then, now)) = both else { return };
-    let others = |read: &crate::replay::readings::DeviceReadings| read.others_vram_bytes;
-    let by_others = others(&failure.oom.read).zip(others(&before.read)).map(|(now, then)| now.saturating_sub(then));
-    // Blocks that came while the card was being read may be in the reading or not: they may account for it.
-    let held = around.held_bytes.saturating_add(case.before_reading(failure).map_or(0, |done| done.given_bytes));
-    let by_blocks = held.saturating_sub(before.least_held_bytes);
-    let gone = then.saturating_sub(now).saturating_sub(by_others.unwrap_or(0)).saturating_sub(by_blocks);
-    check.must(gone as f64 >= case.thresholds.failure_leak_share * request as f64 && gone > 0, || {
+    let Some(vanished) = Vanished::of(failure, around, &before) else { return };
+    let is_share = |bytes: u64| bytes as f64 >= case.thresholds.failure_leak_share * request as f64 && bytes > 0;
+    let gone = vanished.gone_bytes();
+    let (then, now) = vanished.free;
+    check.must(is_share(vanished.unaccounted_bytes), || {
         format!(
             "free memory fell from {} to {} over the failure of {}, and no new block accounts for {} of it",
             size(then),
@@ -133,6 +165,10 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             size(request),
             size(gone)
         )
+    });
+    check.unless(!is_share(gone), || match vanished.others_took_bytes.filter(|_| !is_share(gone)) {
+        Some(others) => format!("other processes hold {} more than before the failure: they took it", size(others)),
+        None => "other processes took as much meanwhile".to_owned(),
     });
     let clock = &case.replay.clock;
     let age = clock.at_ns(failure.oom.at).saturating_sub(clock.at_ns(before.at));
@@ -146,13 +182,33 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             Unit::Time.shown(case.thresholds.pool_leak_ns as f64)
         )
     });
-    taken_otherwise(around, by_others.is_some(), check);
+    more_than_asked(case, gone, request, check);
+    taken_otherwise(around, vanished.others_took_bytes, check);
+}
+
+/// A refused call takes no more than it asked for, but for rounding: whatever is beyond that went elsewhere, and so may the rest.
+fn more_than_asked(case: &Case<'_>, gone: u64, request: u64, check: &mut Check) {
+    let rounded = request.saturating_add(case.thresholds.gap_noise_bytes);
+    if gone > rounded {
+        check.at_most(Confidence::Probable);
+        check.note(true, || format!("that is {} more than the call asked for", size(gone - request)));
+        check.would_settle("what else takes memory of the card in that time (KFD's list of processes, GPUOOM_SAMPLE)");
+    }
 }
 
 /// What else takes memory between two readings, beside blocks: other processes, and code that is loaded.
-fn taken_otherwise(around: &Around, others_known: bool, check: &mut Check) {
-    if !others_known {
-        check.must(Holds::Unknown("what other processes held before the failure and after it (KFD)"), String::new);
+fn taken_otherwise(around: &Around, others_took_bytes: Option<u64>, check: &mut Check) {
+    match others_took_bytes {
+        None => {
+            check.must(Holds::Unknown("what other processes held before the failure and after it (KFD)"), String::new)
+        }
+        Some(0) => {}
+        Some(others) => {
+            // They took some of it, and may have taken more and given it back to somebody else.
+            check.at_most(Confidence::Probable);
+            check.note(true, || format!("other processes took {} in that time, which is left out of it", size(others)));
+            check.would_settle("the same failure while other processes hold still");
+        }
     }
     let until = around.read_at.map_or(around.done, |read| read.done);
     let loads = around.read_before.map_or(0, |before| until.since(&before.done).loads);

@@ -52,9 +52,14 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
         .gap_noise_bytes
         .max((failure.total_bytes().get().unwrap_or(0) as f64 * case.thresholds.gap_noise_share) as u64);
     let both = format!("HIP reported {} free and sysfs {}", size(runtime), size(driver));
-    check.decides(gap >= noise, || both.clone(), || format!("{both}: they agree within {}", size(noise)));
+    let holds = are_apart(case, failure, gap, noise);
+    // Numbers that are not of one moment say nothing of each other.
+    if !check.applies(!matches!(holds, Holds::Unknown(_))) {
+        return;
+    }
+    check.decides(holds, || both.clone(), || format!("{both}: they agree within {}", size(noise)));
     check.decides(
-        request > driver,
+        failure.was_free(failure.driver_free_bytes(), |free| request > free),
         || format!("{} was asked for: more than sysfs calls free", size(request)),
         || format!("sysfs, too, called more free than the {} that was asked for", size(request)),
     );
@@ -88,6 +93,16 @@ fn held_by_graphics(case: &Case<'_>, failure: &Failure<'_>, gap: u64, check: &mu
     }
 }
 
+/// Whether two numbers of one reading are at least so far apart, whatever came or went while they were read.
+fn are_apart(case: &Case<'_>, failure: &Failure<'_>, gap: u64, least: u64) -> Holds {
+    let (by_all, by_own) = (case.read_apart_bytes(failure), case.read_apart_by_own_bytes(failure));
+    match by_all.zip(by_own) {
+        Some((by_all, _)) if gap.saturating_sub(by_all) >= least => Holds::Yes,
+        Some((_, by_own)) if gap.saturating_add(by_own) < least => Holds::No,
+        _ => Holds::Unknown("readings during which no memory comes or goes (GPUOOM_SAMPLE)"),
+    }
+}
+
 /// A setting by which HIP reports less than there is.
 fn hidden_by_setting<'a>(case: &Case<'a>) -> Option<(&'static str, &'a str)> {
     const SETTINGS: [&str; 2] = ["HIP_HIDDEN_FREE_MEM", "GPU_MAX_HEAP_SIZE"];
@@ -110,11 +125,14 @@ fn sysfs_free_overreported(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         return;
     };
     let gap = driver.saturating_sub(runtime);
-    check.must(gap >= case.thresholds.gap_warning_bytes, || {
+    check.must(are_apart(case, failure, gap, case.thresholds.gap_warning_bytes) == Holds::Yes, || {
         format!("sysfs reported {} free and HIP only {}", size(driver), size(runtime))
     });
     if check.is_over() {
         return;
+    }
+    if !failure.moved.others_were_read {
+        check.would_settle("what other processes held right before these readings, and at them (KFD)");
     }
     let setting = hidden_by_setting(case);
     check.unless(setting.is_some(), || {
@@ -156,7 +174,9 @@ fn what_accounts_for(gap: u64, case: &Case<'_>, failure: &Failure<'_>, check: &m
 fn reading_mismatch_benign(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match cached_by_torch(case, failure) {
         Some(cached) => by_cache(&cached, failure, check),
-        None if case.is_read_of_card(failure) == Holds::Yes => by_readings(failure, check),
+        None if case.is_read_of_card(failure) == Holds::Yes && case.read_apart_bytes(failure) == Some(0) => {
+            by_readings(failure, check);
+        }
         None => _ = check.applies(false),
     }
 }

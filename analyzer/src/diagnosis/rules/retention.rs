@@ -34,9 +34,9 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     };
     check.must_by(Basis::Estimated, gave, || {
         format!(
-            "stream-ordered pools gave at most {} more at once than they give now, and the request was {} short",
+            "stream-ordered pools gave at most {} more at once than they give now, and the request was {}",
             size(kept.untrimmed_bytes),
-            size(missing)
+            failure.short_by(missing)
         )
     });
     let elsewhere = out_of_reach(case, failure, missing, check);

@@ -7,6 +7,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
 use super::between::Done;
 use super::captures::Captured;
 use super::ends::Ends;
+use super::moves::{Moves, Overlap};
 use super::pools::{Number, Pooled, Pools};
 use super::reads::Read;
 use super::survivors::Survivors;
@@ -74,6 +75,10 @@ pub struct Around {
     pub thread: u32,
     /// What had been done on that device before it, on any thread.
     pub done: Done,
+    /// What other threads may have done on that device after the refusal and before the reading that belongs to it was done.
+    pub until_read: Overlap,
+    /// Calls that gave device memory or gave it back until then, on any device.
+    pub moves_before: u64,
     /// Number of calls for memory before it, for [`super::calls::Calls::before`].
     pub calls_before: u64,
     /// Bytes that the program held on that device, or on the host where that was asked.
@@ -226,20 +231,36 @@ impl AllAround {
     }
 
     /// A device was read; `of_failure` is the failure's sequence number if it was because of one.
-    pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read) {
+    pub(super) fn read(&mut self, device: u8, of_failure: Option<u64>, read: Read, moves: &Moves) {
         let listed = &mut self.listed;
         self.unread.retain(|failure| {
             let Some(around) = listed.find_mut(*failure, |around| around.failure) else { return false };
             let is_own = of_failure == Some(around.seq);
             if is_own && around.device == device {
                 around.read_at = Some(read);
+                around.until_read.add(&moves.since(around.moves_before, device));
+                around.moves_before = moves.count();
             }
             if is_own || (around.device != device && around.device != NO_DEVICE) {
                 return true;
             }
-            around.read_after = Some(read);
-            false
+            // A reading of the sampling period, or of another failure, may come in before its own, which is still to come then.
+            around.read_after = around.read_after.or(Some(read));
+            around.read_at.is_none()
         });
+    }
+
+    /// A call that began at a moment gave memory of a device, and was recorded only when the device had been read: the readings may be of
+    /// before or of after.
+    pub(super) fn disturb(&mut self, device: u8, at: u64, given_bytes: u64) {
+        let reads = self.listed.iter_mut().filter(|around| around.device == device || around.device == NO_DEVICE);
+        for around in reads {
+            let Some(read) = around.read_at.as_mut().filter(|read| read.at > at) else { continue };
+            let late = Overlap { given_bytes, ..Overlap::default() };
+            read.is_disturbed = true;
+            read.within.add(&late);
+            around.until_read.add(&late);
+        }
     }
 
     /// In the order of the failures; the first and the last of many.

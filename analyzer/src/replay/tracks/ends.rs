@@ -45,6 +45,11 @@ impl<T> Ends<T> {
         self.first.iter().chain(&self.last)
     }
 
+    /// What is kept, in order, to change it.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.first.iter_mut().chain(&mut self.last)
+    }
+
     /// The entry whose key this is, where keys ascend.
     pub fn find<K: Ord>(&self, key: K, of: impl Fn(&T) -> K) -> Option<&T> {
         let in_first = self.first.binary_search_by(|entry| of(entry).cmp(&key)).ok().map(|at| &self.first[at]);

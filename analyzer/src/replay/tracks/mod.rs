@@ -11,6 +11,7 @@ pub mod exports;
 mod limits;
 pub mod marks;
 pub mod modules;
+pub mod moves;
 mod orders;
 pub mod pools;
 pub mod reads;
@@ -37,6 +38,7 @@ use exports::Exports;
 pub use limits::{LARGE_FREE_BYTES, Limits};
 use marks::Marks;
 use modules::Modules;
+use moves::{Move, Moves};
 use pools::Pools;
 use reads::Read;
 use retries::Retries;
@@ -68,12 +70,16 @@ pub struct Tracks {
     pub graph_reserved: Option<u64>,
     captures: Captures,
     exports: Exports,
+    moves: Moves,
     /// Whether the recorder keeps captures, exports and modules, and not only what comes after a failure.
     keeps_rare: bool,
     async_frees: AsyncFrees,
     waits: Waits,
     looked_at: u64,
     pending_ticks: u64,
+    retry_ticks: u64,
+    /// When the call was recorded that is being taken in, in ticks.
+    pub(super) recorded_at: u64,
     large_free_bytes: u64,
     much_released_bytes: u64,
     /// What was done on all devices at once.
@@ -95,11 +101,14 @@ impl Tracks {
             graph_reserved: None,
             captures: Captures::default(),
             exports: Exports::default(),
+            moves: Moves::default(),
             keeps_rare,
             async_frees: AsyncFrees::default(),
             waits: Waits::new(keeps_waits),
             looked_at: 0,
             pending_ticks: ticks_of(clock, limits.pending_ns),
+            retry_ticks: ticks_of(clock, limits.retry_ns),
+            recorded_at: 0,
             large_free_bytes: limits.large_free_bytes,
             much_released_bytes: limits.much_released_bytes,
             done: Done::default(),
@@ -150,6 +159,7 @@ impl Tracks {
         track.live.follow(at, saturate(held_bytes), bytes);
         track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
         self.calls.push(call(block, thread, at, What::Given));
+        self.moved(block, thread, [bytes, 0]);
         self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
             self.given_apart(block);
@@ -208,6 +218,7 @@ impl Tracks {
         let of_free =
             Call { site: record.site, api: record.api, ..call(block, record.thread, record.at, What::Returned) };
         self.calls.push(of_free);
+        self.moved(block, record.thread, [0, bytes]);
         self.captures.returned(block);
         if let Some(bytes) = self.exports.returned(block) {
             self.track(side, device).reads.freed_exported(bytes);
@@ -303,6 +314,9 @@ impl Tracks {
         }
         let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device, &self.pools);
         let done = self.done(device);
+        let until_read = self.overlap(device, Some(record.thread), at);
+        // Whoever is refused has returned from what it freed.
+        self.moves.push(Move { device, thread: record.thread, recorded_at: self.recorded_at, ..Move::default() });
         let waited_since_free = match self.async_frees.last(device) {
             Some(seq) => self.waits.since(seq, device),
             None => Waited::Unknown,
@@ -321,6 +335,8 @@ impl Tracks {
             exported_freed_bytes,
             calls_before,
             done,
+            until_read,
+            moves_before: self.moves.count(),
             ..around
         });
         let (thread, site, api) = (record.thread, record.site, record.api);
@@ -368,12 +384,13 @@ impl Tracks {
         let much_released_bytes = self.much_released_bytes;
         let read = Read { done: self.done(device), ..read };
         self.track(Side::Device, device).reads.take(read, much_released_bytes);
-        self.around.read(device, of_failure, read);
+        self.around.read(device, of_failure, read, &self.moves);
     }
 
-    /// A call for memory of a device was under way while it was read.
-    pub(super) fn disturb_reads(&mut self, device: u8, at: u64, held_bytes: u64) {
+    /// A call for memory of a device was under way while it was read, and gave so much.
+    pub(super) fn disturb_reads(&mut self, device: u8, at: u64, held_bytes: u64, given_bytes: u64) {
         self.track(Side::Device, device).reads.disturb(at, held_bytes);
+        self.around.disturb(device, at, given_bytes);
     }
 
     /// After the last record.

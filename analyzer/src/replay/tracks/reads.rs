@@ -2,6 +2,7 @@
 
 use super::between::Done;
 use super::ends::Ends;
+use super::moves::Overlap;
 use crate::replay::readings::DeviceReadings;
 
 /// Stretches between readings that are listed of the beginning, and as many of the end.
@@ -99,6 +100,8 @@ pub struct Read {
     pub most_held_bytes: u64,
     /// Whether memory of the device came or went while it was read.
     pub is_disturbed: bool,
+    /// What may have come or gone between its first number and its last, as far as the program's calls tell.
+    pub within: Overlap,
     /// Reserved address ranges then, of all devices, in bytes.
     pub reserved_bytes: u64,
     /// What had been done on the device when the reading was recorded.
