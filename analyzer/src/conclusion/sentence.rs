@@ -242,12 +242,15 @@ fn recovered(outcomes: Outcomes, sets_up: bool) -> String {
         (0, ..) if sets_up => "Before any GPU work a call of the same sort succeeded.".to_owned(),
         (0, 1, _) => "A call for at least as much succeeded before any GPU work of that thread.".to_owned(),
         (0, ..) => "Each time a call for at least as much succeeded before any GPU work of that thread.".to_owned(),
-        (_, 1, _) => "Another call got memory before any GPU work of that thread: a fall-back, as far as calls show.".to_owned(),
+        (_, 1, _) => {
+            "Another call got memory before any GPU work of that thread: a fall-back, as far as calls show.".to_owned()
+        }
         (_, _, 1) => format!(
             "After {total} refused attempts another call got memory before any GPU work of that thread: a fall-back, as far as calls show."
         ),
         (fell_back, ..) if fell_back == total => {
-            "Each time another call got memory before any GPU work of that thread: fall-backs, as far as calls show.".to_owned()
+            "Each time another call got memory before any GPU work of that thread: fall-backs, as far as calls show."
+                .to_owned()
         }
         (fell_back, ..) => format!(
             "Of {total} failures, {} were followed by a call for at least as much that succeeded, and {fell_back} by another call that \

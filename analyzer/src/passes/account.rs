@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::passes::fragmentation::saturate;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls, Peak};
+use crate::words::{count, size};
 
 /// The moment when most was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -326,15 +326,15 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "late-surfacing-oom",
-        says: Says::First(Probable),
-        also: &["library-alloc-failed"],
+        says: Says::Found(Probable),
+        also: &["request-exceeds-device", "dropped-oom-return", "library-alloc-failed"],
         story: "an ignored error comes back from a library's handle with 20 GiB free, on HIP 7.0",
         scene: || library_after_failure(20 * GIB),
     },
     Labelled {
         id: "late-surfacing-oom",
         says: Says::Found(Possible),
-        also: &["library-alloc-failed"],
+        also: &["request-exceeds-device", "dropped-oom-return", "library-alloc-failed"],
         story: "the same with 16 MiB free: the library may have needed more, and said so itself",
         scene: || library_after_failure(16 * MIB),
     },

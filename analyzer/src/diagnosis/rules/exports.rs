@@ -81,7 +81,7 @@ fn may_be_open(failure: &Failure<'_>, check: &mut Check) {
 fn stretches<'a>(case: &Case<'a>, failure: &Failure<'_>) -> impl Iterator<Item = &'a Stretch> {
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let at = failure.oom.at;
-    track.into_iter().flat_map(|track| track.reads.export_frees().iter()).filter(move |stretch| stretch.before.at <= at)
+    track.into_iter().flat_map(|track| track.reads.export_frees()).filter(move |stretch| stretch.before.at <= at)
 }
 
 /// Loads of code between the readings that these frees are compared by.

@@ -368,7 +368,7 @@ fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>, kept: u64) -> u64
     let pending = around.map_or(0, |around| around.pending.bytes);
     let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
-    let stuck = track.map_or(0, |track| track.reads.releases().iter().map(Stretch::stuck_bytes).sum());
+    let stuck = track.map_or(0, |track| track.reads.releases().map(Stretch::stuck_bytes).sum());
     [kept.max(pending), exported, stuck].into_iter().fold(case.rounding_at_most_bytes(failure), u64::saturating_add)
 }
 

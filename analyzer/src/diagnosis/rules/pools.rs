@@ -253,7 +253,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let Some(track) = track.filter(|_| is_rocm && failure.is_real_of_device()) else { return };
-    let stretches: Vec<&Stretch> = track.reads.releases().iter().filter(|stretch| is_clear(stretch, failure)).collect();
+    let stretches: Vec<&Stretch> = track.reads.releases().filter(|stretch| is_clear(stretch, failure)).collect();
     let expects = |stretch: &&Stretch| stretch.expected_and_seen().is_some_and(|(expected, _)| expected > 0);
     let stretches: Vec<&Stretch> = stretches.into_iter().filter(expects).collect();
     if !check.applies(!stretches.is_empty()) {

@@ -50,6 +50,11 @@ impl<T> Ends<T> {
         self.first.iter_mut().chain(&mut self.last)
     }
 
+    /// What was added last.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.last.back_mut().or(self.first.last_mut())
+    }
+
     /// The entry whose key this is, where keys ascend.
     pub fn find<K: Ord>(&self, key: K, of: impl Fn(&T) -> K) -> Option<&T> {
         let in_first = self.first.binary_search_by(|entry| of(entry).cmp(&key)).ok().map(|at| &self.first[at]);

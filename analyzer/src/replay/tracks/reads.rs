@@ -136,6 +136,11 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// Whether no call overlapped its readings, those that were recorded later with them.
+    fn is_clear(&self) -> bool {
+        !self.before.is_disturbed && !self.after.is_disturbed
+    }
+
     /// By how much the runtime's free memory should have risen if everything that was given back were free, and by how much
     /// it did; both in bytes. What went back to pools need not be free: they keep it for a while, or for good.
     pub fn expected_and_seen(&self) -> Option<(i128, i128)> {
@@ -159,6 +164,8 @@ pub struct Reads {
     pub first: Option<Read>,
     /// The last one.
     pub last: Option<Read>,
+    /// The last one that nothing overlapped: stretches begin and end with such.
+    clear: Option<Read>,
     since: Stretch,
     least_held_bytes: u64,
     releases: Ends<Stretch>,
@@ -171,6 +178,7 @@ impl Default for Reads {
         Reads {
             first: None,
             last: None,
+            clear: None,
             since: Stretch::default(),
             least_held_bytes: 0,
             releases: Ends::new(LISTED),
@@ -187,8 +195,13 @@ impl Reads {
         self.least_held_bytes = read.held_bytes;
         self.first = self.first.or(Some(read));
         self.history.take(&read);
+        self.last = Some(read);
+        // What came or went while it was read is in it or not: the stretch ends with a later one.
+        if read.is_disturbed {
+            return;
+        }
         let stretch = std::mem::take(&mut self.since);
-        let Some(before) = self.last.replace(read) else { return };
+        let Some(before) = self.clear.replace(read) else { return };
         let stretch = Stretch { before, after: read, ..stretch };
         if stretch.vmm_released_bytes >= much_released_bytes {
             self.releases.push(stretch);
@@ -201,7 +214,10 @@ impl Reads {
     /// A call that began at a moment moved memory, and the program's blocks hold so many bytes now: what was read later than that
     /// may be of before or of after.
     pub(super) fn disturb(&mut self, at: u64, held_bytes: u64) {
-        for read in [&mut self.first, &mut self.last].into_iter().flatten().filter(|read| read.at > at) {
+        // Only the last of a list can end so late.
+        let ends = [&mut self.releases, &mut self.export_frees].map(|list| list.last_mut().map(|last| &mut last.after));
+        let alone = [&mut self.first, &mut self.last, &mut self.clear].map(Option::as_mut);
+        for read in alone.into_iter().chain(ends).flatten().filter(|read| read.at > at) {
             read.is_disturbed = true;
             read.most_held_bytes = read.most_held_bytes.max(held_bytes);
             read.least_held_bytes = read.least_held_bytes.min(held_bytes);
@@ -231,13 +247,56 @@ impl Reads {
         &self.history
     }
 
-    /// Stretches between readings in which much memory was freed that had been exported.
-    pub fn export_frees(&self) -> &Ends<Stretch> {
-        &self.export_frees
+    /// Stretches between readings in which much memory was freed that had been exported. Those whose readings a call overlapped
+    /// tell nothing, and are left out.
+    pub fn export_frees(&self) -> impl Iterator<Item = &Stretch> {
+        self.export_frees.iter().filter(|stretch| stretch.is_clear())
     }
 
-    /// Stretches between readings in which much physical memory was released.
-    pub fn releases(&self) -> &Ends<Stretch> {
-        &self.releases
+    /// The same of stretches in which much physical memory was released.
+    pub fn releases(&self) -> impl Iterator<Item = &Stretch> {
+        self.releases.iter().filter(|stretch| stretch.is_clear())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn read(at: u64, is_disturbed: bool) -> Read {
+        Read { at, is_disturbed, ..Read::default() }
+    }
+
+    fn released(reads: &Reads) -> Vec<(u64, u64, u64)> {
+        reads.releases().map(|stretch| (stretch.before.at, stretch.after.at, stretch.vmm_released_bytes)).collect()
+    }
+
+    /// Its numbers may be from before the release or from after it.
+    #[test]
+    fn a_reading_that_a_call_overlapped_ends_no_stretch() {
+        let mut reads = Reads::default();
+        reads.take(read(10, false), GIB);
+        reads.released(2 * GIB);
+        reads.take(read(20, true), GIB);
+        assert_eq!(released(&reads), []);
+        reads.released(GIB);
+        reads.take(read(30, false), GIB);
+        assert_eq!(released(&reads), [(10, 30, 3 * GIB)]);
+    }
+
+    #[test]
+    fn nor_does_one_whose_overlap_is_recorded_later() {
+        let mut reads = Reads::default();
+        reads.take(read(10, false), GIB);
+        reads.released(2 * GIB);
+        reads.take(read(20, false), GIB);
+        assert_eq!(released(&reads), [(10, 20, 2 * GIB)]);
+        reads.disturb(15, 0);
+        assert_eq!(released(&reads), []);
+        reads.released(2 * GIB);
+        reads.take(read(30, false), GIB);
+        assert_eq!(released(&reads), [], "nor does one begin with it");
     }
 }

@@ -223,7 +223,7 @@ fn released_physical_memory_is_set_beside_what_became_free() {
     read(&mut trace, 9 * GIB + MIB);
     let tracks = run(&trace).tracks;
     let device = tracks.device(0).unwrap();
-    let stretches: Vec<_> = device.reads.releases().iter().collect();
+    let stretches: Vec<_> = device.reads.releases().collect();
     let [stretch] = stretches[..] else { panic!("{stretches:?}") };
     assert_eq!((stretch.vmm_released_bytes, device.vmm_created_bytes), (2 * GIB, 2 * GIB));
     assert_eq!(stretch.expected_and_seen(), Some((i128::from(2 * GIB), i128::from(MIB))));
@@ -329,7 +329,7 @@ fn exported_memory_that_is_freed_is_set_beside_what_became_free() {
     let exports = tracks.exports().unwrap();
     assert_eq!((exports.calls, exports.unmatched), (3, 1));
     assert_eq!((exports.exported_bytes, exports.freed_bytes), (2 * GIB, 2 * GIB));
-    let stretches: Vec<_> = tracks.device(0).unwrap().reads.export_frees().iter().collect();
+    let stretches: Vec<_> = tracks.device(0).unwrap().reads.export_frees().collect();
     let [stretch] = stretches[..] else { panic!("{stretches:?}") };
     assert_eq!(stretch.exported_freed_bytes, 2 * GIB);
     assert_eq!(stretch.expected_and_seen(), Some((i128::from(3 * GIB), i128::from(GIB))));
