@@ -1,11 +1,13 @@
 //! A. Capacity and request shape.
 
-use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{
+    KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, VramTotal, VramUsed,
+};
 
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::machines::{AmdMachine, CARD, STRIX_HALO};
-use super::scenes::{card_file, full, set, torch};
+use super::scenes::{at_failure, card_file, full, set, torch};
 use super::uses::mark;
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
@@ -160,6 +162,48 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "77.5 GiB on a card of 24 (ROCm/ROCm#5519)",
         scene: || on_machine(CARD, 24 * GIB, 77 * GIB),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Proven),
+        also: &["true-capacity"],
+        story: "5 GiB on a card of 4 that is full",
+        scene: || said_to_have_4(0, Some(0)),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "the same, and nobody tried whether more is given",
+        scene: || said_to_have_4(0, None),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and a block of 6 GiB had been given before: the device has more than 4",
+        scene: || said_to_have_4(6 * GIB, Some(0)),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and 3 GiB more could be allocated right after it",
+        scene: || said_to_have_4(0, Some(3 * GIB)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &[],
+        story: "the card is said to be full, and a block of the size that was refused could be allocated right after it",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, 200 * MIB);
+            at_failure(&mut trace, seq, [(LargestAllocatable, 4 * GIB)]);
+            Scene { trace }
+        },
     },
     Labelled {
         id: "request-exceeds-device",
@@ -355,6 +399,24 @@ fn on_machine(machine: AmdMachine, total: u64, asked: u64) -> Scene {
     trace.machine = machine.files();
     let seq = trace.refuse(asked);
     full(&mut trace, seq, total, 0, total - 200 * MIB);
+    at_failure(&mut trace, seq, [(LargestAllocatable, total - 300 * MIB)]);
+    Scene { trace }
+}
+
+/// A board that is said to have 4 GiB. A block of 6 was given once and is gone; 4 live, and 5 more are refused.
+fn said_to_have_4(given_before: u64, largest: Option<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 4 * GIB);
+    trace.machine = AmdMachine { vram: 4 * GIB, ..CARD }.files();
+    if given_before > 0 {
+        trace.alloc(0x20_0000_0000, given_before);
+        trace.free(0x20_0000_0000);
+    }
+    (0..4).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(5 * GIB);
+    full(&mut trace, seq, 4 * GIB, 4 * GIB, 0);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
     Scene { trace }
 }
 

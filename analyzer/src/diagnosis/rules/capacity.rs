@@ -2,6 +2,7 @@
 
 use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::unless_exceeded;
 use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
@@ -73,6 +74,11 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         Some(0) | None => "no block of any size could be allocated right after it".to_owned(),
         Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
     });
+    if failure.oom.read.largest_allocatable_bytes.is_some() {
+        check.unless(case.probe_gave_request(failure), || {
+            "a block of the size that was refused could be allocated right after it".to_owned()
+        });
+    }
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());
     check.unless(runtime.is(|(request, free)| case.thresholds.is_enough(free, request)), || {
         "the runtime reported clearly more free than was asked for".to_owned()
@@ -241,7 +247,10 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     });
     // The total may be wrong. Each way in which it can be is looked at where it was read.
     if let Some((free, total)) = failure.runtime_free_bytes().zip(failure.total_bytes()).get() {
-        check.unless(free > total, || "the reported total is wrong: more is reported free than there is".to_owned());
+        check.unless(free > total, || "the runtime reports more free than the whole device is said to have".to_owned());
+    }
+    if let Some(total) = failure.total_bytes().get() {
+        unless_exceeded(case, failure, total, check);
     }
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
