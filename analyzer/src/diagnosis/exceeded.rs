@@ -4,10 +4,13 @@
 use super::case::{Case, Failure};
 use crate::judgement::check::{Check, Confidence};
 use crate::passes::fragmentation::saturate;
+use crate::thresholds::MIB;
 use crate::words::size;
 
 /// What would tell whether more than a limit is given all the same.
 pub(super) const PROBE: &str = "the largest block that could be allocated after the failure (GPUOOM_PROBE)";
+/// The probe looks for the largest block below the request, in steps of this size.
+const PROBE_STEP_BYTES: u64 = 2 * MIB;
 /// Of a pool that the program made nobody knows whether its memory is the device's.
 const POOLS: &str = "what sort of memory the pools give that the program made";
 
@@ -20,10 +23,12 @@ impl<'a> Case<'a> {
         Some(failure.own_bytes().saturating_sub(returned).saturating_add(largest))
     }
 
-    /// Whether the recorder's probe was given all that had been refused, although the program had given nothing back.
+    /// Whether the recorder's probe was given all that had been refused but for its own step, although the program had given
+    /// nothing back.
     pub fn probe_gave_request(&self, failure: &Failure<'_>) -> bool {
         let both = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
-        both.is_some_and(|(request, largest)| largest >= request) && self.is_probe_of_failure(failure)
+        both.is_some_and(|(request, largest)| largest.saturating_add(PROBE_STEP_BYTES) >= request)
+            && self.is_probe_of_failure(failure)
     }
 
     /// Whether nothing was given back between the failure and the probe.

@@ -195,13 +195,13 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "true-capacity",
         says: Says::Not,
         also: &[],
-        story: "the card is said to be full, and a block of the size that was refused could be allocated right after it",
+        story: "the card is said to be full, and a block of the size that was refused, less 2 MiB, could be allocated right after it",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
             let seq = trace.refuse(4 * GIB);
             full(&mut trace, seq, 24 * GIB, 23 * GIB, 200 * MIB);
-            at_failure(&mut trace, seq, [(LargestAllocatable, 4 * GIB)]);
+            at_failure(&mut trace, seq, [(LargestAllocatable, 4 * GIB - 2 * MIB)]);
             Scene { trace }
         },
     },

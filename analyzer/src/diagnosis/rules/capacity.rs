@@ -76,7 +76,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     if failure.oom.read.largest_allocatable_bytes.is_some() {
         check.unless(case.probe_gave_request(failure), || {
-            "a block of the size that was refused could be allocated right after it".to_owned()
+            "a block of practically the size that was refused could be allocated right after it".to_owned()
         });
     }
     let runtime = failure.request_bytes().zip(failure.runtime_free_bytes());

@@ -141,7 +141,8 @@ fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, own: u64, pinned: u64, of_
 }
 
 /// What the kernel gives of the host's memory: KFD's limit, unless it is turned off, and TTM's for what is not device memory of
-/// an APU, for which that is a diagnosis of its own. Where the program had held more than one of them before, it is the other.
+/// an APU, for which that is a diagnosis of its own. Where the program had held more than TTM's before, it is
+/// KFD's.
 fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<u64> {
     let is_off = |value: &str| matches!(value.trim(), "Y" | "y" | "1");
     let mut parameters = case.machine.amdgpu_parameters.iter();
@@ -150,15 +151,10 @@ fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<u64> {
     let ttm = case.ttm_limit_bytes();
     match (of_host, off) {
         (true, true) => ttm,
-        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| smallest_kept(kfd, ttm, most)).or(kfd),
+        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| if ttm < most { kfd } else { kfd.min(ttm) }).or(kfd),
         (false, true) => Known::new(None, KFD_USE),
         (false, false) => kfd,
     }
-}
-
-/// The smaller of two limits that was kept so far.
-fn smallest_kept(one: u64, other: u64, most: u64) -> u64 {
-    [one, other].into_iter().filter(|limit| *limit >= most).min().unwrap_or(one.max(other))
 }
 
 /// A request for more than the machine has is refused whatever limit there is: its size is wrong.
