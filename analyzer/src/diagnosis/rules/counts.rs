@@ -20,6 +20,8 @@ pub(super) const RULES: &[Rule] = &[
 
 /// A page, of which reservations and handles must be multiples at least.
 const PAGE_BYTES: u64 = 4096;
+/// What shows that a count was not used up.
+const GIVEN_LATER: &str = "a later call of the same function was granted, and nothing had been given back in between";
 /// Smaller blocks may lie in one that the runtime has mapped before. (ROCR-Runtime amd_memory_region.cpp)
 const FRAGMENT_BYTES: u64 = 2 * MIB;
 
@@ -58,16 +60,25 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         }
     }
     check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
-    // Any block needs mappings, a small one and that of the recorder's probe, too.
-    let probed = failure.oom.read.largest_allocatable_bytes.filter(|_| case.is_probe_of_failure(failure));
-    if let Some(probed) = probed {
-        check.unless(probed > 0, || match probed {
-            0 => "a block could be allocated right after it".to_owned(),
-            _ => format!("a block of {} could be allocated right after it", size(probed)),
+    needs_probe(failure, check);
+    mapped_later(case, failure, check);
+}
+
+/// Any block needs mappings, a small one and that of the recorder's probe, too. But mappings come and go without a call for memory:
+/// that a smaller block was given right after it rules nothing out.
+fn mapped_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let request = failure.oom.requested_bytes;
+    check.unless(is_given_later(case, failure, request), || GIVEN_LATER.to_owned());
+    let probed = failure.oom.read.largest_allocatable_bytes.filter(|_| case.is_probe_of_failure(failure)).unwrap_or(0);
+    if probed > 0 || is_given_later(case, failure, request.min(FRAGMENT_BYTES)) {
+        check.only_as_seen();
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether any mapping could be made at the failure");
+        check.note(true, || match probed {
+            0 => "a smaller block was given after it, and nothing had been given back in between".to_owned(),
+            _ => format!("a block of {} could be allocated right after it, which needs mappings, too", size(probed)),
         });
     }
-    needs_probe(failure, check);
-    given_later(case, failure, request.min(FRAGMENT_BYTES), check);
 }
 
 /// VMM handles used up the descriptors of the process.
@@ -108,7 +119,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);
         }
     }
-    given_later(case, failure, 0, check);
+    check.unless(is_given_later(case, failure, 0), || GIVEN_LATER.to_owned());
 }
 
 /// A count is used up where nothing of it is left. With some left, that it is nearly used up may be a chance.
@@ -120,9 +131,9 @@ fn some_left(left: u64, would_settle: &str, check: &mut Check) {
     }
 }
 
-/// A count that was used up stays so until something is given back: what is given before that, by the same function to any thread
-/// or to the thread that failed, shows that something was left, though it be smaller. `least_bytes`: what surely takes one more.
-fn given_later(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64, check: &mut Check) {
+/// Whether something was given by the same function, to any thread or to the thread that failed, before anything was given back: a
+/// count that was used up stays so. `least_bytes`: what surely takes one more.
+fn is_given_later(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64) -> bool {
     let is_same = |next: &Next| next.api == failure.oom.api || next.kind == failure.oom.kind;
     let is_next = |next: &Next| next.succeeded && is_same(next) && next.requested_bytes >= least_bytes;
     let next = case.next_request(failure).filter(|(next, done)| is_next(next) && !done.gave_back());
@@ -131,10 +142,7 @@ fn given_later(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64, check: 
     let until_return = (from..calls.count()).map_while(|number| calls.get(number));
     let mut until_return = until_return.take_while(|call| call.what != What::Returned);
     let is_given = |call: &Call| call.what == What::Given && call.api == failure.oom.api && call.bytes >= least_bytes;
-    let given = next.is_some() || until_return.any(is_given);
-    check.unless(given, || {
-        "a later call of the same function was granted, and nothing had been given back in between".to_owned()
-    });
+    next.is_some() || until_return.any(is_given)
 }
 
 /// A reservation of GPU addresses was refused.
