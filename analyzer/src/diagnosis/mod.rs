@@ -5,6 +5,7 @@
 //! catalogue, the order and the verdict are [`crate::conclusion`]'s. Nothing here reads events or prints.
 
 pub mod case;
+mod exceeded;
 pub mod kills;
 pub mod labels;
 mod meanwhile;

@@ -288,6 +288,11 @@ impl Check {
         self.failed
     }
 
+    /// Whether something that must hold, or would refute it, was not known so far.
+    pub fn is_unsure(&self) -> bool {
+        self.unknown > 0
+    }
+
     fn miss(&mut self, reading: &str) {
         if !self.failed && !self.missing.iter().any(|known| known == reading) {
             self.missing.push(reading.to_owned());

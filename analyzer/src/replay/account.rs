@@ -78,6 +78,15 @@ pub struct Calls {
     pub reset: u64,
 }
 
+/// The most that was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// Most bytes that lived at once. Managed memory is left out: its pages may lie in RAM.
+    pub held_bytes: u128,
+    /// The largest block of plain device memory, in bytes.
+    pub block_bytes: u64,
+}
+
 /// A block that came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -96,6 +105,8 @@ pub struct Account {
     pub held: Held,
     /// Of it managed memory, whose pages may lie in RAM.
     pub managed: Held,
+    /// The most that was given so far.
+    pub most: Most,
     /// What is held now by layer and kind.
     pub holdings: Holdings,
     /// Layers that gave blocks: bit n is the layer with number n.
@@ -143,6 +154,10 @@ impl Account {
         self.held.add(block);
         if block.kind == Kind::Managed {
             self.managed.add(block);
+        }
+        self.most.held_bytes = self.most.held_bytes.max(self.held.requested_bytes - self.managed.requested_bytes);
+        if block.kind == Kind::Device {
+            self.most.block_bytes = self.most.block_bytes.max(block.requested_bytes);
         }
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.add(block);

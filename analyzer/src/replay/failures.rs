@@ -6,6 +6,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
 use rustc_hash::FxHashMap;
 
+use super::account::Most;
 use super::arena::FreeSpace;
 use super::census::Census;
 use super::held::Held;
@@ -194,6 +195,10 @@ pub struct Oom {
     pub held_managed_bytes: u128,
     /// What it held of the host's memory, pinned and registered, in bytes.
     pub held_host_bytes: u128,
+    /// The most that it had been given there before.
+    pub most: Most,
+    /// The most that it had held of the host's memory, pinned and registered, in bytes.
+    pub most_host_bytes: u128,
     /// Its granules in the model.
     pub held_managed_granules: u64,
     /// Who held what there, as far as that was counted.

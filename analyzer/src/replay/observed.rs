@@ -70,8 +70,11 @@ impl Replay {
         let saw_below = self.lower.gave_below_runtime();
         let census = self.census_at_failure(side, device);
         let account = self.accounts.side_mut(side, device);
-        let (held, managed, model) = match account {
-            Some(account) => (account.held, account.managed, account.arena.as_ref().map(Arena::free_space)),
+        let (held, managed, most, model) = match account {
+            Some(account) => {
+                let model = account.arena.as_ref().map(Arena::free_space);
+                (account.held, account.managed, account.most, model)
+            }
             None => Default::default(),
         };
         if self.failures.listed.len() < MAX_LISTED {
@@ -108,6 +111,8 @@ impl Replay {
             held_managed_bytes: managed.requested_bytes,
             held_managed_granules: managed.granules,
             held_host_bytes: self.accounts.host.held.requested_bytes,
+            most,
+            most_host_bytes: self.accounts.host.most.held_bytes,
             census,
             saw_below,
             model,

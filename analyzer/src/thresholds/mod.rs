@@ -141,12 +141,6 @@ thresholds! {
     small_request_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["map-count-exhaustion"];
     /// How many times a small request must be free.
     room_factor: u64 = 10, Count, "catalogue", ["map-count-exhaustion"];
-    /// Mappings still unused when a mapping fails: a runtime needs several for one block.
-    mappings_left: u64 = 64, Count, "ours: a reservation with guard pages, its parts, and what other threads give back meanwhile", ["map-count-exhaustion"];
-    /// Mappings that one block needs: with more left, it is not certain that they ran out.
-    mappings_for_block: u64 = 2, Count, "ours", ["map-count-exhaustion"];
-    /// Descriptors that one handle and the recorder's own reading need: with more left, it is not certain that they ran out.
-    descriptors_for_handle: u64 = 2, Count, "ours", ["vmm-fd-exhaustion"];
     /// Share by which live handles may differ from the usual limit of descriptors.
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
     /// Share of the open descriptors that live handles must account for.

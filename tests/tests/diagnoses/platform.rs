@@ -225,8 +225,17 @@ fn host_memory() -> Vec<Scene> {
         .also(&["pinned-host-exhaustion"]),
         scene("gtt-exhaustion", Not, "half of GTT is in use", "alloc a 1G; sleep 250; exit 1").on(gtt(16 * GIB)),
         scene("device-cgroup-limit", First(Proven), "the group may have 8 GiB of the card", "push 1G 7; alloc b 2G")
-            .on(Machine::of("container"))
+            .on(Machine::of("container").with("sys/fs/cgroup/dmem.current", "drm/0000:03:00.0/vram 7600000000"))
             .set("SIM_PROCESS_LIMIT", "8G"),
+        scene(
+            "device-cgroup-limit",
+            Found(Possible),
+            "the same, and the group held nothing when the program started: does its memory count there?",
+            "push 1G 7; alloc b 2G",
+        )
+        .on(Machine::of("container"))
+        .set("SIM_PROCESS_LIMIT", "8G")
+        .also(&["phantom-free"]),
         scene("device-cgroup-limit", Not, "the group has no limit", "push 1G 7; alloc b 2G")
             .on(Machine::of("container").with("sys/fs/cgroup/dmem.max", "drm/0000:03:00.0/vram max"))
             .set("SIM_PROCESS_LIMIT", "8G")

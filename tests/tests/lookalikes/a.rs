@@ -216,6 +216,13 @@ fn single_allocation_caps() -> Vec<Scene> {
         .set("SIM_PINNED_LIMIT", "8G")
         .also(&["pinned-host-exhaustion"]),
         capped(
+            "18 GiB were given at once before, and 17 are refused",
+            "alloc s 18G; free s; failures go; alloc b 17G; alloc c 1G",
+        )
+        .set("GPU_SINGLE_ALLOC_PERCENT", 50)
+        .set("SIM_FAIL_AT", 2)
+        .also(&["phantom-free"]),
+        capped(
             "one block may be as large as the card, and 20 GiB are refused",
             "alloc a 1G; failures go; alloc b 20G; alloc c 1G",
         )

@@ -1,17 +1,33 @@
 //! A. Capacity and request shape.
 
-use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{
+    KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, VramTotal, VramUsed,
+};
 
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::machines::{AmdMachine, CARD, STRIX_HALO};
-use super::scenes::{card_file, full, set, torch};
+use super::scenes::{at_failure, card_file, full, set, torch};
 use super::uses::mark;
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder, gib};
 
 pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Possible),
+        also: &[],
+        story: "1.9 of 2 GiB that are free are refused, which were given five times before beside as much: another try would tell",
+        scene: || barely(5),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and it is the first request of that size",
+        scene: || barely(0),
+    },
     Labelled {
         id: "true-capacity",
         says: Says::First(Probable),
@@ -163,6 +179,48 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
+        says: Says::First(Proven),
+        also: &["true-capacity"],
+        story: "5 GiB on a card of 4 that is full",
+        scene: || said_to_have_4(0, Some(0)),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "the same, and nobody tried whether more is given",
+        scene: || said_to_have_4(0, None),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and a block of 6 GiB had been given before: the device has more than 4",
+        scene: || said_to_have_4(6 * GIB, Some(0)),
+    },
+    Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and 3 GiB more could be allocated right after it",
+        scene: || said_to_have_4(0, Some(3 * GIB)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &[],
+        story: "the card is said to be full, and a block of the size that was refused, less 2 MiB, could be allocated right after it",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, 200 * MIB);
+            at_failure(&mut trace, seq, [(LargestAllocatable, 4 * GIB - 2 * MIB)]);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "request-exceeds-device",
         says: Says::First(Probable),
         also: &[],
         story: "the same from a pool that the program made: one of managed memory may be larger than the card",
@@ -300,6 +358,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
 ];
 
+/// 6 of 8 GiB are held, and 1.9 are given and given back so many times before they are refused with 2 free.
+fn barely(times: u64) -> Scene {
+    let request = GIB * 19 / 10;
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x10_0000_0000, 6 * GIB);
+    for _ in 0..times {
+        trace.alloc(0x20_0000_0000, request);
+        trace.free(0x20_0000_0000);
+    }
+    let seq = trace.refuse(request);
+    full(&mut trace, seq, 8 * GIB, 6 * GIB, 2 * GIB);
+    Scene { trace }
+}
+
 /// What stays rises by 1 GiB in each of twenty steps, and then 3 GiB do not fit.
 pub(super) fn full_after_a_rise(is_marked: bool) -> Scene {
     full_after_a_rise_by(1, is_marked)
@@ -355,6 +427,24 @@ fn on_machine(machine: AmdMachine, total: u64, asked: u64) -> Scene {
     trace.machine = machine.files();
     let seq = trace.refuse(asked);
     full(&mut trace, seq, total, 0, total - 200 * MIB);
+    at_failure(&mut trace, seq, [(LargestAllocatable, total - 300 * MIB)]);
+    Scene { trace }
+}
+
+/// A board that is said to have 4 GiB. A block of 6 was given once and is gone; 4 live, and 5 more are refused.
+fn said_to_have_4(given_before: u64, largest: Option<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 4 * GIB);
+    trace.machine = AmdMachine { vram: 4 * GIB, ..CARD }.files();
+    if given_before > 0 {
+        trace.alloc(0x20_0000_0000, given_before);
+        trace.free(0x20_0000_0000);
+    }
+    (0..4).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(5 * GIB);
+    full(&mut trace, seq, 4 * GIB, 4 * GIB, 0);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
     Scene { trace }
 }
 

@@ -40,6 +40,38 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || one_large(8 * GIB, 4 * GIB, true),
     },
     Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "12 GiB at once with a cap of 40 % of 24, and a block of 11 could be allocated right after it",
+        scene: || one_large(12 * GIB, 11 * GIB, true),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same, and a block of 12 GiB had been given before",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x80_0000_0000, 12 * GIB);
+            trace.free(0x80_0000_0000);
+            one_large_in(trace, 12 * GIB, 8 * GIB, true)
+        },
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, and the program had held 13 before",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
+            trace.alloc(0x80_0000_0000, 13 * GIB);
+            trace.free(0x80_0000_0000);
+            refused_and_tried(trace, 4 * GIB, 12 * GIB, Some(900 * MIB))
+        },
+    },
+    Labelled {
         id: "process-fraction-cap",
         says: Says::First(Proven),
         also: &[],
@@ -174,7 +206,10 @@ fn by_message(refused: bool) -> Scene {
 
 /// A large request on an empty card; the probe then finds some bytes.
 fn one_large(asked: u64, largest: u64, saw_below: bool) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    one_large_in(TraceBuilder::default().device(0, "card", 24 * GIB), asked, largest, saw_below)
+}
+
+fn one_large_in(mut trace: TraceBuilder, asked: u64, largest: u64, saw_below: bool) -> Scene {
     set(&mut trace, "GPU_SINGLE_ALLOC_PERCENT", "40");
     match saw_below {
         true => {

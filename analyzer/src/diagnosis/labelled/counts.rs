@@ -1,8 +1,8 @@
 //! B. Limits on counts and addresses.
 
 use gpuoom_trace::metadata::Quantity::{
-    DescriptorLimit, KfdOthersVram, KfdProcessVram, MemoryMapLimit, MemoryMaps, OpenDescriptors, RuntimeFree,
-    VramTotal, VramUsed,
+    DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable, MemoryMapLimit, MemoryMaps, OpenDescriptors,
+    RuntimeFree, VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record};
 
@@ -14,8 +14,8 @@ use crate::testing::{GIB, MIB, TraceBuilder};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "map-count-exhaustion",
-        says: Says::First(Probable),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
         story: "2 MiB refused with 20 GiB free and 65,500 of 65,530 mappings (pytorch#175431)",
         scene: || mappings(65_500),
     },
@@ -23,7 +23,28 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "map-count-exhaustion",
         says: Says::First(Proven),
         also: &[],
-        story: "the same with one mapping left, and a block needs two",
+        story: "the same with no mapping left",
+        scene: || mappings(65_530),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and nobody tried whether a smaller block is given",
+        scene: || mappings_and_probe(65_530, None),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the same, and a block of 1 MiB could be allocated right after it: mappings come and go",
+        scene: || mappings_and_probe(65_530, Some(MIB)),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the same with one mapping left",
         scene: || mappings(65_529),
     },
     Labelled {
@@ -68,13 +89,32 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "vmm-fd-exhaustion",
         says: Says::First(Proven),
         also: &["known-bad-version"],
-        story: "1000 handles live, and 1022 of 1024 descriptors are open",
+        story: "1000 handles live, and 1024 of 1024 descriptors are open",
+        scene: || handles(1000, [(OpenDescriptors, 1024), (DescriptorLimit, 1024)]),
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
+        story: "the same with two left",
         scene: || handles(1000, [(OpenDescriptors, 1022), (DescriptorLimit, 1024)]),
     },
     Labelled {
         id: "vmm-fd-exhaustion",
-        says: Says::First(Probable),
-        also: &["known-bad-version"],
+        says: Says::Not,
+        also: &["phantom-free", "known-bad-version"],
+        story: "1024 of 1024 are open, and another thread makes a small handle although none was given back",
+        scene: || {
+            let mut scene = handles(1000, [(OpenDescriptors, 1024), (DescriptorLimit, 1024)]);
+            let record = scene.trace.record_on(77, Event::Alloc, Kind::Physical, "hipMemCreate");
+            scene.trace.push(Record { address: 0x9000, requested: 4096, ..record }, &[]);
+            scene
+        },
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
         story: "1000 handles live, and 24 of 1024 descriptors are left: nearly used up is not used up",
         scene: || handles(1000, [(OpenDescriptors, 1000), (DescriptorLimit, 1024)]),
     },
@@ -133,7 +173,12 @@ pub(super) const TRACES: &[Labelled] = &[
     },
 ];
 
+/// So many mappings, and no block of any size can be allocated.
 fn mappings(count: u64) -> Scene {
+    mappings_and_probe(count, Some(0))
+}
+
+fn mappings_and_probe(count: u64, largest: Option<u64>) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     (0..100).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 4 * MIB, 2 * MIB));
     let seq = trace.refuse(2 * MIB);
@@ -147,6 +192,9 @@ fn mappings(count: u64) -> Scene {
         (MemoryMapLimit, 65_530),
     ];
     at_failure(&mut trace, seq, read);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
     Scene { trace }
 }
 

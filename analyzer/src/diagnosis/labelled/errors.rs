@@ -457,6 +457,37 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "hang-not-oom",
         says: Says::Found(Possible),
         also: &[],
+        story: "the same, and another thread allocates and frees until 5 s before the end",
+        scene: || {
+            let mut scene = hangs(90, Some("hipMemMap"));
+            scene.trace.now_ns = 85_000_000_000;
+            drop_at(&mut scene.trace, 3);
+            scene
+        },
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::First(Proven),
+        also: &[],
+        story: "hipMemMap has not returned after 90 s, and another thread's last call was 80 s ago",
+        scene: || {
+            let mut scene = hangs(90, Some("hipMemMap"));
+            scene.trace.now_ns = 10_000_000_000;
+            drop_at(&mut scene.trace, 3);
+            scene
+        },
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::First(Probable),
+        also: &[],
+        story: "hipMemCreate has not returned after 90 s: it maps and reserves no addresses",
+        scene: || hangs(90, Some("hipMemCreate")),
+    },
+    Labelled {
+        id: "hang-not-oom",
+        says: Says::Found(Possible),
+        also: &[],
         story: "hipFree has not returned after 90 s: it waits for the device, and a long kernel looks the same",
         scene: || hangs(90, Some("hipFree")),
     },

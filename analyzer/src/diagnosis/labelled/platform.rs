@@ -1,13 +1,13 @@
 //! G. Limits of the platform.
 
-use gpuoom_trace::metadata::Quantity::{GttTotal, GttUsed, RuntimeFree};
+use gpuoom_trace::metadata::Quantity::{GttTotal, GttUsed, LargestAllocatable, RuntimeFree};
 use gpuoom_trace::metadata::{Module, Reading};
 use gpuoom_trace::record::{Event, Kind, Record, process};
 
 use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
 use crate::evidence::{Given, kernel_log, runtime_message};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 /// gfx1201.
@@ -20,6 +20,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["pinned-host-exhaustion"],
         story: "30 GiB are pinned, 4 more are asked for, and TTM gives 32",
         scene: || pins(30, 4),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Not,
+        also: &["pinned-host-exhaustion"],
+        story: "70 GiB are pinned on a machine of 64: more than any limit of the kernel's",
+        scene: || pins(70, 4),
     },
     Labelled {
         id: "kfd-system-memory-limit",
@@ -151,8 +158,36 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "device-cgroup-limit",
         says: Says::First(Proven),
         also: &[],
-        story: "the group may have 8 GiB, 7 live, 2 more are asked for",
-        scene: || device_memory(in_group(8), 7, 2 * GIB),
+        story: "the group may have 8 GiB and holds 7, all of them the program's, and 2 more are asked for",
+        scene: || probed(in_group_that_holds(8, 7 * GIB), 7, 2 * GIB, 900 * MIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::First(Probable),
+        also: &["phantom-free"],
+        story: "the same, and nobody tried whether more is given",
+        scene: || device_memory(in_group_that_holds(8, 7 * GIB), 7, 2 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the group held next to nothing when the program started: whether its memory counts there nobody read",
+        scene: || probed(in_group(8), 7, 2 * GIB, 900 * MIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "6 live, 3 more are asked for, and 3 could be allocated right after it: 9 of 8 GiB",
+        scene: || probed(in_group_that_holds(8, 6 * GIB), 6, 3 * GIB, 3 * GIB),
+    },
+    Labelled {
+        id: "device-cgroup-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "12 GiB live already in a group that may have 8",
+        scene: || probed(in_group_that_holds(8, 12 * GIB), 12, 3 * GIB, 0),
     },
     Labelled {
         id: "device-cgroup-limit",
@@ -253,10 +288,15 @@ fn wrote(log: &str) -> Scene {
     Scene { trace }
 }
 
+/// What the recorder reads when a program starts.
 fn in_group(limit_gib: u64) -> Vec<(String, String)> {
+    in_group_that_holds(limit_gib, 4096)
+}
+
+fn in_group_that_holds(limit_gib: u64, current: u64) -> Vec<(String, String)> {
     CARD.with(&[
         ("/sys/fs/cgroup/a/dmem.max", format!("drm/0000:03:00.0/vram {}\n", limit_gib * GIB)),
-        ("/sys/fs/cgroup/a/dmem.current", "drm/0000:03:00.0/vram 4096\n".to_owned()),
+        ("/sys/fs/cgroup/a/dmem.current", format!("drm/0000:03:00.0/vram {current}\n")),
     ])
 }
 
@@ -288,6 +328,17 @@ fn device_memory(machine: Vec<(String, String)>, held_gib: u64, asked: u64) -> S
     }
     let seq = trace.refuse(asked);
     trace.read_at_failure(seq, &readings([(RuntimeFree, (24 - held_gib) * GIB)]));
+    Scene { trace }
+}
+
+/// The same, with the largest block that the recorder's probe was given.
+fn probed(machine: Vec<(String, String)>, held_gib: u64, asked: u64, largest: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = machine;
+    (0..held_gib).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(asked);
+    let read = [(RuntimeFree, (24 - held_gib) * GIB), (LargestAllocatable, largest)];
+    trace.read_at_failure(seq, &readings(read));
     Scene { trace }
 }
 

@@ -1,6 +1,8 @@
 //! G. Limits of GPUs that use the host's memory.
 
-use gpuoom_trace::metadata::Quantity::{HostAvailable, RuntimeFree, RuntimeTotal, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{
+    HostAvailable, LargestAllocatable, RuntimeFree, RuntimeTotal, VramTotal, VramUsed,
+};
 use gpuoom_trace::metadata::{Reading, trigger};
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 
@@ -28,6 +30,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["true-capacity"],
         story: "60 GiB live of half of 128, four more are asked for",
         scene: || apu(STRIX_HALO.files(), HALF, 60, 4, gib(0.65)),
+    },
+    Labelled {
+        id: "uma-ttm-limit",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "70 GiB live already where the limit is half of 128",
+        scene: || apu(STRIX_HALO.files(), HALF, 70, 4, gib(0.65)),
+    },
+    Labelled {
+        id: "uma-carveout-only",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "5 GiB live already where the runtime is said to see the 4 of the BIOS",
+        scene: || apu(OLD_KERNEL.files(), 4 * GIB, 5, 1, 0),
     },
     Labelled {
         id: "uma-ttm-limit",
@@ -214,7 +230,14 @@ fn apu(machine: Vec<(String, String)>, total: u64, held_gib: u64, asked_gib: u64
     }
     let seq = trace.refuse(asked_gib * GIB);
     // An APU's counters of video memory are those of the carve-out.
-    let read = [(RuntimeFree, free), (RuntimeTotal, total), (VramTotal, vram.unwrap_or(0)), (VramUsed, 100 << 20)];
+    let largest = total.saturating_sub(held_gib * GIB).min(free) / 2;
+    let read = [
+        (LargestAllocatable, largest),
+        (RuntimeFree, free),
+        (RuntimeTotal, total),
+        (VramTotal, vram.unwrap_or(0)),
+        (VramUsed, 100 << 20),
+    ];
     trace.read_at_failure(seq, &readings(read));
     Scene { trace }
 }

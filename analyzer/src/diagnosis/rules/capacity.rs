@@ -2,10 +2,12 @@
 
 use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::unless_exceeded;
 use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
+use crate::passes::fragmentation::saturate;
 use crate::passes::rise::Rise;
 use crate::passes::shape::run::DeviceRun;
 use crate::replay::tracks::retries::Ending;
@@ -62,7 +64,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         };
         check.at_most(at_most);
     }
-    too_little_was_free(failure, check);
+    too_little_was_free(case, failure, check);
     if larger_board(case, failure).is_some() {
         check.at_most(Confidence::Probable);
     }
@@ -72,7 +74,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 }
 
 /// Whether the request did not fit into what was free at the refusal.
-fn too_little_was_free(failure: &Failure<'_>, check: &mut Check) {
+fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let both = failure.request_bytes().zip(failure.free_bytes());
     let too_little = match failure.was_enough(failure.free_bytes()) {
         Holds::Yes => Holds::No,
@@ -94,9 +96,22 @@ fn too_little_was_free(failure: &Failure<'_>, check: &mut Check) {
         }
         Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
     });
+    if failure.oom.read.largest_allocatable_bytes.is_some() {
+        check.unless(case.probe_gave_request(failure), || {
+            "a block of practically the size that was refused could be allocated right after it".to_owned()
+        });
+    }
     check.unless(failure.was_enough(failure.runtime_free_bytes()), || {
         "the runtime reported clearly more free than was asked for".to_owned()
     });
+    // What fits by the numbers and has fitted before may have been refused for another reason.
+    let would_fit = both.get().is_some_and(|(request, free)| free >= request);
+    let with_request = failure.own_bytes().saturating_add(both.get().map_or(0, |(request, _)| request));
+    if would_fit && saturate(failure.oom.most.held_bytes) >= with_request {
+        check.at_most(Confidence::Possible);
+        check.note(true, || "the program had held as much before as with this request".to_owned());
+        check.would_settle("another try of the same request, with nothing given back in between");
+    }
 }
 
 /// Whether what the process holds is told by the driver's count of it, and not by its blocks alone.
@@ -255,7 +270,10 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     });
     // The total may be wrong. Each way in which it can be is looked at where it was read.
     if let Some((free, total)) = failure.runtime_free_bytes().zip(failure.total_bytes()).get() {
-        check.unless(free > total, || "the reported total is wrong: more is reported free than there is".to_owned());
+        check.unless(free > total, || "the runtime reports more free than the whole device is said to have".to_owned());
+    }
+    if let Some(total) = failure.total_bytes().get() {
+        unless_exceeded(case, failure, total, check);
     }
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));

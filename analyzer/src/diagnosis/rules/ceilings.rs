@@ -2,6 +2,7 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::{needs_probe, unless_exceeded};
 use crate::diagnosis::since_refusal::AT_REFUSAL;
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
@@ -52,6 +53,7 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         ),
     });
     check.part(if over_cap { "percentage" } else { "physical memory" });
+    given_in_one_block(failure, if over_cap { cap } else { ram.unwrap_or(u64::MAX) }, check);
     check.unless(failure.was_free(failure.free_bytes(), |free| free < request), || {
         "less was free than was asked for, whatever the policy".to_owned()
     });
@@ -66,6 +68,22 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         false => Holds::Unknown("calls below the runtime (HSA or KFD): whether it asked for the memory at all"),
     };
     check.unless(below, || "a layer below the runtime refused it, so it is no policy of the runtime".to_owned());
+}
+
+/// A cap on one block is none where a larger one was given before, or to the recorder's probe.
+fn given_in_one_block(failure: &Failure<'_>, cap: u64, check: &mut Check) {
+    let given = failure.oom.most.block_bytes;
+    check.unless(given > cap, || match given > cap {
+        true => format!("a block of {} had been given before", size(given)),
+        false => format!("a block of more than {} had been given before", size(cap)),
+    });
+    if let Some(probed) = failure.oom.read.largest_allocatable_bytes {
+        check.unless(probed > cap, || match probed > cap {
+            true => format!("a block of {} could be allocated right after the failure", size(probed)),
+            false => format!("a block of more than {} could be allocated right after the failure", size(cap)),
+        });
+    }
+    needs_probe(failure, check);
 }
 
 /// `GPU_SINGLE_ALLOC_PERCENT`, or what HIP takes for it. (ROCm/clr flags.hpp, rocdevice.cpp)
@@ -135,14 +153,8 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let own = failure.own_bytes().saturating_sub(failure.moved.returned_bytes);
     let tried = failure.oom.read.largest_allocatable_bytes.filter(|_| !failure.moved.is_unsized);
     let tried = tried.map(|bytes| own.saturating_add(bytes));
-    check.unless(tried.is_some_and(|tried| tried > limit), || {
-        "a block was allocated with which the process held more than allowed".to_owned()
-    });
+    unless_exceeded(case, failure, limit, check);
     // The probe finds the largest block that is given: under this ceiling it would have come close to it.
-    if tried.is_none() {
-        check.at_most(Confidence::Probable);
-        check.would_settle("the largest block that could be allocated after the failure");
-    }
     let usual = failure.total_bytes().get().map_or(0, |total| failure.thresholds.usual_overhead_bytes(total));
     let slack = usual.saturating_add(failure.moved.given_bytes).saturating_add(failure.moved.returned_bytes);
     check.unless(tried.is_some_and(|tried| tried.saturating_add(slack) < limit), || {

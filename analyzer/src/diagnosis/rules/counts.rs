@@ -2,10 +2,13 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::needs_probe;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::replay::reservations::Refused;
+use crate::replay::tracks::around::Next;
+use crate::replay::tracks::calls::{Call, What};
 use crate::software::Platform;
-use crate::thresholds::{GIB, share};
+use crate::thresholds::{GIB, MIB, share};
 use crate::words::{grouped, size};
 use gpuoom_trace::record::Kind;
 
@@ -17,6 +20,10 @@ pub(super) const RULES: &[Rule] = &[
 
 /// A page, of which reservations and handles must be multiples at least.
 const PAGE_BYTES: u64 = 4096;
+/// What shows that a count was not used up.
+const GIVEN_LATER: &str = "a later call of the same function was granted, and nothing had been given back in between";
+/// Smaller blocks may lie in one that the runtime has mapped before. (ROCR-Runtime amd_memory_region.cpp)
+const FRAGMENT_BYTES: u64 = 2 * MIB;
 
 /// The process has as many memory mappings as the kernel allows.
 fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -42,15 +49,7 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 check.at_most(Confidence::Possible);
                 check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
             }
-            if limit.saturating_sub(maps) > case.thresholds.mappings_for_block {
-                check.at_most(Confidence::Probable);
-                check.would_settle("a failure with no mapping left: here some were");
-            }
-            // One block needs a few: what is left beyond that was not the limit.
-            if limit.saturating_sub(maps) > case.thresholds.mappings_left {
-                check.at_most(Confidence::Possible);
-                check.must(Holds::Unknown("a failure with no mapping left: here some were"), String::new);
-            }
+            some_left(limit.saturating_sub(maps), "a failure with no mapping left: here some were", check);
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -61,7 +60,25 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         }
     }
     check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
-    granted_again(case, failure, check);
+    needs_probe(failure, check);
+    mapped_later(case, failure, check);
+}
+
+/// Any block needs mappings, a small one and that of the recorder's probe, too. But mappings come and go without a call for memory:
+/// that a smaller block was given right after it rules nothing out.
+fn mapped_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let request = failure.oom.requested_bytes;
+    check.unless(is_given_later(case, failure, request), || GIVEN_LATER.to_owned());
+    let probed = failure.oom.read.largest_allocatable_bytes.filter(|_| case.is_probe_of_failure(failure)).unwrap_or(0);
+    if probed > 0 || is_given_later(case, failure, request.min(FRAGMENT_BYTES)) {
+        check.only_as_seen();
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether any mapping could be made at the failure");
+        check.note(true, || match probed {
+            0 => "a smaller block was given after it, and nothing had been given back in between".to_owned(),
+            _ => format!("a block of {} could be allocated right after it, which needs mappings, too", size(probed)),
+        });
+    }
 }
 
 /// VMM handles used up the descriptors of the process.
@@ -87,10 +104,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         Some((open, limit)) => {
             let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
             check.decides(open as f64 >= case.thresholds.count_share * limit as f64, text, text);
-            if limit.saturating_sub(open) > case.thresholds.descriptors_for_handle {
-                check.at_most(Confidence::Probable);
-                check.would_settle("a failure with no descriptor left: here some were");
-            }
+            some_left(limit.saturating_sub(open), "a failure with no descriptor left: here some were", check);
             check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
                 format!("{} live handles can account for them", grouped(handles))
             });
@@ -105,16 +119,30 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             check.must(Holds::Unknown("the number of open descriptors at the failure, and its limit"), String::new);
         }
     }
-    granted_again(case, failure, check);
+    check.unless(is_given_later(case, failure, 0), || GIVEN_LATER.to_owned());
 }
 
-/// A count that was used up stays so until something is given back.
-fn granted_again(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let request = failure.oom.requested_bytes;
-    let again = case.next_request(failure).filter(|(next, _)| next.succeeded && next.requested_bytes >= request);
-    check.unless(again.is_some_and(|(_, done)| done.returned_bytes == 0), || {
-        "the thread's next request of that size was granted, and nothing had been given back".to_owned()
-    });
+/// A count is used up where nothing of it is left. With some left, that it is nearly used up may be a chance.
+fn some_left(left: u64, would_settle: &str, check: &mut Check) {
+    if left > 0 {
+        check.only_as_seen();
+        check.at_most(Confidence::Possible);
+        check.would_settle(would_settle);
+    }
+}
+
+/// Whether something was given by the same function, to any thread or to the thread that failed, before anything was given back: a
+/// count that was used up stays so. `least_bytes`: what surely takes one more.
+fn is_given_later(case: &Case<'_>, failure: &Failure<'_>, least_bytes: u64) -> bool {
+    let is_same = |next: &Next| next.api == failure.oom.api || next.kind == failure.oom.kind;
+    let is_next = |next: &Next| next.succeeded && is_same(next) && next.requested_bytes >= least_bytes;
+    let next = case.next_request(failure).filter(|(next, done)| is_next(next) && !done.gave_back());
+    let calls = &case.replay.tracks.calls;
+    let from = case.around(failure).map_or(u64::MAX, |around| around.calls_before.saturating_add(1));
+    let until_return = (from..calls.count()).map_while(|number| calls.get(number));
+    let mut until_return = until_return.take_while(|call| call.what != What::Returned);
+    let is_given = |call: &Call| call.what == What::Given && call.api == failure.oom.api && call.bytes >= least_bytes;
+    next.is_some() || until_return.any(is_given)
 }
 
 /// A reservation of GPU addresses was refused.

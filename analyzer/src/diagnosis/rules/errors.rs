@@ -8,6 +8,7 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::judgement::role::Role;
+use crate::passes::facts::UnderWay;
 use crate::passes::oom::{OomReport, PointerUsed};
 use crate::replay::End;
 use crate::replay::tracks::around::Next;
@@ -333,7 +334,7 @@ fn runtime_internal_abort(case: &Case<'_>, check: &mut Check) {
 /// How sure it can be that a call hangs which does not return: some wait for the GPU's work by design, as long as that takes,
 /// and allocations may.
 fn surest_of(api: &str) -> Confidence {
-    const ADDRESSES: [&str; 4] = ["Map", "MemCreate", "AddressReserve", "MemSetAccess"];
+    const ADDRESSES: [&str; 3] = ["MemMap", "AddressReserve", "MemSetAccess"];
     const WAITS: [&str; 5] = ["Free", "free", "Unmap", "Unregister", "Synchronize"];
     let is_one = |parts: &[&str]| parts.iter().any(|part| api.contains(part));
     match () {
@@ -341,6 +342,27 @@ fn surest_of(api: &str) -> Confidence {
         () if is_one(&ADDRESSES) => Confidence::Proven,
         () => Confidence::Probable,
     }
+}
+
+/// While other threads go on, it is one call that does not return, and no program that hangs.
+fn others_went_on(case: &Case<'_>, stuck: &UnderWay, check: &mut Check) {
+    let clock = &case.replay.clock;
+    let calls = &case.replay.tracks.calls;
+    let window = calls.before(calls.count());
+    let others = window.calls.iter().rev().filter(|call| call.thread != stuck.thread);
+    let last = others.map(|call| (call.thread, clock.at_ns(call.at))).find(|(_, at_ns)| *at_ns > stuck.at_ns);
+    let is_recent = |at_ns: u64| case.last_sign_of_life_ns().saturating_sub(at_ns) < case.thresholds.hang_ns;
+    let Some((thread, at_ns)) = last.filter(|(_, at_ns)| is_recent(*at_ns)) else { return };
+    check.only_as_seen();
+    check.at_most(Confidence::Possible);
+    check.would_settle("a stack dump of the thread whose call has not returned");
+    check.note(true, || {
+        format!(
+            "that is one call of thread {}; thread {thread} went on and made a call for memory at {}",
+            stuck.thread,
+            moment(at_ns)
+        )
+    });
 }
 
 /// Nothing failed: the program stands still.
@@ -359,6 +381,7 @@ fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
             let waited = moment(alive_ns.saturating_sub(call.at_ns));
             format!("{} began at {} and had not returned {waited} later", call.api, moment(call.at_ns))
         });
+        others_went_on(case, call, check);
         return;
     }
     // Launches and waits are not recorded: silence is what a long step looks like, too.

@@ -5,6 +5,7 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::unless_exceeded;
 use crate::evidence::kernel_log::KernelEventKind;
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
@@ -30,6 +31,7 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Series of PyTorch's wheels that have the reports. (pytorch/pytorch#184880)
 const HALF_CAP_TORCH: [Version; 2] = [Version { major: 2, minor: 12 }, Version { major: 2, minor: 13 }];
+const GROUP_USE: &str = "what the group held at the failure (dmem.current)";
 const KFD_USE: &str = "the system memory that KFD counts for all processes, which the kernel does not tell";
 
 /// KFD refuses more of the host's memory.
@@ -45,7 +47,14 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         false => "the GPU uses the host's memory".to_owned(),
     });
     more_than_ram(case, failure, check);
-    let limit = kernel_limit(case, of_host);
+    let most = host_bytes(
+        case,
+        failure,
+        saturate(failure.oom.most.held_bytes),
+        saturate(failure.oom.most_host_bytes),
+        of_host,
+    );
+    let limit = kernel_limit(case, of_host, most.get().unwrap_or(0));
     if !of_host {
         // A total that is smaller, or that is the carve-out of the BIOS, is met first: other diagnoses are about those.
         let both = limit.zip(failure.total_bytes());
@@ -63,7 +72,8 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         });
     }
     // What the program itself holds of the host's memory is the least that KFD counts.
-    let own = host_bytes(case, failure, of_host);
+    let own = host_bytes(case, failure, failure.own_bytes(), saturate(failure.oom.held_host_bytes), of_host);
+    unless_more_before(most.zip(limit), check);
     let both = failure.request_bytes().zip(own).map(|(request, own)| own.saturating_add(request)).zip(limit);
     let holds = match both.is(|(wanted, limit)| wanted > limit) {
         Holds::No if of_host => Holds::Unknown(KFD_USE),
@@ -84,8 +94,13 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.at_most(Confidence::Possible);
     if let Some((wanted, limit)) = both.get() {
         check.note_by(Basis::Estimated, true, || {
+            let counted = match of_host {
+                true => "what the program has pinned or registered of the host's memory",
+                false => "what the program holds beyond the carve-out, what it has pinned",
+            };
+            let managed = managed_besides(failure);
             format!(
-                "the program's part of the host's memory would be {} with this request, of the {} that the kernel gives at most",
+                "{counted} and this request are {} of the {} that the kernel gives at most{managed}",
                 size(wanted),
                 gib(limit)
             )
@@ -93,21 +108,42 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     }
 }
 
-/// What of the host's memory the program is known to hold. Memory of a card is no part of it. Managed memory may lie on the card,
-/// and what an APU gives comes from the BIOS's carve-out as far as that reaches.
-fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, of_host: bool) -> Known<u64> {
-    let pinned = saturate(failure.oom.held_host_bytes);
+/// A limit is none of which the program held more before: the most that it held, and the limit.
+fn unless_more_before(both: Known<(u64, u64)>, check: &mut Check) {
+    let exceeded = both.get().filter(|(most, limit)| most > limit);
+    check.unless(exceeded.is_some(), || match exceeded {
+        Some((most, limit)) => {
+            format!("the program had held {} of the host's memory before, more than {}", gib(most), gib(limit))
+        }
+        None => "the program had held more of the host's memory before than the kernel is said to give".to_owned(),
+    });
+}
+
+/// Managed memory that lives besides and is not counted.
+fn managed_besides(failure: &Failure<'_>) -> String {
+    match saturate(failure.oom.held_managed_bytes) {
+        0 => String::new(),
+        bytes => {
+            format!("; {} of managed memory live besides, and nobody knows where its pages lie", size(bytes))
+        }
+    }
+}
+
+/// What of the host's memory the program is known to hold, of so much on the device and so much pinned. Memory of a card is no
+/// part of it. Managed memory may lie on the card, and what an APU gives comes from the BIOS's carve-out as far as that reaches.
+fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, own: u64, pinned: u64, of_host: bool) -> Known<u64> {
     let carve_out = failure.device.and_then(|device| case.card(device)).and_then(|card| card.vram_total_bytes);
     match of_host {
         true => Known::new(Some(pinned), KFD_USE),
         false => Known::new(carve_out, "the carve-out of the BIOS (mem_info_vram_total)")
-            .map(|carve_out| failure.own_bytes().saturating_sub(carve_out).saturating_add(pinned)),
+            .map(|carve_out| own.saturating_sub(carve_out).saturating_add(pinned)),
     }
 }
 
 /// What the kernel gives of the host's memory: KFD's limit, unless it is turned off, and TTM's for what is not device memory of
-/// an APU, for which that is a diagnosis of its own.
-fn kernel_limit(case: &Case<'_>, of_host: bool) -> Known<u64> {
+/// an APU, for which that is a diagnosis of its own. Where the program had held more than TTM's before, it is
+/// KFD's.
+fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<u64> {
     let is_off = |value: &str| matches!(value.trim(), "Y" | "y" | "1");
     let mut parameters = case.machine.amdgpu_parameters.iter();
     let off = parameters.any(|known| known.name == "no_system_mem_limit" && known.value.as_deref().is_some_and(is_off));
@@ -115,7 +151,7 @@ fn kernel_limit(case: &Case<'_>, of_host: bool) -> Known<u64> {
     let ttm = case.ttm_limit_bytes();
     match (of_host, off) {
         (true, true) => ttm,
-        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| kfd.min(ttm)).or(kfd),
+        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| if ttm < most { kfd } else { kfd.min(ttm) }).or(kfd),
         (false, true) => Known::new(None, KFD_USE),
         (false, false) => kfd,
     }
@@ -203,19 +239,32 @@ fn device_cgroup_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     };
     let limit = region.limit_bytes;
     check.must(true, || format!("the control group may have {} of {} (dmem.max)", gib(limit), region.region));
-    // What the program holds is part of what the group holds.
     let own = failure.own_bytes();
-    let wanted = failure.request_bytes().map(|request| own.saturating_add(request));
-    let fits_card = failure.request_bytes().zip(failure.free_bytes()).is(|(request, free)| request <= free);
-    let holds = match wanted.is(|wanted| wanted > limit) {
-        Holds::No if fits_card != Holds::No => Holds::Unknown("what the group held at the failure (dmem.current)"),
-        holds => holds,
+    let request = failure.request_bytes();
+    let wanted = request.map(|request| own.saturating_add(request));
+    unless_exceeded(case, failure, limit, check);
+    let fits_card = request.zip(failure.free_bytes()).is(|(request, free)| request <= free);
+    let is_over = wanted.is(|wanted| wanted > limit);
+    // What is read when a process starts holds nothing of what it took since.
+    let counted = region.used_bytes.filter(|used| *used >= own).zip(request.get());
+    let holds = match counted {
+        Some((used, request)) if used.saturating_add(request) > limit => Holds::Yes,
+        _ if is_over == Holds::No && fits_card == Holds::No => Holds::No,
+        _ => Holds::Unknown(GROUP_USE),
     };
-    if holds != Holds::Yes {
-        // Others of the group may hold the rest: nobody saw it.
+    if holds != Holds::Yes || is_over != Holds::Yes || fits_card == Holds::No {
+        // Others of the group may hold the rest, or the card itself is full: nobody saw it.
         check.at_most(Confidence::Possible);
     }
     check.must(holds, || {
+        let (used, request) = counted.unwrap_or((0, 0));
+        format!(
+            "the group held {} (dmem.current), so the request makes it {}",
+            gib(used),
+            gib(used.saturating_add(request))
+        )
+    });
+    check.note(is_over, || {
         format!("the program held {}, so the request makes it {}", gib(own), gib(wanted.get().unwrap_or(0)))
     });
 }

@@ -2,6 +2,7 @@
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::exceeded::unless_exceeded;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::machine::uma::{default_pages, recommended_pages};
 use crate::machine::{Machine, PAGE_BYTES, card::Card};
@@ -37,14 +38,17 @@ fn shares_memory(case: &Case<'_>, device: Option<&DeviceSummary>, check: &mut Ch
     check.must(case.is_integrated(device).is(|integrated| integrated), || "the GPU uses the host's memory".to_owned());
 }
 
-/// Whether what lives and what was asked for are more than the device's total.
-fn exceeds_total(failure: &Failure<'_>, check: &mut Check) {
+/// Whether what lives and what was asked for are more than the device's total, which was never exceeded before.
+fn exceeds_total(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let own = failure.own_bytes();
     let both = failure.request_bytes().zip(failure.total_bytes());
     check.must(both.is(|(request, total)| own.saturating_add(request) > total), || {
         let (request, total) = both.get().unwrap_or((0, 0));
         format!("{} lived and {} was asked for: more than the {} in all", size(own), size(request), size(total))
     });
+    if let Some(total) = failure.total_bytes().get() {
+        unless_exceeded(case, failure, total, check);
+    }
 }
 
 /// [mem_info_vram_total of an APU] What the firmware set aside.
@@ -77,7 +81,7 @@ fn uma_ttm_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         let (limit, ram) = of_ram.get().unwrap_or((0, 0));
         format!("that is {} of {} RAM: half is what TTM gives by itself", percent(share(limit, ram)), gib(ram))
     });
-    exceeds_total(failure, check);
+    exceeds_total(case, failure, check);
     check.unless(of_ram.is(|(limit, ram)| share(limit, ram) > case.thresholds.half_of_ram_share), || {
         format!("the TTM limit was raised above {} of the RAM", case.thresholds.half_of_ram_share)
     });
@@ -164,7 +168,7 @@ fn uma_carveout_only(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             format!("GTT would be {} besides", gib(gtt))
         },
     );
-    exceeds_total(failure, check);
+    exceeds_total(case, failure, check);
     check.note(case.machine.kernel.is_some(), || {
         format!("the kernel is {}", case.machine.kernel.as_deref().unwrap_or_default())
     });
@@ -264,7 +268,7 @@ fn uma_runtime_clamp(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.must(clamped.is(|(total, ram)| case.thresholds.is_near(total, half(ram))), || {
         format!("the runtime reports {} all the same: half of the RAM", gib(total.get().unwrap_or(0)))
     });
-    exceeds_total(failure, check);
+    exceeds_total(case, failure, check);
     let of_carve_out = total.zip(carve_out(case, failure.device));
     check.unless(of_carve_out.is(|(total, carve_out)| case.thresholds.is_near(total, carve_out)), || {
         "the total is the carve-out of the BIOS, which happens to be half of the RAM".to_owned()

@@ -38,6 +38,13 @@ fn mappings() -> Vec<Scene> {
         .also(&["phantom-free"]),
         looks_like(
             id,
+            "hardly a mapping is left, one call is refused for another reason, and the next is given",
+            "mappings 70; push 2M 20; failures go; alloc x 20M; alloc y 18M; exit 1",
+        )
+        .set("SIM_FAIL_AT", 21)
+        .also(&["phantom-free"]),
+        looks_like(
+            id,
             "nearly all mappings are in use, and after the failure the same size is given again and again",
             "mappings 400; push 2M 20; failures go; alloc x 2M; push 2M 40; launch",
         )
@@ -71,6 +78,14 @@ fn descriptors() -> Vec<Scene> {
         )
         .set("SIM_HANDLE_FILES", 1)
         .set("SIM_PROCESS_LIMIT", "500M")
+        .also(&["phantom-free"]),
+        looks_like(
+            id,
+            "nearly all descriptors are handles, a large one is refused for its size, and a small one is then given",
+            "files 200; loop 150; virtual v 2M; end; open 36; failures go; virtual w 3G; virtual x 2M; exit 1",
+        )
+        .set("SIM_HANDLE_FILES", 1)
+        .set("SIM_LARGEST_REQUEST", "2G")
         .also(&["phantom-free"]),
         looks_like(
             id,

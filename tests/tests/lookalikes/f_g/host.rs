@@ -34,6 +34,14 @@ fn kfd_limit() -> Vec<Scene> {
         .also(&["true-capacity"]),
         looks_like(
             ID,
+            "more had been pinned before than the kernel is said to give",
+            format!("host a {}; host b 1G", mib(ram / 5 * 3)),
+        )
+        .on(Machine::card().with("sys/module/ttm/parameters/pages_limit", ram / 2 / 4096))
+        .set("SIM_FAIL_AT", 2)
+        .also(&["pinned-host-exhaustion"]),
+        looks_like(
+            ID,
             "pinned memory was given back before the request that is refused",
             format!("loop 3; host a {}; free a; end; host b 4G", mib(ram / 5 * 2)),
         )
@@ -97,6 +105,17 @@ fn device_group() -> Vec<Scene> {
         refused("the limit is another card's", group("drm/0000:0e:00.0/vram 8589934592")),
         refused("the limit is 20 GiB, and far away", group("drm/0000:03:00.0/vram 21474836480")),
         refused("the limit is for a region that is not the card's memory", group("drm/0000:03:00.0/stolen 8589934592")),
+        looks_like(ID, "the program held 12 GiB before in a group that may have 8", "push 1G 12; alloc b 3G")
+            .on(Machine::of("container"))
+            .set("SIM_FAIL_AT", 13)
+            .also(&["phantom-free"]),
+        looks_like(ID, "3 GiB are given to the probe after 6 in a group that may have 8", "push 1G 6; alloc b 3G")
+            .on(Machine::of("container"))
+            .set("SIM_FAIL_AT", 7)
+            .also(&["phantom-free"]),
+        looks_like(ID, "the card is full, in a group that may have 8 of its 24 GiB", "push 1G 22; alloc b 3G")
+            .on(Machine::of("container"))
+            .also(&["true-capacity"]),
         looks_like(ID, "pinned memory is refused in a group with a limit", "push 1G 7; host b 4G")
             .on(Machine::of("container"))
             .set("SIM_PINNED_LIMIT", "2G")
