@@ -174,8 +174,9 @@ pub(super) fn run(args: &BundleArgs) -> anyhow::Result<u8> {
     let redactions = crate::words::count(count, "redaction", "redactions");
     let output = Output::open(Some(&args.output))?;
     output.write(|out| work.pack.write(out))?;
+    let evidence = if attached.is_empty() { " and issue.md" } else { ", issue.md and evidence/" };
     complain(&format!(
-        "{}: written, {redactions}; look at REDACTED.md, issue.md and evidence/ in it before you send it",
+        "{}: written, {redactions}; look at REDACTED.md{evidence} in it before you send it",
         args.output.display()
     ));
     Ok(work.status)

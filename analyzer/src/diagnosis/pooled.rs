@@ -21,12 +21,15 @@ pub(super) struct AtMost {
     pub(super) by_calls_bytes: u64,
     /// By the driver: what it counts for the process beyond what the program asked for.
     pub(super) by_driver_bytes: Known<u64>,
+    /// By the card: all that it has beside the program's own blocks.
+    by_card_bytes: Option<u64>,
 }
 
 impl AtMost {
-    /// The smaller of the two.
+    /// The smallest of them.
     pub(super) fn bytes(&self) -> u64 {
-        self.by_driver_bytes.get().map_or(self.by_calls_bytes, |bytes| bytes.min(self.by_calls_bytes))
+        let others = [self.by_driver_bytes.get(), self.by_card_bytes];
+        others.into_iter().flatten().fold(self.by_calls_bytes, u64::min)
     }
 }
 
@@ -57,6 +60,7 @@ impl Case<'_> {
         AtMost {
             by_calls_bytes: self.kept_by_pools(failure).at_most_bytes,
             by_driver_bytes: self.hidden_at_most_bytes(failure),
+            by_card_bytes: failure.total_bytes().get().and_then(|total| total.checked_sub(failure.own_bytes())),
         }
     }
 

@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFre
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, full};
-use super::{Labelled, Says, Scene};
+use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, TraceBuilder, summary};
 
@@ -304,6 +304,20 @@ fn a_full_card_and_its_pools_say_one_thing() {
         let out = ruled_out(&scene);
         assert_eq!((out.is_some(), could_give_back(&scene)), (says, Some(says)), "{out:?}");
     }
+}
+
+/// All that was ever given may be many times what the card has.
+#[test]
+fn pools_keep_no_more_than_the_card_has_beside_the_programs_blocks() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..40).for_each(|block| {
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB);
+        trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB);
+    });
+    (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    let seq = trace.refuse(8 * GIB);
+    trace.read_at_failure(seq, &readings([(RuntimeFree, GIB / 2), (VramTotal, 24 * GIB)]));
+    assert_eq!(could_give_back(&Scene { trace }), Some(true));
 }
 
 #[test]

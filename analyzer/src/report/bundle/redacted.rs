@@ -47,7 +47,7 @@ pub fn write(redacted: &Redacted<'_>) -> String {
         page.list(false, &items);
     }
     page.paragraph(
-        "The table counts the names of Python functions, because the recorder writes them down. Names of native functions are in no trace: \
+        "Names of Python functions are in the trace, because the recorder writes them down: the table counts those that were replaced. Names of native functions are in no trace: \
          a report takes them from the files of the program. Where those files' paths are replaced, the reports here have library and \
          offset in the place of the names.",
     );

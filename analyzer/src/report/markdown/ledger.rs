@@ -35,7 +35,14 @@ fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: u
         .iter()
         .map(|row| {
             let (owner, what) = describe_holder(row);
-            line(plain(&format!("{owner}: {what}")), caller(row), row.bytes, row.source)
+            let mut cells = line(plain(&format!("{owner}: {what}")), caller(row), row.bytes, row.source);
+            if row.asked_bytes > row.bytes {
+                // How much of it lies here nobody knows: no number, and no share.
+                cells[0] = plain(&format!("{owner}: {what}, {} asked; its pages move", size(row.asked_bytes)));
+                let at_least = if row.bytes == 0 { "?".to_owned() } else { format!("at least {}", size(row.bytes)) };
+                (cells[2], cells[3]) = (at_least, "?".to_owned());
+            }
+            cells
         })
         .collect();
     if !rest.is_empty() {

@@ -184,7 +184,12 @@ fn describe(row: &Row, wide: usize) -> String {
     let (owner, what) = describe_holder(row);
     let mut text = format!("{owner:<16} {what}");
     if row.asked_bytes > row.bytes {
-        text.push_str(&format!(", {} asked; its pages move", size(row.asked_bytes)));
+        let moves = format!(", {} asked; its pages move", size(row.asked_bytes));
+        if text.chars().count() + moves.chars().count() > wide {
+            // What it is says more than in how many blocks.
+            text = format!("{owner:<16} {}", kind_name(row));
+        }
+        text.push_str(&moves);
     }
     // Who called is said as far as there is room.
     let api = row.api.as_deref().map(clean);

@@ -155,7 +155,7 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
         return;
     }
     page.headed("FITS IN", Paint::Bold, "the smallest card on which no recorded request would have failed (modelled)");
-    let cells = ["granules", "peak asked", "padded", "card of at least", ""];
+    let cells = ["granules", "peak asked", "padded", "card of at least", "at most"];
     page.line(&needs_row(cells.map(str::to_owned)));
     for need in &device.needs {
         let Need { peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes, fits_in_most_bytes, .. } = *need;
@@ -166,8 +166,8 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
     }
     if device.needs.iter().any(|need| need.fits_in_most_bytes != need.fits_in_least_bytes) {
         if device.failures > 0 {
-            let text = "Two sizes: what was refused and would have been given might be freed at once (the first) or never (the \
-                        second); nobody knows how long it would have lived.";
+            let text = "Two sizes, because nobody knows how long what was refused would have lived: it might be freed at once, or \
+                        never.";
             page.indented("  ", "  ", text);
         }
         if let Some(part) = unknown_part(device) {
