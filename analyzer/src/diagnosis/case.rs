@@ -286,7 +286,8 @@ impl<'a> Failure<'a> {
 
     /// (`hidden`) What the driver counts for this process beyond its own blocks. Managed memory may be among what it counts.
     pub fn hidden_bytes(&self) -> Known<u64> {
-        let own = saturate(self.oom.held.requested_bytes);
+        // What other threads were given before it was read is asked for, too.
+        let own = saturate(self.oom.held.requested_bytes).saturating_add(self.moved.given_bytes);
         self.process_bytes().map(|process| process.saturating_sub(own))
     }
 

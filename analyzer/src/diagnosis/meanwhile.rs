@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use super::case::{Case, Failure};
+use gpuoom_trace::record::Kind;
+
 use crate::judgement::check::{Confidence, Holds, Known};
 use crate::passes::libraries::{Libraries, is_runtime};
 use crate::replay::readings::DeviceReadings;
@@ -54,7 +56,11 @@ impl<'a> Case<'a> {
         let retry = self.retry(failure).filter(|retry| retry.ending == Ending::Succeeded)?;
         let around = |index: usize| self.replay.tracks.around.failure(index);
         let (first, next) = (around(retry.failure)?, around(retry.last_failure)?.next?);
+        // What was given in RAM says nothing of the card.
+        let is_managed = |kind: Kind| kind == Kind::Managed;
+        let is_as_before = is_managed(next.kind) == is_managed(failure.oom.kind);
         let is_it = next.succeeded && next.device == retry.device && next.requested_bytes >= retry.requested_bytes;
+        let is_it = is_it && is_as_before;
         is_it.then(|| (next, next.done.since(&first.done)))
     }
 

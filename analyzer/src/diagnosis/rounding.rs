@@ -1,9 +1,18 @@
 //! How much more than was asked for the driver may take for a program's blocks.
 
 use super::case::{Case, Failure};
+use crate::replay::tracks::between::Done;
 use crate::replay::tracks::survivors::Survivors;
 
 impl Case<'_> {
+    /// The most that rounding can have added to what was given between two moments, in bytes: by the granularity that the device's
+    /// addresses show where that is more than the runtime's.
+    pub fn rounding_between(&self, device: u8, done: &Done) -> u64 {
+        let seen = self.replay.accounts.device(device).and_then(|account| account.spacing.granularity_bytes());
+        let granule_bytes = seen.unwrap_or(0).max(self.thresholds.rocr_block_bytes);
+        done.given_blocks.saturating_mul(granule_bytes)
+    }
+
     /// What rounding to the runtime's blocks adds by the sizes that are known, in bytes.
     pub fn rounding_bytes(&self, failure: &Failure<'_>) -> u64 {
         self.survivors(failure).map_or(0, |survivors| self.added(survivors))

@@ -74,13 +74,17 @@ impl Moved {
     pub fn told(&self) -> String {
         let came = self.returned_bytes.saturating_add(self.others_gave_bytes);
         let went = self.given_bytes.saturating_add(self.others_took_bytes);
-        let (back, taken) = (format!("{} given back", size(came)), format!("{} taken", size(went)));
         match (came, went) {
             _ if self.is_none() => String::new(),
             (0, 0) => " when it was read, and something may have come or gone before".to_owned(),
-            (_, 0) => format!(" when it was read, with up to {back} since the refusal"),
-            (0, _) => format!(" when it was read, with up to {taken} since the refusal"),
-            _ => format!(" when it was read, with up to {back} and {taken} since the refusal"),
+            (_, 0) => format!(" when it was read; up to {} of it may have come back after the refusal", size(came)),
+            (0, _) => format!(" when it was read; up to {} may have gone after the refusal", size(went)),
+            _ => {
+                let (came, went) = (size(came), size(went));
+                format!(
+                    " when it was read; up to {came} of it may have come back after the refusal, and up to {went} gone"
+                )
+            }
         }
     }
 }

@@ -45,6 +45,22 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "ipc-export-pin",
+        says: Says::Not,
+        also: &["known-bad-version"],
+        story: "4000 small blocks came between the readings: what rounding adds to them is what did not become free",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(ROCM_7);
+            give(&mut trace, true);
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            take(&mut trace);
+            (0..4000).for_each(|block| _ = trace.alloc(0x900_0000_0000 + block * 2 * MIB, 4096));
+            sampled(&mut trace, [(RuntimeFree, 10 * GIB)]);
+            refuse(&mut trace, 10 * GIB, 0);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "ipc-export-pin",
         says: Says::Found(Possible),
         also: &["known-bad-version"],
         story: "another process lives that may still have it open",

@@ -127,6 +127,20 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "vmm-release-ineffective",
         says: Says::Not,
         also: &["known-bad-version"],
+        story: "4000 small blocks came between the readings: what rounding adds to them is 8 GiB",
+        scene: || released_between(100 * MIB, |trace| small_blocks(trace, 4000)),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["phantom-free", "mallocasync-oom"],
+        story: "2000 small blocks came before the failure: what rounding adds to them is what vanished",
+        scene: || leaked_beside(6 * GIB, |trace| small_blocks(trace, 2000)),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["known-bad-version"],
         story: "free memory rose by what was released",
         scene: || released(8 * GIB),
     },
@@ -262,14 +276,26 @@ fn stream_ordered_in(mut trace: TraceBuilder, plain_after: bool) -> Scene {
     Scene { trace }
 }
 
+/// Blocks of 4 KiB that stay.
+fn small_blocks(trace: &mut TraceBuilder, count: u64) {
+    (0..count).for_each(|block| _ = trace.alloc(0x900_0000_0000 + block * 2 * MIB, 4096));
+}
+
 fn leaked(free_after: u64, loads_code: bool) -> Scene {
+    leaked_beside(free_after, |trace| {
+        if loads_code {
+            let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
+            trace.push(record, &[]);
+        }
+    })
+}
+
+/// 4 GiB are refused, and then so much is free; something else was done right before that.
+fn leaked_beside(free_after: u64, before: impl FnOnce(&mut TraceBuilder)) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 14 * GIB);
     (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, 10 * GIB), (KfdOthersVram, 0)]));
-    if loads_code {
-        let record = trace.record(Event::Module, Kind::None, "hipModuleLoadData");
-        trace.push(record, &[]);
-    }
+    before(&mut trace);
     let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
     let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
     let used = 24 * GIB - free_after;

@@ -7,6 +7,7 @@ use crate::replay::readings::DeviceReadings;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::{Platform, Version};
 use crate::words::{count, size};
+use gpuoom_trace::record::NO_DEVICE;
 
 pub(super) const RULES: &[Rule] = &[failure("ipc-export-pin", ipc_export_pin)];
 
@@ -37,7 +38,7 @@ fn ipc_export_pin(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let shown = |pick: fn((u64, u64)) -> u64| size(pinned.map_or(0, pick));
     check.decides(
         known.is(is_little),
-        || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
+        || format!("at most {} became free when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
         || format!("free memory rose by {} when {} of them were freed", shown(|both| both.1), shown(|both| both.0)),
     );
     let rocm = Known::new(case.versions.rocm, "the version of ROCm");
@@ -104,12 +105,12 @@ fn rose_by_frees_alone(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 /// Of the exported memory that was freed between two readings, how much that was and by how much free memory rose for it.
 fn pinned_bytes(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u64, u64)> {
     let rises = stretches(case, failure)
-        .filter_map(|stretch| Some((stretch.exported_freed_bytes, risen_for_exports(stretch)?)));
+        .filter_map(|stretch| Some((stretch.exported_freed_bytes, risen_for_exports(case, failure, stretch)?)));
     rises.reduce(|sum, (freed, risen)| (sum.0.saturating_add(freed), sum.1.saturating_add(risen)))
 }
 
 /// What else was given and taken meanwhile, by the program and by others, would have moved free memory as well.
-fn risen_for_exports(stretch: &Stretch) -> Option<u64> {
+fn risen_for_exports(case: &Case<'_>, failure: &Failure<'_>, stretch: &Stretch) -> Option<u64> {
     let exported = i128::from(stretch.exported_freed_bytes);
     let (by_all, seen) = stretch.expected_and_seen()?;
     let others = |read: &DeviceReadings| read.others_vram_bytes.map(i128::from);
@@ -117,6 +118,8 @@ fn risen_for_exports(stretch: &Stretch) -> Option<u64> {
         (Some(before), Some(after)) => after - before,
         _ => 0,
     };
-    let risen = seen + taken_by_others - (by_all - exported);
+    let done = stretch.after.done.since(&stretch.before.done);
+    let rounding = case.rounding_between(failure.oom.device.unwrap_or(NO_DEVICE), &done);
+    let risen = seen + taken_by_others + i128::from(rounding) - (by_all - exported);
     u64::try_from(risen.clamp(0, exported)).ok()
 }

@@ -11,7 +11,7 @@ use crate::replay::tracks::reads::{Read, Stretch};
 use crate::software::{Platform, Version};
 use crate::thresholds::Unit;
 use crate::words::{count, size};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 pub(super) const RULES: &[Rule] = &[
     failure("mallocasync-oom", mallocasync_oom),
@@ -123,14 +123,16 @@ struct Vanished {
 }
 
 impl Vanished {
-    fn of(failure: &Failure<'_>, around: &Around, before: &Read) -> Option<Self> {
+    fn of(case: &Case<'_>, failure: &Failure<'_>, around: &Around, before: &Read) -> Option<Self> {
         let free = before.read.runtime_free_bytes.zip(failure.oom.read.runtime_free_bytes)?;
         // Blocks that came while the card was being read may be in the reading or not: they may account for it. So may what pools
         // were given back meanwhile: they may keep it.
         let held = around.held_bytes.saturating_add(around.until_read.given_bytes);
         let done = around.read_at.map_or(around.done, |read| read.done);
-        let to_pools = done.since(&before.done).returned_to_pools_bytes;
-        let by_blocks = held.saturating_sub(before.least_held_bytes).saturating_add(to_pools);
+        let done = done.since(&before.done);
+        let rounding = case.rounding_between(around.device, &done);
+        let by_blocks = held.saturating_sub(before.least_held_bytes).saturating_add(done.returned_to_pools_bytes);
+        let by_blocks = by_blocks.saturating_add(rounding);
         let others = before.read.others_vram_bytes.zip(failure.oom.read.others_vram_bytes);
         Some(Vanished {
             free,
@@ -153,7 +155,7 @@ fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     if !check.applies(is_rocm && is_async(failure)) {
         return;
     }
-    let Some(vanished) = Vanished::of(failure, around, &before) else { return };
+    let Some(vanished) = Vanished::of(case, failure, around, &before) else { return };
     let is_share = |bytes: u64| bytes as f64 >= case.thresholds.failure_leak_share * request as f64 && bytes > 0;
     let gone = vanished.gone_bytes();
     let (then, now) = vanished.free;
@@ -224,20 +226,21 @@ fn taken_otherwise(around: &Around, others_took_bytes: Option<u64>, check: &mut 
 struct Risen {
     /// By what was released.
     expected: i128,
-    /// What came, and what others took meanwhile.
+    /// What came, what others took meanwhile, and what rounding may have added to new blocks.
     at_most: i128,
     /// What came because of the releases, where nothing else gave memory back.
     by_release: Option<i128>,
 }
 
 impl Risen {
-    fn of(stretches: &[&Stretch]) -> Self {
+    fn of(case: &Case<'_>, device: u8, stretches: &[&Stretch]) -> Self {
         let mut risen = Risen { expected: 0, at_most: 0, by_release: Some(0) };
         for stretch in stretches {
             let Some((should, did)) = stretch.expected_and_seen() else { continue };
             let taken = change_of_others(stretch).unwrap_or(0).max(0);
             risen.expected += should;
-            risen.at_most += did.max(0) + taken;
+            let rounding = case.rounding_between(device, &stretch.after.done.since(&stretch.before.done));
+            risen.at_most += did.max(0) + taken + i128::from(rounding);
             risen.by_release = risen.by_release.zip(by_release(stretch)).map(|(sum, came)| sum + came);
         }
         risen
@@ -268,7 +271,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         check.at_most(Confidence::Probable);
         check.would_settle("what other processes held before the release and after it (KFD)");
     }
-    let risen = Risen::of(&stretches);
+    let risen = Risen::of(case, failure.oom.device.unwrap_or(NO_DEVICE), &stretches);
     let is_share = |seen: i128| seen as f64 >= case.thresholds.stuck_share * risen.expected as f64;
     // Free memory rose, and nobody knows whether the release did it.
     if !check.applies(!is_share(risen.at_most) || risen.by_release.is_some_and(is_share)) {
@@ -277,7 +280,12 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let expected = size(bytes(risen.expected));
     check.decides(
         !is_share(risen.at_most),
-        || format!("{expected} were unmapped and released, and free memory rose by {}", size(bytes(risen.at_most))),
+        || {
+            format!(
+                "{expected} were unmapped and released, and at most {} of it became free",
+                size(bytes(risen.at_most))
+            )
+        },
         || {
             let came = size(bytes(risen.by_release.unwrap_or(0)));
             format!("free memory rose by {came} of the {expected} that were released")

@@ -24,6 +24,8 @@ pub struct DeviceRun {
     pub rise: Option<Rise>,
     /// How many of its cycles have a label that says that a model is loaded.
     pub labelled_loads: usize,
+    /// The most that rounding adds to the blocks that live at the end, in bytes.
+    pub rounding_bytes: u64,
     /// How often code was loaded over the run.
     pub loads: u64,
     /// Bytes that went back to stream-ordered pools over the run.
@@ -67,6 +69,7 @@ impl DeviceRun {
                 device,
                 rise: growth::rise_of(replay, device, &cycles, thresholds),
                 labelled_loads: cycles.main.iter().filter(|cycle| is_labelled_load(replay, cycle)).count(),
+                rounding_bytes: rounding_at_most(replay, device, thresholds),
                 loads: track.done.loads,
                 returned_to_pools_bytes: track.done.returned_to_pools_bytes,
                 used_at_floors: UsedAtFloors::of(&cycles.main, track.reads.history(), thresholds),
@@ -77,6 +80,12 @@ impl DeviceRun {
         };
         replay.tracks.devices().map(of).collect()
     }
+}
+
+/// The most that rounding adds to the blocks of a device that live at the end: a whole block of the runtime's for each.
+fn rounding_at_most(replay: &Replay, device: u8, thresholds: &Thresholds) -> u64 {
+    let blocks = replay.accounts.device(device).map_or(0, |account| account.held.blocks);
+    blocks.saturating_mul(thresholds.rocr_block_bytes)
 }
 
 /// A floor is looked at for as long as the fall to it took: readings come once a second.
@@ -323,7 +332,9 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
                 };
                 format!("memory in use at the floors rises by {} each time; {whose}", size(residue))
             });
-            if own * 2 >= residue {
+            // Small blocks of the program take much more than they ask for.
+            let by_rounding = run.rounding_bytes / times;
+            if own.saturating_add(by_rounding) * 2 >= residue {
                 kept_by_the_program(check);
             } else if used.whose == Whose::All {
                 check.at_most(Confidence::Possible);

@@ -5,6 +5,8 @@
 pub struct Done {
     /// Bytes that were given.
     pub given_bytes: u64,
+    /// In so many blocks, each of which may take more of the card than was asked for.
+    pub given_blocks: u64,
     /// Bytes that were given back.
     pub returned_bytes: u64,
     /// Of them those that go back to a pool, which may keep them.
@@ -33,6 +35,7 @@ impl Done {
     pub fn since(&self, earlier: &Done) -> Done {
         Done {
             given_bytes: self.given_bytes.saturating_sub(earlier.given_bytes),
+            given_blocks: self.given_blocks.saturating_sub(earlier.given_blocks),
             returned_bytes: self.returned_bytes.saturating_sub(earlier.returned_bytes),
             returned_to_pools_bytes: self.returned_to_pools_bytes.saturating_sub(earlier.returned_to_pools_bytes),
             waits: self.waits.saturating_sub(earlier.waits),

@@ -158,6 +158,7 @@ impl Tracks {
         let track = self.track(side, device);
         track.live.follow(at, saturate(held_bytes), bytes);
         track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
+        track.done.given_blocks += 1;
         self.calls.push(call(block, thread, at, What::Given));
         self.moved(block, thread, [bytes, 0]);
         self.captures.given(block, thread);
@@ -171,6 +172,7 @@ impl Tracks {
             // Without what this call itself was given.
             let mut done = self.done(device);
             done.given_bytes = done.given_bytes.saturating_sub(bytes);
+            done.given_blocks = done.given_blocks.saturating_sub(1);
             let next = Next {
                 api: block.api,
                 site: block.site,

@@ -124,7 +124,7 @@ fn bypassed(coverage: &Coverage) -> String {
     let all = coverage.bypassed.iter().map(|bypass| match bypass.certain {
         true => format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)),
         false => format!(
-            "NOT SEEN: {}: memory that the runtime takes for itself, or calls past {}.",
+            "NOT SEEN: {}: memory that the runtime takes for itself, what rounding adds to blocks, or calls past {}.",
             clean(&bypass.why),
             bypass.interface
         ),

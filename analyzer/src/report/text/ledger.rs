@@ -108,7 +108,7 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         let managed = if ledger.has_moving_pages() { "pages of managed memory, " } else { "" };
         note(format!(
-            "{} of the remainder are this process's by the driver: {managed}contexts, code, page tables, what pools keep",
+            "{} of the remainder are this process's by the driver: {managed}what rounding adds to blocks, contexts, code, page tables, what pools keep",
             size(bytes)
         ));
     }
