@@ -351,7 +351,7 @@ pub fn model_swap(run: &DeviceRun, named: Option<String>, check: &mut Check) {
     // That memory stays each time does not say what it is of.
     check.at_most(Confidence::Probable);
     check.would_settle("what else the program does in each of these cycles that takes memory, as its libraries may");
-    if run.loads >= cycles.len() as u64 {
+    if run.loads >= times {
         check.at_most(Confidence::Possible);
         check.note(true, || format!("code was loaded {} over the run", count(run.loads, "time", "times")));
         check.would_settle("how much of it the code takes that was loaded: no call tells");
