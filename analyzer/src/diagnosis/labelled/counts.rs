@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::at_failure;
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -28,8 +28,8 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "map-count-exhaustion",
-        says: Says::First(Probable),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
         story: "the same, and nobody tried whether a smaller block is given",
         scene: || mappings_and_probe(65_530, None),
     },
