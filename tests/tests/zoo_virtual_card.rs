@@ -186,7 +186,7 @@ fn the_report_names_the_virtual_card_and_no_cause_in_the_machine() {
     let client = on_card(Client::new(program_with("card_walk_hip.c", Library::Hip)), "16G").env("WALK_SEED", "1");
     let run = client.env("GPUOOM_CAPACITY", "1G").env("GPUOOM_GRANULARITY", "2M").run_recorded();
     let trace = run.only_trace();
-    let text = trace.report_text();
+    let text = trace.report_text().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("refused by gpuoom itself (GPUOOM_CAPACITY=1G)"), "{text}");
     assert!(text.contains("Failures on request: GPUOOM_CAPACITY=1G"), "{text}");
     let report = trace.report();

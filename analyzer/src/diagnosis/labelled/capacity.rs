@@ -186,7 +186,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
-        says: Says::First(Probable),
+        says: Says::First(Proven),
         also: &["true-capacity"],
         story: "the same, and nobody tried whether more is given",
         scene: || said_to_have_4(0, None),
@@ -197,13 +197,6 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the same, and a block of 6 GiB had been given before: the device has more than 4",
         scene: || said_to_have_4(6 * GIB, Some(0)),
-    },
-    Labelled {
-        id: "request-exceeds-device",
-        says: Says::Not,
-        also: &[],
-        story: "the same, and 3 GiB more could be allocated right after it",
-        scene: || said_to_have_4(0, Some(3 * GIB)),
     },
     Labelled {
         id: "true-capacity",

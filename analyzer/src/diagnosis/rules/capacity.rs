@@ -2,7 +2,6 @@
 
 use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::exceeded::unless_exceeded;
 use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
@@ -273,7 +272,8 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         check.unless(free > total, || "the runtime reports more free than the whole device is said to have".to_owned());
     }
     if let Some(total) = failure.total_bytes().get() {
-        unless_exceeded(case, failure, total, check);
+        let held = saturate(failure.oom.most.held_bytes);
+        check.unless(held > total, || "the process had held more than the whole device is said to have".to_owned());
     }
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
