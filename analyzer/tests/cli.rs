@@ -121,7 +121,6 @@ fn the_json_report_has_the_fields_of_the_contract() {
         ("/diagnoses/0/id", "request-exceeds-device".into()),
         ("/diagnoses/0/confidence", "probable".into()),
         ("/diagnoses/0/modelled", false.into()),
-        ("/diagnoses/0/missing/0", "the largest block that could be allocated after the failure (GPUOOM_PROBE)".into()),
         ("/diagnoses/0/missing/0", "whether the GPU shares the host's memory (KFD's topology)".into()),
         ("/verdict/cause", "request-exceeds-device".into()),
         ("/verdict/confidence", "probable".into()),
