@@ -10,7 +10,7 @@ fn issue_of(trace: &TraceBuilder) -> String {
     issue::write(&fill(&Known { summaries: &summaries, readings: &[], evidence: &[] }).unwrap(), &[])
 }
 
-/// What is possible is no diagnosis that is sure, and not nothing either.
+/// A diagnosis that is only possible is named in the title, and as possible.
 #[test]
 fn the_title_names_what_is_possible() {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
