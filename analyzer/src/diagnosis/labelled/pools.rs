@@ -132,6 +132,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-failure-leak",
+        says: Says::First(Probable),
+        also: &["mallocasync-oom", "phantom-free", "true-capacity"],
+        story: "the refused call took 4 GiB, and the next one finds 2 too little: it is the same memory",
+        scene: || leaked_and_missed(true),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["mallocasync-oom", "phantom-free", "hidden-runtime-memory", "true-capacity"],
+        story: "the same, and the refused call took nothing: something else holds what is missing",
+        scene: || leaked_and_missed(false),
+    },
+    Labelled {
+        id: "pool-failure-leak",
         says: Says::Not,
         also: &["phantom-free", "mallocasync-oom"],
         story: "2000 small blocks came before the failure: what rounding adds to them is what vanished",
@@ -302,6 +316,27 @@ fn leaked_beside(free_after: u64, before: impl FnOnce(&mut TraceBuilder)) -> Sce
     let read = [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, used), (KfdOthersVram, 0)];
     at_failure(&mut trace, seq, read);
     trace.alloc(0x200_0000_0000, 4 * GIB);
+    Scene { trace }
+}
+
+/// A stream-ordered call of 4 GiB is refused with 10 free, and then one of 8 GiB with 6 free.
+fn leaked_and_missed(takes: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 14 * GIB);
+    let free_before = if takes { 10 * GIB } else { 6 * GIB };
+    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, free_before), (KfdOthersVram, 0)]));
+    for requested in [4 * GIB, 8 * GIB] {
+        let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
+        let seq = trace.push(Record { status: 2, requested, ..record }, &[]);
+        let read = [
+            (RuntimeFree, 6 * GIB),
+            (VramTotal, 24 * GIB),
+            (VramUsed, 18 * GIB),
+            (KfdProcessVram, 18 * GIB),
+            (KfdOthersVram, 0),
+        ];
+        at_failure(&mut trace, seq, read);
+    }
     Scene { trace }
 }
 

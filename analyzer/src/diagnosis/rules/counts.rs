@@ -2,7 +2,7 @@
 
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::exceeded::needs_probe;
+use crate::diagnosis::exceeded::PROBE;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::replay::reservations::Refused;
 use crate::replay::tracks::around::Next;
@@ -60,11 +60,11 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         }
     }
     check.must(true, || format!("{} was asked for and {} was free", size(request), size(free.get().unwrap_or(0))));
-    needs_probe(failure, check);
     if failure.oom.read.largest_allocatable_bytes.is_none() {
         // A block that it is given makes it possible only: where nobody tried, it can't be surer than that.
         check.only_as_seen();
         check.at_most(Confidence::Possible);
+        check.would_settle(PROBE);
     }
     mapped_later(case, failure, check);
 }

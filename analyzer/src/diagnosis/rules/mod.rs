@@ -21,6 +21,7 @@ mod pending;
 mod phantom_free;
 mod platform;
 mod pools;
+mod releases;
 mod reported;
 mod retention;
 mod rounding;
@@ -83,6 +84,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         exports::RULES,
         retention::RULES,
         pools::RULES,
+        releases::RULES,
         allocator_options::RULES,
         leaks::RULES,
         errors::RULES,

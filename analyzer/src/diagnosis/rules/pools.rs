@@ -1,22 +1,21 @@
-//! D. Stream-ordered pools, physical memory that does not come back, and what captured graphs keep.
+//! D. Stream-ordered pools, and what captured graphs keep.
 
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
-use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
+use crate::judgement::check::{Basis, Check, Confidence, Holds, Judgement, Known};
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
-use crate::replay::tracks::reads::{Read, Stretch};
+use crate::replay::tracks::reads::Read;
 use crate::software::{Platform, Version};
 use crate::thresholds::Unit;
 use crate::words::{count, size};
-use gpuoom_trace::record::{Kind, NO_DEVICE};
+use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
     failure("mallocasync-oom", mallocasync_oom),
     failure("pool-failure-leak", pool_failure_leak),
-    failure("vmm-release-ineffective", vmm_release_ineffective),
     failure("graph-private-pool", graph_private_pool),
 ];
 
@@ -147,8 +146,53 @@ impl Vanished {
     }
 }
 
-/// A failed stream-ordered allocation still took memory from the card.
+/// Earlier failures that are looked at for what they took.
+const EARLIER: usize = 16;
+
+/// A failed stream-ordered allocation still took memory from the card: this one, or an earlier one took what is missing now.
 fn pool_failure_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some((number, taken, confidence)) = taken_before(case, failure) else {
+        return takes_memory(case, failure, check);
+    };
+    let missing = failure.shortfall_bytes().unwrap_or(0);
+    check.must(true, || {
+        format!(
+            "failure #{number} took {} of the card that no block accounts for, and {} was missing here",
+            size(taken),
+            size(missing)
+        )
+    });
+    let hidden = failure.hidden_bytes();
+    check.must(hidden.is(|bytes| bytes >= missing), || {
+        format!("the driver counts {} for this process beyond its own blocks", size(hidden.get().unwrap_or(0)))
+    });
+    check.at_most(confidence.min(Confidence::Probable));
+    check.would_settle("whether that memory was still gone: the same run without the earlier request");
+}
+
+/// The earlier failure that took at least what is missing at this one: its number, what it took, and how sure that is.
+fn taken_before(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u64, u64, Confidence)> {
+    let missing = failure.shortfall_bytes().filter(|_| failure.is_real_of_device())?;
+    let taken_at = |failure: &Failure<'_>| {
+        let mut check = Check::default();
+        takes_memory(case, failure, &mut check);
+        let Judgement::Found(confidence) = check.judgement() else { return None };
+        let around = case.around(failure)?;
+        let vanished = Vanished::of(case, failure, around, &around.read_before?)?;
+        Some((failure.report.number, vanished.gone_bytes(), confidence))
+    };
+    if taken_at(failure).is_some() {
+        return None;
+    }
+    let is_earlier = |other: &Failure<'_>| {
+        other.report.number < failure.report.number && other.report.device == failure.report.device && is_async(other)
+    };
+    let earlier = case.failures().filter(is_earlier).take(EARLIER);
+    earlier.filter_map(|other| taken_at(&other)).find(|(_, taken, _)| *taken >= missing)
+}
+
+/// A stream-ordered allocation failed, and took memory all the same.
+fn takes_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(around) = case.around(failure) else { return };
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let (Some(before), Some(request)) = (around.read_before, failure.request_bytes().get()) else { return };
@@ -220,102 +264,6 @@ fn taken_otherwise(around: &Around, others_took_bytes: Option<u64>, check: &mut 
             format!("{} of code came in between, which take memory, too", count(loads, "load", "loads"))
         });
     }
-}
-
-/// By how much free memory rose over releases.
-struct Risen {
-    /// By what was released.
-    expected: i128,
-    /// What came, what others took meanwhile, and what rounding may have added to new blocks.
-    at_most: i128,
-    /// What came because of the releases, where nothing else gave memory back.
-    by_release: Option<i128>,
-}
-
-impl Risen {
-    fn of(case: &Case<'_>, device: u8, stretches: &[&Stretch]) -> Self {
-        let mut risen = Risen { expected: 0, at_most: 0, by_release: Some(0) };
-        for stretch in stretches {
-            let Some((should, did)) = stretch.expected_and_seen() else { continue };
-            let taken = change_of_others(stretch).unwrap_or(0).max(0);
-            risen.expected += should;
-            let rounding = case.rounding_between(device, &stretch.after.done.since(&stretch.before.done));
-            risen.at_most += did.max(0) + taken + i128::from(rounding);
-            risen.by_release = risen.by_release.zip(by_release(stretch)).map(|(sum, came)| sum + came);
-        }
-        risen
-    }
-}
-
-fn bytes(number: i128) -> u64 {
-    u64::try_from(number.max(0)).unwrap_or(u64::MAX)
-}
-
-/// Memory was unmapped and released, and the card did not get it back.
-fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
-    let Some(track) = track.filter(|_| is_rocm && failure.is_real_of_device()) else { return };
-    let stretches: Vec<&Stretch> = track.reads.releases().filter(|stretch| is_clear(stretch, failure)).collect();
-    let expects = |stretch: &&Stretch| stretch.expected_and_seen().is_some_and(|(expected, _)| expected > 0);
-    let stretches: Vec<&Stretch> = stretches.into_iter().filter(expects).collect();
-    if !check.applies(!stretches.is_empty()) {
-        return;
-    }
-    // A reading is taken a moment before it is recorded: one stretch may end with a reading from before the release.
-    if stretches.len() < 2 {
-        check.at_most(Confidence::Probable);
-        check.would_settle("a second release between two readings of free memory");
-    }
-    if stretches.iter().any(|stretch| change_of_others(stretch).is_none()) {
-        check.at_most(Confidence::Probable);
-        check.would_settle("what other processes held before the release and after it (KFD)");
-    }
-    let risen = Risen::of(case, failure.oom.device.unwrap_or(NO_DEVICE), &stretches);
-    let is_share = |seen: i128| seen as f64 >= case.thresholds.stuck_share * risen.expected as f64;
-    // Free memory rose, and nobody knows whether the release did it.
-    if !check.applies(!is_share(risen.at_most) || risen.by_release.is_some_and(is_share)) {
-        return;
-    }
-    let expected = size(bytes(risen.expected));
-    check.decides(
-        !is_share(risen.at_most),
-        || {
-            format!(
-                "{expected} were unmapped and released, and at most {} of it became free",
-                size(bytes(risen.at_most))
-            )
-        },
-        || {
-            let came = size(bytes(risen.by_release.unwrap_or(0)));
-            format!("free memory rose by {came} of the {expected} that were released")
-        },
-    );
-    let reserved = stretches.last().map_or(0, |stretch| stretch.after.reserved_bytes);
-    check.must(reserved > 0, || format!("the address ranges were still reserved ({})", size(reserved)));
-    check.gives_back(0, bytes(risen.expected - risen.at_most), Basis::Estimated);
-}
-
-/// Whether nothing else came between two readings that takes memory or holds it by right: code that was loaded, and memory
-/// that other processes may have open. Nor was a device reset, which takes all away at once.
-fn is_clear(stretch: &Stretch, failure: &Failure<'_>) -> bool {
-    let done = stretch.after.done.since(&stretch.before.done);
-    stretch.after.at <= failure.oom.at && done.loads == 0 && done.ends == 0 && stretch.exported_freed_bytes == 0
-}
-
-/// By how much other processes hold more than at the reading before.
-fn change_of_others(stretch: &Stretch) -> Option<i128> {
-    let (before, after) = (stretch.before.read.others_vram_bytes?, stretch.after.read.others_vram_bytes?);
-    Some(i128::from(after) - i128::from(before))
-}
-
-/// By how much free memory rose because of what was released: not known where something else may have made it rise, as what a
-/// pool gives back after a wait.
-fn by_release(stretch: &Stretch) -> Option<i128> {
-    let (_, did) = stretch.expected_and_seen()?;
-    let is_alone =
-        stretch.after.done.since(&stretch.before.done).releases == 0 && stretch.after.done.returned_to_pools_bytes == 0;
-    is_alone.then_some(did.max(0) + change_of_others(stretch)?)
 }
 
 /// Captured graphs keep their high-water mark: by PyTorch's message, or by what was taken during captures.

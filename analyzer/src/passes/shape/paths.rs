@@ -31,9 +31,11 @@ pub struct Named {
 
 /// What the names of functions begin with that only their framework has.
 const FRAMEWORKS: &[&str] = &["llama_", "ggml_", "_engine_run_backward", "THPEngine_"];
-/// Folders of Python frameworks, in the path of a file.
-const FRAMEWORK_FOLDERS: &[&str] =
-    &["/torch/", "/transformers/", "/vllm/", "/lightning/", "/pytorch_lightning/", "/accelerate/"];
+/// Where packages are installed: a program's own folder may be called `torch`, too.
+const INSTALLED: &[&str] = &["/site-packages/", "/dist-packages/"];
+/// Packages of Python frameworks.
+const FRAMEWORK_PACKAGES: &[&str] =
+    &["torch/", "transformers/", "vllm/", "lightning/", "pytorch_lightning/", "accelerate/"];
 
 /// Functions, by a name that is one whole word of theirs: `llama_kv_cache` stands in `llama_kv_cache::llama_kv_cache(...)`.
 const FUNCTIONS: &[(Thing, &[&str])] = &[
@@ -115,7 +117,10 @@ fn words(frame: &Frame) -> impl Iterator<Item = &str> {
 }
 
 fn is_frameworks(frame: &Frame) -> bool {
-    let is_in = |path: &str| FRAMEWORK_FOLDERS.iter().any(|folder| path.contains(folder));
+    let is_in = |path: &str| {
+        let package = INSTALLED.iter().find_map(|folder| path.rsplit_once(folder)).map(|(_, package)| package);
+        package.is_some_and(|package| FRAMEWORK_PACKAGES.iter().any(|folder| package.starts_with(folder)))
+    };
     words(frame).any(|word| FRAMEWORKS.iter().any(|begin| word.starts_with(begin)))
         || frame.file.as_deref().is_some_and(is_in)
 }
@@ -171,6 +176,8 @@ mod tests {
         assert_eq!(own(native("load_weights(Graph&)")), [true], "a road network has weights, too");
         assert_eq!(own(native("llama_model_loader::load_tensors()")), [false]);
         assert_eq!(own(python("serve.py", "from_pretrained")), [true]);
-        assert_eq!(own(python("/site/transformers/modeling_utils.py", "from_pretrained")), [false]);
+        assert_eq!(own(python("/env/site-packages/transformers/modeling_utils.py", "from_pretrained")), [false]);
+        assert_eq!(own(python("/home/me/transformers/roads.py", "from_pretrained")), [true], "a folder of one's own");
+        assert_eq!(own(python("/env/site-packages/roads/torch/map.py", "load_weights")), [true]);
     }
 }
