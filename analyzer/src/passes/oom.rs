@@ -350,11 +350,13 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
     }
 }
 
-/// Blocks that lived and that the model had no room for: what it calls free is not less for them.
+/// Blocks that lived and that the model had no room for: what it calls free is not less for them. Managed memory has no place
+/// there, because its pages may lie in RAM.
 fn left_out_bytes(replay: &Replay, oom: &Oom, free: FreeSpace) -> u64 {
     let arena = oom.device.and_then(|device| replay.accounts.device(device)).and_then(|account| account.arena.as_ref());
     let whole = arena.map_or(0, |arena| u128::from(arena.granules()));
-    let asked_for = u128::from(oom.held.granules) + u128::from(free.total_granules);
+    let on_card = oom.held.granules.saturating_sub(oom.held_managed_granules);
+    let asked_for = u128::from(on_card) + u128::from(free.total_granules);
     saturate(asked_for.saturating_sub(whole) * u128::from(replay.granularity_bytes))
 }
 

@@ -19,7 +19,7 @@ const MODEL: &str = "layers, KV heads, head dimension and context of the model (
 const CONTEXT: &str = "the context that the program was told (--model context=...)";
 
 /// What would name the buffer.
-const NAMES: &str = "which buffer this is: the names of the functions on the way to the call (--symbols), a label of the program \
+const NAMES: &str = "which buffer this is: a function on the way to the call that names it (--symbols, where names are missing), a label of the program \
     (gpuoom_mark), or the model's facts (--gguf)";
 
 /// Without which a tensor and a cache look alike.

@@ -13,7 +13,8 @@ use crate::thresholds::share;
 use crate::words::size;
 
 /// What would tell llama.cpp's pool from other buffers.
-const POOL: &str = "which code asks: the names of the functions on the way to the call (--symbols)";
+const POOL: &str =
+    "which code asks: a function on the way to the call that names it (--symbols, where names are missing)";
 
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", oom_model_load),

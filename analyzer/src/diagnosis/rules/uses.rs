@@ -144,7 +144,7 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         check.only_as_seen();
     }
     check.would_settle(match is_named {
-        true => "which blocks are activations: the names of the functions that asked for them (--symbols)",
+        true => "which blocks are activations: functions on the way to their calls that name them (--symbols, where names are missing)",
         false => "labels of the steps (gpuoom_mark), such as \"forward batch=8\": whether it is a model that runs",
     });
     let points = peaks_by_batch(case, failure, &turns, most);

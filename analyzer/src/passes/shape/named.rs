@@ -42,8 +42,7 @@ impl Said {
 /// What the name of a program's own function leaves open.
 const OWN_WORD: &str = "what that function does: it is of no framework that is known, and only its name speaks";
 /// What a label leaves open.
-const STILL: &str =
-    "whether that was still under way when the call failed: the names of the functions on the way to it (--symbols)";
+const STILL: &str = "whether that was still under way when the call failed: a function on the way to it that names it (--symbols, where names are missing)";
 
 impl Facts {
     /// What says that the failed call belongs to a phase.

@@ -84,12 +84,15 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
 
 /// The remainder. Pages of managed memory that lie on the card are in it, because nobody told how many do.
 fn unattributed(ledger: &DeviceLedger, wide: usize) -> String {
-    let of_process = ledger.unattributed_in_process_bytes.is_some_and(|bytes| bytes > AGREES_BYTES);
+    let is_of_none = ledger.unattributed_in_process_bytes.is_some_and(|bytes| bytes <= AGREES_BYTES);
     let all = match ledger.has_moving_pages() {
         true => "unattributed (the remainder, managed pages on the card among it)",
-        // Calls or a reading tell something of it, which the notes say.
-        false if of_process || kept_by_pools(ledger).is_some() => "unattributed (the remainder: in none of these rows)",
-        false => "unattributed (the remainder: in no call and no reading)",
+        // What the driver counts for this process was read, and the remainder is not in it. Nobody tells whose it is.
+        false if is_of_none && kept_by_pools(ledger).is_none() => {
+            "unattributed (the remainder: in no call and no reading)"
+        }
+        // Rounding, contexts and pools may be in it, or a reading tells something of it, which the notes say.
+        false => "unattributed (the remainder: in none of these rows)",
     };
     if all.chars().count() <= wide { all.to_owned() } else { "unattributed (the remainder)".to_owned() }
 }
