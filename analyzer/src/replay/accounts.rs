@@ -57,15 +57,8 @@ impl Accounts {
         self.touched[usize::from(device) / 64] |= 1 << (device % 64);
         let (total_bytes, granularity_bytes) = (self.totals[usize::from(device)], self.granularity_bytes);
         let (lists_changes, tallies) = (self.lists_changes, self.tallies);
-        self.devices[usize::from(device)].get_or_insert_with(|| {
-            // In here, because this is called for every event, and a division is slow.
-            let granules = total_bytes / granularity_bytes;
-            let mut account = Account::with_blocks_at_peak();
-            account.arena = Arena::new(granules);
-            account.changes = lists_changes.then(Vec::new);
-            account.tally = tallies.then(Box::default);
-            Box::new(account)
-        })
+        self.devices[usize::from(device)]
+            .get_or_insert_with(|| new_account(total_bytes / granularity_bytes, lists_changes, tallies))
     }
 
     /// The account of a side; `None` for memory that is on no account.
@@ -150,4 +143,13 @@ impl Accounts {
             account.start_arena(arena, position, &mut live.filter(of_device).collect::<Vec<_>>());
         }
     }
+}
+/// Out of line, because the account of a device is asked for at every event.
+#[cold]
+fn new_account(granules: u64, lists_changes: bool, tallies: bool) -> Box<Account> {
+    let mut account = Account::with_blocks_at_peak();
+    account.arena = Arena::new(granules);
+    account.changes = lists_changes.then(Vec::new);
+    account.tally = tallies.then(Box::default);
+    Box::new(account)
 }

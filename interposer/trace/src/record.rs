@@ -127,6 +127,7 @@ macro_rules! numbered {
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
             /// The value with this number, if the format knows one.
+            #[inline]
             pub fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some($name::$variant),)+ _ => None }
             }
@@ -252,11 +253,13 @@ impl Record {
     }
 
     /// The event, `None` for a number that this version does not know.
+    #[inline]
     pub fn event(&self) -> Option<Event> {
         Event::from_number(self.event)
     }
 
     /// The kind of memory, [`Kind::None`] for a number that this version does not know.
+    #[inline]
     pub fn kind(&self) -> Kind {
         Kind::from_number(self.kind_flags & 0x0F).unwrap_or(Kind::None)
     }

@@ -147,7 +147,8 @@ impl Tracks {
     #[inline]
     fn track(&mut self, side: Side, device: u8) -> &mut DeviceTrack {
         let place = if side == Side::Host { HOST } else { usize::from(device) };
-        self.devices[place].get_or_insert_default()
+        // Out of line, because this is called for every event, and a track is large.
+        self.devices[place].get_or_insert_with(new_track)
     }
 
     /// The program was given a block; `held_bytes` is what the account then holds.
@@ -160,7 +161,7 @@ impl Tracks {
         track.done.given_bytes = track.done.given_bytes.saturating_add(bytes);
         track.done.given_blocks += 1;
         self.calls.push(call(block, thread, at, What::Given));
-        self.moved(block, thread, [bytes, 0]);
+        self.moved(block, thread, false);
         self.captures.given(block, thread);
         if matches!(block.kind, Kind::Pool | Kind::Physical) {
             self.given_apart(block);
@@ -220,7 +221,7 @@ impl Tracks {
         let of_free =
             Call { site: record.site, api: record.api, ..call(block, record.thread, record.at, What::Returned) };
         self.calls.push(of_free);
-        self.moved(block, record.thread, [0, bytes]);
+        self.moved(block, record.thread, true);
         self.captures.returned(block);
         if let Some(bytes) = self.exports.returned(block) {
             self.track(side, device).reads.freed_exported(bytes);
@@ -399,6 +400,11 @@ impl Tracks {
     pub(super) fn finish(&mut self) {
         self.retries.finish();
     }
+}
+
+#[cold]
+fn new_track() -> Box<DeviceTrack> {
+    Box::default()
 }
 
 /// What a block is found by: handles of physical memory and pointers may have the same number.

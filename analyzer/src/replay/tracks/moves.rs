@@ -1,14 +1,12 @@
 //! The last calls that gave device memory or gave it back. What overlaps a refusal or a reading is in no order with it: the calls
 //! alone do not tell which of the two came first.
 
-use std::collections::VecDeque;
-
 use gpuoom_trace::record::{Kind, NO_DEVICE, Record};
 
 use super::Tracks;
 use crate::replay::block::{Block, Side};
 
-/// Calls that are remembered.
+/// Calls that are remembered. A power of two.
 const LAST: usize = 256;
 
 /// Memory that may have come or gone before a moment, or after it.
@@ -36,19 +34,31 @@ impl Overlap {
     }
 }
 
-/// One call.
+/// What a call did to the memory of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum What {
+    /// It shows no more than that its thread goes on.
+    #[default]
+    Nothing,
+    /// It gave memory.
+    Gave,
+    /// It gave memory back.
+    Returned,
+    /// It gave memory back to a pool, in the order of a stream.
+    ReturnedToPool,
+    /// It gave memory back, and nobody tells how much.
+    ReturnedUnsized,
+}
+
+/// One call. Small, because each call for memory writes one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
-    pub(super) device: u8,
-    pub(super) thread: u32,
     /// Ticks when it was recorded: an allocation when it had returned, a free before it was made.
     pub(super) recorded_at: u64,
-    pub(super) given_bytes: u64,
-    pub(super) returned_bytes: u64,
-    /// Whether it goes back to a pool, in the order of a stream.
-    pub(super) is_of_pool: bool,
-    /// Whether nobody tells how much it gave back.
-    pub(super) is_unsized: bool,
+    pub(super) bytes: u64,
+    pub(super) thread: u32,
+    pub(super) device: u8,
+    pub(super) what: What,
 }
 
 impl Move {
@@ -57,28 +67,37 @@ impl Move {
     }
 
     fn as_overlap(&self) -> Overlap {
-        let Move { given_bytes, returned_bytes, is_unsized, .. } = *self;
-        Overlap { given_bytes, returned_bytes, is_unsized }
+        match self.what {
+            What::Nothing => Overlap::default(),
+            What::Gave => Overlap { given_bytes: self.bytes, ..Overlap::default() },
+            What::Returned | What::ReturnedToPool => Overlap { returned_bytes: self.bytes, ..Overlap::default() },
+            What::ReturnedUnsized => Overlap { is_unsized: true, ..Overlap::default() },
+        }
     }
 }
 
 /// The last calls, in the order of their records.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Moves {
-    last: VecDeque<Move>,
+    ring: Box<[Move; LAST]>,
     /// The latest moment of which a call was forgotten, in ticks.
     forgotten_at: u64,
     count: u64,
 }
 
+impl Default for Moves {
+    fn default() -> Self {
+        Moves { ring: Box::new([Move::default(); LAST]), forgotten_at: 0, count: 0 }
+    }
+}
+
 impl Moves {
     #[inline]
     pub(super) fn push(&mut self, one: Move) {
-        if self.last.len() == LAST {
-            let gone = self.last.pop_front().map_or(0, |gone| gone.recorded_at);
-            self.forgotten_at = self.forgotten_at.max(gone);
-        }
-        self.last.push_back(one);
+        // The places that nothing was written to yet have the moment 0.
+        let place = &mut self.ring[self.count as usize % LAST];
+        self.forgotten_at = self.forgotten_at.max(place.recorded_at);
+        *place = one;
         self.count += 1;
     }
 
@@ -87,11 +106,16 @@ impl Moves {
         self.count
     }
 
+    /// The calls that are remembered, the last one first.
+    fn last(&self) -> impl Iterator<Item = &Move> {
+        (self.count.saturating_sub(LAST as u64)..self.count).rev().map(|number| &self.ring[number as usize % LAST])
+    }
+
     /// What was recorded on a device since so many calls.
     pub(super) fn since(&self, count: u64, device: u8) -> Overlap {
         let new = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
-        let mut all = Overlap { is_unsized: new > self.last.len(), ..Overlap::default() };
-        self.last.iter().rev().take(new).filter(|one| one.concerns(device)).for_each(|one| all.add(&one.as_overlap()));
+        let mut all = Overlap { is_unsized: new > LAST, ..Overlap::default() };
+        self.last().take(new).filter(|one| one.concerns(device)).for_each(|one| all.add(&one.as_overlap()));
         all
     }
 
@@ -101,13 +125,13 @@ impl Moves {
     pub(super) fn overlap(&self, device: u8, thread: Option<u32>, from: u64, free_from: u64) -> Overlap {
         let mut overlap = Overlap { is_unsized: self.forgotten_at > from, ..Overlap::default() };
         let mut seen: Vec<u32> = thread.into_iter().collect();
-        for one in self.last.iter().rev().take_while(|one| one.recorded_at >= free_from.min(from)) {
+        for one in self.last().take_while(|one| one.recorded_at >= free_from.min(from)) {
             let is_last = !seen.contains(&one.thread);
             if is_last {
                 seen.push(one.thread);
             }
             let is_late = one.recorded_at > from;
-            let may_be_under_way = is_last && !one.is_of_pool && one.returned_bytes > 0;
+            let may_be_under_way = is_last && one.what == What::Returned && one.bytes > 0;
             if Some(one.thread) == thread || !one.concerns(device) || !(is_late || may_be_under_way) {
                 continue;
             }
@@ -120,31 +144,24 @@ impl Moves {
 impl Tracks {
     /// Remembers a call that gave device memory, or gave it back, so that it can be set beside a moment.
     #[inline]
-    pub(super) fn moved(&mut self, block: &Block, thread: u32, [given_bytes, returned_bytes]: [u64; 2]) {
-        // What comes or goes on the host shows no more than that its thread goes on.
-        let of_device = |bytes: u64| if Side::of(block.kind) == Side::Host { 0 } else { bytes };
-        self.moves.push(Move {
-            device: block.device,
-            thread,
-            recorded_at: self.recorded_at,
-            given_bytes: of_device(given_bytes),
-            returned_bytes: of_device(returned_bytes),
-            is_of_pool: block.kind == Kind::Pool,
-            is_unsized: false,
-        });
+    pub(super) fn moved(&mut self, block: &Block, thread: u32, is_return: bool) {
+        let what = match (Side::of(block.kind), is_return, block.kind) {
+            (Side::Host, ..) => What::Nothing,
+            (_, false, _) => What::Gave,
+            (_, true, Kind::Pool) => What::ReturnedToPool,
+            (_, true, _) => What::Returned,
+        };
+        let (device, bytes) = (block.device, block.requested_bytes);
+        self.moves.push(Move { recorded_at: self.recorded_at, bytes, thread, device, what });
     }
 
     /// A vendor's library took memory for itself, or gave some back; nobody tells how much it gave back.
     #[cold]
     pub(in crate::replay) fn moved_by_library(&mut self, record: &Record, given_bytes: Option<u64>) {
-        self.moves.push(Move {
-            device: record.device,
-            thread: record.thread,
-            recorded_at: self.recorded_at,
-            given_bytes: given_bytes.unwrap_or(0),
-            is_unsized: given_bytes.is_none(),
-            ..Move::default()
-        });
+        let what = if given_bytes.is_some() { What::Gave } else { What::ReturnedUnsized };
+        let (thread, device) = (record.thread, record.device);
+        let bytes = given_bytes.unwrap_or(0);
+        self.moves.push(Move { recorded_at: self.recorded_at, bytes, thread, device, what });
     }
 
     /// What other threads may have done on a device after a moment, although it is recorded already.
@@ -158,7 +175,8 @@ mod tests {
     use super::*;
 
     fn moved(thread: u32, recorded_at: u64, given_bytes: u64, returned_bytes: u64) -> Move {
-        Move { thread, recorded_at, given_bytes, returned_bytes, ..Move::default() }
+        let what = if given_bytes > 0 { What::Gave } else { What::Returned };
+        Move { thread, recorded_at, bytes: given_bytes.max(returned_bytes), what, ..Move::default() }
     }
 
     fn after(moves: &[Move], from: u64) -> Overlap {
