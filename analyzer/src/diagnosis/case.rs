@@ -189,6 +189,8 @@ pub struct Failure<'a> {
     pub device: Option<&'a DeviceSummary>,
     /// What may have come or gone between the refusal and what was read of its moment.
     pub moved: Moved,
+    /// Whether the GPU is known to share the host's memory.
+    pub is_integrated: bool,
     /// The numbers by which rules decide.
     pub thresholds: &'a Thresholds,
 }
@@ -197,8 +199,9 @@ impl<'a> Failure<'a> {
     fn new(case: &Case<'a>, report: &'a OomReport, oom: &'a Oom) -> Self {
         let device = case.facts.devices.iter().find(|device| device.index == report.device);
         let around = case.replay.tracks.around.failure((report.number - 1) as usize);
-        let moved = Moved::of(oom, around, case.is_integrated(device).get() == Some(true));
-        Failure { report, oom, device, moved, thresholds: case.thresholds }
+        let is_integrated = case.is_integrated(device).get() == Some(true);
+        let moved = Moved::of(oom, around, is_integrated);
+        Failure { report, oom, device, moved, is_integrated, thresholds: case.thresholds }
     }
 
     /// Whether memory of the device itself was asked for.
@@ -257,9 +260,12 @@ impl<'a> Failure<'a> {
         Known::new(free, "used memory by the driver at the failure (sysfs or NVML)")
     }
 
-    /// The smaller of the two: sizes are judged by it.
+    /// The smaller of the two: sizes are judged by it. Of a GPU that shares the host's memory the driver counts the carve-out alone.
     pub fn free_bytes(&self) -> Known<u64> {
         let (runtime, driver) = (self.runtime_free_bytes(), self.driver_free_bytes());
+        if self.is_integrated && runtime.get().is_some() {
+            return runtime;
+        }
         runtime.zip(driver).map(|(runtime, driver)| runtime.min(driver)).or(runtime).or(driver)
     }
 

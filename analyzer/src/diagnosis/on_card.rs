@@ -4,6 +4,7 @@ use gpuoom_trace::record::Kind;
 
 use super::case::Failure;
 use crate::judgement::check::Known;
+use crate::thresholds::share;
 
 /// The program's own requests and the one that failed, on a card that has nothing else on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,22 @@ impl Failure<'_> {
                 None => Alone::Exceeds { by_bytes: needed - total },
             }
         })
+    }
+
+    /// What of the card was in use beside the program's own blocks, where that decided: it is much of the card, and without it the
+    /// request would have fitted, with what a runtime usually takes. Else 0. Whose it is, is another question.
+    pub fn decided_by_the_rest(&self) -> Known<u64> {
+        let alone = self.alone();
+        let usual = self.total_bytes().get().map_or(0, |total| self.thresholds.usual_overhead_bytes(total));
+        let spare = |alone: &Alone| matches!(alone, Alone::Fits { spare_bytes } if *spare_bytes >= usual);
+        if alone.get().is_some_and(|alone| !spare(&alone)) {
+            return Known::new(Some(0), "");
+        }
+        let beside = self.total_bytes().zip(self.free_bytes()).zip(alone).map(|((total, free), _)| {
+            let beside = total.saturating_sub(free).saturating_sub(self.own_bytes());
+            if share(beside, total) < self.thresholds.others_share { 0 } else { beside }
+        });
+        Known::new(beside.get(), "what is in use of the card at the failure")
     }
 
     /// Whether what others hold, as the driver counts it, is what was missing.

@@ -201,6 +201,8 @@ pub struct Oom {
     pub most_host_bytes: u128,
     /// Its granules in the model.
     pub held_managed_granules: u64,
+    /// Their number.
+    pub held_managed_blocks: u64,
     /// Who held what there, as far as that was counted.
     pub census: Option<Box<Census>>,
     /// Whether layers below the one that was asked had been recorded before.

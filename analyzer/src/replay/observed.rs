@@ -110,6 +110,7 @@ impl Replay {
             held,
             held_managed_bytes: managed.requested_bytes,
             held_managed_granules: managed.granules,
+            held_managed_blocks: managed.blocks,
             held_host_bytes: self.accounts.host.held.requested_bytes,
             most,
             most_host_bytes: self.accounts.host.most.held_bytes,

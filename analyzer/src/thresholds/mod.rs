@@ -62,7 +62,7 @@ thresholds! {
     /// The program's own share of the card from which on its memory is the proven reason.
     capacity_high_share: f64 = 0.90, Share, "ours", ["true-capacity"];
     /// The program's own share of the card from which on its memory is a probable reason.
-    capacity_medium_share: f64 = 0.75, Share, "ours", ["true-capacity"];
+    capacity_medium_share: f64 = 0.75, Share, "ours", ["true-capacity", "other-process-on-gpu"];
     /// What must be free beyond a request to be enough, as a share of the request.
     free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// What must be free beyond a request and its share to be enough.
@@ -72,7 +72,7 @@ thresholds! {
     /// Bytes by which two sizes that are the same may differ at least.
     near_bytes: u64 = 64 * MIB, Bytes, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Share of the card that others must hold to be a reason.
-    others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load"];
+    others_share: f64 = 0.10, Share, "catalogue", ["true-capacity", "other-process-on-gpu", "zombie-vram", "oom-model-load", "live-leak", "legacy-pool-growth", "kv-cache-prealloc", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch", "fsdp-gather-spike", "kv-cache-incremental"];
     /// Difference between the runtime's and sysfs's free memory that deserves a strong warning.
     gap_warning_bytes: u64 = 3 * GIB / 2, Bytes, "ours: five times the noise", ["free-overreported-graphics", "sysfs-free-overreported"];
     /// Difference between two readings that is nothing.
@@ -144,7 +144,11 @@ thresholds! {
     /// Share by which live handles may differ from the usual limit of descriptors.
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
     /// Share of the open descriptors that live handles must account for.
-    handles_of_open_share: f64 = 0.5, Share, "ours", ["vmm-fd-exhaustion"];
+    handles_of_open_share: f64 = 0.5, Share, "ours", ["vmm-fd-exhaustion", "map-count-exhaustion"];
+    /// Share of the open descriptors from which on live handles surely are what uses them up.
+    handles_of_open_sure_share: f64 = 0.9, Share, "ours: a process has a few descriptors of its own", ["vmm-fd-exhaustion"];
+    /// How many times as much as any step before a step must take to be a reason of its own.
+    unusual_step_factor: f64 = 4.0, Number, "ours", ["live-leak"];
     /// Open descriptors that most systems allow a process.
     usual_descriptors: u64 = 1024, Count, "the limit of most systems", ["vmm-fd-exhaustion"];
     /// Share of a request that must be gone after its failure.
@@ -236,7 +240,7 @@ thresholds! {
     /// Share of a device's peak below which its last bytes are the end of the program and no floor.
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Share of the rise that tensors from one place must make up.
-    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak"];
+    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak", "legacy-pool-growth"];
     /// Share of the rise that must come by one call path where a rise is to be the reason for the full card that it ends in.
     one_path_share: f64 = 0.8, Share, "ours: the keys and values of a cache come by two paths", ["true-capacity"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.

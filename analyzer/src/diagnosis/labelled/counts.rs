@@ -8,7 +8,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::at_failure;
 use super::{Labelled, Says, Scene};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -21,10 +21,29 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "map-count-exhaustion",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same with no mapping left: few of them are the program's blocks",
+        scene: || mappings(65_530),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
         says: Says::First(Proven),
         also: &[],
-        story: "the same with no mapping left",
-        scene: || mappings(65_530),
+        story: "no mapping is left, and most are the program's blocks",
+        scene: || mappings_of(300, 300, Some(0)),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
+        story: "the same, and the same request is refused again with most mappings left",
+        scene: || {
+            let mut scene = mappings_of(300, 300, Some(0));
+            let seq = scene.trace.refuse(2 * MIB);
+            mapped(&mut scene.trace, seq, 50, 300);
+            scene
+        },
     },
     Labelled {
         id: "map-count-exhaustion",
@@ -179,9 +198,21 @@ fn mappings(count: u64) -> Scene {
 }
 
 fn mappings_and_probe(count: u64, largest: Option<u64>) -> Scene {
+    mappings_of(count, 65_530, largest)
+}
+
+fn mappings_of(count: u64, limit: u64, largest: Option<u64>) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     (0..100).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 4 * MIB, 2 * MIB));
     let seq = trace.refuse(2 * MIB);
+    mapped(&mut trace, seq, count, limit);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
+    Scene { trace }
+}
+
+fn mapped(trace: &mut TraceBuilder, seq: u64, count: u64, limit: u64) {
     let read = [
         (RuntimeFree, 20 * GIB),
         (VramTotal, 24 * GIB),
@@ -189,13 +220,9 @@ fn mappings_and_probe(count: u64, largest: Option<u64>) -> Scene {
         (KfdProcessVram, 2 * GIB / 5),
         (KfdOthersVram, 0),
         (MemoryMaps, count),
-        (MemoryMapLimit, 65_530),
+        (MemoryMapLimit, limit),
     ];
-    at_failure(&mut trace, seq, read);
-    if let Some(largest) = largest {
-        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
-    }
-    Scene { trace }
+    at_failure(trace, seq, read);
 }
 
 fn handles<const N: usize>(count: u64, descriptors: [(gpuoom_trace::metadata::Quantity, u64); N]) -> Scene {

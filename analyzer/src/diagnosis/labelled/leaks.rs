@@ -32,8 +32,8 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "live-leak",
         says: Says::First(Probable),
         also: &["true-capacity"],
-        story: "32 MiB of each of 120 steps stay beside a queue and a cache that are full, and 3 GiB were missing: all of the leak counts",
-        scene: || beside_a_queue(0, 3 * GIB),
+        story: "32 MiB of each of 120 steps stay beside a queue and a cache that are full, and 2.5 GiB were missing: all of the leak counts",
+        scene: || beside_a_queue(6 * GIB, 5 * GIB / 2),
     },
     Labelled {
         id: "live-leak",
@@ -401,7 +401,7 @@ fn beside_a_queue(set_up: u64, missing: u64) -> Scene {
     let mut held = set_up;
     for step in 0..120 {
         program.mark(&format!("step {step}"));
-        let work = program.give(512 * MIB);
+        let work = program.give(900 * MIB);
         queue.push_back(program.give(64 * MIB));
         if queue.len() > 40 {
             let oldest = queue.pop_front().expect("it is full");
@@ -422,13 +422,13 @@ fn beside_a_queue(set_up: u64, missing: u64) -> Scene {
     Scene { trace: program.trace }
 }
 
-/// 120 labelled steps of 512 MiB, beside each of which another thread takes 64 MiB for good. `works`: and more for a while. Then
-/// 3 GiB are missing.
+/// 120 labelled steps of a GiB, beside each of which another thread takes 64 MiB for good. `works`: and more for a while. Then a GiB is missing.
 fn beside_a_thread(works: bool) -> Scene {
     let mut program = Program::new();
+    program.keep(7 * GIB);
     for step in 0..120 {
         program.mark(&format!("step {step}"));
-        let work = program.give(512 * MIB);
+        let work = program.give(GIB);
         program.keep_on(OTHER_THREAD, 64 * MIB);
         if works {
             let temporary = program.keep_on(OTHER_THREAD, 256 * MIB);
@@ -436,9 +436,9 @@ fn beside_a_thread(works: bool) -> Scene {
         }
         program.take(&[work]);
     }
-    let own = 120 * 64 * MIB;
+    let own = 7 * GIB + 120 * 64 * MIB;
     let free = 16 * GIB - own;
-    let seq = program.trace.refuse(free + 3 * GIB);
+    let seq = program.trace.refuse(free + GIB);
     full(&mut program.trace, seq, 16 * GIB, own, free);
     Scene { trace: program.trace }
 }

@@ -31,6 +31,7 @@ mod serving;
 mod since_refusal;
 mod snapshots;
 mod tensors;
+mod the_rest;
 mod training;
 mod uma;
 mod uses;
@@ -101,6 +102,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         host::TRACES,
         hardware::TRACES,
         which_card::TRACES,
+        the_rest::TRACES,
     ]
     .into_iter()
     .flatten()

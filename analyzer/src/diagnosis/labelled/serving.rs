@@ -1,8 +1,9 @@
 //! H. Where in serving, or in sharded training, a failure came.
 
 use gpuoom_trace::metadata::Module;
+use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
 
-use super::scenes::set;
+use super::scenes::{at_failure, set};
 use super::training::python;
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
@@ -151,7 +152,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "the request has the size of the model's weights",
-        scene: || known(llama(&[], 15 * GIB), "weights=15G"),
+        scene: || known(llama(&[], 16 * GIB), "weights=16G"),
     },
     Labelled {
         id: "oom-model-load",
@@ -242,7 +243,7 @@ pub(super) const TRACES: &[Labelled] = &[
 ];
 
 /// With facts of the model.
-fn known(mut scene: Scene, facts: &str) -> Scene {
+pub(super) fn known(mut scene: Scene, facts: &str) -> Scene {
     scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
     scene
 }
@@ -265,7 +266,7 @@ fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
     let mut program = Program::new();
     program.read(100 * MIB);
     let mut trace = program.trace.library("/opt/llama", 0x1000, 1).library("/opt/llama", 0x2000, 2);
-    let left = 13 * GIB - caches.iter().sum::<u64>();
+    let left = 15 * GIB - caches.iter().sum::<u64>();
     trace.site = site.min(1);
     (1..=TENSORS).for_each(|number| _ = trace.alloc(number << 36, left / TENSORS));
     trace.site = site.min(2);
@@ -305,13 +306,27 @@ fn tokens(step_mib: u64, label: Option<&str>) -> Scene {
         }
     }
     label.into_iter().for_each(|label| program.mark(label));
-    program.trace.refuse(caches[0].1 + MIB);
+    let seq = program.trace.refuse(caches[0].1 + MIB);
+    if label.is_some() {
+        at_failure(&mut program.trace, seq, [(RuntimeTotal, 900 * MIB), (RuntimeFree, 20 * MIB)]);
+    }
     Scene { trace: program.trace }
 }
 
 fn pool(gives_back: bool, of_ggml: bool) -> Scene {
     let mut program = Program::new();
     program.load();
+    grows(program, gives_back, of_ggml, 2300 * MIB)
+}
+
+/// The pool of ggml beside so much of the same program's.
+pub(super) fn pool_beside(bytes: u64) -> Scene {
+    let mut program = Program::new();
+    program.keep(bytes);
+    grows(program, false, true, bytes + 1700 * MIB)
+}
+
+fn grows(mut program: Program, gives_back: bool, of_ggml: bool, total: u64) -> Scene {
     if of_ggml {
         program.trace = program.trace.library("/opt/llama/libggml-hip.so", 0x1000, 1);
         program.trace.site = 1;
@@ -324,7 +339,10 @@ fn pool(gives_back: bool, of_ggml: bool) -> Scene {
         }
         bytes += bytes / 10;
     }
-    program.trace.refuse(bytes);
+    let seq = program.trace.refuse(bytes);
+    if of_ggml {
+        at_failure(&mut program.trace, seq, [(RuntimeTotal, total), (RuntimeFree, 150 * MIB)]);
+    }
     Scene { trace: program.trace }
 }
 

@@ -151,8 +151,8 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-longest-batch",
         says: Says::First(Probable),
         also: &[],
-        story: "24 steps of batches that differ, as labels say, and then the same place asks for 12 GiB",
-        scene: || batches(24, 12 * GIB, Some(1)),
+        story: "24 steps of batches that differ, as labels say, and then the same place asks for 15 GiB",
+        scene: || batches(24, TOO_MUCH, Some(1)),
     },
     Labelled {
         id: "oom-longest-batch",
@@ -201,7 +201,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Probable),
         also: &[],
         story: "the first batch behind the label asks for more than all training did",
-        scene: || first_eval(14 * GIB),
+        scene: || first_eval(TOO_MUCH),
     },
     Labelled {
         id: "oom-eval-batch",

@@ -100,9 +100,19 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
             "a block of practically the size that was refused could be allocated right after it".to_owned()
         });
     }
-    check.unless(failure.was_enough(failure.runtime_free_bytes()), || {
-        "the runtime reported clearly more free than was asked for".to_owned()
-    });
+    if runtime_reports_too_much(case, failure) {
+        check.at_most(Confidence::Probable);
+        check.note(true, || {
+            let (runtime, driver) = (failure.runtime_free_bytes().get(), failure.driver_free_bytes().get());
+            let (runtime, driver) = (size(runtime.unwrap_or(0)), size(driver.unwrap_or(0)));
+            format!("the runtime called {runtime} free, the driver's counters {driver}")
+        });
+        check.would_settle("why the runtime calls more free than the driver counts");
+    } else {
+        check.unless(failure.was_enough(failure.runtime_free_bytes()), || {
+            "the runtime reported clearly more free than was asked for".to_owned()
+        });
+    }
     // What fits by the numbers and has fitted before may have been refused for another reason.
     let would_fit = both.get().is_some_and(|(request, free)| free >= request);
     let with_request = failure.own_bytes().saturating_add(both.get().map_or(0, |(request, _)| request));
@@ -111,6 +121,18 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         check.note(true, || "the program had held as much before as with this request".to_owned());
         check.would_settle("another try of the same request, with nothing given back in between");
     }
+}
+
+/// Whether what the runtime calls free can't be: the program's own blocks and the request are more than the card, and the driver's
+/// counters of that card say so, too.
+fn runtime_reports_too_much(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let exceeds = matches!(failure.alone().get(), Some(Alone::Exceeds { .. }));
+    let request = failure.request_bytes().get().unwrap_or(0);
+    let too_little = failure.was_free(failure.driver_free_bytes(), |free| free < request);
+    exceeds
+        && case.is_read_of_card(failure) == Holds::Yes
+        && too_little == Holds::Yes
+        && failure.was_enough(failure.runtime_free_bytes()) == Holds::Yes
 }
 
 /// Whether what the process holds is told by the driver's count of it, and not by its blocks alone.
@@ -162,6 +184,13 @@ fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
 
 fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     let much = failure.thresholds.much_of_a_card();
+    let own = failure.total_bytes().get().map_or(0.0, |total| share(failure.process_or_own_bytes(), total));
+    if own >= failure.thresholds.capacity_medium_share && others_hold_much(failure) == Holds::Yes {
+        // The card is full of both.
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("others hold {much} of the card or more"));
+        return;
+    }
     check.unless(others_hold_much(failure), || match failure.external_at_most_bytes().get() {
         Some(others) => format!("others hold {much} of the card or more (they hold at most {})", size(others)),
         None => format!("others hold {much} of the card or more"),

@@ -50,6 +50,21 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
             }
             some_left(limit.saturating_sub(maps), "a failure with no mapping left: here some were", check);
+            // A block has two mappings of address space. Others may be what the limit was reached with, by chance.
+            if (2 * blocks) as f64 <= case.thresholds.handles_of_open_share * maps as f64 {
+                check.at_most(Confidence::Probable);
+                check.would_settle(
+                    "the same run with a larger vm.max_map_count: most mappings are none of the program's blocks",
+                );
+            }
+            let is_left = |other: &Failure<'_>| {
+                other
+                    .oom
+                    .process
+                    .memory_maps
+                    .is_some_and(|other| (other as f64) < case.thresholds.count_share * limit as f64)
+            };
+            refused_with_some_left(case, failure, is_left, check);
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -113,6 +128,18 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
                 format!("{} live handles can account for them", grouped(handles))
             });
+            if (handles as f64) < case.thresholds.handles_of_open_sure_share * open as f64 {
+                check.at_most(Confidence::Probable);
+                check.would_settle("whether the handles are what takes the descriptors (/proc/PID/fd at the failure)");
+            }
+            let is_left = |other: &Failure<'_>| {
+                other
+                    .oom
+                    .process
+                    .open_descriptors
+                    .is_some_and(|other| (other as f64) < case.thresholds.count_share * limit as f64)
+            };
+            refused_with_some_left(case, failure, is_left, check);
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -125,6 +152,27 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         }
     }
     check.unless(is_given_later(case, failure, 0), || GIVEN_LATER.to_owned());
+}
+
+/// The same that is refused with some of a count left was not refused for want of it.
+fn refused_with_some_left(
+    case: &Case<'_>,
+    failure: &Failure<'_>,
+    is_left: impl Fn(&Failure<'_>) -> bool,
+    check: &mut Check,
+) {
+    let request = failure.request_bytes().get().unwrap_or(0);
+    let is_same = |other: &Failure<'_>| {
+        other.report.number != failure.report.number
+            && (other.oom.api, other.oom.device) == (failure.oom.api, failure.oom.device)
+            && other.request_bytes().is(|bytes| bytes <= request) == Holds::Yes
+            && other.was_enough(other.free_bytes()) == Holds::Yes
+    };
+    let Some(other) = case.failures().find(|other| is_same(other) && is_left(other)) else { return };
+    check.only_as_seen();
+    check.at_most(Confidence::Possible);
+    check.note(true, || format!("#{} was refused with some left", other.report.number));
+    check.would_settle("why that one was refused");
 }
 
 /// A count is used up where nothing of it is left. With some left, that it is nearly used up may be a chance.

@@ -171,7 +171,11 @@ fn sign_of(case: &Case<'_>, defect: &Defect) -> Option<(String, Confidence)> {
     }
     let shown = defect.shown_by.iter().filter_map(|id| Some((*id, found(case, id)?)));
     let (id, sure) = shown.max_by_key(|(_, sure)| *sure)?;
-    Some((format!("its sign is in this run: {id}"), sure))
+    let sign = match sure {
+        Confidence::Possible => format!("what may be its sign is in this run: {id}, which is only possible"),
+        _ => format!("its sign is in this run: {id}"),
+    };
+    Some((sign, sure))
 }
 
 /// How sure another rule is of this run.

@@ -9,7 +9,7 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::kept::Kept;
 use crate::passes::ledger::DeviceLedger;
 use crate::passes::rise::Rise;
-use crate::passes::shape::facts::Phase;
+use crate::passes::shape::facts::{self as shape_facts, Phase};
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
 use crate::passes::stays::Stays;
@@ -66,6 +66,28 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     if let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) {
         took_what_was_missing(failure, rise, facts.stays.as_ref(), check);
         shapes::not_enough(failure, check);
+        let stays_bytes = facts.stays.as_ref().map_or(0, |stays| stays.at_most_bytes);
+        shapes::decided_by_the_rest(failure, stays_bytes, check);
+        unusual_step(failure, facts, check);
+    }
+}
+
+/// A step that takes many times as much as any before, and fails for no more than that, needs no leak to fail.
+fn unusual_step(failure: &Failure<'_>, facts: &shape_facts::Facts, check: &mut Check) {
+    let taken = facts.held_bytes.saturating_sub(facts.cycles.open_from.bytes).saturating_add(facts.requested_bytes);
+    let swings = facts.cycles.steps().iter().map(|cycle| cycle.peak.bytes.saturating_sub(cycle.from.bytes));
+    let Some(most) = swings.max().filter(|most| *most > 0) else { return };
+    let missing = failure.shortfall_bytes().unwrap_or(0);
+    if taken as f64 >= facts.thresholds.unusual_step_factor * most as f64 && taken.saturating_sub(most) >= missing {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "the step that failed wanted {}, and those before took at most {}: without the difference it would have fitted",
+                size(taken),
+                size(most)
+            )
+        });
+        check.would_settle("whether a step as large as that would have fitted at the start of the run");
     }
 }
 

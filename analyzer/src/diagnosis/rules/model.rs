@@ -1,7 +1,7 @@
 //! H. What follows from the facts of a model: the cache for its context, and its weights.
 
 use super::llama::Start;
-use super::shapes::{facts, not_enough};
+use super::shapes::{facts, its_own_doing};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::model::ModelFacts;
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
@@ -48,7 +48,7 @@ pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &
         check.unless(true, || text);
     }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
-    not_enough(failure, check);
+    its_own_doing(failure, check);
     if let Some(said) = named {
         said.count(check);
         fits_the_model(case, facts, &start, check);

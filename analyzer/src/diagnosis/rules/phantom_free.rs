@@ -137,6 +137,13 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         // What rises without an end meets any card, however much of it others hold.
         check.at_most(Confidence::Possible);
     }
+    let own = failure.process_or_own_bytes();
+    if share(own, total) >= failure.thresholds.capacity_medium_share {
+        // Either may be made smaller: which of the two is too much, nobody can tell.
+        check.at_most(Confidence::Probable);
+        check.note(true, || format!("this process itself holds {} of the card", percent(share(own, total))));
+        check.would_settle("which of the two may be made smaller");
+    }
     let first = first_read(case, failure).and_then(|read| read.read.others_vram_bytes);
     check.note(first.is_some_and(|bytes| bytes > 0), || {
         format!("they held {} at the first reading", size(first.unwrap_or(0)))
@@ -304,6 +311,9 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || format!("the request was {}", failure.short_by(missing.unwrap_or(0))),
     );
     check.must(Holds::Unknown("who holds it: fuser -v /dev/kfd /dev/dri/renderD*"), String::new);
+    if failure.oom.read.others_vram_bytes.is_none() {
+        check.would_settle("what living processes hold: KFD's list of them could not be read");
+    }
     let shows = failure.device.and_then(|device| case.card(device)).and_then(|card| card.is_boot_display);
     let shows = match shows {
         Some(false) => Holds::No,
@@ -342,6 +352,10 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     });
     check.note_by(Basis::Estimated, accounted > 0, || {
         format!("{} more may be rounding, and what was given back and did not become free", size(accounted))
+    });
+    check.note_by(Basis::Estimated, at_most > accounted, || {
+        let by_pools = (at_most - accounted).min(hidden.get().unwrap_or(0));
+        format!("up to {} of it may be what stream-ordered pools keep", size(by_pools))
     });
     let missing = failure.shortfall_bytes();
     if missing.zip(hidden.get()).is_none_or(|(missing, hidden)| hidden < missing) {

@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::Kind;
 
-use super::{Rule, failure};
+use super::{Rule, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::OTHERS_AT_RETRY;
 use crate::diagnosis::pooled::{KEPT, SETTLED};
@@ -48,6 +48,10 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     emptied(case, failure, missing, check);
     came_by_itself(case, failure, check);
     counted_by_driver(case, failure, missing, check);
+    if leaks::fills_the_card(case, failure) {
+        // What rises without an end meets any card, whatever a pool keeps of it.
+        check.at_most(Confidence::Possible);
+    }
     check.gives_back(0, kept.bytes.min(hidden.get().unwrap_or(kept.bytes)), Basis::Estimated);
 }
 
@@ -165,7 +169,7 @@ fn kept_by_threshold(kept: &Kept) -> String {
         bytes => format!("to {}", size(bytes)),
     };
     format!(
-        "the program raised the pool's release threshold {threshold}: it keeps {} that were given back",
+        "the program raised the pool's release threshold {threshold}: it keeps at least {} that were given back",
         size(kept.retained_bytes)
     )
 }

@@ -31,7 +31,7 @@ impl Rounded {
         Some(Rounded {
             // Managed memory may lie in RAM: it is left out.
             live: saturate(held.requested_bytes.saturating_sub(failure.oom.held_managed_bytes)),
-            blocks: held.blocks,
+            blocks: held.blocks.saturating_sub(failure.oom.held_managed_blocks),
             padded: held
                 .granules
                 .saturating_sub(failure.oom.held_managed_granules)
@@ -122,10 +122,12 @@ fn judge_by_driver(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) 
 
 /// The addresses may show a smaller granularity than the model. Where everything fits with it, rounding does not explain the failure.
 fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
-    // A distance larger than the blocks themselves is where the driver puts them, and no rounding.
+    // A distance larger than the blocks themselves is where the driver puts them, and no rounding, unless the driver counts it.
     let average = rounded.live.checked_div(rounded.blocks).unwrap_or(0);
+    let part = |hidden: u64| share(hidden.min(rounded.waste()), hidden.max(rounded.waste()));
+    let is_counted = failure.hidden_bytes().is(|hidden| part(hidden) >= failure.thresholds.explained_share);
     let observed = failure.device.and_then(|device| device.granularity_observed_bytes);
-    let observed = observed.filter(|observed| *observed <= average);
+    let observed = observed.filter(|observed| *observed <= average || is_counted == Holds::Yes);
     if observed.is_none_or(|observed| observed < failure.thresholds.granularity_large_bytes) {
         check.at_most(Confidence::Possible);
     }

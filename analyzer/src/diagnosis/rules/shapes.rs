@@ -41,7 +41,7 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match facts(case, failure) {
         Some(facts) => {
             shape.judge(facts, check);
-            not_enough(failure, check);
+            its_own_doing(failure, check);
         }
         None => _ = check.applies(false),
     }
@@ -58,7 +58,7 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             if !model::are_weights(case, failure, check) {
                 names_the_load(facts, check);
             }
-            not_enough(failure, check);
+            its_own_doing(failure, check);
         }
         Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
         _ => is(Shape::Load, case, failure, check),
@@ -101,7 +101,7 @@ fn one_of_the_tensors(case: &Case<'_>, failure: &Failure<'_>, facts: &Facts, che
     if !model::are_tensors(case, failure, given, check) {
         names_the_load(Some(facts), check);
     }
-    not_enough(failure, check);
+    its_own_doing(failure, check);
 }
 
 /// Whether nothing large had been given on the device before.
@@ -112,6 +112,32 @@ fn is_first(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     case.around(failure).is_some()
         && (none_given
             || facts.is_some_and(|facts| facts.from_beginning && Start::of(case, failure, facts).weights.is_empty()))
+}
+
+/// What would show whether the program's own memory is why a request failed.
+const WHOSE: &str = "who holds the rest of the card (KFD's list of processes, nvidia-smi)";
+
+/// What the program does with its memory is a reason where that memory and the request fill the card.
+pub(super) fn its_own_doing(failure: &Failure<'_>, check: &mut Check) {
+    not_enough(failure, check);
+    decided_by_the_rest(failure, 0, check);
+}
+
+/// Where much of the card is in use beside the program's own blocks, and the request would have fitted without that, what the program
+/// does explains the failure as little as it does anything else; `own_bytes`: what it is blamed for.
+pub(super) fn decided_by_the_rest(failure: &Failure<'_>, own_bytes: u64, check: &mut Check) {
+    let rest = failure.decided_by_the_rest();
+    if check.is_over() || rest.get().is_some_and(|rest| rest <= own_bytes) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.would_settle(if rest.get().is_some() { WHOSE } else { rest.reading() });
+    check.note(rest.get().is_some(), || {
+        format!(
+            "{} of the card was in use beside the program's own blocks, and without that the request would have fitted",
+            size(rest.get().unwrap_or(0))
+        )
+    });
 }
 
 /// Where enough is known to have been free, it is no matter of what the program asks for.

@@ -153,6 +153,14 @@ pub(super) fn legacy_pool(facts: &Facts, check: &mut Check) {
     check.must(true, || {
         format!("{buffers} buffers of one thread and place, each up to {} larger than the one before: {} in all, none given back", percent(facts.thresholds.kept_larger_share), size(bytes))
     });
+    let part = share(bytes, facts.held_bytes);
+    if part < facts.thresholds.dominant_share {
+        // The rest is no pool's: that fills the card as much, or more.
+        let is_little = part < facts.thresholds.others_share;
+        check.at_most(if is_little { Confidence::Possible } else { Confidence::Probable });
+        check.note(true, || format!("that is {} of what the program held", percent(part)));
+        check.would_settle("the same run with what else the program holds made smaller");
+    }
     let next = facts.requested_bytes;
     let goes_on = next > last && next.saturating_sub(last) as f64 <= facts.thresholds.kept_larger_share * last as f64;
     check.must(goes_on, || {
