@@ -58,6 +58,14 @@ fn retry_after_a_free_is_recovered() {
     }
 }
 
+/// The variable ties the two, however long the program waits.
+#[test]
+fn a_late_retry_for_the_same_variable_is_recovered() {
+    let run = Client::new(program("oom_retried.c")).arg("late").env("SIM_CAPACITY", "1G").run_both();
+    report_of(&run).assert_only_oom("recovered", "retry_succeeded");
+    assert!(run.recorder_lines()[0].contains("recovered"), "{}", run.stderr);
+}
+
 #[test]
 fn a_smaller_block_in_its_place_is_a_fall_back() {
     let client = Client::new(program("oom_smaller.c")).env("SIM_CAPACITY", "1G");

@@ -103,10 +103,13 @@ fn a_retry_is_the_same_again() {
         ("the same size from another place", ELSEWHERE),
         ("the same size, rounded up", elsewhere(1024 * MIB + 4096)),
         ("more into the same variable", Request { same_variable: true, ..elsewhere(2048 * MIB) }),
+        ("the same into the same variable, whenever", late(Request { same_variable: true, ..ELSEWHERE })),
+        ("more into the same variable, whenever", late(Request { same_variable: true, ..elsewhere(2048 * MIB) })),
         ("more, where nobody knows from which place", Request { place: 0, path: 0, ..elsewhere(2048 * MIB) }),
     ] {
         expect(story, &[got(request), WORK], Recovered, RetrySucceeded);
         expect(story, &[Step::LastErrorRead, TEXT, got(request), WORK], Recovered, RetrySucceeded);
+        expect("GPU work first", &[WORK, got(request)], Dropped, GpuWorkContinued);
     }
     for (story, request) in [
         ("more from another place", elsewhere(2048 * MIB)),
@@ -116,6 +119,11 @@ fn a_retry_is_the_same_again() {
             "more from a wrapper that all calls come from, much later",
             late(Request { requested_bytes: 2048 * MIB, ..other_path }),
         ),
+        (
+            "the same into a wrapper's own variable, much later",
+            late(Request { same_variable: true, ..other_path }),
+        ),
+        ("less into the same variable, much later", late(Request { same_variable: true, ..elsewhere(512 * MIB) })),
         ("nothing", elsewhere(0)),
     ] {
         expect(story, &[got(request), WORK], Dropped, GpuWorkContinued);
