@@ -147,6 +147,24 @@ fn a_null_that_is_of_another_is_no_failed_pointer() {
     assert!(!text.contains("trusted"), "{text}");
 }
 
+/// Smaller requests for another variable may be attempts to make up for a failure, and yet its own variable still holds the null.
+#[test]
+fn a_null_is_of_the_variable_that_got_nothing() {
+    let run = uses_a_null("shrunk");
+    let report = report_of(&run);
+    let because = |index: usize| {
+        let [outcome, because] = ["outcome", "because"].map(|key| report.text(&format!("/ooms/{index}/{key}")).to_owned());
+        (outcome, because)
+    };
+    assert_eq!(because(0), ("dropped".to_owned(), "failed_pointer_used".to_owned()));
+    for index in 1..report.count("/ooms") {
+        assert_eq!(because(index), ("recovered".to_owned(), "fell_back".to_owned()), "#{index}");
+    }
+    let text = words_of(&run);
+    assert!(text.contains("may be the one") && !text.contains("trusted"), "{text}");
+    assert!(run.recorder_lines()[0].contains("1 of them DROPPED"), "{}", run.stderr);
+}
+
 #[test]
 fn a_null_that_may_be_of_another_proves_nothing() {
     for way in ["wrapper", "copied"] {

@@ -263,6 +263,18 @@ fn the_same_variable_is_that_of_the_last_failure() {
     expect("it belongs to an attempt of this one", &steps, Recovered, FellBack);
 }
 
+/// A null in another variable may be used by itself, so its failure ends by itself.
+#[test]
+fn an_attempt_for_another_variable_is_not_taken_in() {
+    for same_variable in [true, false] {
+        let attempt = Request { same_variable, ..elsewhere(512 * MIB) };
+        let mut watched = Watched::new(FAILED, OOM);
+        assert_eq!(watched.step(Step::Refused(attempt), &Limits::DEFAULT), None);
+        assert_eq!(watched.last_attempt(), &attempt);
+        assert_eq!(watched.takes_in(&Watched::new(attempt, OOM)), same_variable);
+    }
+}
+
 #[test]
 fn time_that_the_recorder_took_is_not_the_programs() {
     let mut watched = Watched::new(FAILED, OOM);
@@ -354,7 +366,12 @@ proptest! {
     #[test]
     fn forty_attempts_are_one_story(count in 1usize..40, apart_ms in 0u64..1000, clears in any::<bool>()) {
         let mut story = Story::default();
-        let attempt = |number: usize| Request { at_ns: number as u64 * apart_ms * MS, requested_bytes: (1 << 44) >> number, ..FAILED };
+        let attempt = |number: usize| Request {
+            at_ns: number as u64 * apart_ms * MS,
+            requested_bytes: (1 << 44) >> number,
+            same_variable: number > 0,
+            ..FAILED
+        };
         for number in 0..count {
             story.step(Step::Refused(attempt(number)));
             if clears {
