@@ -132,7 +132,7 @@ fn baselines(args: &CheckArgs, policy: &Policy) -> Vec<PathBuf> {
 fn base_of<'a>(new: &Profile, bases: &'a [Profile], only: bool) -> Option<&'a Profile> {
     match bases {
         [base] if only => Some(base),
-        _ => bases.iter().find(|base| (&base.run.executable, base.run.rank) == (&new.run.executable, new.run.rank)),
+        _ => bases.iter().find(|base| (&base.run.executable, base.run.rank_or_first()) == (&new.run.executable, new.run.rank_or_first())),
     }
 }
 
@@ -154,9 +154,9 @@ fn pair<'a>(
                     "line {line} of the policy compares with a base run, and there is none: give its trace with --baseline"
                 );
             }
-            let (program, rank) = (crate::words::clean(&new.run.executable), new.run.rank);
+            let (program, rank) = (crate::words::clean(&new.run.executable), crate::words::rank(new.run.rank));
             bail!(
-                "line {line} of the policy compares with a base run, and no baseline is of {program}, rank {rank}, as {} is",
+                "line {line} of the policy compares with a base run, and no baseline is of {program}{rank}, as {} is",
                 new.run.path
             );
         }

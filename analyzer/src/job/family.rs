@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::Member;
 
 /// By this, processes are ordered: nothing in it depends on how the traces were given.
-pub(super) fn rank_of(member: &Member) -> (&str, u32, u64, u32, &str) {
+pub(super) fn rank_of(member: &Member) -> (&str, Option<u32>, u64, u32, &str) {
     let process = &member.summary.facts.process;
     (&process.hostname, process.rank, member.first.wall_ns, process.pid, &member.summary.facts.trace.path)
 }
