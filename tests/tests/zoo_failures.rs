@@ -18,7 +18,10 @@ fn run_and_expect(client: Client, outcome: &str, because: &str) -> Report {
 
 #[test]
 fn checked_failure_is_propagated() {
-    let report = run_and_expect(Client::new(program("oom_checked.c")), "propagated", "status_checked");
+    let run = Client::new(program("oom_checked.c")).run_both();
+    assert!(run.recorder_lines()[0].contains("propagated: the program read or reported the error"), "{}", run.stderr);
+    let report = report_of(&run);
+    report.assert_only_oom("propagated", "status_checked");
     assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
     assert_eq!(report.text("/ooms/0/layer"), "runtime");
     assert_eq!(report.text("/ooms/0/refused_by"), "runtime");
@@ -279,7 +282,7 @@ fn last_words_know_of_other_threads() {
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
     assert!(
         run.recorder_lines()[0]
-            .contains("propagated: the program reported the error, threw an exception or ended with a failure"),
+            .contains("propagated: the program read or reported the error, threw an exception or ended with a failure"),
         "{}",
         run.stderr
     );
@@ -339,7 +342,7 @@ fn last_words(report: &Report) -> String {
     let what = match dropped {
         0 if recovered == total => "recovered: a later request was given memory".to_owned(),
         0 if propagated == total => {
-            "propagated: the program reported the error, threw an exception or ended with a failure".to_owned()
+            "propagated: the program read or reported the error, threw an exception or ended with a failure".to_owned()
         }
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),

@@ -135,7 +135,7 @@ impl Display for Account {
         match dropped {
             0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
             0 if propagated == failures => {
-                write!(out, "propagated: the program reported the error, threw an exception or ended with a failure")?
+                write!(out, "propagated: the program read or reported the error, threw an exception or ended with a failure")?
             }
             // Nobody reacted before the process ended well.
             0 if undecided == failures => write!(out, "unresolved when the process ended")?,
@@ -215,7 +215,7 @@ mod tests {
         );
         assert!(
             account(2, 0, 2, 0)
-                .contains("propagated: the program reported the error, threw an exception or ended with a failure")
+                .contains("propagated: the program read or reported the error, threw an exception or ended with a failure")
         );
         assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
         assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
