@@ -108,6 +108,17 @@ fn a_failed_pointer_that_is_used_after_other_memory_came_is_dropped() {
     assert!(!text.contains("trusted"), "{text}");
 }
 
+/// What the outcome says and what rules the diagnosis out stand on one page: they must not contradict each other.
+#[test]
+fn a_smaller_request_after_gpu_work_is_a_dropped_outcome_and_no_diagnosis() {
+    let run = Client::new(program("oom_smaller_after_work.c")).env("SIM_CAPACITY", "1G").run_both();
+    let report = report_of(&run);
+    report.assert_only_oom("dropped", "gpu_work_continued");
+    assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"));
+    let text = words_of(&run);
+    assert!(text.contains("its outcome is called dropped because GPU work went on before memory came"), "{text}");
+}
+
 /// The report's text, without its line ends.
 fn words_of(run: &Finished) -> String {
     run.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ")
