@@ -206,6 +206,25 @@ fn processes_are_judged_by_themselves_and_find_their_own_baseline() {
 }
 
 #[test]
+fn what_is_read_is_not_written_over() {
+    let place = Place::new();
+    place.trace("run.bin", GIB, "train");
+    place.write("run.tar.gz", "no bundle");
+    let policy = "[[budget]]\npeak = \"2G\"\n";
+    for (output, what) in [("policy.toml", "this is the policy"), ("./run.tar.gz", "this is an input"), ("run.bin", "this is")] {
+        for option in ["--junit", "-o"] {
+            let before = std::fs::read(place.path("run.tar.gz")).unwrap();
+            let (status, _, err) = place.check(policy, &["run.bin", "--baseline", "run.tar.gz", option, output]);
+            assert_eq!((status, err.contains(what), err.contains("not overwritten")), (2, true, true), "{err}");
+            assert_eq!(std::fs::read_to_string(place.path("policy.toml")).unwrap(), policy);
+            assert_eq!(std::fs::read(place.path("run.tar.gz")).unwrap(), before);
+        }
+    }
+    let (status, _, err) = place.check(policy, &["run.bin", "--junit", "junit.xml"]);
+    assert_eq!((status, place.path("junit.xml").exists()), (0, true), "{err}");
+}
+
+#[test]
 fn leaks_from_mark_to_mark_are_found() {
     let place = Place::new();
     let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
