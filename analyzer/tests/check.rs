@@ -211,7 +211,9 @@ fn what_is_read_is_not_written_over() {
     place.trace("run.bin", GIB, "train");
     place.write("run.tar.gz", "no bundle");
     let policy = "[[budget]]\npeak = \"2G\"\n";
-    for (output, what) in [("policy.toml", "this is the policy"), ("./run.tar.gz", "this is an input"), ("run.bin", "this is")] {
+    for (output, what) in
+        [("policy.toml", "this is the policy"), ("./run.tar.gz", "this is an input"), ("run.bin", "this is")]
+    {
         for option in ["--junit", "-o"] {
             let before = std::fs::read(place.path("run.tar.gz")).unwrap();
             let (status, _, err) = place.check(policy, &["run.bin", "--baseline", "run.tar.gz", option, output]);

@@ -167,7 +167,8 @@ fn a_null_is_of_the_variable_that_got_nothing() {
     let run = uses_a_null("shrunk");
     let report = report_of(&run);
     let because = |index: usize| {
-        let [outcome, because] = ["outcome", "because"].map(|key| report.text(&format!("/ooms/{index}/{key}")).to_owned());
+        let [outcome, because] =
+            ["outcome", "because"].map(|key| report.text(&format!("/ooms/{index}/{key}")).to_owned());
         (outcome, because)
     };
     assert_eq!(because(0), ("dropped".to_owned(), "failed_pointer_used".to_owned()));

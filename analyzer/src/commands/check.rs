@@ -132,7 +132,9 @@ fn baselines(args: &CheckArgs, policy: &Policy) -> Vec<PathBuf> {
 fn base_of<'a>(new: &Profile, bases: &'a [Profile], only: bool) -> Option<&'a Profile> {
     match bases {
         [base] if only => Some(base),
-        _ => bases.iter().find(|base| (&base.run.executable, base.run.rank_or_first()) == (&new.run.executable, new.run.rank_or_first())),
+        _ => bases.iter().find(|base| {
+            (&base.run.executable, base.run.rank_or_first()) == (&new.run.executable, new.run.rank_or_first())
+        }),
     }
 }
 

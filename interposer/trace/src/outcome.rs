@@ -260,7 +260,9 @@ impl Watched {
     /// shown as much of both: from here on they have one fate. What another variable is left with may be used by itself.
     pub fn takes_in(&self, newer: &Watched) -> bool {
         let is_open = self.settled == Settled::No && newer.settled == Settled::No;
-        is_open && newer.same_variable && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
+        is_open
+            && newer.same_variable
+            && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
     }
 
     /// Takes the thread's next step; an answer is final.

@@ -119,10 +119,7 @@ fn a_retry_is_the_same_again() {
             "more from a wrapper that all calls come from, much later",
             late(Request { requested_bytes: 2048 * MIB, ..other_path }),
         ),
-        (
-            "the same into a wrapper's own variable, much later",
-            late(Request { same_variable: true, ..other_path }),
-        ),
+        ("the same into a wrapper's own variable, much later", late(Request { same_variable: true, ..other_path })),
         ("less into the same variable, much later", late(Request { same_variable: true, ..elsewhere(512 * MIB) })),
         ("nothing", elsewhere(0)),
     ] {
