@@ -100,6 +100,11 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// The rank of a process behind its name, where one is known.
+pub fn rank(rank: Option<u32>) -> String {
+    rank.map_or_else(String::new, |rank| format!(", rank {rank}"))
+}
+
 /// The name of a signal.
 pub fn signal(number: i32) -> String {
     let names = [

@@ -200,9 +200,30 @@ fn processes_are_judged_by_themselves_and_find_their_own_baseline() {
     let growth = "[[budget]]\npeak = { max_growth = 0 }\n";
     let (status, _, err) = place.check(growth, &["a2.bin", "b.bin", "--baseline", "a.bin"]);
     assert_eq!(status, 2);
-    assert!(err.contains("no baseline is of serve, rank 0, as b.bin is"), "{err}");
+    assert!(err.contains("no baseline is of serve, as b.bin is"), "{err}");
     let (status, out, _) = place.check(growth, &["a2.bin", "b.bin", "--baseline", "a.bin", "--baseline", "b.bin"]);
     assert_eq!(status, 0, "{out}");
+}
+
+#[test]
+fn what_is_read_is_not_written_over() {
+    let place = Place::new();
+    place.trace("run.bin", GIB, "train");
+    place.write("run.tar.gz", "no bundle");
+    let policy = "[[budget]]\npeak = \"2G\"\n";
+    for (output, what) in
+        [("policy.toml", "this is the policy"), ("./run.tar.gz", "this is an input"), ("run.bin", "this is")]
+    {
+        for option in ["--junit", "-o"] {
+            let before = std::fs::read(place.path("run.tar.gz")).unwrap();
+            let (status, _, err) = place.check(policy, &["run.bin", "--baseline", "run.tar.gz", option, output]);
+            assert_eq!((status, err.contains(what), err.contains("not overwritten")), (2, true, true), "{err}");
+            assert_eq!(std::fs::read_to_string(place.path("policy.toml")).unwrap(), policy);
+            assert_eq!(std::fs::read(place.path("run.tar.gz")).unwrap(), before);
+        }
+    }
+    let (status, _, err) = place.check(policy, &["run.bin", "--junit", "junit.xml"]);
+    assert_eq!((status, place.path("junit.xml").exists()), (0, true), "{err}");
 }
 
 #[test]

@@ -18,7 +18,10 @@ fn run_and_expect(client: Client, outcome: &str, because: &str) -> Report {
 
 #[test]
 fn checked_failure_is_propagated() {
-    let report = run_and_expect(Client::new(program("oom_checked.c")), "propagated", "status_checked");
+    let run = Client::new(program("oom_checked.c")).run_both();
+    assert!(run.recorder_lines()[0].contains("propagated: the program read or reported the error"), "{}", run.stderr);
+    let report = report_of(&run);
+    report.assert_only_oom("propagated", "status_checked");
     assert_eq!(report.text("/ooms/0/api"), "hipMalloc");
     assert_eq!(report.text("/ooms/0/layer"), "runtime");
     assert_eq!(report.text("/ooms/0/refused_by"), "runtime");
@@ -58,6 +61,14 @@ fn retry_after_a_free_is_recovered() {
     }
 }
 
+/// The variable ties the two, however long the program waits.
+#[test]
+fn a_late_retry_for_the_same_variable_is_recovered() {
+    let run = Client::new(program("oom_retried.c")).arg("late").env("SIM_CAPACITY", "1G").run_both();
+    report_of(&run).assert_only_oom("recovered", "retry_succeeded");
+    assert!(run.recorder_lines()[0].contains("recovered"), "{}", run.stderr);
+}
+
 #[test]
 fn a_smaller_block_in_its_place_is_a_fall_back() {
     let client = Client::new(program("oom_smaller.c")).env("SIM_CAPACITY", "1G");
@@ -95,6 +106,17 @@ fn a_failed_pointer_that_is_used_after_other_memory_came_is_dropped() {
     assert!(text.contains("was given a null pointer"), "{text}");
     assert!(text.contains("which may be the one that the failed call left behind"), "{text}");
     assert!(!text.contains("trusted"), "{text}");
+}
+
+/// What the outcome says and what rules the diagnosis out stand on one page: they must not contradict each other.
+#[test]
+fn a_smaller_request_after_gpu_work_is_a_dropped_outcome_and_no_diagnosis() {
+    let run = Client::new(program("oom_smaller_after_work.c")).env("SIM_CAPACITY", "1G").run_both();
+    let report = report_of(&run);
+    report.assert_only_oom("dropped", "gpu_work_continued");
+    assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"));
+    let text = words_of(&run);
+    assert!(text.contains("its outcome is called dropped because GPU work went on before memory came"), "{text}");
 }
 
 /// The report's text, without its line ends.
@@ -137,6 +159,25 @@ fn a_null_that_is_of_another_is_no_failed_pointer() {
     assert!(text.contains("one that 2 failed calls left behind, this one among them"), "{text}");
     report.assert_diagnosed("dropped-oom-return", "probable");
     assert!(!text.contains("trusted"), "{text}");
+}
+
+/// Smaller requests for another variable may be attempts to make up for a failure, and yet its own variable still holds the null.
+#[test]
+fn a_null_is_of_the_variable_that_got_nothing() {
+    let run = uses_a_null("shrunk");
+    let report = report_of(&run);
+    let because = |index: usize| {
+        let [outcome, because] =
+            ["outcome", "because"].map(|key| report.text(&format!("/ooms/{index}/{key}")).to_owned());
+        (outcome, because)
+    };
+    assert_eq!(because(0), ("dropped".to_owned(), "failed_pointer_used".to_owned()));
+    for index in 1..report.count("/ooms") {
+        assert_eq!(because(index), ("recovered".to_owned(), "fell_back".to_owned()), "#{index}");
+    }
+    let text = words_of(&run);
+    assert!(text.contains("may be the one") && !text.contains("trusted"), "{text}");
+    assert!(run.recorder_lines()[0].contains("1 of them DROPPED"), "{}", run.stderr);
 }
 
 #[test]
@@ -253,7 +294,7 @@ fn last_words_know_of_other_threads() {
     run.only_trace().report().assert_only_oom("propagated", "process_exited");
     assert!(
         run.recorder_lines()[0]
-            .contains("propagated: the program reported the error, threw an exception or ended with a failure"),
+            .contains("propagated: the program read or reported the error, threw an exception or ended with a failure"),
         "{}",
         run.stderr
     );
@@ -313,7 +354,7 @@ fn last_words(report: &Report) -> String {
     let what = match dropped {
         0 if recovered == total => "recovered: a later request was given memory".to_owned(),
         0 if propagated == total => {
-            "propagated: the program reported the error, threw an exception or ended with a failure".to_owned()
+            "propagated: the program read or reported the error, threw an exception or ended with a failure".to_owned()
         }
         0 if undecided == total => "unresolved when the process ended".to_owned(),
         0 if unresolved == total => "whose error was read before GPU work went on".to_owned(),

@@ -41,6 +41,23 @@ fn assert_all_injected(run: &Finished) {
     }
 }
 
+/// Refusals are part of the recording: where it can't begin, whoever waits for them must be told.
+#[test]
+fn without_a_trace_nothing_is_refused_and_that_is_said() {
+    let both = [("GPUOOM_CAPACITY", "1M"), ("GPUOOM_INJECT", "oom@1")];
+    for (settings, said) in [
+        (&both[..], "nothing is recorded, and GPUOOM_CAPACITY and GPUOOM_INJECT do not apply;"),
+        (&both[..1], "nothing is recorded, and GPUOOM_CAPACITY does not apply;"),
+        (&both[1..], "nothing is recorded, and GPUOOM_INJECT does not apply;"),
+        (&[], "nothing is recorded;"),
+    ] {
+        let client = Client::new(program_with("linked.c", Library::Hip)).env("GPUOOM_TRACE", "/dev/null/run.bin");
+        let run = settings.iter().fold(client, |client, (name, value)| client.env(name, *value)).run_recorded();
+        assert!(run.recorder_lines().iter().any(|line| line.contains(said)), "{}", run.stderr);
+        assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    }
+}
+
 #[test]
 fn hip_up_to_rocm_6() {
     for seed in ["1", "2"] {

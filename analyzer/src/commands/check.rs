@@ -132,7 +132,9 @@ fn baselines(args: &CheckArgs, policy: &Policy) -> Vec<PathBuf> {
 fn base_of<'a>(new: &Profile, bases: &'a [Profile], only: bool) -> Option<&'a Profile> {
     match bases {
         [base] if only => Some(base),
-        _ => bases.iter().find(|base| (&base.run.executable, base.run.rank) == (&new.run.executable, new.run.rank)),
+        _ => bases.iter().find(|base| {
+            (&base.run.executable, base.run.rank_or_first()) == (&new.run.executable, new.run.rank_or_first())
+        }),
     }
 }
 
@@ -154,9 +156,9 @@ fn pair<'a>(
                     "line {line} of the policy compares with a base run, and there is none: give its trace with --baseline"
                 );
             }
-            let (program, rank) = (crate::words::clean(&new.run.executable), new.run.rank);
+            let (program, rank) = (crate::words::clean(&new.run.executable), crate::words::rank(new.run.rank));
             bail!(
-                "line {line} of the policy compares with a base run, and no baseline is of {program}, rank {rank}, as {} is",
+                "line {line} of the policy compares with a base run, and no baseline is of {program}{rank}, as {} is",
                 new.run.path
             );
         }
@@ -165,13 +167,30 @@ fn pair<'a>(
     Ok(pairs)
 }
 
+/// What is read is not written over: the policy, traces, bundles and base runs.
+fn refuse_to_overwrite(args: &CheckArgs, baselines: &[PathBuf]) -> anyhow::Result<()> {
+    for output in args.junit.iter().chain(&args.output) {
+        let Ok(output) = std::fs::canonicalize(output) else { continue };
+        let is_output = |input: &&PathBuf| std::fs::canonicalize(input).is_ok_and(|input| input == output);
+        if is_output(&&args.policy) {
+            bail!("{}: this is the policy, which is not overwritten; give the output another name", output.display());
+        }
+        if args.traces.iter().chain(baselines).any(|input| is_output(&input)) {
+            bail!("{}: this is an input, which is not overwritten; give the output another name", output.display());
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let policy = read_policy(&args.policy)?;
+    let baselines = baselines(args, &policy);
+    refuse_to_overwrite(args, &baselines)?;
     let thresholds = thresholds(args.threshold.iter())?;
     let (symbols, _) = args.symbols.places();
     let is_job = policy.budgets.iter().any(|budget| budget.rule.scope.job);
     let news = read_all(&args.traces, &symbols, &thresholds, is_job)?;
-    let bases = read_all(&baselines(args, &policy), &symbols, &thresholds, is_job)?;
+    let bases = read_all(&baselines, &symbols, &thresholds, is_job)?;
     let pairs = pair(&policy, &news.profiles, &bases.profiles)?;
     let jobs = Jobs { new: news.together(), base: bases.together() };
     let checked = check(&args.policy.display().to_string(), &policy, &pairs, jobs);

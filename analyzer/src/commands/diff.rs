@@ -125,8 +125,9 @@ fn conditions(rules: &[Rule], sides: &Sides<'_>) -> Conditions {
     for rule in rules {
         if !is_about(rule, &sides.new.run) {
             let run = &sides.new.run;
-            let (program, rank) = (clean(&run.executable), run.rank);
-            conditions.not_judged.push(format!("{}: NEW is of {program}, rank {rank}", clean(&rule.to_string())));
+            let rank = run.rank.map_or_else(|| "rank unknown".to_owned(), |rank| format!("rank {rank}"));
+            let program = clean(&run.executable);
+            conditions.not_judged.push(format!("{}: NEW is of {program}, {rank}", clean(&rule.to_string())));
             continue;
         }
         if let Some(because) = about_nothing(rule, &[sides.difference]) {

@@ -169,8 +169,12 @@ fn sites(
     let mut pairs: BTreeMap<(Place, Kind, String), (Pair, bool, bool)> = BTreeMap::new();
     let key =
         |site: &SiteProfile, is_base| (site.place, site.kind, agreed.name(site.name.at_most(matched_by), is_base));
+    // What is in the base run only keeps the names that it has there.
+    let mut names_there = BTreeMap::new();
     for site in &base.sites {
-        let (pair, in_base, _) = pairs.entry(key(site, true)).or_default();
+        let key = key(site, true);
+        names_there.entry(key.clone()).or_insert_with(|| agreed.name_there(site.name.at_most(matched_by)));
+        let (pair, in_base, _) = pairs.entry(key).or_default();
         pair.base.add(&site.figures);
         *in_base = true;
     }
@@ -179,8 +183,11 @@ fn sites(
         pair.new.add(&site.figures);
         *in_new = true;
     }
-    let of_pair = |((place, kind, key), (pair, in_base, in_new)): ((Place, Kind, String), (Pair, bool, bool))| {
+    let of_pair = |(key, (pair, in_base, in_new)): ((Place, Kind, String), (Pair, bool, bool))| {
         let presence = presence(in_base, in_new);
+        let there = names_there.remove(&key).filter(|_| presence == Presence::Gone);
+        let (place, kind, name) = key;
+        let key = there.unwrap_or(name);
         let is_notable = presence != Presence::Both || threshold.is_passed_by(&pair);
         SiteDifference { key, place, kind, presence, pair, is_notable }
     };

@@ -60,6 +60,15 @@ impl Agreed {
 
     /// A name as both runs have it.
     pub(super) fn name(&self, name: &str, is_base: bool) -> String {
+        self.told(name, is_base, false)
+    }
+
+    /// A name of the base run with its own executable: for what the new run does not have.
+    pub(super) fn name_there(&self, name: &str) -> String {
+        self.told(name, true, true)
+    }
+
+    fn told(&self, name: &str, is_base: bool, as_there: bool) -> String {
         if self.nameless.is_empty() && self.renamed.is_none() {
             return name.to_owned();
         }
@@ -67,8 +76,9 @@ impl Agreed {
         for part in name.split(BETWEEN) {
             let part = match part.split_once('!') {
                 Some((library, function)) => {
-                    let library = self.library(library, is_base);
-                    let function = if self.nameless.contains(library) { NAMELESS } else { function };
+                    let is_nameless = self.nameless.contains(self.library(library, is_base));
+                    let function = if is_nameless { NAMELESS } else { function };
+                    let library = if as_there { library } else { self.library(library, is_base) };
                     format!("{library}!{function}")
                 }
                 None => part.to_owned(),
@@ -121,5 +131,6 @@ mod tests {
         let agreed = Agreed::between(&base, &new, KnownBy::Stack);
         assert_eq!(agreed.name("hipMalloc < app-v1!main", true), "hipMalloc < app-v2!main");
         assert_eq!(agreed.name("hipMalloc < app-v1!main", false), "hipMalloc < app-v1!main");
+        assert_eq!(agreed.name_there("hipMalloc < app-v1!main"), "hipMalloc < app-v1!main");
     }
 }

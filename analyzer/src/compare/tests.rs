@@ -4,7 +4,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 use proptest::prelude::*;
 
 use super::{Difference, Presence, Threshold, compare};
-use crate::passes::profile::{Figure, KnownBy, Place, Profile};
+use crate::passes::profile::{Figure, KnownBy, Place, Profile, SiteName, SiteProfile};
 use crate::testing::{GIB, MIB, TraceBuilder, profile};
 
 /// A program with two libraries; each call is site, bytes, and whether the memory is given back.
@@ -80,6 +80,34 @@ fn a_trace_that_knows_less_sets_the_names_for_both() {
     let difference = compare(&old, &new, Threshold::default());
     assert_eq!((difference.matched_by, difference.is_equal), (KnownBy::Function, true));
     assert!(difference.notes.iter().any(|note| note.starts_with("BASE (format 1.0) does not tell who called")));
+}
+
+/// A function that only the base run has is not one of the new run's executable.
+#[test]
+fn what_is_gone_keeps_the_name_of_its_own_program() {
+    let named = |executable: &str, functions: &[&str]| {
+        let calls: Vec<_> = functions.iter().map(|_| (1, GIB, true)).collect();
+        let mut run = of(&calls);
+        run.run.executable = executable.to_owned();
+        let site = run.sites[0].clone();
+        let by_stack = |function: &&str| Some(format!("hipMalloc < {executable}!{function} < {executable}!main"));
+        let name = |function| SiteName { by_stack: by_stack(function), ..site.name.clone() };
+        run.sites = functions.iter().map(|function| SiteProfile { name: name(function), ..site.clone() }).collect();
+        run.run.sites_known_by = KnownBy::Stack;
+        run
+    };
+    let (base, new) = (named("leak", &["request", "warm_up"]), named("kill9", &["warm_up", "fill"]));
+    let difference = compare(&base, &new, Threshold::default());
+    let mut keys: Vec<_> = difference.sites.iter().map(|site| (site.presence, &site.key[..])).collect();
+    keys.sort_by_key(|(_, key)| *key);
+    assert_eq!(
+        keys,
+        [
+            (Presence::New, "hipMalloc < kill9!fill < kill9!main"),
+            (Presence::Both, "hipMalloc < kill9!warm_up < kill9!main"),
+            (Presence::Gone, "hipMalloc < leak!request < leak!main"),
+        ]
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::Member;
 /// By this, processes are ordered: nothing in it depends on how the traces were given.
 pub(super) fn rank_of(member: &Member) -> (&str, u32, u64, u32, &str) {
     let process = &member.summary.facts.process;
-    (&process.hostname, process.rank, member.first.wall_ns, process.pid, &member.summary.facts.trace.path)
+    (&process.hostname, process.rank.unwrap_or(0), member.first.wall_ns, process.pid, &member.summary.facts.trace.path)
 }
 
 /// The parent of each, and the order in which children stand behind their parents.

@@ -96,8 +96,8 @@ pub struct JobProcess {
     pub parent: Option<usize>,
     /// How many of its ancestors are in this list.
     pub generation: usize,
-    /// Rank, 0 where there is none.
-    pub rank: u32,
+    /// Rank; null where none is known.
+    pub rank: Option<u32>,
     /// Path of the executable.
     pub executable: String,
     /// Host name.

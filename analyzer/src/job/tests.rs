@@ -14,6 +14,7 @@ fn process(host: &str, pid: u32, rank: u32, began_ns: u64) -> TraceBuilder {
     trace.header.clock_first.monotonic_ns = began_ns;
     trace.header.clock_first.ticks = 0;
     (trace.process.pid, trace.process.rank, trace.process.hostname) = (pid, rank, host.into());
+    trace.process.environment.push(("RANK".into(), rank.to_string()));
     trace
 }
 

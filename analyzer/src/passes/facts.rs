@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuoom_trace::metadata::Module;
+use gpuoom_trace::metadata::{Module, ProcessFacts, RANK_VARIABLES};
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
@@ -66,8 +66,8 @@ pub struct ProcessSummary {
     pub pid: u32,
     /// Parent process id.
     pub parent_pid: u32,
-    /// Rank of a distributed job, 0 where there is none.
-    pub rank: u32,
+    /// Rank of a distributed job; null where none was set, or nobody wrote down whether one was.
+    pub rank: Option<u32>,
     /// Path of the executable.
     pub executable: String,
     /// Arguments.
@@ -344,6 +344,12 @@ fn describe_trace(trace: &TraceFile, replay: &Replay) -> TraceSummary {
     }
 }
 
+/// The rank of a process. A file has 0 also where none was set; traces of older recorders do not tell the two apart.
+pub fn rank(process: &ProcessFacts) -> Option<u32> {
+    let is_set = || process.environment.iter().any(|(name, _)| RANK_VARIABLES.contains(&name.as_str()));
+    (process.rank > 0 || is_set()).then_some(process.rank)
+}
+
 fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     let facts = &trace.metadata.process;
     let modules = trace.metadata.modules.modules.iter();
@@ -355,7 +361,7 @@ fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     ProcessSummary {
         pid: trace.header.pid,
         parent_pid: facts.parent_pid,
-        rank: facts.rank,
+        rank: rank(facts),
         executable: facts.executable.clone(),
         command_line: facts.command_line.clone(),
         hostname: facts.hostname.clone(),

@@ -138,7 +138,7 @@ impl Checked {
 pub fn is_about(rule: &Rule, run: &Run) -> bool {
     let scope = &rule.scope;
     let fits = |glob: &Glob| glob.fits(&run.executable) || run.script.as_ref().is_some_and(|script| glob.fits(script));
-    scope.process.as_ref().is_none_or(fits) && scope.rank.is_none_or(|rank| rank == run.rank)
+    scope.process.as_ref().is_none_or(fits) && scope.rank.is_none_or(|rank| rank == run.rank_or_first())
 }
 
 /// A run, and what it is compared with.

@@ -5,6 +5,7 @@ use super::evaluate::{Subject, judge_one, no_base, number};
 use super::{Culprit, Judged, Metric, Per, Rule};
 use crate::job::{JobDevice, Member, devices_of};
 use crate::passes::profile::{Figure, Figures, Place, Profile};
+use crate::words;
 
 /// Processes that are named for a rule that does not hold.
 const MOST_CULPRITS: usize = 3;
@@ -118,7 +119,7 @@ impl<'a> Selected<'a> {
         let culprit = |(process, value): (usize, f64)| {
             let run = &self.profiles[process].run;
             let name = run.script.as_ref().unwrap_or(&run.executable);
-            Culprit { key: format!("{name}, rank {}, pid {}", run.rank, run.pid), value, base: None }
+            Culprit { key: format!("{name}{}, pid {}", words::rank(run.rank), run.pid), value, base: None }
         };
         let culprits = by_process.into_iter().take(MOST_CULPRITS).map(culprit).collect();
         (Subject { words, value: Ok(value), base: base.ok_or_else(no_base), sites: Vec::new() }, culprits)
@@ -194,6 +195,7 @@ mod tests {
         (trace.header.pid, trace.process.pid, trace.process.rank) = (pid, pid, rank);
         trace.process.executable = "/usr/bin/python3".into();
         trace.process.command_line = vec!["python3".into(), script.into()];
+        trace.process.environment = vec![("RANK".into(), rank.to_string())];
         trace
     }
 
@@ -251,6 +253,19 @@ mod tests {
         let culprits: Vec<_> = found.culprits.iter().map(|who| (&who.key[..], who.value)).collect();
         let (most, less) = (6 * GIB, 300 * MIB);
         assert_eq!(culprits, [("train.py, rank 0, pid 10", most as f64), ("loader.py, rank 1, pid 11", less as f64)]);
+    }
+
+    /// 0 stands in the file where no rank was set, too.
+    #[test]
+    fn an_unknown_rank_is_not_told() {
+        let mut traces = two();
+        traces.iter_mut().for_each(|trace| trace.process.environment.clear());
+        traces[1].process.rank = 0;
+        assert_eq!(traces.iter().map(|trace| profile(trace).run.rank).collect::<Vec<_>>(), [None, None]);
+        let found = &judged("peak[job] <= 6G", &traces, &[])[0];
+        let culprits: Vec<_> = found.culprits.iter().map(|who| &who.key[..]).collect();
+        assert_eq!(culprits, ["train.py, pid 10", "loader.py, pid 11"]);
+        assert!(!judged("peak[job,rank=0] == 6444M", &traces, &[]).is_empty(), "one without a rank is like the first");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use gpuoom_trace::metadata::ProcessFacts;
+use gpuoom_trace::metadata::{ProcessFacts, RANK_VARIABLES};
 
 use crate::base::config;
 
@@ -37,8 +37,6 @@ const ENVIRONMENT_PREFIXES: [&str; 26] = [
     "WORLD_SIZE",
     "XLA_",
 ];
-/// Rank of a distributed job, in the order of preference.
-const RANK_VARIABLES: [&str; 3] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 /// What the name of an option or variable contains when its value is nobody's business.
 const SECRET_PARTS: [&str; 7] = ["token", "key", "secret", "password", "passwd", "credential", "auth"];
 const MASK: &str = "***";
@@ -47,7 +45,9 @@ const MASK: &str = "***";
 pub(crate) fn collect(pid: u32) -> ProcessFacts {
     let system = uname();
     let variables = std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value));
-    let kept = variables.filter(|(name, _)| ENVIRONMENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
+    let is_kept =
+        |name: &str| ENVIRONMENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || rank_in(name).is_some();
+    let kept = variables.filter(|(name, _)| is_kept(name));
     let mut environment: Vec<(String, String)> = kept
         .map(|(name, value)| {
             let value = if is_secret(&name) { MASK.into() } else { value.to_string_lossy().into_owned() };
@@ -90,8 +90,12 @@ fn uname() -> (String, String) {
 }
 
 fn rank() -> u32 {
-    let values = RANK_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
-    values.filter_map(|value| value.trim().parse().ok()).next().unwrap_or(0)
+    RANK_VARIABLES.iter().find_map(|name| rank_in(name)).unwrap_or(0)
+}
+
+/// The rank that this variable tells, if it is one that does.
+fn rank_in(name: &str) -> Option<u32> {
+    RANK_VARIABLES.contains(&name).then(|| std::env::var(name).ok()?.trim().parse().ok()).flatten()
 }
 
 /// A name is secret by its words: `--hf-token`, `API_KEY`, but not `--monkey` or `--keyboard`.

@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::drainer::Drainer;
 use super::file::{File, Trouble};
 use super::recorder::Recorder;
-use crate::base::log;
+use crate::base::{config, log};
 
 /// The smallest ring that is worth having when there is no room for the usual one: 64 KiB.
 const SMALLEST_RING_SLOTS: u64 = 1 << 10;
@@ -32,7 +32,7 @@ impl Recorder {
         let first = clock.point();
         let started = Instant::now();
         let Some((header, base)) = lay_out(&file, granularity_bytes, pid) else {
-            log::error(format_args!("no room for {}; nothing is recorded", path.display()));
+            log::error(format_args!("no room for {}; {}", path.display(), without_a_trace()));
             file.remove();
             return None;
         };
@@ -85,7 +85,19 @@ impl Recorder {
 /// Says why there is no trace, and what helps.
 fn not_recorded(what: &str, path: &Path, error: &std::io::Error) {
     let path = path.display();
-    log::error(format_args!("{what} {path}: {error}; nothing is recorded; GPUOOM_TRACE says where a trace goes"));
+    let follows = without_a_trace();
+    log::error(format_args!("{what} {path}: {error}; {follows}; GPUOOM_TRACE says where a trace goes"));
+}
+
+/// What follows where there is no trace: refusals on request are part of the recording.
+fn without_a_trace() -> &'static str {
+    let config = config::get();
+    match (config.capacity_bytes.is_some(), !config.inject.is_empty()) {
+        (true, true) => "nothing is recorded, and GPUOOM_CAPACITY and GPUOOM_INJECT do not apply",
+        (true, false) => "nothing is recorded, and GPUOOM_CAPACITY does not apply",
+        (false, true) => "nothing is recorded, and GPUOOM_INJECT does not apply",
+        (false, false) => "nothing is recorded",
+    }
 }
 
 /// Allocates and maps header, table and ring: the usual ring, or a smaller one where the disk is nearly full.

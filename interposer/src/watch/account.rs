@@ -134,9 +134,10 @@ impl Display for Account {
         write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
         match dropped {
             0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
-            0 if propagated == failures => {
-                write!(out, "propagated: the program reported the error, threw an exception or ended with a failure")?
-            }
+            0 if propagated == failures => write!(
+                out,
+                "propagated: the program read or reported the error, threw an exception or ended with a failure"
+            )?,
             // Nobody reacted before the process ended well.
             0 if undecided == failures => write!(out, "unresolved when the process ended")?,
             0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
@@ -213,10 +214,9 @@ mod tests {
             account(3, 1, 1, 1)
                 .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on before any sign of notice")
         );
-        assert!(
-            account(2, 0, 2, 0)
-                .contains("propagated: the program reported the error, threw an exception or ended with a failure")
-        );
+        assert!(account(2, 0, 2, 0).contains(
+            "propagated: the program read or reported the error, threw an exception or ended with a failure"
+        ));
         assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
         assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
         assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (GPU"));

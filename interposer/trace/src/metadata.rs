@@ -11,6 +11,10 @@ use crate::record::Kind;
 /// Largest metadata block that is read, in bytes.
 pub const MAX_METADATA_BYTES: u64 = 8 << 20;
 
+/// Variables that tell the rank of a distributed job, in the order of preference. One that does is in the environment that is
+/// written, so that rank 0 is told from none.
+pub const RANK_VARIABLES: [&str; 3] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
 /// Facts about the recorded process, written when the file is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFacts {
@@ -18,7 +22,7 @@ pub struct ProcessFacts {
     pub pid: u32,
     /// Parent process id.
     pub parent_pid: u32,
-    /// Rank of a distributed job, 0 where there is none.
+    /// Rank of a distributed job; 0 also where none is set, see [`RANK_VARIABLES`].
     pub rank: u32,
     /// Path of the executable.
     pub executable: String,

@@ -203,6 +203,8 @@ pub struct Watched {
     wanted_device: u8,
     wanted_kind: u8,
     shown: Shown,
+    /// It was to fill the variable of the thread's failure before it.
+    same_variable: bool,
     /// Another request was refused since, so that "the same variable" is not about this one.
     is_past: bool,
     /// What became of it, unless the failed call's pointer is used after all.
@@ -222,6 +224,7 @@ impl Watched {
             wanted_device: request.device,
             wanted_kind: request.kind,
             shown: Shown::Nothing,
+            same_variable: request.same_variable,
             is_past: false,
             settled: Settled::No,
             works_left: 0,
@@ -253,11 +256,13 @@ impl Watched {
         self.last.at_ns = self.last.at_ns.saturating_add(ns);
     }
 
-    /// Whether a newer failure of the thread is an attempt to make up for this one, and the program has shown as much of
-    /// both: from here on they have one story.
+    /// Whether a newer failure of the thread is an attempt to make up for this one for the same variable, and the program has
+    /// shown as much of both: from here on they have one fate. What another variable is left with may be used by itself.
     pub fn takes_in(&self, newer: &Watched) -> bool {
         let is_open = self.settled == Settled::No && newer.settled == Settled::No;
-        is_open && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
+        is_open
+            && newer.same_variable
+            && (self.last, self.shown, self.status) == (newer.last, newer.shown, newer.status)
     }
 
     /// Takes the thread's next step; an answer is final.

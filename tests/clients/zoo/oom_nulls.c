@@ -5,6 +5,7 @@
 //   two: both dropped, gpu_work_continued: one null may be of either
 //   host, host2d: dropped, gpu_work_continued: the source of a copy from the host is nothing that a card's allocation left behind
 //   again: recovered, fell_back: the failed call's variable holds what a later call wrote to it
+//   shrunk: the first dropped, failed_pointer_used, and not for sure; the others, which were for another variable, recovered, fell_back
 //   wrapper, copied: dropped, failed_pointer_used, and not for sure: other memory came, or the variable holds something else
 #include <string.h>
 
@@ -46,6 +47,13 @@ static void used(const char *way, void *held) {
     if (strcmp(way, "two") == 0) {
         MUST_NOT_FIT(hipMalloc(&other, 8192 * GiB));
         (void)hipMemset(other, 0, 4096);
+    }
+    if (strcmp(way, "shrunk") == 0) {
+        size_t size = 560 * MiB;
+        while (hipMalloc(&other, size) != hipSuccess) size -= 70 * MiB;
+        MUST(launch_kernel());
+        (void)hipMemset(other, 0, 4096);
+        (void)hipMemset(wanted, 0, 4096);
     }
     if (strcmp(way, "host") == 0) (void)hipMemcpy(held, NULL, sizeof data, hipMemcpyHostToDevice);
     if (strcmp(way, "host2d") == 0) (void)hipMemcpy2D(held, 64, NULL, 64, 64, 64, hipMemcpyHostToDevice);

@@ -230,7 +230,7 @@ fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     let ranks = case.variable("WORLD_SIZE").and_then(|text| text.trim().parse::<u64>().ok());
     let is_single = match ranks {
         Some(ranks) => Holds::from(ranks == 1),
-        None if case.facts.process.rank > 0 => Holds::No,
+        None if case.facts.process.rank.is_some_and(|rank| rank > 0) => Holds::No,
         None => Holds::Unknown("how many ranks there are (WORLD_SIZE): give the traces of all"),
     };
     check.unless(is_single, || "there is a single rank only (WORLD_SIZE=1), so nothing is gathered".to_owned());

@@ -11,6 +11,7 @@ use super::script::script;
 use super::sites::{Sites, file_name};
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
+use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
@@ -82,7 +83,7 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
         format_version: format!("{}.{}", header.major, header.minor),
         executable: file_name(&trace.metadata.process.executable).to_owned(),
         script: script(&trace.metadata.process.executable, &trace.metadata.process.command_line),
-        rank: trace.metadata.process.rank,
+        rank: facts::rank(&trace.metadata.process),
         pid: header.pid,
         duration_ns: replay.clock.at_ns(replay.last_at),
         events: replay.events,

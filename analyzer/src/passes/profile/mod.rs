@@ -67,6 +67,13 @@ impl Serialize for Place {
     }
 }
 
+impl Run {
+    /// What stands for its rank where runs are told apart: one without any is like the first.
+    pub fn rank_or_first(&self) -> u32 {
+        self.rank.unwrap_or(0)
+    }
+}
+
 /// The run itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
@@ -78,8 +85,8 @@ pub struct Run {
     pub executable: String,
     /// What an interpreter runs: file name of the script, or name of the module; null of other programs.
     pub script: Option<String>,
-    /// Rank of a distributed job, 0 where there is none.
-    pub rank: u32,
+    /// Rank of a distributed job; null where none is known.
+    pub rank: Option<u32>,
     /// Process id.
     pub pid: u32,
     /// From the beginning of the trace to the last record.

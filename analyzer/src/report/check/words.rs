@@ -103,7 +103,7 @@ pub(super) fn unused(unused: &Unused) -> String {
 
 /// A run: program, rank, trace.
 pub(super) fn run(run: &Run) -> String {
-    let rank = if run.rank > 0 { format!(", rank {}", run.rank) } else { String::new() };
+    let rank = words::rank(run.rank);
     let script = run.script.as_ref().map_or(String::new(), |script| format!(" {}", words::clean(script)));
     let program = if run.executable.is_empty() { "unknown program" } else { &run.executable };
     format!("{}{script}{rank} ({})", words::clean(program), words::clean(&run.path))

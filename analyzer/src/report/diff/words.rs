@@ -72,7 +72,7 @@ pub(super) fn place_heading(place: &PlaceDifference) -> String {
 /// One run in a line.
 pub(super) fn run(run: &Run) -> String {
     let program = if run.executable.is_empty() { "unknown program" } else { &run.executable };
-    let rank = if run.rank > 0 { format!(", rank {}", run.rank) } else { String::new() };
+    let rank = words::rank(run.rank);
     let events = words::count(run.events, "event", "events");
     format!("{}{rank}, {}, {events}", words::clean(program), words::moment(run.duration_ns))
 }

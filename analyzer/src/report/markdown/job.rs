@@ -35,7 +35,7 @@ fn rows(process: &JobProcess) -> Vec<Vec<String>> {
     let program = process.executable.rsplit('/').next().unwrap_or_default();
     let row = |device: String, asked: u64, padded: u64, end: String| {
         vec![
-            process.rank.to_string(),
+            process.rank.map_or_else(String::new, |rank| rank.to_string()),
             process.pid.to_string(),
             plain(&process.hostname),
             code(program),

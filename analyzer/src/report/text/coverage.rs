@@ -74,14 +74,15 @@ fn accounts_for(coverage: &Coverage) -> String {
     match (coverage.share, coverage.in_use_bytes) {
         (Some(share), Some(_)) => {
             let by = coverage.by.unwrap_or("several sources");
-            let whose = if coverage.of_process { "" } else { ", all processes" };
+            let (user, whose) =
+                if coverage.of_process { ("that this process uses", "") } else { ("in use", ", all processes") };
             let when = match &coverage.devices[..] {
                 [device] => format!(" at {}", moment(device.at_ns)),
                 _ => String::new(),
             };
             let share = percent(share);
             format!(
-                "the trace accounts for {share} of the device memory in use{when} (by {by}{whose}){seen}.{}",
+                "the trace accounts for {share} of the device memory {user}{when} (by {by}{whose}){seen}.{}",
                 managed(coverage)
             )
         }

@@ -97,8 +97,11 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
     let [place_unknown, path_unknown] = [last.place == 0 || by.place == 0, last.path == 0 || by.path == 0];
     let same_place = last.place == by.place && !place_unknown;
     if refused.wanted_sort == (by.device, by.kind) && by.requested_bytes >= refused.wanted_bytes {
+        // As much into the variable that was to get it is the retry whenever it comes. A wrapper's own variable, to which one place
+        // writes for all, says nothing by its address.
+        let same_holder = same_variable && !same_place && !place_unknown;
         // More from another place is another request.
-        let again = is_tied || is_near && (same_place || place_unknown);
+        let again = is_tied || same_holder || is_near && (same_place || place_unknown);
         return if again { Relation::Retry } else { Relation::Unrelated };
     }
     // Nobody takes a card's memory in place of the host's, unless something ties the two.

@@ -103,10 +103,13 @@ fn a_retry_is_the_same_again() {
         ("the same size from another place", ELSEWHERE),
         ("the same size, rounded up", elsewhere(1024 * MIB + 4096)),
         ("more into the same variable", Request { same_variable: true, ..elsewhere(2048 * MIB) }),
+        ("the same into the same variable, whenever", late(Request { same_variable: true, ..ELSEWHERE })),
+        ("more into the same variable, whenever", late(Request { same_variable: true, ..elsewhere(2048 * MIB) })),
         ("more, where nobody knows from which place", Request { place: 0, path: 0, ..elsewhere(2048 * MIB) }),
     ] {
         expect(story, &[got(request), WORK], Recovered, RetrySucceeded);
         expect(story, &[Step::LastErrorRead, TEXT, got(request), WORK], Recovered, RetrySucceeded);
+        expect("GPU work first", &[WORK, got(request)], Dropped, GpuWorkContinued);
     }
     for (story, request) in [
         ("more from another place", elsewhere(2048 * MIB)),
@@ -116,6 +119,8 @@ fn a_retry_is_the_same_again() {
             "more from a wrapper that all calls come from, much later",
             late(Request { requested_bytes: 2048 * MIB, ..other_path }),
         ),
+        ("the same into a wrapper's own variable, much later", late(Request { same_variable: true, ..other_path })),
+        ("less into the same variable, much later", late(Request { same_variable: true, ..elsewhere(512 * MIB) })),
         ("nothing", elsewhere(0)),
     ] {
         expect(story, &[got(request), WORK], Dropped, GpuWorkContinued);
@@ -255,6 +260,18 @@ fn the_same_variable_is_that_of_the_last_failure() {
     expect("it belongs to an attempt of this one", &steps, Recovered, FellBack);
 }
 
+/// A null in another variable may be used by itself, so its failure ends by itself.
+#[test]
+fn an_attempt_for_another_variable_is_not_taken_in() {
+    for same_variable in [true, false] {
+        let attempt = Request { same_variable, ..elsewhere(512 * MIB) };
+        let mut watched = Watched::new(FAILED, OOM);
+        assert_eq!(watched.step(Step::Refused(attempt), &Limits::DEFAULT), None);
+        assert_eq!(watched.last_attempt(), &attempt);
+        assert_eq!(watched.takes_in(&Watched::new(attempt, OOM)), same_variable);
+    }
+}
+
 #[test]
 fn time_that_the_recorder_took_is_not_the_programs() {
     let mut watched = Watched::new(FAILED, OOM);
@@ -346,7 +363,12 @@ proptest! {
     #[test]
     fn forty_attempts_are_one_story(count in 1usize..40, apart_ms in 0u64..1000, clears in any::<bool>()) {
         let mut story = Story::default();
-        let attempt = |number: usize| Request { at_ns: number as u64 * apart_ms * MS, requested_bytes: (1 << 44) >> number, ..FAILED };
+        let attempt = |number: usize| Request {
+            at_ns: number as u64 * apart_ms * MS,
+            requested_bytes: (1 << 44) >> number,
+            same_variable: number > 0,
+            ..FAILED
+        };
         for number in 0..count {
             story.step(Step::Refused(attempt(number)));
             if clears {

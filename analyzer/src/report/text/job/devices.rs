@@ -96,7 +96,8 @@ fn write_one(page: &mut Page, job: &Job, device: &JobDevice) {
 fn shares(job: &Job, shares: &[Share]) -> String {
     let one = |share: &Share| {
         let process = &job.processes[share.process];
-        let who = if has_ranks(job) { format!("rank {}", process.rank) } else { format!("pid {}", process.pid) };
+        let rank = process.rank.filter(|_| has_ranks(job));
+        let who = rank.map_or_else(|| format!("pid {}", process.pid), |rank| format!("rank {rank}"));
         format!("{who} {}", size(share.requested_bytes))
     };
     let mut parts: Vec<String> = shares.iter().take(MOST_SHARES).map(one).collect();

@@ -142,16 +142,16 @@ fn reports(page: &mut Page, job: &Job) {
 
 /// Whether the traces tell ranks apart.
 fn has_ranks(job: &Job) -> bool {
-    job.processes.iter().any(|process| process.rank != 0)
+    job.processes.iter().any(|process| process.rank.is_some_and(|rank| rank != 0))
 }
 
 /// A process, as it is called in sentences.
 fn name(job: &Job, index: usize) -> String {
     let process = &job.processes[index];
     let on = if job.clocks.len() > 1 { format!(" on {}", host(&process.hostname)) } else { String::new() };
-    match has_ranks(job) {
-        true => format!("rank {} (pid {}{on})", process.rank, process.pid),
-        false => format!("pid {}{on}", process.pid),
+    match process.rank.filter(|_| has_ranks(job)) {
+        Some(rank) => format!("rank {rank} (pid {}{on})", process.pid),
+        None => format!("pid {}{on}", process.pid),
     }
 }
 

@@ -76,7 +76,7 @@ fn write_one(page: &mut Page, columns: &Columns, process: &JobProcess) {
     };
     let rows = rows(process);
     let first = rows.first().cloned().unwrap_or_default();
-    let rank = process.rank.to_string();
+    let rank = process.rank.map_or_else(String::new, |rank| rank.to_string());
     let line = columns.line(&rank, &pid, &program, &first[0], &first[1], &first[2], "");
     let indent = " ".repeat(columns.width());
     page.indented(&line, &indent, &ending(process));
@@ -158,7 +158,7 @@ fn peaks(group: &[&JobProcess]) -> String {
 
 /// Ranks as runs: `0-2, 4, 6-63`.
 fn ranks(group: &[&JobProcess]) -> String {
-    let mut ranks: Vec<u32> = group.iter().map(|process| process.rank).collect();
+    let mut ranks: Vec<u32> = group.iter().filter_map(|process| process.rank).collect();
     ranks.sort_unstable();
     ranks.dedup();
     let runs: Vec<String> = ranks

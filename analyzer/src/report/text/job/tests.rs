@@ -19,6 +19,7 @@ fn rank(host: &str, pid: u32, rank: u32, bus: u32) -> TraceBuilder {
     trace.header.clock_first.monotonic_ns = 7 * SECOND;
     (trace.process.pid, trace.process.rank, trace.process.hostname) = (pid, rank, host.into());
     trace.process.executable = "/usr/bin/python3.12".into();
+    trace.process.environment.push(("RANK".into(), rank.to_string()));
     trace
 }
 
