@@ -134,7 +134,7 @@ impl<'a> Case<'a> {
             // NVML names the card itself.
             _ if self.machine.cards.is_empty() => Holds::Yes,
             Some(device) if self.card(device).is_some() => Holds::Yes,
-            Some(device) if device.pci_bus_id.is_some() => Holds::No,
+            Some(device) if device.pci_bus_id.is_some() && self.knows_all_places() => Holds::No,
             _ => Holds::Unknown(PLACE),
         };
         let read = &failure.oom.read;
@@ -142,6 +142,11 @@ impl<'a> Case<'a> {
         let by_runtime = read.runtime_total_bytes.or(failure.device.and_then(|device| device.total_bytes));
         let both = Known::new(by_runtime, TOTAL).zip(Known::new(by_driver, BY_DRIVER));
         is_placed.and(both.is(|(runtime, driver)| self.thresholds.is_near(runtime, driver)))
+    }
+
+    /// Whether the place of each of the machine's cards is known: only then a device that is at none of them is another card.
+    fn knows_all_places(&self) -> bool {
+        self.machine.cards.iter().all(|card| card.pci_bus_id.is_some())
     }
 
     /// Whether PyTorch's own library asked, by the library that a call site lies in. Where PyTorch has no library of its own

@@ -100,19 +100,7 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
             "a block of practically the size that was refused could be allocated right after it".to_owned()
         });
     }
-    if runtime_reports_too_much(case, failure) {
-        check.at_most(Confidence::Probable);
-        check.note(true, || {
-            let (runtime, driver) = (failure.runtime_free_bytes().get(), failure.driver_free_bytes().get());
-            let (runtime, driver) = (size(runtime.unwrap_or(0)), size(driver.unwrap_or(0)));
-            format!("the runtime called {runtime} free, the driver's counters {driver}")
-        });
-        check.would_settle("why the runtime calls more free than the driver counts");
-    } else {
-        check.unless(failure.was_enough(failure.runtime_free_bytes()), || {
-            "the runtime reported clearly more free than was asked for".to_owned()
-        });
-    }
+    beside_the_runtimes_word(case, failure, check);
     // What fits by the numbers and has fitted before may have been refused for another reason.
     let would_fit = both.get().is_some_and(|(request, free)| free >= request);
     let with_request = failure.own_bytes().saturating_add(both.get().map_or(0, |(request, _)| request));
@@ -123,16 +111,38 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     }
 }
 
+/// That the runtime called enough free rules a full card out, unless the driver's counters of that card contradict it.
+fn beside_the_runtimes_word(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    const WHY: &str = "why the runtime calls more free than the driver counts";
+    let was_enough = failure.was_enough(failure.runtime_free_bytes());
+    let reports_too_much = if was_enough == Holds::Yes { runtime_reports_too_much(case, failure) } else { Holds::No };
+    match reports_too_much {
+        Holds::No => {
+            check.unless(was_enough, || "the runtime reported clearly more free than was asked for".to_owned())
+        }
+        Holds::Yes => {
+            check.at_most(Confidence::Probable);
+            check.note(true, || {
+                let (runtime, driver) = (failure.runtime_free_bytes().get(), failure.driver_free_bytes().get());
+                let (runtime, driver) = (size(runtime.unwrap_or(0)), size(driver.unwrap_or(0)));
+                format!("the runtime called {runtime} free, the driver's counters {driver}")
+            });
+            check.would_settle(WHY);
+        }
+        Holds::Unknown(reading) => {
+            check.at_most(Confidence::Possible);
+            check.must(Holds::Unknown(reading), String::new);
+        }
+    }
+}
+
 /// Whether what the runtime calls free can't be: the program's own blocks and the request are more than the card, and the driver's
 /// counters of that card say so, too.
-fn runtime_reports_too_much(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+fn runtime_reports_too_much(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     let exceeds = matches!(failure.alone().get(), Some(Alone::Exceeds { .. }));
     let request = failure.request_bytes().get().unwrap_or(0);
     let too_little = failure.was_free(failure.driver_free_bytes(), |free| free < request);
-    exceeds
-        && case.is_read_of_card(failure) == Holds::Yes
-        && too_little == Holds::Yes
-        && failure.was_enough(failure.runtime_free_bytes()) == Holds::Yes
+    Holds::from(exceeds).and(too_little).and(case.is_read_of_card(failure))
 }
 
 /// Whether what the process holds is told by the driver's count of it, and not by its blocks alone.

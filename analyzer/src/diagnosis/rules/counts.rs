@@ -43,8 +43,12 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let texts = |maps: u64| format!("the process has {} memory mappings of at most {}", grouped(maps), grouped(limit));
     match read.memory_maps {
         Some(maps) => {
-            let reached = maps as f64 >= case.thresholds.count_share * limit as f64;
-            check.decides(reached, || texts(maps), || texts(maps));
+            let is_left = |maps: u64| (maps as f64) < case.thresholds.count_share * limit as f64;
+            if told.is_none() && !check.applies(!is_left(maps)) {
+                // Where nobody told the limit, few mappings may be all that are allowed.
+                return;
+            }
+            check.decides(!is_left(maps), || texts(maps), || texts(maps));
             if told.is_none() {
                 check.at_most(Confidence::Possible);
                 check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
@@ -57,14 +61,7 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                     "the same run with a larger vm.max_map_count: most mappings are none of the program's blocks",
                 );
             }
-            let is_left = |other: &Failure<'_>| {
-                other
-                    .oom
-                    .process
-                    .memory_maps
-                    .is_some_and(|other| (other as f64) < case.thresholds.count_share * limit as f64)
-            };
-            refused_with_some_left(case, failure, is_left, check);
+            refused_with_some_left(case, failure, |other| other.oom.process.memory_maps.map(is_left), check);
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -123,7 +120,8 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     match read.open_descriptors.zip(read.descriptor_limit) {
         Some((open, limit)) => {
             let text = || format!("{} of at most {} descriptors are open", grouped(open), grouped(limit));
-            check.decides(open as f64 >= case.thresholds.count_share * limit as f64, text, text);
+            let is_left = |open: u64| (open as f64) < case.thresholds.count_share * limit as f64;
+            check.decides(!is_left(open), text, text);
             some_left(limit.saturating_sub(open), "a failure with no descriptor left: here some were", check);
             check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
                 format!("{} live handles can account for them", grouped(handles))
@@ -132,14 +130,7 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
                 check.at_most(Confidence::Probable);
                 check.would_settle("whether the handles are what takes the descriptors (/proc/PID/fd at the failure)");
             }
-            let is_left = |other: &Failure<'_>| {
-                other
-                    .oom
-                    .process
-                    .open_descriptors
-                    .is_some_and(|other| (other as f64) < case.thresholds.count_share * limit as f64)
-            };
-            refused_with_some_left(case, failure, is_left, check);
+            refused_with_some_left(case, failure, |other| other.oom.process.open_descriptors.map(is_left), check);
         }
         None => {
             check.at_most(Confidence::Possible);
@@ -154,11 +145,11 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.unless(is_given_later(case, failure, 0), || GIVEN_LATER.to_owned());
 }
 
-/// The same that is refused with some of a count left was not refused for want of it.
+/// The same that is refused with some of a count left was not refused for want of it. Where nobody counted then, some may have been.
 fn refused_with_some_left(
     case: &Case<'_>,
     failure: &Failure<'_>,
-    is_left: impl Fn(&Failure<'_>) -> bool,
+    is_left: impl Fn(&Failure<'_>) -> Option<bool>,
     check: &mut Check,
 ) {
     let request = failure.request_bytes().get().unwrap_or(0);
@@ -166,11 +157,16 @@ fn refused_with_some_left(
         other.report.number != failure.report.number
             && (other.oom.api, other.oom.device) == (failure.oom.api, failure.oom.device)
             && other.request_bytes().is(|bytes| bytes <= request) == Holds::Yes
-            && other.was_enough(other.free_bytes()) == Holds::Yes
+            && other.was_enough(other.free_bytes()) != Holds::No
     };
-    let Some(other) = case.failures().find(|other| is_same(other) && is_left(other)) else { return };
+    let mut doubts = case.failures().filter(|other| is_same(other) && is_left(other) != Some(false));
+    let Some(other) = doubts.next() else { return };
     check.only_as_seen();
     check.at_most(Confidence::Possible);
+    if is_left(&other).is_none() {
+        check.would_settle("how many were left when the same was refused another time");
+        return;
+    }
     check.note(true, || format!("#{} was refused with some left", other.report.number));
     check.would_settle("why that one was refused");
 }

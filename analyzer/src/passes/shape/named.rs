@@ -61,7 +61,8 @@ impl Facts {
 
     /// What says that batches are worked on.
     pub fn says_batch(&self) -> Option<Said> {
-        let training = [Phase::Forward, Phase::Backward, Phase::Optimizer];
+        // What the optimizer takes is the same for every batch.
+        let training = [Phase::Forward, Phase::Backward];
         let by_phase = training.into_iter().filter_map(|phase| self.says(phase));
         by_phase.chain(self.says_by(labels::names_a_batch)).min_by_key(|said| said.by)
     }
