@@ -158,6 +158,49 @@ pub(super) fn describe(
     (devices, move |process, index| numbers.get(&(process, index?)).copied())
 }
 
+/// What other processes held of a device when one of them was refused memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OthersThen {
+    /// Index of the physical device in the job's `devices`.
+    pub device: usize,
+    /// Bytes asked for and held by all of them.
+    pub requested_bytes: u64,
+    /// Whether that is what they held at that moment; else the most that it can have been: changes fell together, or managed memory,
+    /// whose pages may lie in RAM, is among it.
+    pub exact: bool,
+    /// Who held it, most first.
+    pub processes: Vec<Share>,
+}
+
+/// What all processes but one held of a device at a moment of the job; `None` where they held nothing.
+pub(super) fn others_then(
+    members: &[Member],
+    began_ns: &[u64],
+    device: usize,
+    but: usize,
+    at_ns: u64,
+) -> Option<OthersThen> {
+    let users = users_of(members);
+    let (key, users) = users.get(device)?;
+    // Processes that only count alike may see other cards by that number.
+    if matches!(key, Key::Index(_)) {
+        return None;
+    }
+    let mut contributions = contributions(users, members, began_ns);
+    contributions.retain(|one| one.process != but);
+    let mut processes: Vec<Share> = contributions.iter().map(|one| one.held_at(at_ns)).collect();
+    processes.retain(|share| share.requested_bytes > 0);
+    processes.sort_by_key(|share| (std::cmp::Reverse(share.requested_bytes), share.process));
+    let requested_bytes = processes.iter().fold(0, |sum: u64, share| sum.saturating_add(share.requested_bytes));
+    // What of managed memory lies on the card, no call tells.
+    let has_managed = |process: usize| {
+        let devices = &members[process].summary.facts.devices;
+        devices.iter().any(|device| device.account.peak.managed_bytes > 0 || device.account.end.managed_bytes > 0)
+    };
+    let exact = contributions.iter().all(|one| one.bytes.resolution_ns == 0 && !has_managed(one.process));
+    (requested_bytes > 0).then_some(OthersThen { device, requested_bytes, exact, processes })
+}
+
 fn describe_one(key: &Key, users: &[User], members: &[Member], began_ns: &[u64]) -> JobDevice {
     let (hostname, pci_bus_id) = match key {
         Key::Bus(host, bus) => (*host, Some(bus.clone())),

@@ -26,7 +26,7 @@ use crate::replay::timeline::{Level, Steps};
 use across::Run;
 
 pub use clock::{AlignedBy, HostClock};
-pub use devices::{JobDevice, JobPeak, JoinedBy, Share};
+pub use devices::{JobDevice, JobPeak, JoinedBy, OthersThen, Share};
 pub use verdict::{Class, FirstFailure, JobVerdict};
 
 /// What one trace brings to a job.
@@ -191,7 +191,7 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
     let job = Job {
         started_at: rfc3339(aligned.started_at_ns),
         duration_ns: processes.iter().map(|process| process.ended_at_ns).max().unwrap_or(0),
-        verdict: verdict::judge(&members, &processes),
+        verdict: verdict::judge(&members, &processes, &aligned.hosts),
         clocks: aligned.hosts,
         processes,
         devices,

@@ -64,6 +64,43 @@ fn the_peak_of_a_device_is_of_one_moment() {
     assert_eq!(job.clocks[0].aligned_by, AlignedBy::MonotonicClock);
 }
 
+/// What a process of the job held of the card when another was refused memory is told, as far as the same card is meant.
+#[test]
+fn what_others_of_the_job_held_then() {
+    let refused = |bus: &str| {
+        let mut trace = process("atlas", 10, 0, 0).bus_id(bus);
+        trace.alloc(0x1000, 2 * GIB);
+        trace.now_ns = 3 * SECOND;
+        trace.refuse(9 * GIB);
+        exit(&mut trace, 1);
+        trace
+    };
+    let holder = |managed: bool| {
+        let mut trace = process("atlas", 11, 1, 0).bus_id("0000:03:00.0");
+        trace.alloc(0x1000, 5 * GIB);
+        trace.alloc(0x2000_0000_0000, GIB);
+        if managed {
+            let kind = gpuoom_trace::record::Kind::Managed;
+            let record = trace.record(gpuoom_trace::record::Event::Alloc, kind, "hipMallocManaged");
+            trace.push(gpuoom_trace::record::Record { address: 0x3000_0000_0000, requested: GIB, ..record }, &[]);
+        }
+        trace.now_ns = 2 * SECOND;
+        trace.free(0x2000_0000_0000);
+        trace.now_ns = 5 * SECOND;
+        exit(&mut trace, 0);
+        trace
+    };
+    let then = |refused: &TraceBuilder, holder: &TraceBuilder| job(&[refused, holder]).verdict.others_then;
+    let same = refused("0000:03:00.0");
+    let others = then(&same, &holder(false)).unwrap();
+    assert_eq!((others.requested_bytes, others.exact, others.processes[0].process), (5 * GIB, true, 1));
+    assert!(!then(&same, &holder(true)).unwrap().exact, "pages of managed memory may lie in RAM");
+    assert_eq!(then(&refused("0000:43:00.0"), &holder(false)), None, "another card");
+    let mut elsewhere = holder(false);
+    elsewhere.process.hostname = "boreas".into();
+    assert_eq!(then(&same, &elsewhere), None, "another host");
+}
+
 /// What a process did not free is free once it has ended: workers that come one after the other do not add up.
 #[test]
 fn memory_ends_with_its_process() {

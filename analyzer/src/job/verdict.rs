@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use gpuoom_trace::outcome::Outcome;
 
-use super::{JobProcess, Member};
+use super::devices::{self, OthersThen};
+use super::{AlignedBy, HostClock, JobProcess, Member};
 use crate::conclusion::Summary;
 use crate::passes::oom::deciding;
 
@@ -40,7 +41,7 @@ pub struct FirstFailure {
 }
 
 /// What happened to the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobVerdict {
     /// Processes with an out-of-memory return.
     pub ran_out: usize,
@@ -53,6 +54,9 @@ pub struct JobVerdict {
     pub first: Option<FirstFailure>,
     /// The first failure that was not recovered, where that is another process's and came before `first`.
     pub earlier: Option<FirstFailure>,
+    /// What the job's other processes held of that device at the `first` failure, by their own traces. `None` where they held nothing,
+    /// where the card is not known by its place on the bus, and where nothing tells how the traces' clocks lie.
+    pub others_then: Option<OthersThen>,
 }
 
 /// The class of a process.
@@ -73,7 +77,24 @@ pub(super) fn class_of(summary: &Summary) -> Class {
     }
 }
 
-pub(super) fn judge(members: &[Member], processes: &[JobProcess]) -> JobVerdict {
+/// What others held of the device of a failure, where their clock is that of the process that failed.
+fn others_then(
+    members: &[Member],
+    processes: &[JobProcess],
+    clocks: &[HostClock],
+    failure: FirstFailure,
+) -> Option<OthersThen> {
+    let process = &processes[failure.process];
+    let is_shared = |clock: &HostClock| clock.aligned_by == AlignedBy::MonotonicClock;
+    clocks.iter().find(|clock| clock.hostname == process.hostname).filter(|clock| is_shared(clock))?;
+    let ooms = &members[failure.process].summary.facts.ooms;
+    let index = ooms.iter().find(|oom| oom.number == failure.oom)?.device?;
+    let device = process.devices.iter().find(|device| device.index == Some(index))?.device?;
+    let began_ns: Vec<u64> = processes.iter().map(|process| process.began_at_ns).collect();
+    devices::others_then(members, &began_ns, device, failure.process, failure.at_ns)
+}
+
+pub(super) fn judge(members: &[Member], processes: &[JobProcess], clocks: &[HostClock]) -> JobVerdict {
     let mut failures: Vec<(Class, FirstFailure)> = Vec::new();
     for (process, member) in processes.iter().zip(members) {
         let ooms = &member.summary.facts.ooms;
@@ -97,5 +118,6 @@ pub(super) fn judge(members: &[Member], processes: &[JobProcess]) -> JobVerdict 
         earlier: earliest.filter(|earlier| {
             first.is_some_and(|first| earlier.at_ns < first.at_ns && earlier.process != first.process)
         }),
+        others_then: first.and_then(|first| others_then(members, processes, clocks, first)),
     }
 }

@@ -88,7 +88,7 @@ fn rounding() -> Vec<Scene> {
     vec![
         on(
             "granularity-waste",
-            Found(Possible),
+            First(Probable),
             "blocks of 192 MiB on a card that gives 256 for each",
             equal,
             14_600,
@@ -125,7 +125,8 @@ fn counts() -> Vec<Scene> {
     let mappings = few.then(|| {
         scene(
             "map-count-exhaustion",
-            First(Proven),
+            // Most mappings are none of the program's blocks.
+            First(Probable),
             "2 MiB are refused with 20 GiB free: no mapping is left",
             "push 2M 20; mappings 40; push 2M 200",
         )

@@ -83,6 +83,26 @@ fn four_ranks_of_which_one_fails() {
     }
 }
 
+/// The verdict says what other processes of the job held of the card, and whether that is more than what was missing.
+#[test]
+fn the_verdict_says_what_others_of_the_job_held() {
+    let mut failed = rank("node", 4711, 0, 1);
+    failed.now_ns = SECOND;
+    let seq = failed.refuse(gib(100.0));
+    failed
+        .read_at_failure(seq, &[(Quantity::RuntimeTotal as u16, 192 * GIB), (Quantity::RuntimeFree as u16, gib(42.0))]);
+    failed.end(process::EXITS, 1);
+    let mut holder = rank("node", 4712, 1, 1);
+    holder.alloc(0x1000, gib(150.0));
+    holder.now_ns = 3 * SECOND;
+    holder.end(process::EXITS, 0);
+    let page = page(&[failed, holder], &[], 100);
+    let verdict: Vec<&str> = page.split_whitespace().collect();
+    let told = "Other processes of this job held 150.00 GiB of that card then, by their own traces (rank 1 (pid 4712): 150.00 GiB), more than the 58.00 \
+                GiB that was missing.";
+    assert!(verdict.join(" ").contains(told), "{page}");
+}
+
 #[test]
 fn who_recovered_ran_out_before_who_did_not() {
     let mut recovered = rank("node", 4711, 0, 1);
@@ -121,7 +141,7 @@ fn sixty_four_ranks_are_readable() {
         })
         .collect();
     let text = page(&all_failed, &[], 100);
-    assert!(text.lines().count() < 62, "{text}");
+    assert!(text.lines().count() < 64, "{text}");
     assert!(text.contains("48 more processes (ranks 16-63): ran out of memory, exit 1"), "{text}");
     let (job, _) = assembled(&all_failed, &[]);
     assert_eq!(super::reported(&job), [0, 1, 2, 3, 4, 5, 6, 7]);

@@ -4,7 +4,7 @@ use super::{end, name};
 use crate::conclusion::Summary;
 use crate::conclusion::sentence::{failure, reaction};
 use crate::conclusion::verdict::Happened;
-use crate::job::{Class, FirstFailure, Job};
+use crate::job::{Class, FirstFailure, Job, Share};
 use crate::passes::oom::OomReport;
 use crate::report::page::{Page, Paint};
 use crate::words::{count, moment, percent, size};
@@ -57,6 +57,7 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
     if let Happened::OutOfMemory { oom } = verdict.happened {
         sentences.push(failure(&summary.facts, &summary.facts.ooms[oom]));
         sentences.push(verdict.why.clone());
+        sentences.extend(others_then(job, &summary.facts.ooms[oom]));
         sentences.push(reaction(&summary.facts.ooms));
     }
     if let Some(earlier) = job.verdict.earlier {
@@ -77,6 +78,27 @@ fn failed(job: &Job, summaries: &[Summary], first: FirstFailure) -> Vec<String> 
         sentences.push(format!("{} of {all} ran out of memory{dropped}.", job.verdict.ran_out));
     }
     sentences
+}
+
+/// What the other processes of the job held of that card then. A request that would have fitted without it is told so.
+fn others_then(job: &Job, oom: &OomReport) -> Option<String> {
+    let others = job.verdict.others_then.as_ref()?;
+    let one = |share: &Share| format!("{}: {}", name(job, share.process), size(share.requested_bytes));
+    let who = match others.processes.len() {
+        number if number > MOST_NAMED => format!("{number} of them, most {}", one(&others.processes[0])),
+        _ => others.processes.iter().map(one).collect::<Vec<String>>().join(", "),
+    };
+    let free = oom.free_reported_bytes.filter(|_| oom.free_is_of_refusal);
+    let missing = free.and_then(|free| oom.requested_bytes.checked_sub(free)).filter(|missing| *missing > 0);
+    let enough = match missing.filter(|missing| others.exact && others.requested_bytes >= *missing) {
+        Some(missing) => format!(", more than the {} that was missing", size(missing)),
+        None => String::new(),
+    };
+    let at_most = if others.exact { "" } else { "at most " };
+    Some(format!(
+        "Other processes of this job held {at_most}{} of that card then, by their own traces ({who}){enough}.",
+        size(others.requested_bytes)
+    ))
 }
 
 fn oom_of(summaries: &[Summary], failure: FirstFailure) -> Option<&OomReport> {
