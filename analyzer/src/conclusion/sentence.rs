@@ -315,7 +315,11 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
         0 => String::new(),
         bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
     };
-    format!("{opening} Peak {}{of_total} {where_at}{managed}; {left}.", size(peak.on_card_bytes()))
+    let pinned = match facts.host.end.live_allocations {
+        0 => String::new(),
+        _ => format!(", and {} of pinned host memory", facts.host.end.in_words()),
+    };
+    format!("{opening} Peak {}{of_total} {where_at}{managed}; {left}{pinned}.", size(peak.on_card_bytes()))
 }
 
 fn nothing(facts: &Facts) -> String {

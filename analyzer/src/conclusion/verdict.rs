@@ -109,6 +109,10 @@ fn too_much(facts: &Facts, oom: &OomReport) -> Option<u64> {
     let is_of_card = oom.kind == "device" && oom.refused_by != Some("injected") && !oom.unknown_size;
     let total = facts.device_of(oom)?.total_bytes.filter(|total| is_of_card && *total > 0)?;
     let held = oom.held_bytes.saturating_sub(oom.held_managed_bytes);
+    if held > total {
+        // The card is larger than it is said to be.
+        return None;
+    }
     held.saturating_add(oom.requested_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
 }
 

@@ -26,7 +26,8 @@ impl<'a> Case<'a> {
     /// nothing back.
     pub fn probe_gave_request(&self, failure: &Failure<'_>) -> bool {
         let both = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
-        both.is_some_and(|(request, largest)| largest.saturating_add(PROBE_STEP_BYTES) >= request)
+        // A request below the probe's step is not given by a probe that was given nothing.
+        both.is_some_and(|(request, largest)| largest > 0 && largest.saturating_add(PROBE_STEP_BYTES) >= request)
             && self.is_probe_of_failure(failure)
     }
 

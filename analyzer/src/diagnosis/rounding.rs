@@ -3,6 +3,7 @@
 use super::case::{Case, Failure};
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::survivors::Survivors;
+use crate::thresholds::share;
 
 impl Case<'_> {
     /// The most that rounding can have added to what was given between two moments, in bytes: by the granularity that the device's
@@ -27,14 +28,33 @@ impl Case<'_> {
         listed.map_or(0, |survivors| self.added(survivors)).saturating_add(most)
     }
 
+    /// The granule that the addresses show, and what rounding each block up to it adds, in bytes, where that is what the driver counts for
+    /// the process beyond its blocks. `None` also where not all sizes are listed, or managed memory may be among what is counted.
+    pub fn counted_rounding(&self, failure: &Failure<'_>) -> Option<(u64, u64)> {
+        let granule = failure.device?.granularity_observed_bytes.filter(|granule| *granule > 0)?;
+        let listed = self.survivors(failure).filter(|listed| listed.group_count == listed.groups.len())?;
+        if failure.oom.held_managed_blocks > 0 || listed.blocks != failure.oom.held.blocks {
+            return None;
+        }
+        let added = added_by(listed, granule);
+        let hidden = failure.hidden_bytes().get()?;
+        let is_counted = share(hidden.min(added), hidden.max(added)) >= self.thresholds.explained_share;
+        (added > 0 && is_counted).then_some((granule, added))
+    }
+
     fn survivors<'c>(&'c self, failure: &Failure<'_>) -> Option<&'c Survivors> {
         self.around(failure)?.survivors.as_deref()
     }
 
     fn added(&self, survivors: &Survivors) -> u64 {
-        let block_bytes = self.thresholds.rocr_block_bytes.max(1);
-        let added = |bytes: u64| (block_bytes - bytes % block_bytes) % block_bytes;
-        let groups = survivors.groups.iter();
-        groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
+        added_by(survivors, self.thresholds.rocr_block_bytes)
     }
+}
+
+/// What rounding each listed block up to a granule adds, in bytes.
+fn added_by(survivors: &Survivors, granule: u64) -> u64 {
+    let granule = granule.max(1);
+    let added = |bytes: u64| (granule - bytes % granule) % granule;
+    let groups = survivors.groups.iter();
+    groups.fold(0, |sum: u64, group| sum.saturating_add(added(group.block_bytes).saturating_mul(group.blocks)))
 }

@@ -12,6 +12,7 @@ use crate::replay::Replay;
 use crate::replay::account::Account;
 use crate::replay::block::Side;
 use crate::replay::census::Census;
+use crate::replay::comparison::AtPeak;
 use crate::replay::failures::Oom;
 use crate::replay::readings::{DeviceReadings, Source, Whole};
 use crate::symbols::Stacks;
@@ -96,6 +97,9 @@ pub struct DeviceLedger {
     pub reserved_bytes: u64,
     /// Memory of other processes that was open at the end of the replay.
     pub imported_bytes: u64,
+    /// When the readings of a peak were taken: later than the peak, with as much held as then. `None` at other moments, and where
+    /// nothing was read.
+    pub read_at_ns: Option<u64>,
     /// What each source said at that moment.
     pub readings: Vec<ReadingRow>,
     /// Who asked for what calls account for, by the places in the program.
@@ -133,6 +137,8 @@ struct Moment {
     most_callers: usize,
     name: String,
     at: u64,
+    /// Ticks of the readings, where they are later than the moment.
+    read_at: Option<u64>,
     census: Census,
     read: DeviceReadings,
 }
@@ -146,9 +152,9 @@ pub fn of_device(
     account: &Account,
 ) -> Vec<DeviceLedger> {
     let compared = replay.comparisons.get(&device);
-    let at_peak = compared.and_then(|compared| compared.at_peak.filter(|(at, _)| *at == account.peak.position));
+    let at_peak = compared.and_then(|compared| compared.at_peak).filter(|peak| peak.position == account.peak.position);
     let at_end = compared.and_then(|compared| compared.last.filter(|(held, _)| *held == account.held));
-    let read = (at_peak.map(|(_, read)| read), at_end.map(|(_, read)| read));
+    let read = (at_peak, at_end.map(|(_, read)| read));
     let moments = moments(replay, Side::Device, device, account, read);
     moments.into_iter().map(|moment| write(replay, libraries, stacks, device, account, moment)).collect()
 }
@@ -169,7 +175,7 @@ fn moments(
     side: Side,
     device: u8,
     account: &Account,
-    (at_peak, at_end): (Option<DeviceReadings>, Option<DeviceReadings>),
+    (at_peak, at_end): (Option<AtPeak>, Option<DeviceReadings>),
 ) -> Vec<Moment> {
     let mut moments = Vec::new();
     let to_pools = (side == Side::Device).then(|| replay.tracks.device(device)).flatten();
@@ -182,25 +188,36 @@ fn moments(
             // What was read at the failure is of a card, and nothing of that is the host's.
             let read = DeviceReadings::default();
             let name = format!("oom:{number}");
-            return Moment { most_callers, name, at: oom.at, census, read, returned_to_pools_bytes: Some(0) };
+            let by_then = Some(0);
+            return Moment {
+                most_callers,
+                name,
+                at: oom.at,
+                read_at: None,
+                census,
+                read,
+                returned_to_pools_bytes: by_then,
+            };
         }
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
         let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
         let name = format!("oom:{number}");
-        Moment { most_callers, name, at: oom.at, census, read, returned_to_pools_bytes: by_then }
+        Moment { most_callers, name, at: oom.at, read_at: None, census, read, returned_to_pools_bytes: by_then }
     };
     let (telling, others) = failures(replay, side, device);
     moments.extend(telling.map(|failure| at_failure(failure, MOST_CALLERS)));
     if account.peak.held.blocks > 0 {
         let own = account.blocks_at_peak(replay.blocks_of(side, device));
         let census = Census::of_blocks(own.iter(), account.lower_at_peak(replay.lower.blocks(side, device)));
-        let read = at_peak.unwrap_or_default();
+        let read = at_peak.map(|peak| peak.read).unwrap_or_default();
+        let read_at = at_peak.map(|peak| peak.at);
         let name = "peak".to_owned();
         let by_then = (to_pools == 0).then_some(0);
         let moment = Moment {
             most_callers: MOST_CALLERS,
             name,
             at: account.peak.at,
+            read_at,
             census,
             read,
             returned_to_pools_bytes: by_then,
@@ -210,8 +227,15 @@ fn moments(
     let (census, read) = (replay.census(side, device), at_end.unwrap_or_default());
     let name = "end".to_owned();
     let by_then = Some(to_pools);
-    let moment =
-        Moment { most_callers: MOST_CALLERS, name, at: replay.last_at, census, read, returned_to_pools_bytes: by_then };
+    let moment = Moment {
+        most_callers: MOST_CALLERS,
+        name,
+        at: replay.last_at,
+        read_at: None,
+        census,
+        read,
+        returned_to_pools_bytes: by_then,
+    };
     moments.push(moment);
     moments.extend(others.into_iter().map(|failure| at_failure(failure, FEW_CALLERS)));
     moments
@@ -250,6 +274,7 @@ fn write(
         overattributed_bytes: missing.map(|missing| held.saturating_sub(missing)).filter(|more| *more > 0),
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),
+        read_at_ns: moment.read_at.map(|at| replay.clock.at_ns(at)),
         readings: readings(libraries, device, &moment.read),
         allocated_by: callers::of_census(stacks, &moment.census, moment.most_callers),
         rows,

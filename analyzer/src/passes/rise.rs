@@ -169,10 +169,11 @@ impl Rise {
         self.levels.first().map_or(0, |level| level.bytes)
     }
 
-    /// The last level less the first of its sort, in bytes.
+    /// The last level less the first, of the sort that comes most often, in bytes. A label that comes once, as where a program ends, has
+    /// no other to be compared with.
     pub fn total_bytes(&self) -> i128 {
-        let Some(last) = self.levels.last() else { return 0 };
-        let first = self.levels.iter().find(|level| level.sort == last.sort).unwrap_or(last);
+        let levels = of_commonest_sort(&self.levels);
+        let Some((first, last)) = levels.first().zip(levels.last()) else { return 0 };
         i128::from(last.bytes) - i128::from(first.bytes)
     }
 }

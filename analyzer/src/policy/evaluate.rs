@@ -239,7 +239,9 @@ fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Stri
 fn is_unclear(trend: &Trend, rule: &Rule) -> bool {
     let Limit::Fixed(limit) = rule.limit else { return false };
     let keeps = |rate: f64| rule.comparison.holds(rate, limit.number());
-    trend.course == Course::Level && keeps(trend.rate()) && !keeps(trend.slope.median)
+    // What rises as it rose before, and was given back then, may or may not be given back again.
+    let is_open = matches!(trend.course, Course::Level | Course::GivenBack);
+    is_open && keeps(trend.rate()) && !keeps(trend.slope.median)
 }
 
 fn signed(bytes: f64) -> String {

@@ -40,6 +40,17 @@ pub struct Movable {
     pub kept_by_pools_bytes: u64,
 }
 
+/// The first readings of a moment when as much was held as at the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtPeak {
+    /// Ordinal of the peak's record.
+    pub position: u64,
+    /// Ticks when it was read.
+    pub at: u64,
+    /// What was read.
+    pub read: DeviceReadings,
+}
+
 /// What was compared about one device.
 #[derive(Clone, Debug, Default)]
 pub struct Comparisons {
@@ -48,8 +59,8 @@ pub struct Comparisons {
     /// The greatest difference that two readings in a row agree on, or that a reading at a failure shows: a reading that
     /// falls between a call and its record shows one too, but only once.
     pub lasting_gap: Option<Comparison>,
-    /// Readings of a moment when as much was held as at the peak, with the ordinal of the peak's record.
-    pub at_peak: Option<(u64, DeviceReadings)>,
+    /// Readings of a moment when as much was held as at the peak.
+    pub at_peak: Option<AtPeak>,
     /// What may lie on the card at that reading beside the blocks that belong there.
     pub movable_at_peak: Movable,
     /// The last readings, and what the program held then.
@@ -108,8 +119,8 @@ impl Comparisons {
         let movable =
             Movable { managed_bytes: comparison.managed_bytes, kept_by_pools_bytes: comparison.kept_by_pools_bytes };
         (self.last, self.movable_at_last) = (Some((held, read)), movable);
-        if let Some(peak) = peak.filter(|peak| self.at_peak.is_none_or(|(position, _)| position != *peak)) {
-            (self.at_peak, self.movable_at_peak) = (Some((peak, read)), movable);
+        if let Some(position) = peak.filter(|peak| self.at_peak.is_none_or(|at_peak| at_peak.position != *peak)) {
+            (self.at_peak, self.movable_at_peak) = (Some(AtPeak { position, at: comparison.at, read }), movable);
         }
         self.compare(comparison, trigger);
     }

@@ -107,7 +107,7 @@ pub fn measured(replay: &Replay, libraries: &Libraries<'_>, device: u8) -> Overh
     let compared = replay.comparisons.get(&device);
     let held_at_peak = replay.accounts.device(device).map_or_else(Held::default, |account| account.peak.held);
     let at_peak = || {
-        let (_, read) = compared?.at_peak?;
+        let read = compared?.at_peak?.read;
         let beside = beside(replay, libraries, device, (held_at_peak, compared?.movable_at_peak), read)?;
         Some(Overhead { origin: Origin::AtPeak, ..beside })
     };

@@ -151,9 +151,11 @@ impl Display for Account {
             _ if dropped == failures => write!(out, "DROPPED: GPU work went on before any sign of notice")?,
             _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
         }
+        // Of several, what became of this one is not said here.
+        let first = if failures == 1 { "" } else { "the first: " };
         match self.device {
-            NO_DEVICE => write!(out, " (host, ")?,
-            device => write!(out, " (GPU {device}, ")?,
+            NO_DEVICE => write!(out, " ({first}host, ")?,
+            device => write!(out, " ({first}GPU {device}, ")?,
         }
         let name = table::row(self.api).name;
         match &self.requested {

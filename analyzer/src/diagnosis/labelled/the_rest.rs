@@ -1,6 +1,8 @@
 //! What the program does with its memory is no reason where something else holds the card, and the other way round.
 
-use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, RuntimeTotal, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{
+    KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, RuntimeTotal, VramTotal, VramUsed,
+};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, full};
 use super::serving::{known, pool_beside};
@@ -97,6 +99,27 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "granularity-waste",
         says: Says::First(Probable),
+        also: &["true-capacity", "hidden-runtime-memory"],
+        story: "128 blocks of 33 MiB lie 64 MiB apart, the driver counts as much for each, and the card of 8 GiB is full",
+        scene: || apart(33 * MIB, 64 * MIB, 128, None),
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::Found(Possible),
+        also: &["true-capacity", "granularity-waste"],
+        story: "256 blocks of 17 MiB lie 32 MiB apart, and the driver counts as much for each",
+        scene: || apart(17 * MIB, 32 * MIB, 256, None),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Possible),
+        also: &["granularity-waste"],
+        story: "the driver counts a whole card for blocks of 1.1 MiB, 2 MiB apart, and the probe was given nothing",
+        scene: || apart(MIB + 100 * 1024, 2 * MIB, 4096, Some(0)),
+    },
+    Labelled {
+        id: "granularity-waste",
+        says: Says::First(Probable),
         also: &["phantom-free", "hidden-runtime-memory"],
         story: "95 blocks of 5 MiB lie 256 MiB apart, and the driver counts as much for each",
         scene: || {
@@ -110,6 +133,18 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
 ];
+
+/// Blocks of one size on a card of 8 GiB that is full of them, as the driver counts them: by their distance.
+fn apart(bytes: u64, apart: u64, count: u64, largest: Option<u64>) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    (0..count).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * apart, bytes));
+    let seq = trace.refuse(bytes);
+    full(&mut trace, seq, 8 * GIB, count * apart, 8 * GIB - count * apart);
+    if let Some(largest) = largest {
+        at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
+    }
+    Scene { trace }
+}
 
 /// 40 labelled steps of 200 MiB, each of which keeps something; then a request that is a little too large.
 fn leak(kept: u64, others: u64, asked: u64) -> Scene {

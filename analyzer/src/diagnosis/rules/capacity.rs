@@ -163,7 +163,13 @@ fn own_blocks(failure: &Failure<'_>) -> String {
 fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
     let spare = match failure.alone().get() {
         Some(Alone::Exceeds { by_bytes }) => {
-            check.note(true, || {
+            // Where the blocks alone are more than the card is said to have, it is larger than that.
+            let is_larger = failure.total_bytes().get().is_some_and(|total| failure.own_bytes() > total);
+            if is_larger {
+                check.at_most(Confidence::Probable);
+                check.would_settle("the size of the card: the program's own blocks are more than it is said to have");
+            }
+            check.note(!is_larger, || {
                 format!(
                     "{} and this request are {} more than the whole card, whatever else is there",
                     own_blocks(failure),

@@ -362,6 +362,17 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         check.at_most(Confidence::Possible);
         check.plays(Role::Condition);
     }
+    if let Some((granule, added)) = case.counted_rounding(failure) {
+        check.at_most(Confidence::Possible);
+        check.note_by(Basis::Estimated, true, || {
+            format!(
+                "the addresses of the blocks are multiples of {}: rounding each up to that adds {}, which may be all of it",
+                size(granule),
+                size(added)
+            )
+        });
+        check.would_settle("free memory before and after single allocations: what the driver really takes for each");
+    }
     for (what, bytes) in runtime_parts(failure) {
         check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
         let hidden = hidden.get().unwrap_or(u64::MAX);

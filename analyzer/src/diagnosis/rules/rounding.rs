@@ -23,9 +23,26 @@ struct Rounded {
     padded_request: u64,
     total: u64,
     granule: u64,
+    /// Whether the granule is the one that the addresses show, and not the modelled one.
+    by_addresses: bool,
 }
 
 impl Rounded {
+    /// By the modelled granule, or by the smaller one that the addresses show, where the driver counts that one and the blocks could
+    /// not have been given by the modelled one.
+    fn best(case: &Case<'_>, failure: &Failure<'_>) -> Option<Self> {
+        let modelled = Self::of(case, failure)?;
+        let counted = case.counted_rounding(failure).filter(|(granule, _)| *granule < modelled.granule);
+        let Some((granule, added)) = counted.filter(|_| failure.thresholds.model_granule().is_none()) else {
+            return Some(modelled);
+        };
+        let padded_request = modelled.request.checked_next_multiple_of(granule)?;
+        let padded = modelled.live.saturating_add(added);
+        let by_addresses = Rounded { padded, padded_request, granule, by_addresses: true, ..modelled };
+        let decides = by_addresses.padded <= by_addresses.total && !by_addresses.fits_rounded();
+        Some(if modelled.padded > modelled.total && decides { by_addresses } else { modelled })
+    }
+
     fn of(case: &Case<'_>, failure: &Failure<'_>) -> Option<Self> {
         let held = &failure.oom.held;
         Some(Rounded {
@@ -40,6 +57,7 @@ impl Rounded {
             padded_request: failure.report.padded_bytes,
             total: failure.total_bytes().get()?,
             granule: case.replay.granularity_bytes,
+            by_addresses: false,
         })
     }
 
@@ -67,7 +85,8 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    let Some(rounded) = Rounded::of(case, failure) else { return };
+    let Some(rounded) = Rounded::best(case, failure) else { return };
+    let basis = if rounded.by_addresses { Basis::Estimated } else { Basis::Modelled };
     check.must(rounded.fits_as_asked(), || {
         format!(
             "{} in {} blocks and the {} that were asked for fit into {}",
@@ -77,12 +96,12 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             size(rounded.total)
         )
     });
-    check.must_by(Basis::Modelled, !rounded.fits_rounded(), || {
+    check.must_by(basis, !rounded.fits_rounded(), || {
         let all = rounded.padded.saturating_add(rounded.padded_request);
         format!("rounded up to {} each they need {}", size(rounded.granule), size(all))
     });
     let waste = share(rounded.waste(), rounded.live);
-    check.must_by(Basis::Modelled, waste >= case.thresholds.waste_share, || {
+    check.must_by(basis, waste >= case.thresholds.waste_share, || {
         format!("the rounding adds {} of what was asked for ({})", percent(waste), size(rounded.waste()))
     });
     judge_by_driver(failure, &rounded, check);

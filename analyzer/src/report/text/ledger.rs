@@ -12,6 +12,8 @@ pub(in crate::report) const MOST_ROWS: usize = 10;
 const SMALLEST_IN_GIB: u64 = 1 << 30;
 /// Sources that agree to this are not listed beside each other.
 const AGREES_BYTES: u64 = 1 << 20;
+/// Readings that came so much later than the peak that they are set beside are said to be later, in nanoseconds.
+const LATER_NS: u64 = 10_000_000;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let (devices, host) = told(summary);
@@ -107,6 +109,13 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
     let mut note = |text: String| notes.push(text);
     if ledger.free_bytes.is_none() && ledger.device.is_some() {
         note("the rest was not measured at that moment".to_owned());
+    }
+    // What others took or gave back in between is in what was read.
+    if let Some(read_at) = ledger.read_at_ns.filter(|at| at.saturating_sub(ledger.at_ns) >= LATER_NS) {
+        note(format!(
+            "what is free and what others hold was read at {}, with as much held as at the peak; nobody read it at the peak itself",
+            moment(read_at)
+        ));
     }
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         let managed = if ledger.has_moving_pages() { "pages of managed memory, " } else { "" };
