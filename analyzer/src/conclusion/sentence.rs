@@ -183,8 +183,8 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
     let total = outcomes.total();
     match (outcomes.likely_failed_pointers, outcomes.failed_pointers) {
         (1.., _) if total == 1 => {
-            "A GPU call was then given a null pointer, as the failed call had left one: results that rest on that \
-                                   memory can't be trusted."
+            "A GPU call was then given a null pointer, as the failed call had left one: if it is that one, results that rest on \
+             that memory can't be trusted."
                 .to_owned()
         }
         (_, 1..) if total == 1 => {

@@ -1,6 +1,7 @@
 //! How much more than was asked for the driver may take for a program's blocks.
 
 use super::case::{Case, Failure};
+use crate::judgement::check::Holds;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::survivors::Survivors;
 use crate::thresholds::share;
@@ -28,18 +29,17 @@ impl Case<'_> {
         listed.map_or(0, |survivors| self.added(survivors)).saturating_add(most)
     }
 
-    /// The granule that the addresses show, and what rounding each block up to it adds, in bytes, where that is what the driver counts for
+    /// The granule that the addresses show, what rounding each block up to it adds, in bytes, and whether that is what the driver counts for
     /// the process beyond its blocks. `None` also where not all sizes are listed, or managed memory may be among what is counted.
-    pub fn counted_rounding(&self, failure: &Failure<'_>) -> Option<(u64, u64)> {
+    pub fn observed_rounding(&self, failure: &Failure<'_>) -> Option<(u64, u64, Holds)> {
         let granule = failure.device?.granularity_observed_bytes.filter(|granule| *granule > 0)?;
         let listed = self.survivors(failure).filter(|listed| listed.group_count == listed.groups.len())?;
         if failure.oom.held_managed_blocks > 0 || listed.blocks != failure.oom.held.blocks {
             return None;
         }
         let added = added_by(listed, granule);
-        let hidden = failure.hidden_bytes().get()?;
-        let is_counted = share(hidden.min(added), hidden.max(added)) >= self.thresholds.explained_share;
-        (added > 0 && is_counted).then_some((granule, added))
+        let is_near = |hidden: u64| share(hidden.min(added), hidden.max(added)) >= self.thresholds.explained_share;
+        (added > 0).then(|| (granule, added, failure.hidden_bytes().is(is_near)))
     }
 
     fn survivors<'c>(&'c self, failure: &Failure<'_>) -> Option<&'c Survivors> {

@@ -145,10 +145,8 @@ thresholds! {
     usual_descriptors_share: f64 = 0.05, Share, "catalogue", ["vmm-fd-exhaustion"];
     /// Share of the open descriptors that live handles must account for.
     handles_of_open_share: f64 = 0.5, Share, "ours", ["vmm-fd-exhaustion", "map-count-exhaustion"];
-    /// Share of the open descriptors from which on live handles surely are what uses them up.
-    handles_of_open_sure_share: f64 = 0.9, Share, "ours: a process has a few descriptors of its own", ["vmm-fd-exhaustion"];
     /// How many times as much as any step before a step must take to be a reason of its own.
-    unusual_step_factor: f64 = 4.0, Number, "ours", ["live-leak"];
+    unusual_step_factor: f64 = 2.0, Number, "ours", ["live-leak"];
     /// Open descriptors that most systems allow a process.
     usual_descriptors: u64 = 1024, Count, "the limit of most systems", ["vmm-fd-exhaustion"];
     /// Share of a request that must be gone after its failure.

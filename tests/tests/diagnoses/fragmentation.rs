@@ -136,7 +136,7 @@ fn counts() -> Vec<Scene> {
         scene("map-count-exhaustion", Not, "the same with few mappings", "push 2M 20; push 2M 200")
             .set("SIM_PROCESS_LIMIT", "100M")
             .also(&["phantom-free"]),
-        scene("vmm-fd-exhaustion", First(Proven), "each handle takes a descriptor, and 128 are allowed", handles)
+        scene("vmm-fd-exhaustion", First(Probable), "each handle takes a descriptor, and 128 are allowed", handles)
             .set("SIM_HANDLE_FILES", 1),
         scene(
             "vmm-fd-exhaustion",

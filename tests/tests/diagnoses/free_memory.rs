@@ -79,7 +79,7 @@ fn exported() -> Vec<Scene> {
     let full = story("free a; free b; sleep 250; push 1G 20; alloc c 8G");
     vec![
         pinned(
-            First(Proven),
+            First(Probable),
             "12 GiB were exported and freed, and stay in use",
             story("free a; free b; sleep 250; alloc c 20G"),
         )

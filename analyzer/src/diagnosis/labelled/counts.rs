@@ -28,7 +28,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "map-count-exhaustion",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
         story: "no mapping is left, and most are the program's blocks",
         scene: || mappings_of(300, 300, Some(0)),
@@ -106,10 +106,17 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "vmm-fd-exhaustion",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &["known-bad-version"],
-        story: "1000 handles live, and 1024 of 1024 descriptors are open",
+        story: "1000 handles live, and 1024 of 1024 descriptors are open: as many need not be the same",
         scene: || handles(1000, [(OpenDescriptors, 1024), (DescriptorLimit, 1024)]),
+    },
+    Labelled {
+        id: "vmm-fd-exhaustion",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
+        story: "76 handles live, and 200 of 200 descriptors are open",
+        scene: || handles(76, [(OpenDescriptors, 200), (DescriptorLimit, 200)]),
     },
     Labelled {
         id: "vmm-fd-exhaustion",

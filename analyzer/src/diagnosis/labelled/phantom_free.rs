@@ -401,6 +401,44 @@ fn hidden(bytes: u64) -> Scene {
     Scene { trace }
 }
 
+/// A process that comes and goes is in one reading and not in the other: neither the list nor the free memory then rules it out.
+#[test]
+fn readings_of_two_moments_rule_nobody_out() {
+    let says_nothing_of_others = |scene: &Scene| {
+        let summary = crate::testing::summary(&scene.trace);
+        summary.conclusion.excluded.iter().all(|excluded| excluded.id != "other-process-on-gpu")
+    };
+    // 18 GiB are in use that no process is listed with.
+    let mut unlisted = TraceBuilder::default().device(0, "card", 24 * GIB);
+    unlisted.alloc(0x10_0000_0000, 2 * GIB);
+    let seq = unlisted.refuse(5 * GIB);
+    let read = [
+        (RuntimeFree, 4 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 20 * GIB),
+        (KfdProcessVram, 2 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut unlisted, seq, read);
+    assert!(says_nothing_of_others(&Scene { trace: unlisted }));
+    // Others hold 14 GiB of a card that is called nearly free.
+    let mut gone = TraceBuilder::default().device(0, "card", 24 * GIB);
+    gone.alloc(0x10_0000_0000, 4 * GIB);
+    let seq = gone.refuse(8 * GIB);
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 4 * GIB),
+        (KfdProcessVram, 4 * GIB),
+        (KfdOthersVram, 14 * GIB),
+    ];
+    at_failure(&mut gone, seq, read);
+    let summary = crate::testing::summary(&gone);
+    let umbrella = summary.conclusion.findings.iter().find(|finding| finding.id == "phantom-free");
+    assert_eq!(umbrella.map(|finding| finding.confidence), Some(Possible));
+    assert!(says_nothing_of_others(&Scene { trace: gone }));
+}
+
 #[test]
 fn what_nothing_explains_is_to_be_reported_and_what_something_may_explain_is_not() {
     let summary = crate::testing::summary(&one_block(64 * MIB, 20 * GIB, 0).trace);

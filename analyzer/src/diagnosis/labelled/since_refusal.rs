@@ -123,7 +123,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-failure-leak",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
         story: "4 GiB vanished, and nobody read what other processes took",
         scene: || vanished(6 * GIB, None),

@@ -55,6 +55,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || leak(60 * MIB, 0, 13 * GIB + 700 * MIB),
     },
     Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "each keeps 60 MiB, and then one asks for 700 MiB, where those before took 200 MiB",
+        scene: || leak(60 * MIB, 0, 700 * MIB),
+    },
+    Labelled {
         id: "other-process-on-gpu",
         says: Says::First(Probable),
         also: &[],

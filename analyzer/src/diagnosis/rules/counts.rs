@@ -54,13 +54,11 @@ fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 check.must(Holds::Unknown("the limit of memory mappings (vm.max_map_count)"), String::new);
             }
             some_left(limit.saturating_sub(maps), "a failure with no mapping left: here some were", check);
-            // A block has two mappings of address space. Others may be what the limit was reached with, by chance.
-            if (2 * blocks) as f64 <= case.thresholds.handles_of_open_share * maps as f64 {
-                check.at_most(Confidence::Probable);
-                check.would_settle(
-                    "the same run with a larger vm.max_map_count: most mappings are none of the program's blocks",
-                );
-            }
+            // That there are as many blocks does not show that they are what takes the mappings.
+            check.at_most(Confidence::Probable);
+            check.would_settle("the same run with a larger vm.max_map_count");
+            let is_of_others = (2 * blocks) as f64 <= case.thresholds.handles_of_open_share * maps as f64;
+            check.note(is_of_others, || "most mappings are none of the program's blocks".to_owned());
             refused_with_some_left(case, failure, |other| other.oom.process.memory_maps.map(is_left), check);
         }
         None => {
@@ -123,13 +121,20 @@ fn vmm_fd_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
             let is_left = |open: u64| (open as f64) < case.thresholds.count_share * limit as f64;
             check.decides(!is_left(open), text, text);
             some_left(limit.saturating_sub(open), "a failure with no descriptor left: here some were", check);
-            check.must(handles as f64 >= case.thresholds.handles_of_open_share * open as f64, || {
-                format!("{} live handles can account for them", grouped(handles))
-            });
-            if (handles as f64) < case.thresholds.handles_of_open_sure_share * open as f64 {
-                check.at_most(Confidence::Probable);
-                check.would_settle("whether the handles are what takes the descriptors (/proc/PID/fd at the failure)");
+            // That there are as many does not show that they are what takes the descriptors.
+            check.at_most(Confidence::Probable);
+            check.would_settle(
+                "what the descriptors are (/proc/PID/fd at the failure), or the same run with a larger ulimit -n",
+            );
+            let are_most = handles as f64 >= case.thresholds.handles_of_open_share * open as f64;
+            if !are_most {
+                check.only_as_seen();
+                check.at_most(Confidence::Possible);
             }
+            check.note(true, || match are_most {
+                true => format!("{} live handles can account for them", grouped(handles)),
+                false => format!("{} live handles account for some of them at most", grouped(handles)),
+            });
             refused_with_some_left(case, failure, |other| other.oom.process.open_descriptors.map(is_left), check);
         }
         None => {

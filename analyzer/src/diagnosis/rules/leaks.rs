@@ -75,7 +75,8 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// A step that takes many times as much as any before, and fails for no more than that, needs no leak to fail.
 fn unusual_step(failure: &Failure<'_>, facts: &shape_facts::Facts, check: &mut Check) {
     let taken = facts.held_bytes.saturating_sub(facts.cycles.open_from.bytes).saturating_add(facts.requested_bytes);
-    let swings = facts.cycles.steps().iter().map(|cycle| cycle.peak.bytes.saturating_sub(cycle.from.bytes));
+    // The first may begin with a load.
+    let swings = facts.cycles.steps().iter().skip(1).map(|cycle| cycle.peak.bytes.saturating_sub(cycle.from.bytes));
     let Some(most) = swings.max().filter(|most| *most > 0) else { return };
     let missing = failure.shortfall_bytes().unwrap_or(0);
     if taken as f64 >= facts.thresholds.unusual_step_factor * most as f64 && taken.saturating_sub(most) >= missing {

@@ -68,6 +68,13 @@ fn made_by_nobody(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> 
     if !check.applies(both.is_some_and(is_enough)) {
         return false;
     }
+    if others_exceed(failure) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            "what other compute processes hold and what was called free are together more than the card: they are of two moments".to_owned()
+        });
+        check.would_settle("readings while other processes hold still");
+    }
     let gave = case.others_gave_back_before(failure);
     if gave.get().is_none() {
         check.at_most(Confidence::Probable);
@@ -133,11 +140,11 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.at_most(Confidence::Probable);
         check.would_settle("the list of processes that hold the card (nvidia-smi)");
     }
-    if leaks::fills_the_card(case, failure) {
-        // What rises without an end meets any card, however much of it others hold.
+    let own = failure.process_or_own_bytes();
+    if leaks::fills_the_card(case, failure) && own >= others.get().unwrap_or(0) {
+        // What rises without an end meets any card. What others hold is the greater reason only where it is more than all that is its own.
         check.at_most(Confidence::Possible);
     }
-    let own = failure.process_or_own_bytes();
     if share(own, total) >= failure.thresholds.capacity_medium_share {
         // Either may be made smaller: which of the two is too much, nobody can tell.
         check.at_most(Confidence::Probable);
@@ -149,6 +156,17 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         format!("they held {} at the first reading", size(first.unwrap_or(0)))
     });
     enough_in_spite(case, failure, check);
+}
+
+/// Whether the memory of other processes contradicts the free memory: with it, and with the program's own, they are more than the card.
+fn others_exceed(failure: &Failure<'_>) -> bool {
+    let others = failure.oom.read.others_vram_bytes.unwrap_or(0);
+    let both = failure.total_bytes().zip(failure.runtime_free_bytes()).get();
+    let noise = failure.thresholds.gap_noise_bytes;
+    both.is_some_and(|(total, free)| {
+        let without = failure.own_bytes().saturating_add(free);
+        others > noise && without <= total && without.saturating_add(others) > total.saturating_add(noise)
+    })
 }
 
 /// What would show whether KFD's list is of this moment.
@@ -216,10 +234,14 @@ fn explains(
 fn enough_in_spite(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let enough = failure.was_enough(failure.free_bytes());
     let of_card = case.is_read_of_card(failure);
+    let enough = if enough == Holds::Yes && others_exceed(failure) { Holds::Unknown(READ_TOGETHER) } else { enough };
     check.unless(if of_card == Holds::Yes { enough } else { enough.and(of_card) }, || {
         "enough was free in spite of them".to_owned()
     });
 }
+
+/// What would show which of two contradicting readings is of the refusal.
+const READ_TOGETHER: &str = "free memory and what others hold at one moment, while others hold still";
 
 /// What a file says of other processes.
 struct Told {
@@ -271,6 +293,13 @@ fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
     check.must(both.is(|(others, total)| share(others, total) >= failure.thresholds.others_share), || {
         format!("{} of the card is not this process's", size(both.get().unwrap_or((0, 0)).0))
     });
+    // What is in use and nobody is listed with may be of a process that KFD listed a moment before or after.
+    let missing = failure.shortfall_bytes().unwrap_or(0);
+    let unlisted = failure.beyond_compute_bytes().get().unwrap_or(0);
+    if missing > 0 && unlisted >= missing {
+        check.applies(false);
+        return;
+    }
     check.unless(true, || "KFD lists no other process that holds memory of the card".to_owned());
 }
 
@@ -362,7 +391,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         check.at_most(Confidence::Possible);
         check.plays(Role::Condition);
     }
-    if let Some((granule, added)) = case.counted_rounding(failure) {
+    if let Some((granule, added, Holds::Yes)) = case.observed_rounding(failure) {
         check.at_most(Confidence::Possible);
         check.note_by(Basis::Estimated, true, || {
             format!(

@@ -122,7 +122,7 @@ fn emptied(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Che
             let trims = count(kept.trims, "time", "times");
             format!("the pools were trimmed {trims}, which leaves {} in them where it took all", size(kept.bytes))
         }
-        Holds::No => "the pools were emptied before".to_owned(),
+        Holds::No => "a call emptied the pools before".to_owned(),
     });
 }
 

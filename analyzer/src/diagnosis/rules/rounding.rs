@@ -32,8 +32,10 @@ impl Rounded {
     /// not have been given by the modelled one.
     fn best(case: &Case<'_>, failure: &Failure<'_>) -> Option<Self> {
         let modelled = Self::of(case, failure)?;
-        let counted = case.counted_rounding(failure).filter(|(granule, _)| *granule < modelled.granule);
-        let Some((granule, added)) = counted.filter(|_| failure.thresholds.model_granule().is_none()) else {
+        // What the driver counts may be unknown: then nothing rules that granule out.
+        let is_open = |(granule, _, counted): &(u64, u64, Holds)| *granule < modelled.granule && *counted != Holds::No;
+        let observed = case.observed_rounding(failure).filter(is_open);
+        let Some((granule, added, _)) = observed.filter(|_| failure.thresholds.model_granule().is_none()) else {
             return Some(modelled);
         };
         let padded_request = modelled.request.checked_next_multiple_of(granule)?;
