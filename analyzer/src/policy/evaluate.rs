@@ -224,7 +224,13 @@ pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) ->
     figures[of].saturating_sub(less.map_or(0, |less| figures[less])) as f64
 }
 
-fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
+fn growth_per_second(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
+    let open = place.and_then(|known| known.open_growth_per_second);
+    if let (Some(rate), Limit::Fixed(limit)) = (open, rule.limit)
+        && !rule.comparison.holds(rate, limit.number())
+    {
+        return Err(GIVEN_BACK.to_owned());
+    }
     let growth = place.and_then(|known| known.growth_per_second);
     growth.ok_or_else(|| {
         if place.is_some_and(|known| known.cycles_are_missing) {
@@ -234,6 +240,9 @@ fn growth_per_second(_: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Stri
         "the run has fewer than five steps: labels (gpuoom_mark), or cycles in which memory rises and falls".to_owned()
     })
 }
+
+/// Why a rise is not judged that goes as it went before it was given back.
+const GIVEN_BACK: &str = "what is held rises by more than that, as it rose before it was given back: whether it is given back again, the run does not show";
 
 /// Whether it seems to rise by more than the limit allows, and may just as well not rise at all.
 fn is_unclear(trend: &Trend, rule: &Rule) -> bool {
@@ -263,6 +272,9 @@ fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Str
     }
     let least = place.trend_limits.least_points + 1;
     match at_marks(marks(), &place.trend_limits) {
+        // What was given back before the run ended did not come to stay.
+        Some(trend) if place.given_back_at_the_end => Ok(trend.rate().min(0.0)),
+        Some(trend) if is_unclear(&trend, rule) && trend.course == Course::GivenBack => Err(GIVEN_BACK.to_owned()),
         Some(trend) if is_unclear(&trend, rule) => {
             let Slope { low, high, .. } = trend.slope;
             Err(format!(
@@ -271,8 +283,6 @@ fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, Str
                 signed(high)
             ))
         }
-        // What was given back before the run ended did not come to stay.
-        Some(trend) if place.given_back_at_the_end => Ok(trend.rate().min(0.0)),
         Some(trend) => Ok(trend.rate()),
         None if marks().count() < least => {
             Err(format!("there are {} such marks (gpuoom_mark); at least {least} are needed", marks().count()))

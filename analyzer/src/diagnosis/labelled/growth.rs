@@ -6,6 +6,7 @@ use crate::passes::growth::Growth;
 use crate::passes::profile::{Place, Profile};
 use crate::passes::rise::By;
 use crate::passes::shape::programs::Program;
+use crate::passes::trend::Course;
 use crate::policy::{Sides, Verdict, judge, parse_expression};
 use crate::testing::{self, GIB, MIB};
 
@@ -29,6 +30,8 @@ fn by_check(scene: &Scene) -> Vec<(u8, Verdict)> {
 fn by_report(growth: Option<&Growth>) -> Verdict {
     match growth.filter(|growth| growth.by == By::Marks) {
         Some(growth) if growth.course.rises() => Verdict::False,
+        // It goes up as it went before it came down.
+        Some(growth) if growth.course == Course::GivenBack && !growth.given_back_at_the_end => Verdict::NotJudged,
         Some(_) => Verdict::True,
         None => Verdict::NotJudged,
     }
@@ -47,6 +50,24 @@ fn labelled_steps(labels: &[&str], kept: fn(u64) -> u64) -> Scene {
             let more = program.give(number as u64 * GIB + MIB);
             program.mark(label);
             program.take(&[more]);
+        }
+    }
+    Scene { trace: program.trace }
+}
+
+/// A cache that fills over twenty steps, is cleared, and fills again when the run ends.
+fn cleared_and_rising() -> Scene {
+    let mut program = Program::new();
+    program.load();
+    for turn in 0..2 {
+        let mut cached = Vec::new();
+        for _ in 0..20 {
+            program.step(200 * MIB);
+            cached.push(program.give(30 * MIB));
+            program.mark("step");
+        }
+        if turn == 0 {
+            program.take(&cached);
         }
     }
     Scene { trace: program.trace }
@@ -74,6 +95,7 @@ fn check_and_report_say_the_same_of_growth() {
         }
     }
     assert_eq!(by_check(&super::leaks::drained(true)), [(0, Verdict::True)]);
+    assert_eq!(by_check(&cleared_and_rising()), [(0, Verdict::NotJudged)]);
     for verdict in [Verdict::True, Verdict::False, Verdict::NotJudged] {
         assert!(judged.iter().filter(|judged| **judged == verdict).count() >= 4, "{verdict:?} hardly comes");
     }

@@ -15,6 +15,7 @@ use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
+use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
@@ -60,6 +61,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             name,
             figures,
             growth_per_second: growth.as_ref().map(growth_per_second),
+            open_growth_per_second: growth.as_ref().and_then(open_growth_per_second),
             given_back_at_the_end: growth.is_some_and(|growth| growth.given_back_at_the_end),
             cycles_are_missing: cycles_are_missing(replay, place, thresholds),
             marks: marks(replay, place),
@@ -176,6 +178,12 @@ fn growth_per_second(growth: &Growth) -> f64 {
     let rate = growth.per_second.bytes;
     // What is over, or no more than noise, is no growth.
     if growth.course.rises() { rate } else { rate.min(0.0) }
+}
+
+/// What rises as it did before it was given back may or may not be given back again.
+fn open_growth_per_second(growth: &Growth) -> Option<f64> {
+    let is_open = growth.course == Course::GivenBack && !growth.given_back_at_the_end;
+    Some(growth.per_second.bytes).filter(|rate| is_open && *rate > 0.0)
 }
 
 /// Whether memory rose and fell too often to keep it all.

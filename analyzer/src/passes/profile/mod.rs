@@ -125,6 +125,9 @@ pub struct PlaceProfile {
     pub figures: Figures,
     /// Rise of what stays between the cycles of the run, in bytes per second; null below five cycles.
     pub growth_per_second: Option<f64>,
+    /// That rise where it goes as it went before it was given back: nobody knows whether it will be again.
+    #[serde(skip)]
+    pub open_growth_per_second: Option<f64>,
     /// Whether what rose at its marks was given back behind the last of them.
     #[serde(skip)]
     pub given_back_at_the_end: bool,
