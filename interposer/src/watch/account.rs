@@ -205,7 +205,7 @@ mod tests {
             "{cleared}"
         );
         let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
-        assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (GPU"), "{mixed}");
+        assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (the first: GPU"), "{mixed}");
         let account =
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(
@@ -219,8 +219,8 @@ mod tests {
         assert!(account(2, 0, 2, 0).contains(
             "propagated: the program read or reported the error, threw an exception or ended with a failure"
         ));
-        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (GPU"));
+        assert!(account(3, 0, 1, 2).contains("2 recovered, 1 propagated (the first: GPU"));
         assert!(account(1, 0, 0, 0).contains("1 out-of-memory return, unresolved when the process ended"));
-        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (GPU"));
+        assert!(account(3, 0, 1, 1).contains("1 recovered, 1 propagated, 1 unresolved (the first: GPU"));
     }
 }
