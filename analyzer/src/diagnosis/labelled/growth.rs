@@ -8,7 +8,7 @@ use crate::passes::rise::By;
 use crate::passes::shape::programs::Program;
 use crate::passes::trend::Course;
 use crate::policy::{Sides, Verdict, judge, parse_expression};
-use crate::testing::{self, GIB, MIB};
+use crate::testing::{self, GIB, MIB, TraceBuilder};
 
 /// What `check` says of "what is held at the labels does not rise", by device.
 fn by_check(scene: &Scene) -> Vec<(u8, Verdict)> {
@@ -39,6 +39,10 @@ fn by_report(growth: Option<&Growth>) -> Verdict {
 
 /// Programs with labels: so many steps, of which each keeps what the function says.
 fn labelled_steps(labels: &[&str], kept: fn(u64) -> u64) -> Scene {
+    Scene { trace: labelled_program(labels, kept).trace }
+}
+
+fn labelled_program(labels: &[&str], kept: fn(u64) -> u64) -> Program {
     let mut program = Program::new();
     program.load();
     for step in 0..40 {
@@ -52,7 +56,7 @@ fn labelled_steps(labels: &[&str], kept: fn(u64) -> u64) -> Scene {
             program.take(&[more]);
         }
     }
-    Scene { trace: program.trace }
+    program
 }
 
 /// A cache that fills over twenty steps, is cleared, and fills again when the run ends.
@@ -71,6 +75,18 @@ fn cleared_and_rising() -> Scene {
         }
     }
     Scene { trace: program.trace }
+}
+
+/// A label that comes once, as where a program ends, has no other to be compared with.
+#[test]
+fn a_lone_last_label_hides_no_rise() {
+    let rise = |trace: &TraceBuilder| summed_up(&Scene { trace: trace.clone() }).facts.growth[0].clone();
+    let mut program = labelled_program(&["step"], |_| 10 * MIB);
+    let before = rise(&program.trace);
+    assert!(before.significant && before.total_bytes > 0, "{before:?}");
+    program.mark("done");
+    let behind = rise(&program.trace);
+    assert_eq!((behind.significant, behind.total_bytes), (true, before.total_bytes));
 }
 
 #[test]

@@ -41,6 +41,30 @@ fn what_is_more_than_the_card_is_said_where_nothing_explains_it() {
     assert!(!verdict(3 * GIB).why.contains("whole card"), "{}", verdict(3 * GIB).why);
 }
 
+/// Blocks that are more than the card is said to have show that it is larger: nothing is said of the whole card.
+#[test]
+fn a_card_that_is_larger_than_it_is_said_to_be_is_not_exceeded() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, 12 * GIB);
+    let seq = trace.refuse(4 * GIB);
+    at_failure(&mut trace, seq, [(RuntimeTotal, 8 * GIB), (RuntimeFree, GIB)]);
+    let conclusion = summary(&trace).conclusion;
+    assert!(!conclusion.verdict.sentences.join(" ").contains("whole card"), "{:?}", conclusion.verdict);
+    let evidence = conclusion.findings.iter().flat_map(|finding| &finding.evidence);
+    assert!(evidence.clone().all(|evidence| !evidence.text.contains("whole card")), "{:?}", conclusion.findings);
+}
+
+#[test]
+fn pinned_memory_that_is_left_is_in_the_verdict() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, GIB);
+    trace.free(0x1000_0000_0000);
+    let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    trace.push(Record { address: 0x2000_0000_0000, requested: 2 * GIB, ..record }, &[]);
+    let sentence = summary(&trace).conclusion.verdict.sentences.join(" ");
+    assert!(sentence.contains("0 bytes left at the end, and 2.00 GiB in 1 block of pinned host memory."), "{sentence}");
+}
+
 #[test]
 fn a_rise_that_is_shown_is_not_told_as_refuted() {
     let trace = full_after_a_rise(false).trace;

@@ -8,6 +8,7 @@ use super::stack::{Stack, action, depth};
 use super::{builder, read};
 use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
+use crate::report::page::Look;
 use crate::testing::{At, GIB, MIB, TraceBuilder, at, summary};
 
 /// Owner, layer, kind, function, library and MiB of a row.
@@ -118,6 +119,26 @@ fn the_peak_is_remembered_when_all_of_it_is_gone() {
     assert_eq!((peak.unattributed_bytes, end.unattributed_bytes), (Some(64 * MIB), Some(30 * MIB)));
     assert_closes(peak);
     assert_closes(end);
+}
+
+/// What others took between a peak and the first reading behind it is in that reading: the page says when it was taken.
+#[test]
+fn a_peak_that_was_read_later_says_when() {
+    let notes = |later_ns: u64| {
+        let mut trace = builder();
+        trace.alloc(0x1000, 4 * GIB);
+        trace.now_ns += later_ns;
+        read(&mut trace, &[(Quantity::RuntimeTotal, 16 * GIB), (Quantity::RuntimeFree, GIB)]);
+        let summary = summary(&trace);
+        let peak = moment(&summary, "peak");
+        assert!(peak.read_at_ns >= Some(peak.at_ns + later_ns), "{peak:?}");
+        crate::report::text::write(&summary, &[], Look::new(100, false))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert!(notes(750_000_000).contains("nobody read it at the peak itself"));
+    assert!(!notes(0).contains("nobody read it"));
 }
 
 #[test]
