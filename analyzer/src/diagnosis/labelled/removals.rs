@@ -4,6 +4,7 @@
 //! `GPUOOM_REMOVE=all cargo test -p gpuoom-analyze --lib removals` takes away every event, not a sample of each trace's.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Labelled, all};
 use crate::conclusion::Summary;
@@ -72,12 +73,21 @@ fn violations_of(labelled: &Labelled, trace: &TraceBuilder, events: usize) -> (u
 #[test]
 fn less_evidence_is_never_more_certainty() {
     let events = if std::env::var_os("GPUOOM_REMOVE").is_some_and(|what| what == "all") { usize::MAX } else { SAMPLE };
-    let (mut tried, mut wrong) = (0, Vec::new());
-    for labelled in all() {
-        let (removals, found) = violations_of(labelled, &(labelled.scene)().trace, events);
-        tried += removals;
-        wrong.extend(found);
-    }
+    let labelled: Vec<&Labelled> = all().collect();
+    let next = AtomicUsize::new(0);
+    // Relaxed: each place of the list is taken once, and nothing else is shared.
+    let work = || {
+        let take = || labelled.get(next.fetch_add(1, Ordering::Relaxed));
+        let of = |labelled: &&Labelled| violations_of(labelled, &(labelled.scene)().trace, events);
+        std::iter::from_fn(take).map(of).collect::<Vec<_>>()
+    };
+    let found: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect()
+    });
+    let tried: usize = found.iter().map(|(removals, _)| removals).sum();
+    let wrong: Vec<String> = found.into_iter().flat_map(|(_, wrong)| wrong).collect();
     println!("{tried} removals, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{} of {tried} removals:\n{}", wrong.len(), wrong.join("\n"));
 }
