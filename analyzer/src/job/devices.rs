@@ -188,9 +188,7 @@ pub(super) fn others_then(
     }
     let mut contributions = contributions(users, members, began_ns);
     contributions.retain(|one| one.process != but);
-    let mut processes: Vec<Share> = contributions.iter().map(|one| one.held_at(at_ns)).collect();
-    processes.retain(|share| share.requested_bytes > 0);
-    processes.sort_by_key(|share| (std::cmp::Reverse(share.requested_bytes), share.process));
+    let processes = shares_at(&contributions, at_ns);
     let requested_bytes = processes.iter().fold(0, |sum: u64, share| sum.saturating_add(share.requested_bytes));
     // What of managed memory lies on the card, no call tells.
     let has_managed = |process: usize| {
@@ -255,6 +253,14 @@ impl Contribution<'_> {
     }
 }
 
+/// Who held something at a moment of the job, most first.
+fn shares_at(contributions: &[Contribution], at_ns: u64) -> Vec<Share> {
+    let mut shares: Vec<Share> = contributions.iter().map(|one| one.held_at(at_ns)).collect();
+    shares.retain(|share| share.requested_bytes > 0);
+    shares.sort_by_key(|share| (std::cmp::Reverse(share.requested_bytes), share.process));
+    shares
+}
+
 fn peak(contributions: &[Contribution]) -> JobPeak {
     let mut steps: Vec<(u64, usize, u64)> = Vec::new();
     for (index, contribution) in contributions.iter().enumerate() {
@@ -273,9 +279,7 @@ fn peak(contributions: &[Contribution]) -> JobPeak {
             (most, at_ns) = (sum, group[0].0);
         }
     }
-    let mut processes: Vec<Share> = contributions.iter().map(|one| one.held_at(at_ns)).collect();
-    processes.retain(|share| share.requested_bytes > 0);
-    processes.sort_by_key(|share| (std::cmp::Reverse(share.requested_bytes), share.process));
+    let processes = shares_at(contributions, at_ns);
     let resolution_ns = contributions.iter().map(|one| one.bytes.resolution_ns).max().unwrap_or(0);
     JobPeak {
         at_ns,

@@ -1,4 +1,4 @@
-//! What the program does with its memory is no reason where something else holds the card, and the other way round.
+//! What the program does with its memory is no reason where something else holds the card, nor that where the program fills it.
 
 use gpuoom_trace::metadata::Quantity::{
     KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, RuntimeTotal, VramTotal, VramUsed,

@@ -71,7 +71,7 @@ fn made_by_nobody(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> 
     if others_exceed(failure) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
-            "what other compute processes hold and what was called free are together more than the card: they are of two moments".to_owned()
+            "what other compute processes hold and what was called free are together more than the card: they contradict each other".to_owned()
         });
         check.would_settle("readings while other processes hold still");
     }

@@ -83,7 +83,7 @@ fn free_overreported_graphics(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     if others > case.thresholds.gap_noise_bytes.max(failure.oom.read.others_vram_bytes.unwrap_or(0)) {
         // What comes and goes may have been on the card at one of the readings, and not at the other.
         check.at_most(Confidence::Possible);
-        check.note(true, || format!("another compute process had held {} before", size(others)));
+        check.note(true, || format!("other compute processes had held {} before", size(others)));
     }
     if !is_reported {
         let strength = if gap >= case.thresholds.gap_warning_bytes { "a strong warning" } else { "a warning" };
