@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) probe: Probe,
     /// `GPUOOM_STACKS`.
     pub(crate) stacks: Stacks,
+    /// `GPUOOM_FRAMEWORK`: blocks of allocators above the runtime are recorded.
+    pub(crate) framework: bool,
     /// `GPUOOM_SYSROOT`.
     pub(crate) sysroot: PathBuf,
     /// `GPUOOM_CAPACITY`: bytes of each device of the virtual card, `None`: off.
@@ -79,6 +81,7 @@ impl Default for Config {
             sample: Some(Duration::from_secs(1)),
             probe: Probe::First,
             stacks: Stacks { native: true, python: true },
+            framework: true,
             sysroot: PathBuf::from("/"),
             capacity_bytes: None,
             inject: Vec::new(),
@@ -138,6 +141,10 @@ impl Config {
             config.stacks = stacks(v).ok_or(None)?;
             Ok(())
         });
+        set("GPUOOM_FRAMEWORK", "on or off", &mut |v| {
+            config.framework = switch(v).ok_or(None)?;
+            Ok(())
+        });
         set("GPUOOM_SYSROOT", "a directory", &mut |v| {
             config.sysroot = PathBuf::from(v);
             Ok(())
@@ -192,7 +199,7 @@ const LETTERS_PER_SLIP: usize = 3;
 const MOST_LETTERS: usize = 64;
 
 /// Names that begin as ours do: those of [`Config::read`], and those that the analyzer reads.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "GPUOOM_TRACE",
     "GPUOOM_LOG",
     "GPUOOM_DISABLE",
@@ -200,6 +207,7 @@ const NAMES: [&str; 12] = [
     "GPUOOM_SAMPLE",
     "GPUOOM_PROBE",
     "GPUOOM_STACKS",
+    "GPUOOM_FRAMEWORK",
     "GPUOOM_SYSROOT",
     "GPUOOM_CAPACITY",
     "GPUOOM_INJECT",
@@ -257,6 +265,14 @@ fn flag(text: &str) -> Option<bool> {
     match text {
         "0" => Some(false),
         "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "off" => Some(false),
+        "on" => Some(true),
         _ => None,
     }
 }

@@ -212,6 +212,17 @@ impl Frame {
         }
     }
 
+    /// The record of a block that an allocator tells of: a moment, not a call that takes time. Only of what was asked for is the
+    /// way here worth knowing.
+    #[inline(always)]
+    pub(crate) fn told(&self, event: Event, status: i32, what: &Described) -> Record {
+        let mut record = self.record(event, Kind::Tensor, status, what, false);
+        if event == Event::Block {
+            record.site = self.stack_site(status != 0);
+        }
+        record
+    }
+
     /// The number of the way to this call.
     #[inline(always)]
     fn stack_site(&self, has_failed: bool) -> u32 {

@@ -11,6 +11,10 @@ macro_rules! entries {
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
         $( answered { $( $answered:ident; )* } )?
+        $( told { $(
+            $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
+                $(, $told_word:ident($told_value:ident))*;
+        )* } )?
     ) => {
         /// What is exported under these names.
         #[allow(non_snake_case)]
@@ -21,6 +25,7 @@ macro_rules! entries {
             $($($crate::hooks::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
             $($crate::hooks::macros::watched!($base, $watched $(, $watched_word($watched_value))*);)*
             $($($crate::hooks::macros::watched!($base, $answered);)*)?
+            $($($crate::hooks::macros::told!($base, $told($($told_argument: $told_type),*), $told_what);)*)?
         }
     };
 }
@@ -110,6 +115,38 @@ macro_rules! hands_out {
     };
 }
 
+/// A hook on a function that tells of an allocator's block and returns nothing.
+macro_rules! told {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $what:expr) => {
+        /// # Safety
+        /// Has the signature of the allocator's function; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            unsafe extern "C-unwind" fn body($($argument: $type),*) {
+                let real = $crate::hooks::around::real_of(API);
+                $crate::hooks::blocks::told(API, || $what);
+                // SAFETY: the allocator's function of this name has this signature (see the table for its source), and these are
+                // the program's own arguments.
+                unsafe { std::mem::transmute::<*const (), unsafe extern "C-unwind" fn($($type),*)>(real)($($argument),*) }
+            }
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
 /// A hook without a signature: one test, then a jump. Calls that wait for the device have a word of their own.
 macro_rules! watched {
     ($base:expr, $name:ident, does(WaitsForDevice)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
@@ -145,4 +182,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {entries, hands_out, recorded, watched};
+pub(super) use {entries, hands_out, recorded, told, watched};

@@ -2,11 +2,13 @@
 //! the hooks on the C library.
 
 mod around;
+mod blocks;
 mod contexts;
 mod cuda_driver;
 mod cuda_runtime;
 mod cxx;
 mod describe;
+mod framework;
 mod handed;
 mod handles;
 mod hip;
@@ -16,4 +18,5 @@ mod kernel;
 mod legacy;
 mod macros;
 pub(crate) mod marks;
+mod pools;
 mod unload;

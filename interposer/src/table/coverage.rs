@@ -21,7 +21,7 @@ struct Section {
     since: &'static str,
 }
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     Section {
         library: Library::Hip,
         title: "HIP",
@@ -56,6 +56,13 @@ const SECTIONS: [Section; 7] = [
         library: Library::Kernel,
         title: "Requests to the kernel",
         about: "`ioctl` of the C library, on descriptors of the drivers' device files.",
+        since: "",
+    },
+    Section {
+        library: Library::Torch,
+        title: "PyTorch's caching allocator",
+        about: "It tells of each block that it gives out or takes back, and of each out-of-memory error that reaches the program. Any \
+                name that contains",
         since: "",
     },
     Section {
@@ -238,7 +245,7 @@ fn recorded(row: &Row) -> &'static str {
         "hands_out" => "hands out",
         "answered" => "virtual card",
         "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "graph_node" | "capture_begun"
-        | "capture_ended" | "" => "always",
+        | "capture_ended" | "told" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }

@@ -18,11 +18,13 @@ pub(crate) enum Library {
     Handles = 5,
     /// No library: the kernel, through `ioctl`.
     Kernel = 6,
+    /// PyTorch's libc10
+    Torch = 7,
 }
 
 impl Library {
     /// How many there are.
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 
     /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
     pub(crate) fn path_parts(self) -> &'static [&'static str] {
@@ -34,6 +36,7 @@ impl Library {
             Library::CudaDriver => &["libcuda.so"],
             Library::Handles => &["libhipblas.so", "librocblas", "libcublas.so", "libcudnn", "libMIOpen"],
             Library::Kernel => &[],
+            Library::Torch => &["libc10.so"],
         }
     }
 

@@ -7,6 +7,8 @@
 //! around the real call, and the description is made from the arguments (and `done`: the call succeeded).
 //! `hands_out` rows: `name(arguments) => (symbol, out, version, flags);` functions that hand out functions.
 //! `watched` rows: `name => event, [positions of device pointers];`
+//! `told` rows: `name(arguments) => event, description;` functions that return nothing and tell of an allocator's block: recorded
+//! before the real call, which may be missing.
 //! `answered` rows: `name;` no event; hooked for the virtual card, which answers in the runtime's place.
 //!
 //! What a function means, its table says in `meaning`. A row that means something else says so at its end: `, ends(Context)`,
@@ -27,11 +29,15 @@ macro_rules! rows {
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($($handed:tt)*); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
         $( answered { $( $answered:ident; )* } )?
+        $( told { $(
+            $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
+                $(, $told_word:ident($told_value:ident))*;
+        )* } )?
     ) => {
         /// The rows by their names.
         #[allow(non_camel_case_types)]
         #[repr(u16)]
-        pub(crate) enum Number { $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? End }
+        pub(crate) enum Number { $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? $($($told,)*)? End }
 
         /// Rows of this table.
         pub(super) const COUNT: usize = Number::End as usize;
@@ -82,6 +88,17 @@ macro_rules! rows {
                 #[cfg(test)]
                 how: "answered",
                 ..$crate::table::Row::named($crate::table::macros::terminated!($answered))
+            },)*)?
+            $($($crate::table::Row {
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::$told_event,
+                kind: gpuoom_trace::record::Kind::Tensor,
+                meaning: $crate::table::macros::meant!($meaning $(, $told_word($told_value))*),
+                has_hook: true,
+                #[cfg(test)]
+                how: "told",
+                ..$crate::table::Row::named($crate::table::macros::terminated!($told))
             },)*)?
         ];
     };

@@ -12,6 +12,7 @@ mod coverage;
 pub(crate) mod cuda_driver;
 pub(crate) mod cuda_runtime;
 pub(crate) mod cxx;
+pub(crate) mod framework;
 pub(crate) mod handles;
 pub(crate) mod hip;
 pub(crate) mod hsa;
@@ -23,7 +24,7 @@ mod since;
 
 use std::ffi::CStr;
 
-use gpuoom_trace::meaning::{Codes, Family, Meaning};
+use gpuoom_trace::meaning::{Codes, Does, Family, Meaning};
 use gpuoom_trace::record::{Event, Kind, Layer};
 
 pub(crate) use library::Library;
@@ -92,21 +93,32 @@ impl Row {
 mod own {
     use super::*;
 
-    const NAMES: [(&CStr, Event); 6] = [
+    const NAMES: [(&CStr, Event); 8] = [
         (c"gpuoom_reading", Event::Reading),
         (c"gpuoom_mark", Event::Mark),
         (c"gpuoom_process", Event::Process),
         (c"_exit", Event::Process),
         (c"quick_exit", Event::Process),
         (c"abort", Event::Process),
+        (c"gpuoom_pool_alloc", Event::Block),
+        (c"gpuoom_pool_free", Event::BlockFree),
     ];
 
     pub(super) const COUNT: usize = NAMES.len();
 
-    pub(super) const ROWS: [Row; COUNT] = [row(0), row(1), row(2), row(3), row(4), row(5)];
+    pub(super) const ROWS: [Row; COUNT] = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
 
     pub(super) const fn row(index: usize) -> Row {
-        Row { event: NAMES[index].1, ..Row::named(NAMES[index].0) }
+        let row = Row { event: NAMES[index].1, ..Row::named(NAMES[index].0) };
+        match row.event {
+            Event::Block | Event::BlockFree => Row {
+                layer: Layer::Framework,
+                kind: Kind::Tensor,
+                meaning: Meaning::new(Codes::Framework, Family::Pointers).does(Does::TellsOfPool),
+                ..row
+            },
+            _ => row,
+        }
     }
 }
 
@@ -124,7 +136,9 @@ pub(crate) const HANDLES: usize = HSA + hsa::COUNT;
 pub(crate) const KERNEL: usize = HANDLES + handles::COUNT;
 /// See [`HIP`].
 pub(crate) const CXX: usize = KERNEL + kernel::COUNT;
-const OWN: usize = CXX + cxx::COUNT;
+/// See [`HIP`].
+pub(crate) const FRAMEWORK: usize = CXX + cxx::COUNT;
+const OWN: usize = FRAMEWORK + framework::COUNT;
 /// Rows of all tables.
 pub(crate) const COUNT: usize = OWN + own::COUNT;
 
@@ -140,11 +154,15 @@ pub(crate) const UNDERSCORE_EXIT: u16 = OWN as u16 + 3;
 pub(crate) const QUICK_EXIT: u16 = OWN as u16 + 4;
 /// Number of `abort`.
 pub(crate) const ABORT: u16 = OWN as u16 + 5;
+/// Number of `gpuoom_pool_alloc`.
+pub(crate) const POOL_ALLOC: u16 = OWN as u16 + 6;
+/// Number of `gpuoom_pool_free`.
+pub(crate) const POOL_FREE: u16 = OWN as u16 + 7;
 
 /// All tables, one behind the other.
 pub(crate) static ROWS: [Row; COUNT] = {
     let mut all = [own::row(0); COUNT];
-    let tables: [&[Row]; 8] = [
+    let tables: [&[Row]; 9] = [
         &hip::ROWS,
         &cuda_runtime::ROWS,
         &cuda_driver::ROWS,
@@ -152,6 +170,7 @@ pub(crate) static ROWS: [Row; COUNT] = {
         &handles::ROWS,
         &kernel::ROWS,
         &cxx::ROWS,
+        &framework::ROWS,
         &own::ROWS,
     ];
     let (mut number, mut table) = (0, 0);
@@ -203,6 +222,7 @@ mod tests {
         assert_eq!(row(KERNEL as u16).name, "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU");
         assert_eq!(row(MARK).name, "gpuoom_mark");
         assert_eq!(row(ABORT).name, "abort");
-        assert_eq!(row(u16::MAX).name, "abort");
+        assert_eq!(row(POOL_FREE).name, "gpuoom_pool_free");
+        assert_eq!(row(u16::MAX).name, "gpuoom_pool_free");
     }
 }

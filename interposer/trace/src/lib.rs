@@ -24,4 +24,4 @@ mod varint;
 /// Version of the format that this crate writes. A reader refuses a newer major and reads every older minor.
 pub const FORMAT_MAJOR: u16 = 1;
 /// See [`FORMAT_MAJOR`].
-pub const FORMAT_MINOR: u16 = 6;
+pub const FORMAT_MINOR: u16 = 7;

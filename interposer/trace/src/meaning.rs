@@ -32,6 +32,8 @@ numbered! {
         MiOpen = 11 "MIOpen",
         /// The function returns no status that tells of memory.
         Nothing = 12 "nothing",
+        /// 1 where an allocator above the runtime had no memory for a block; the recorder's own number.
+        Framework = 13 "an allocator above the runtime",
     }
 }
 
@@ -58,6 +60,7 @@ impl Codes {
             Codes::CuDnn => &[2, 4003, 4004],
             // miopenStatusAllocFailed (miopen.h)
             Codes::MiOpen => &[4],
+            Codes::Framework => &[1],
             Codes::Nothing => &[],
         }
     }
@@ -153,6 +156,10 @@ numbered! {
         ChoosesPool = 20 "gives a device its pool",
         /// The last error is looked at, and kept.
         PeeksError = 21 "looks at the last error and keeps it",
+        /// PyTorch's caching allocator gave a block out, took one back, or had none.
+        TellsOfTensor = 22 "tells of a block of PyTorch's caching allocator",
+        /// A pool of the program's own did, and named itself.
+        TellsOfPool = 23 "tells of a block of a pool that names itself",
     }
 }
 

@@ -86,6 +86,8 @@ pub mod flag {
     pub const ERROR_TEXT: u8 = 0x40;
     /// An allocation or pin that writes to the variable of the last failed one of the same thread, while that is undecided.
     pub const SAME_VARIABLE: u8 = 0x40;
+    /// A block whose payload has the allocator's own totals, because they do not follow from the last record.
+    pub const TOTALS: u8 = 0x40;
     /// The allocation was refused by the recorder on request, not by the runtime.
     pub const INJECTED: u8 = 0x80;
 }
@@ -103,6 +105,30 @@ pub mod injected {
     pub const CHANCE: u8 = 4;
     /// It came from that place (`oom@FILE+OFFSET`).
     pub const SITE: u8 = 5;
+}
+
+/// Where the text of an [`Event::Message`] record comes from: its `status`.
+pub mod message {
+    /// What the thrown object says of itself (`what()`).
+    pub const EXCEPTION: i32 = 1;
+    /// What the program aborts with.
+    pub const ABORT: i32 = 2;
+    /// A line of a log.
+    pub const LOG: i32 = 3;
+}
+
+/// What an [`Event::Mark`] record is: its `status`.
+pub mod mark {
+    /// A label at one moment.
+    pub const LABEL: i32 = 0;
+    /// A range of this thread begins inside those that are open.
+    pub const PUSH: i32 = 1;
+    /// The thread's innermost open range ends.
+    pub const POP: i32 = 2;
+    /// A range with the number in `address` begins.
+    pub const START: i32 = 3;
+    /// The range with the number in `address` ends.
+    pub const STOP: i32 = 4;
 }
 
 /// What an [`Event::Process`] record says, in its `address`; `status` holds the exit status or the signal.
@@ -190,6 +216,12 @@ numbered! {
         /// Not a call: the `requested` bytes from `address` on belong to the library in the payload from here on, where another
         /// lay before; without a payload: to none.
         Library = 22 "library",
+        /// An allocator above the runtime gave a block out, or (with a status that is not 0) had no memory for one and said so.
+        Block = 23 "block",
+        /// An allocator above the runtime took a block back.
+        BlockFree = 24 "block_free",
+        /// A text that belongs to what the thread did just before: what an exception says, what a program aborts with.
+        Message = 25 "message",
     }
 }
 
@@ -222,6 +254,8 @@ numbered! {
         Queue = 11 "queue",
         /// Kernel scratch.
         Scratch = 12 "scratch",
+        /// A block of an allocator above the runtime.
+        Tensor = 13 "tensor",
     }
 }
 
@@ -238,6 +272,8 @@ numbered! {
         Kernel = 3 "kernel",
         /// Not a GPU interface: the recorder itself, the C++ runtime, the C library.
         Process = 4 "process",
+        /// Allocators above the runtime, in the program or a framework: they give out blocks of what the runtime gave them.
+        Framework = 5 "framework",
     }
 }
 

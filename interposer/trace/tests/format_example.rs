@@ -21,7 +21,7 @@ use gpuoom_trace::payload::{MAX_NATIVE_FRAMES, MAX_PYTHON_FRAMES, MAX_TEXT_BYTES
 use gpuoom_trace::reader::{CallUnderWay, TraceFile};
 use gpuoom_trace::record::{
     EXTENSION_BYTES, Event, GRANULES_SATURATED, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, MAX_SLOTS, NO_DEVICE,
-    PARENT_FAR, Record, SLOT_BYTES, flag, injected, process,
+    PARENT_FAR, Record, SLOT_BYTES, flag, injected, mark, message, process,
 };
 use gpuoom_trace::ring::{Ring, Slot, SlotWords};
 
@@ -125,7 +125,9 @@ fn numbers_are_those_of_the_code() {
     assert_numbers("Family", &Family::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
     assert_numbers("Ends", &Ends::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
     assert_numbers("Does", &Does::ALL.iter().map(|value| (*value as u64, value.name())).collect::<Vec<_>>());
-    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, SAME_VARIABLE, INJECTED });
+    assert_constants!(flag { FROM_RUNTIME, CORRECTION, FAILED_POINTER, ERROR_TEXT, SAME_VARIABLE, TOTALS, INJECTED });
+    assert_constants!(mark { LABEL, PUSH, POP, START, STOP });
+    assert_constants!(message { EXCEPTION, ABORT, LOG });
     assert_constants!(injected { CAPACITY, CALL, SIZE, CHANCE, SITE });
     assert_constants!(stack_flag { NATIVE_WHOLE, NATIVE_CUT, PYTHON_SEEN, PYTHON_CUT, NATIVE_GUESSED });
     assert_constants!(process { BEGAN, EXITS, SIGNALS });
