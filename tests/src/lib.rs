@@ -11,6 +11,7 @@
 //! ```
 
 mod artefacts;
+mod blocks;
 mod compile;
 mod gauntlet;
 mod hip_log;
@@ -25,6 +26,7 @@ mod trace;
 mod truth;
 
 pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
+pub use blocks::{ToldBlocks, told_blocks};
 pub use compile::{Library, copy_program, plain_program, plugin, program, program_build, program_with};
 pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};

@@ -19,7 +19,7 @@ pub(crate) mod unload;
 mod walk;
 mod work;
 
-use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::payload::{PythonFrame, stack_flag};
 
 use crate::base::thread::ThreadState;
 use crate::base::{config, guard};
@@ -74,13 +74,19 @@ pub(crate) fn is_wanted() -> bool {
 
 /// A signal handler is on the way.
 const SIGNAL_BIT: u64 = 1;
+/// Python may run code of the program on the way. Not set where the way is whole and nothing of Python's is on it: then there are
+/// no Python frames, and nobody has to be asked.
+const PYTHON_BIT: u64 = 2;
 
 /// What lies between the program's call and this module is smaller than this.
 const MAX_OWN_FRAMES_BYTES: u64 = 1 << 16;
 
 fn key_of(walk: &Walk) -> u64 {
     let key = walk.native().iter().fold(walk.flags.into(), |key, address| mix(key, replaced::word(*address)));
-    key & !SIGNAL_BIT | u64::from(walk.has_signal) | STACK_BIT
+    let is_whole = walk.flags & (stack_flag::NATIVE_WHOLE | stack_flag::NATIVE_GUESSED) == stack_flag::NATIVE_WHOLE;
+    let may_run_python = !is_whole || walk.native().iter().any(|address| python::is_code(*address));
+    let bits = [(SIGNAL_BIT, walk.has_signal), (PYTHON_BIT, may_run_python)];
+    bits.into_iter().fold(key | STACK_BIT, |key, (bit, is_set)| if is_set { key | bit } else { key & !bit })
 }
 
 fn key_with(native: u64, frames: &Frames) -> u64 {
@@ -133,15 +139,36 @@ impl Call<'_> {
     ) -> u32 {
         let mut frames = Frames::UNKNOWN;
         let key = known.or_else(|| self.in_room(|call, work| call.walk(work)));
+        if key.is_some_and(|key| key & PYTHON_BIT == 0) {
+            return self.site_of(key, with_native, &Frames::NONE);
+        }
         // What a signal has interrupted may be Python's own memory allocator, in the middle of its work.
-        if key.is_some_and(|key| key & SIGNAL_BIT == 0) {
+        let native = key.filter(|key| key & SIGNAL_BIT == 0);
+        let key_words = if with_native { native } else { native.map(|_| replaced::word(self.entry.pc)) };
+        let comparable = key_words.and_then(python::seen::comparable);
+        if let Some(site) = comparable.as_ref().and_then(python::seen::Comparable::site) {
+            return site;
+        }
+        if native.is_some() {
             guard::cold((), || python::frames(self.recorder, state, has_failed, &mut frames));
         }
         if frames.flags == 0 && !with_native {
             return sites::of(self.recorder, self.entry.pc as usize, self.thread);
         }
+        let site = self.site_of(key, with_native, &frames);
         let key = key.map(|key| whole_key(key, with_native, self.entry, &frames));
-        key.and_then(sites::known).unwrap_or_else(|| self.walked(with_native, &frames))
+        // Without room for the stack the site is less than it.
+        if let Some(comparable) = comparable.filter(|_| key.and_then(sites::known) == Some(site)) {
+            guard::cold((), || comparable.answered(&frames, site));
+        }
+        site
+    }
+
+    /// The site of a native stack with these frames.
+    #[inline(always)]
+    fn site_of(&mut self, native: Option<u64>, with_native: bool, frames: &Frames) -> u32 {
+        let key = native.map(|key| whole_key(key, with_native, self.entry, frames));
+        key.and_then(sites::known).unwrap_or_else(|| self.walked(with_native, frames))
     }
 
     /// Walks, and introduces the stack if it is new.

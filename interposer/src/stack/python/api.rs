@@ -1,6 +1,7 @@
 //! Python's public C API, found in the process by name. Nothing is loaded, and no header or version is assumed.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::link;
@@ -14,10 +15,12 @@ macro_rules! api {
         optional { $($option:ident: $option_signature:ty = $option_name:literal;)* }
     ) => {
         /// The functions that are used. Signatures: CPython's C API reference, 3.9 to 3.14.
-        #[derive(Clone, Copy)]
+        #[derive(Clone)]
         pub(super) struct Api {
             /// Minor version of Python 3.
             pub(super) minor: u32,
+            /// Addresses of the library, or program, that runs Python's code.
+            pub(super) library: Range<u64>,
             $(pub(super) $field: $signature,)*
             $(pub(super) $option: Option<$option_signature>,)*
         }
@@ -32,6 +35,7 @@ macro_rules! api {
                 unsafe {
                     Some(Api {
                         minor,
+                        library: library_around(look_up(c"Py_IsInitialized") as usize),
                         $($field: std::mem::transmute::<*mut c_void, $signature>($field),)*
                         $($option: std::mem::transmute::<*mut c_void, Option<$option_signature>>(look_up(c_name!($option_name))),)*
                     })
@@ -58,6 +62,7 @@ api! {
         this_state: unsafe extern "C" fn() -> Object = "PyGILState_GetThisThreadState";
         ensure: unsafe extern "C-unwind" fn() -> c_int = "PyGILState_Ensure";
         release: unsafe extern "C-unwind" fn(c_int) = "PyGILState_Release";
+        state_number: unsafe extern "C" fn(Object) -> u64 = "PyThreadState_GetID";
         interpreter: unsafe extern "C" fn(Object) -> Object = "PyThreadState_GetInterpreter";
         main_interpreter: unsafe extern "C" fn() -> Object = "PyInterpreterState_Main";
         frame: unsafe extern "C-unwind" fn(Object) -> Object = "PyThreadState_GetFrame";
@@ -73,6 +78,7 @@ api! {
         restore_error: unsafe extern "C-unwind" fn(Object, Object, Object) = "PyErr_Restore";
     }
     optional {
+        last_instruction: unsafe extern "C-unwind" fn(Object) -> c_int = "PyFrame_GetLasti";
         current_before_13: unsafe extern "C" fn() -> Object = "_PyThreadState_UncheckedGet";
         current_from_13: unsafe extern "C" fn() -> Object = "PyThreadState_GetUnchecked";
         is_finalizing_before_13: unsafe extern "C" fn() -> c_int = "_Py_IsFinalizing";
@@ -121,6 +127,11 @@ fn find() -> Option<Api> {
     // Its functions are called from now on.
     library.hold();
     Some(api)
+}
+
+/// The library, or program, around a function of Python's; everything where it is not known.
+fn library_around(function: usize) -> Range<u64> {
+    link::object_of(function).map_or(0..u64::MAX, |object| object.start as u64..object.end as u64)
 }
 
 /// The minor version, if frames can be read in it: 3.9 to 3.14, with one lock for the whole interpreter.

@@ -10,6 +10,8 @@ use crate::record::Recorder;
 #[derive(Clone, Copy)]
 pub(crate) struct Frames {
     frames: [PythonFrame; MAX_PYTHON_FRAMES],
+    /// Of each its code object's address, and the instruction that runs as an offset in bytes; negative: not known.
+    places: [(u64, i64); MAX_PYTHON_FRAMES],
     count: usize,
     /// Bits of [`stack_flag`].
     pub(crate) flags: u8,
@@ -17,12 +19,39 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Frames =
-        Frames { frames: [PythonFrame { code: 0, line: 0 }; MAX_PYTHON_FRAMES], count: 0, flags: 0 };
+    pub(crate) const UNKNOWN: Frames = Frames {
+        frames: [PythonFrame { code: 0, line: 0 }; MAX_PYTHON_FRAMES],
+        places: [(0, -1); MAX_PYTHON_FRAMES],
+        count: 0,
+        flags: 0,
+    };
+
+    /// There are none.
+    pub(crate) const NONE: Frames = Frames { flags: stack_flag::PYTHON_SEEN, ..Frames::UNKNOWN };
 
     /// Innermost first.
     pub(crate) fn frames(&self) -> &[PythonFrame] {
         &self.frames[..self.count]
+    }
+
+    /// Where they are: code objects and instructions.
+    pub(super) fn places(&self) -> &[(u64, i64)] {
+        &self.places[..self.count]
+    }
+
+    /// Whether the frames were read, and each has the number of a code object, which is then kept for good.
+    pub(super) fn are_all_named(&self) -> bool {
+        self.flags & stack_flag::PYTHON_SEEN != 0
+            && self.flags & stack_flag::PYTHON_CUT == 0
+            && self.frames().iter().all(|frame| frame.code != 0)
+    }
+
+    /// Frames of which nothing but the places counts.
+    #[cfg(test)]
+    pub(super) fn of_places(places: &[(u64, i64)]) -> Frames {
+        let mut frames = Frames { count: places.len(), ..Frames::UNKNOWN };
+        frames.places[..places.len()].copy_from_slice(places);
+        frames
     }
 }
 
@@ -57,11 +86,32 @@ unsafe fn walk(api: &Api, state: Object, recorder: &Recorder, thread: u32, out: 
             (api.drop)(code);
             let line = u32::try_from((api.line)(frame)).unwrap_or(0);
             out.frames[out.count] = PythonFrame { code: number, line };
+            out.places[out.count] = (code as u64, last_instruction(api, frame));
             out.count += 1;
             let outer = (api.back)(frame);
             (api.drop)(frame);
             frame = outer;
         }
+    }
+}
+
+/// The instruction that runs, as an offset in bytes; negative where it is not known.
+///
+/// # Safety
+/// As [`read`]; `frame` is a frame.
+unsafe fn last_instruction(api: &Api, frame: Object) -> i64 {
+    // SAFETY: promised by the caller; a terminated name. The object is given back after its value was read.
+    unsafe {
+        if let Some(ask) = api.last_instruction {
+            return ask(frame).into();
+        }
+        let value = (api.attribute)(frame, c"f_lasti".as_ptr());
+        if value.is_null() {
+            return -1;
+        }
+        let offset = (api.integer)(value);
+        (api.drop)(value);
+        offset
     }
 }
 

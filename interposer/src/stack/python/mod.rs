@@ -8,6 +8,8 @@ mod api;
 mod codes;
 mod frames;
 mod reader;
+pub(super) mod seen;
+mod words;
 
 use crate::base::thread::ThreadState;
 use crate::record::Recorder;
@@ -23,6 +25,7 @@ pub(super) fn look() {
 /// A new file begins, maybe in a forked child.
 pub(super) fn forget_parent() {
     codes::forget();
+    seen::forget();
     reader::forget_parent();
 }
 
@@ -30,6 +33,11 @@ pub(super) fn forget_parent() {
 #[inline(always)]
 pub(super) fn is_loaded() -> bool {
     api::get().is_some()
+}
+
+/// Whether Python runs code of the program by this return address.
+pub(super) fn is_code(address: u64) -> bool {
+    api::get().is_some_and(|api| api.library.contains(&address))
 }
 
 /// How a thread stands to the interpreter.
