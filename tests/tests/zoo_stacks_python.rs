@@ -1,9 +1,8 @@
 //! Python frames in the trace, against what Python itself says of the same calls, for each Python that is installed.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use gpuoom_tests::{Client, Finished, MIB, PythonLine, Trace, plain_program, sim_dir, zoo_source};
+use gpuoom_tests::{Client, Finished, MIB, PythonLine, Trace, plain_program, pythons, sim_dir, zoo_source};
 use gpuoom_trace::payload::{MAX_PYTHON_FRAMES, Stack, stack_flag};
 use gpuoom_trace::record::Event;
 
@@ -43,19 +42,6 @@ fn truth(stdout: &str) -> Vec<(u64, Vec<Frame>)> {
         (size, parts.map(frame).collect())
     };
     stdout.lines().map(line).collect()
-}
-
-/// Each Python from 3.9 on that this machine has, whether its interpreter is a library or part of the program.
-fn pythons() -> Vec<PathBuf> {
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
-    let installed = versions.map(|version| version.path().join("bin/python3"));
-    let all = ["python3".into(), "/usr/bin/python3".into()].into_iter().chain(installed);
-    all.filter(|python: &PathBuf| {
-        let program = "import sys; print(sys.version_info[:2] >= (3, 9) and sys.version_info[:2] <= (3, 14))";
-        Command::new(python).args(["-c", program]).output().is_ok_and(|output| output.stdout == b"True\n")
-    })
-    .collect()
 }
 
 fn client(python: &Path, kind: &str) -> Client {
