@@ -21,7 +21,7 @@ struct Section {
     since: &'static str,
 }
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 11] = [
     Section {
         library: Library::Hip,
         title: "HIP",
@@ -63,6 +63,25 @@ const SECTIONS: [Section; 8] = [
         title: "PyTorch's caching allocator",
         about: "It tells of each block that it gives out or takes back, and of each out-of-memory error that reaches the program. Any \
                 name that contains",
+        since: "",
+    },
+    Section {
+        library: Library::Ggml,
+        title: "ggml",
+        about: "What llama.cpp says before it aborts. Any name that contains",
+        since: "",
+    },
+    Section {
+        library: Library::Roctx,
+        title: "ROCTX",
+        about: "Ranges and marks. Any name that contains",
+        since: "",
+    },
+    Section {
+        library: Library::Nvtx,
+        title: "NVTX",
+        about: "Ranges and marks: NVTX 2 (`libnvToolsExt.so.1`) and 3 (headers, in any object) ask for a tool at their first call, \
+                and the recorder is one unless there is another.",
         since: "",
     },
     Section {
