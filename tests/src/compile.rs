@@ -33,6 +33,8 @@ pub enum Library {
     Hsa,
     /// The libraries that make handles.
     Handles,
+    /// The simulated HIP and `libroctx64.so.4`.
+    Roctx,
 }
 
 /// A program of the zoo, linked to the simulated HIP.
@@ -87,6 +89,7 @@ fn link_arguments(library: Library) -> Vec<OsString> {
         }
         Library::CudaStatic => (sim_dir().to_path_buf(), &["-l:libcudart_static.a", "-ldl"]),
         Library::Hsa => (sim_dir().to_path_buf(), &["-l:libhsa-runtime64.so.1"]),
+        Library::Roctx => (sim_dir().to_path_buf(), &["-l:libamdhip64.so.6", "-l:libroctx64.so.4"]),
         Library::Handles => (sim_dir().to_path_buf(), HANDLE_LIBRARIES),
     };
     let mut rpath = OsString::from("-Wl,-rpath,");

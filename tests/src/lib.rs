@@ -35,7 +35,7 @@ pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};
 pub use stacks::{PythonLine, StackedCall};
 pub use thunk::{Explained, ThunkLine, assert_hsa_explains, assert_thunk_agrees};
-pub use trace::{Event, Trace, assert_addresses_alternate};
+pub use trace::{Event, Told, Trace, assert_addresses_alternate};
 pub use truth::TruthLine;
 
 /// One mebibyte, the unit that the clients count in.
