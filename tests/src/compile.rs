@@ -58,6 +58,11 @@ pub fn program_build(source: &str, macro_name: &str) -> PathBuf {
     build(source, Library::Hip, &output, &[&format!("-D{macro_name}")])
 }
 
+/// The same as a program that is not position-independent.
+pub fn program_at_fixed_place(source: &str) -> PathBuf {
+    build(source, Library::Hip, &format!("{}-fixed", stem(source)), &["-fno-pie", "-no-pie"])
+}
+
 /// The plugin half of a source that has one: a shared object, compiled with `-DPLUGIN`.
 pub fn plugin(source: &str, library: Library) -> PathBuf {
     let suffix = if library == Library::HipBundled { "bundled.so" } else { "so" };

@@ -25,7 +25,9 @@ mod trace;
 mod truth;
 
 pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
-pub use compile::{Library, copy_program, plain_program, plugin, program, program_build, program_with};
+pub use compile::{
+    Library, copy_program, plain_program, plugin, program, program_at_fixed_place, program_build, program_with,
+};
 pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;

@@ -226,7 +226,8 @@ fn ranges_and_the_error_that_they_explain() {
     let told: Vec<_> = told.iter().map(|mark| (mark.status, mark.text.as_str())).collect();
     let steps = ["step 0", "step 1", "step 2"];
     let steps = steps.map(|step| [(mark::PUSH, step), (mark::PUSH, "forward"), (mark::POP, ""), (mark::POP, "")]);
-    let before = [(mark::PUSH, "set up"), (mark::LABEL, "before the first call"), (mark::POP, ""), (mark::START, "all steps")];
+    let before =
+        [(mark::PUSH, "set up"), (mark::LABEL, "before the first call"), (mark::POP, ""), (mark::START, "all steps")];
     let after = [(mark::STOP, ""), (mark::PUSH, "too much"), (mark::POP, "")];
     assert_eq!(told, [&before[..], steps.as_flattened(), &after[..]].concat());
     let messages = run.only_trace().told(&[record::Event::Message]);

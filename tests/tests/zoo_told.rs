@@ -3,7 +3,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
-use gpuoom_tests::{Client, Finished, Library, Told, plain_program, plugin, program, program_with, recorder};
+use gpuoom_tests::{
+    Client, Finished, Library, Told, plain_program, plugin, program, program_at_fixed_place, program_with, recorder,
+};
 use gpuoom_trace::payload::MAX_TEXT_BYTES;
 use gpuoom_trace::record::{Event, mark, message};
 
@@ -35,7 +37,12 @@ fn thrown(run: &Finished) -> Vec<(String, String)> {
 
 #[test]
 fn exceptions_say_what_they_can_without_code_of_the_program() {
-    let run = Client::new(program("exceptions.cpp")).env("GPUOOM_PROBE", "off").run_both();
+    let [usual, fixed] = [program("exceptions.cpp"), program_at_fixed_place("exceptions.cpp")];
+    [usual, fixed].into_iter().for_each(assert_exceptions);
+}
+
+fn assert_exceptions(program: PathBuf) {
+    let run = Client::new(program).env("GPUOOM_PROBE", "off").run_both();
     assert!(run.stdout.ends_with("\n0 calls of the program's functions\n"), "{}", run.stdout);
     let long = "x".repeat(MAX_TEXT_BYTES);
     let expected = [

@@ -196,6 +196,15 @@ pub(crate) fn is_beside(address: usize, real: usize) -> bool {
     objects::is_beside(address, real)
 }
 
+/// Whether an address is what the global scope has under one of these names.
+pub(crate) fn is_named(address: usize, names: &[&CStr]) -> bool {
+    let found = guard::without_signals(|| names.iter().any(|name| next::global(name) as usize == address));
+    // A name that nobody has leaves a message that the program could take for its own.
+    // SAFETY: reads and clears the thread's message.
+    unsafe { libc::dlerror() };
+    found
+}
+
 /// Whether an address lies in a vendor's runtime: what it calls, it calls for itself.
 #[inline(always)]
 pub(crate) fn is_runtime_code(address: usize) -> bool {

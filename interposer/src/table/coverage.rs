@@ -71,12 +71,7 @@ const SECTIONS: [Section; 11] = [
         about: "What llama.cpp says before it aborts. Any name that contains",
         since: "",
     },
-    Section {
-        library: Library::Roctx,
-        title: "ROCTX",
-        about: "Ranges and marks. Any name that contains",
-        since: "",
-    },
+    Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },
     Section {
         library: Library::Nvtx,
         title: "NVTX",

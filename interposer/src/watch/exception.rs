@@ -8,9 +8,12 @@
 //!   `what_without_backtrace()` (virtual since 2.2) may do the same. Its message is its first member, a string of libstdc++ in the
 //!   new or the old form; both begin with a pointer to a terminated text. So nothing is called.
 //! * A `what()` that is the C++ library's own (`std::runtime_error`, `std::bad_alloc`, what derives from them and leaves it as it
-//!   is): such a function hands out a text that it has.
+//!   is): such a function hands out a text that it has. In a program that is not position-independent its address may be the
+//!   program's own entry for it, so the common ones are also known by their names.
 //!
 //! Any other `what()` is the program's code: it would run at a moment at which the program does not call it. Nothing is read then.
+
+use std::ffi::CStr;
 
 use crate::base::program_memory::{self, word};
 use crate::link;
@@ -46,10 +49,22 @@ pub(super) fn text(object: u64, type_info: u64, real: *const (), out: &mut [u8])
     }
 }
 
-/// Calls `what()` if it lies in the library that throws.
+/// `what()` of the classes that most others derive from.
+const COMMON: [&CStr; 4] = [
+    c"_ZNKSt13runtime_error4whatEv",
+    c"_ZNKSt11logic_error4whatEv",
+    c"_ZNKSt9exception4whatEv",
+    c"_ZNKSt9bad_alloc4whatEv",
+];
+
+/// Calls `what()` if it is the C++ library's.
 fn what(exception: u64, real: *const (), out: &mut [u8]) -> usize {
     let function = word(exception).and_then(|functions| word(functions.wrapping_add(8 * WHAT)));
-    let Some(function) = function.filter(|function| link::is_beside(*function as usize, real as usize)) else { return 0 };
+    let is_librarys = |function: &u64| {
+        let function = *function as usize;
+        link::is_beside(function, real as usize) || link::is_named(function, &COMMON)
+    };
+    let Some(function) = function.filter(is_librarys) else { return 0 };
     // SAFETY: the C++ library's `what()` of an object that is whole: it is about to be thrown. Such a function changes nothing.
     let text = unsafe { std::mem::transmute::<u64, unsafe extern "C" fn(u64) -> u64>(function)(exception) };
     program_memory::text(text, out)
@@ -130,7 +145,9 @@ mod tests {
                 // The word before the functions.
                 [own, 0, 0]
             };
-            Types { kinds: [kind(c"N10__cxxabiv120__si_class_type_infoE"), kind(c"N10__cxxabiv121__vmi_class_type_infoE")] }
+            Types {
+                kinds: [kind(c"N10__cxxabiv120__si_class_type_infoE"), kind(c"N10__cxxabiv121__vmi_class_type_infoE")],
+            }
         }
 
         fn class(&self, kind: usize, name: &'static std::ffi::CStr, rest: &[u64]) -> u64 {

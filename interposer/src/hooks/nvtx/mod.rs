@@ -82,7 +82,11 @@ unsafe extern "C" fn ours(name: *const c_char) -> *mut c_char {
     let real = GETENV.load(Ordering::Acquire);
     // SAFETY: the C library's function or one that does the same, with the program's name.
     let value = unsafe {
-        if real.is_null() { walk(name) } else { std::mem::transmute::<*mut (), unsafe extern "C" fn(*const c_char) -> *mut c_char>(real)(name) }
+        if real.is_null() {
+            walk(name)
+        } else {
+            std::mem::transmute::<*mut (), unsafe extern "C" fn(*const c_char) -> *mut c_char>(real)(name)
+        }
     };
     // SAFETY: a terminated name.
     if !value.is_null() || unsafe { CStr::from_ptr(name) } != VARIABLE {
