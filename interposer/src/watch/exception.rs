@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn nonsense_is_nothing() {
         let types = Types::new();
-        let mut endless = vec![0, 0, 0];
-        let type_info = address(&endless[..]);
-        endless.copy_from_slice(&[address(&types.kinds[0]) + 8, c"4Loop".as_ptr() as u64, type_info]);
+        let endless = Box::leak(Box::new([address(&types.kinds[0]) + 8, c"4Loop".as_ptr() as u64, 0]));
+        let type_info = address(endless);
+        endless[2] = type_info;
         for type_info in [0, 8, u64::MAX - 3, type_info, kept(vec![1, 2, 3, 4])] {
             assert_eq!(found(4096, type_info), Parts::default());
             assert_eq!(text(4096, type_info, std::ptr::null(), &mut [0; 64]), 0);

@@ -43,78 +43,41 @@ const fn room() -> texts::Room {
     [0; MAX_TEXT_BYTES]
 }
 
-// All below: SAFETY: NVTX passes on what the program gave it: null, or terminated texts and whole structures.
-
-unsafe extern "C" fn mark_ex(event: *const Attributes) {
-    unsafe { put(Number::nvtxMarkEx, mark::LABEL, 0, message_of(event, &mut room())) }
+/// Makes the functions.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)? = $body:expr;)*) => {
+        $(unsafe extern "C" fn $name($($argument: $type),*) $(-> $answer)? {
+            // SAFETY: NVTX passes on what the program gave it: null, or terminated texts and whole structures.
+            #[allow(unused_unsafe)]
+            unsafe {
+                $body
+            }
+        })*
+    };
 }
 
-unsafe extern "C" fn mark_a(message: *const c_char) {
-    unsafe { put(Number::nvtxMarkA, mark::LABEL, 0, label(message)) }
-}
-
-unsafe extern "C" fn mark_w(message: *const u32) {
-    unsafe { put(Number::nvtxMarkW, mark::LABEL, 0, narrow(message, &mut room())) }
-}
-
-unsafe extern "C" fn start_ex(event: *const Attributes) -> u64 {
-    unsafe { start(Number::nvtxRangeStartEx, message_of(event, &mut room())) }
-}
-
-unsafe extern "C" fn start_a(message: *const c_char) -> u64 {
-    unsafe { start(Number::nvtxRangeStartA, label(message)) }
-}
-
-unsafe extern "C" fn start_w(message: *const u32) -> u64 {
-    unsafe { start(Number::nvtxRangeStartW, narrow(message, &mut room())) }
-}
-
-unsafe extern "C" fn end(number: u64) {
-    put(Number::nvtxRangeEnd, mark::STOP, number, &[]);
-}
-
-unsafe extern "C" fn push_ex(event: *const Attributes) -> c_int {
-    unsafe { push(Number::nvtxRangePushEx, message_of(event, &mut room())) }
-}
-
-unsafe extern "C" fn push_a(message: *const c_char) -> c_int {
-    unsafe { push(Number::nvtxRangePushA, label(message)) }
-}
-
-unsafe extern "C" fn push_w(message: *const u32) -> c_int {
-    unsafe { push(Number::nvtxRangePushW, narrow(message, &mut room())) }
-}
-
-unsafe extern "C" fn pop_one() -> c_int {
-    pop(Number::nvtxRangePop)
-}
-
-unsafe extern "C" fn domain_mark(_: *const c_void, event: *const Attributes) {
-    unsafe { put(Number::nvtxDomainMarkEx, mark::LABEL, 0, message_of(event, &mut room())) }
-}
-
-unsafe extern "C" fn domain_start(_: *const c_void, event: *const Attributes) -> u64 {
-    unsafe { start(Number::nvtxDomainRangeStartEx, message_of(event, &mut room())) }
-}
-
-unsafe extern "C" fn domain_end(_: *const c_void, number: u64) {
-    put(Number::nvtxDomainRangeEnd, mark::STOP, number, &[]);
-}
-
-unsafe extern "C" fn domain_push(_: *const c_void, event: *const Attributes) -> c_int {
-    unsafe { push(Number::nvtxDomainRangePushEx, message_of(event, &mut room())) }
-}
-
-unsafe extern "C" fn domain_pop(_: *const c_void) -> c_int {
-    pop(Number::nvtxDomainRangePop)
-}
-
-unsafe extern "C" fn register_a(_: *const c_void, text: *const c_char) -> u64 {
-    unsafe { texts::register(label(text)) }
-}
-
-unsafe extern "C" fn register_w(_: *const c_void, text: *const u32) -> u64 {
-    unsafe { texts::register(narrow(text, &mut room())) }
+functions! {
+    mark_ex(event: *const Attributes) = put(Number::nvtxMarkEx, mark::LABEL, 0, message_of(event, &mut room()));
+    mark_a(message: *const c_char) = put(Number::nvtxMarkA, mark::LABEL, 0, label(message));
+    mark_w(message: *const u32) = put(Number::nvtxMarkW, mark::LABEL, 0, narrow(message, &mut room()));
+    start_ex(event: *const Attributes) -> u64 = start(Number::nvtxRangeStartEx, message_of(event, &mut room()));
+    start_a(message: *const c_char) -> u64 = start(Number::nvtxRangeStartA, label(message));
+    start_w(message: *const u32) -> u64 = start(Number::nvtxRangeStartW, narrow(message, &mut room()));
+    end(number: u64) = put(Number::nvtxRangeEnd, mark::STOP, number, &[]);
+    push_ex(event: *const Attributes) -> c_int = push(Number::nvtxRangePushEx, message_of(event, &mut room()));
+    push_a(message: *const c_char) -> c_int = push(Number::nvtxRangePushA, label(message));
+    push_w(message: *const u32) -> c_int = push(Number::nvtxRangePushW, narrow(message, &mut room()));
+    pop_one() -> c_int = pop(Number::nvtxRangePop);
+    domain_mark(_domain: *const c_void, event: *const Attributes) =
+        put(Number::nvtxDomainMarkEx, mark::LABEL, 0, message_of(event, &mut room()));
+    domain_start(_domain: *const c_void, event: *const Attributes) -> u64 =
+        start(Number::nvtxDomainRangeStartEx, message_of(event, &mut room()));
+    domain_end(_domain: *const c_void, number: u64) = put(Number::nvtxDomainRangeEnd, mark::STOP, number, &[]);
+    domain_push(_domain: *const c_void, event: *const Attributes) -> c_int =
+        push(Number::nvtxDomainRangePushEx, message_of(event, &mut room()));
+    domain_pop(_domain: *const c_void) -> c_int = pop(Number::nvtxDomainRangePop);
+    register_a(_domain: *const c_void, text: *const c_char) -> u64 = texts::register(label(text));
+    register_w(_domain: *const c_void, text: *const u32) -> u64 = texts::register(narrow(text, &mut room()));
 }
 
 /// `NVTX_CB_MODULE_CORE`, and its functions by their place (`NvtxCallbackIdCore`).

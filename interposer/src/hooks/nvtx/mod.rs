@@ -113,8 +113,9 @@ mod tests {
     use super::*;
 
     fn value(name: &CStr) -> Option<String> {
-        // SAFETY: a terminated name; what is found is terminated.
+        // SAFETY: a terminated name.
         let value = unsafe { walk(name.as_ptr()) };
+        // SAFETY: what is found is terminated.
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
     }
 
