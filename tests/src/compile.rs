@@ -33,6 +33,8 @@ pub enum Library {
     Hsa,
     /// The libraries that make handles.
     Handles,
+    /// The simulated HIP and `libroctx64.so.4`.
+    Roctx,
 }
 
 /// A program of the zoo, linked to the simulated HIP.
@@ -54,6 +56,11 @@ pub fn program_with(source: &str, library: Library) -> PathBuf {
 pub fn program_build(source: &str, macro_name: &str) -> PathBuf {
     let output = format!("{}-{}", stem(source), macro_name.to_lowercase());
     build(source, Library::Hip, &output, &[&format!("-D{macro_name}")])
+}
+
+/// The same as a program that is not position-independent.
+pub fn program_at_fixed_place(source: &str) -> PathBuf {
+    build(source, Library::Hip, &format!("{}-fixed", stem(source)), &["-fno-pie", "-no-pie"])
 }
 
 /// The plugin half of a source that has one: a shared object, compiled with `-DPLUGIN`.
@@ -87,6 +94,7 @@ fn link_arguments(library: Library) -> Vec<OsString> {
         }
         Library::CudaStatic => (sim_dir().to_path_buf(), &["-l:libcudart_static.a", "-ldl"]),
         Library::Hsa => (sim_dir().to_path_buf(), &["-l:libhsa-runtime64.so.1"]),
+        Library::Roctx => (sim_dir().to_path_buf(), &["-l:libamdhip64.so.6", "-l:libroctx64.so.4"]),
         Library::Handles => (sim_dir().to_path_buf(), HANDLE_LIBRARIES),
     };
     let mut rpath = OsString::from("-Wl,-rpath,");

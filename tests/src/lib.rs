@@ -28,7 +28,9 @@ mod truth;
 
 pub use artefacts::{analyzer, machine_root, recorder, sim_dir, zoo_source};
 pub use blocks::{ToldBlocks, told_blocks};
-pub use compile::{Library, copy_program, plain_program, plugin, program, program_build, program_with};
+pub use compile::{
+    Library, copy_program, plain_program, plugin, program, program_at_fixed_place, program_build, program_with,
+};
 pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
@@ -39,7 +41,7 @@ pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};
 pub use stacks::{PythonLine, StackedCall};
 pub use thunk::{Explained, ThunkLine, assert_hsa_explains, assert_thunk_agrees};
-pub use trace::{Event, Trace, assert_addresses_alternate};
+pub use trace::{Event, Told, Trace, assert_addresses_alternate};
 pub use truth::TruthLine;
 
 /// One mebibyte, the unit that the clients count in.

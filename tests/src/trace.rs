@@ -5,6 +5,9 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use gpuoom_trace::payload;
+use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record;
 use serde_json::Value;
 
 use crate::artefacts::analyzer;
@@ -15,6 +18,21 @@ use crate::report::Report;
 pub struct Trace {
     /// Where it lies.
     pub path: PathBuf,
+}
+
+/// A record with a text, as it lies in the file: a mark, a message, an exception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The function that was called.
+    pub api: String,
+    /// What it is, by its event: a constant of [`record::mark`] or [`record::message`].
+    pub status: i32,
+    /// Number of a range; the thrown object.
+    pub address: u64,
+    /// Kernel's number of the thread.
+    pub thread: u32,
+    /// The label, the message, the type.
+    pub text: String,
 }
 
 /// One line of `gpuoom-analyze events --format json`.
@@ -44,6 +62,26 @@ impl Trace {
             assert!(pair[0].seq() < pair[1].seq(), "events out of order: {:?} before {:?}", pair[0], pair[1]);
         }
         events
+    }
+
+    /// All records of one of these events, in their order.
+    pub fn told(&self, events: &[record::Event]) -> Vec<Told> {
+        let mut file = TraceFile::open(&self.path).expect("a trace");
+        let apis: Vec<_> = file.metadata.apis.rows.iter().map(|row| row.name.clone()).collect();
+        let mut found = Vec::new();
+        let read = file.for_each_batch(|batch| {
+            let wanted = batch.iter().filter(|(record, _)| events.iter().any(|event| *event as u8 == record.event));
+            found.extend(wanted.map(|(record, payload)| Told {
+                api: apis[usize::from(record.api)].to_string(),
+                status: record.status,
+                address: record.address,
+                thread: record.thread,
+                text: payload::text(payload),
+            }));
+            Ok::<_, ()>(())
+        });
+        read.expect("the sink refuses nothing");
+        found
     }
 
     /// The report.

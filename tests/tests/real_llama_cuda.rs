@@ -4,6 +4,7 @@
 use gpuoom_tests::{
     Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called,
 };
+use gpuoom_trace::record::{self, message};
 
 fn generate(capacity: &str) -> Option<Finished> {
     let client = llama_cuda_client()?.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
@@ -48,6 +49,22 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option
     let report = main_trace(&run).report_with(&["--model".as_ref(), half.as_ref()]);
     assert!(report.diagnoses().iter().all(|found| Some(&found.id[..]) != shape), "{:?}", report.diagnoses());
     assert!(run.stderr.contains("cudaMalloc failed: out of memory"), "llama.cpp says it itself: {}", run.stderr);
+    let messages = main_trace(&run).told(&[record::Event::Message]);
+    assert_eq!(messages[0].status, message::EXCEPTION);
+    assert!(messages[0].text.contains("allocate"), "and in its exceptions: {messages:?}");
+}
+
+/// What comes after its buffers (here cuBLAS's work space) ggml can't do without: it aborts.
+#[test]
+fn last_words_of_an_abort_are_kept() {
+    let Some(client) = llama_cuda_client() else { return };
+    // Node's logger and the abort race on stderr, so two runs may print differently. Without a backtrace: no debugger is started.
+    let client = client.env("SIM_CAPACITY", "216M").env("GPUOOM_PROBE", "off").env("GGML_NO_BACKTRACE", "1");
+    let run = client.run_recorded();
+    let messages = main_trace(&run).told(&[record::Event::Message]);
+    let last = messages.last().expect("ggml's last words");
+    assert_eq!((last.api.as_str(), last.status), ("ggml_abort", message::ABORT));
+    assert!(last.text.contains("ggml-cuda.cu:") && last.text.ends_with(": CUDA error"), "{}", last.text);
 }
 
 const WEIGHTS: u64 = 13_120_512;

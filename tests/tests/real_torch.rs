@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 
 use gpuoom_tests::{Client, Event, Finished, MIB, Report, TruthLine, stubs_called, torch_client};
+use gpuoom_trace::record::{self, mark, message};
 use serde_json::Value;
 
 /// Small enough that the caching allocator of `train.py` has to give memory back before it gets more.
@@ -214,6 +215,26 @@ fn a_data_loader_with_forked_workers() {
     run.only_trace().report().assert_exited(0);
     run.only_trace().report().assert_no_cause();
     assert_peak_is_true(&run);
+}
+
+/// `torch.cuda.nvtx` is NVTX, compiled into PyTorch, and finds the recorder as it would find a profiler.
+#[test]
+fn ranges_and_the_error_that_they_explain() {
+    let Some(client) = client("ranges.py", "16G") else { return };
+    let run = run(client.without_env("NVTX_INJECTION64_PATH"));
+    let told = run.only_trace().told(&[record::Event::Mark]);
+    let told: Vec<_> = told.iter().map(|mark| (mark.status, mark.text.as_str())).collect();
+    let steps = ["step 0", "step 1", "step 2"];
+    let steps = steps.map(|step| [(mark::PUSH, step), (mark::PUSH, "forward"), (mark::POP, ""), (mark::POP, "")]);
+    let before =
+        [(mark::PUSH, "set up"), (mark::LABEL, "before the first call"), (mark::POP, ""), (mark::START, "all steps")];
+    let after = [(mark::STOP, ""), (mark::PUSH, "too much"), (mark::POP, "")];
+    assert_eq!(told, [&before[..], steps.as_flattened(), &after[..]].concat());
+    let messages = run.only_trace().told(&[record::Event::Message]);
+    let first = messages.first().expect("the error says something");
+    assert_eq!(first.status, message::EXCEPTION);
+    assert!(first.text.starts_with("CUDA out of memory. Tried to allocate 1024.00 GiB."), "{}", first.text);
+    assert!(!first.text.contains("Exception raised from"), "no backtrace was made: {}", first.text);
 }
 
 fn live_blocks(events: &[Event]) -> BTreeMap<u64, u64> {

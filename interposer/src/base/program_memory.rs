@@ -8,12 +8,23 @@ pub(crate) fn word(address: u64) -> Option<u64> {
     read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Reads a terminated text, as far as it lies in one page; returns its length.
+/// Reads a terminated text, as far as `out` has room and pages can be read; returns its length.
 pub(crate) fn text(address: u64, out: &mut [u8]) -> usize {
-    let in_page = 4096 - (address & 4095) as usize;
-    let length = out.len().min(in_page);
-    let got = if read(address, &mut out[..length]) { length } else { 0 };
-    out[..got].iter().position(|byte| *byte == 0).unwrap_or(got)
+    let mut length = 0;
+    while length < out.len() {
+        let at = address.wrapping_add(length as u64);
+        let in_page = 4096 - (at & 4095) as usize;
+        let end = out.len().min(length + in_page);
+        let part = &mut out[length..end];
+        if !read(at, part) {
+            return length;
+        }
+        if let Some(terminator) = part.iter().position(|byte| *byte == 0) {
+            return length + terminator;
+        }
+        length = end;
+    }
+    length
 }
 
 /// Reads all of `out`, or nothing that counts; leaves `errno` alone. The kernel does the copy, so a bad address is an
@@ -105,6 +116,19 @@ mod tests {
         let mut out = [0; 16];
         let length = text(c"text".as_ptr() as u64, &mut out);
         assert_eq!(&out[..length], b"text");
+    }
+
+    #[test]
+    fn a_text_ends_where_it_is_terminated_or_can_be_read_no_further() {
+        let long = vec![b'x'; 9000];
+        let mut out = [0; 8500];
+        assert_eq!(text(long.as_ptr() as u64, &mut out), 8500);
+        assert_eq!(out[8499], b'x');
+        let pages = half_readable();
+        assert_eq!(text(pages + 4096, &mut out), 0);
+        // SAFETY: the first of the two pages can be written.
+        unsafe { std::ptr::write_bytes((pages + 4090) as *mut u8, b'y', 6) };
+        assert_eq!(text(pages + 4090, &mut out), 6);
     }
 
     #[test]

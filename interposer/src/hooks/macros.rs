@@ -147,6 +147,29 @@ macro_rules! told {
     };
 }
 
+/// A function that is exported as it stands here: it notes where the call came from, then runs the body.
+macro_rules! exported {
+    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)? $body:block) => {
+        $(#[$doc])*
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            unsafe extern "C-unwind" fn body($($argument: $type),*) $(-> $answer)? $body
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
 /// A hook without a signature: one test, then a jump. Calls that wait for the device have a word of their own.
 macro_rules! watched {
     ($base:expr, $name:ident, does(WaitsForDevice)) => { $crate::hooks::macros::watched!(@ $base, $name, WAITS); };
@@ -182,4 +205,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {entries, hands_out, recorded, told, watched};
+pub(super) use {entries, exported, hands_out, recorded, told, watched};

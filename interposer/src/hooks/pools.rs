@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES};
 
+use super::macros::exported;
 use crate::base::{config, guard};
 use crate::call::{Described, Frame};
 use crate::record::state;
@@ -12,29 +13,6 @@ use crate::table;
 
 /// Bytes of each name that are kept.
 const MAX_NAME_BYTES: usize = 128;
-
-/// Makes the exported function: it notes where the call came from, then runs the body.
-macro_rules! exported {
-    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $body:block) => {
-        $(#[$doc])*
-        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
-        #[unsafe(naked)]
-        pub(super) unsafe extern "C" fn $name() {
-            unsafe extern "C" fn body($($argument: $type),*) $body
-
-            // As for a recorded hook (`macros.rs`).
-            std::arch::naked_asm!(
-                "mov r11, qword ptr [rsp]",
-                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
-                "mov qword ptr fs:[r10], r11",
-                "mov qword ptr fs:[r10 + 24], rsp",
-                "mov qword ptr fs:[r10 + 32], rbp",
-                "jmp {body}",
-                body = sym body,
-            )
-        }
-    };
-}
 
 exported! {
     /// A pool of the program's own gives a block out.

@@ -2,6 +2,7 @@
 
 use super::exit;
 use crate::base::{config, guard, log};
+use crate::hooks::nvtx;
 use crate::link;
 use crate::record::state;
 use crate::{faults, stack};
@@ -14,6 +15,7 @@ extern "C" fn load() {
         config::get();
         state::prepare();
         stack::prepare();
+        nvtx::prepare();
         faults::prepare();
         link::fork_gate::install();
         link::bypass::note_first_loaded();

@@ -42,6 +42,11 @@ extern "C" fn not_supported() -> i32 {
     801
 }
 
+/// Answers for a ROCTX that is not there: the outermost level, or no range.
+extern "C" fn no_range() -> u64 {
+    0
+}
+
 /// The real function of row `api` for a call that came from `caller`. Never null.
 #[inline(always)]
 pub(crate) fn real(api: u16, caller: usize) -> *const () {
@@ -69,10 +74,15 @@ fn look_up(api: u16, caller: usize) -> *const () {
 fn search(api: u16, caller: usize) -> *const () {
     let row = table::row(api);
     let Some(found) = find(row.library, row.name_c, caller) else {
+        if row.library == Library::Roctx {
+            // A weak reference that would have been null: the program may well come here for each of its ranges.
+            callers::set(api, caller, no_range as *const ());
+            return no_range as *const ();
+        }
         log::warn(format_args!("{} was called, but no loaded library has it", row.name));
         return match row.library {
-            // `__cxa_throw` must not return.
-            Library::Cxx => libc::abort as *const (),
+            // These must not return.
+            Library::Cxx | Library::Ggml => libc::abort as *const (),
             _ => not_supported as *const (),
         };
     };
@@ -179,6 +189,20 @@ fn major_version_in(path: &str) -> Option<u32> {
 fn is_copy_of(object: &Object, library: Library) -> bool {
     let file_name = object.path.rsplit('/').next().unwrap_or_default();
     library.path_parts().iter().any(|part| file_name.contains(part))
+}
+
+/// Whether an address lies in the library that a real function was found in.
+pub(crate) fn is_beside(address: usize, real: usize) -> bool {
+    objects::is_beside(address, real)
+}
+
+/// Whether an address is what the global scope has under one of these names.
+pub(crate) fn is_named(address: usize, names: &[&CStr]) -> bool {
+    let found = guard::without_signals(|| names.iter().any(|name| next::global(name) as usize == address));
+    // A name that nobody has leaves a message that the program could take for its own.
+    // SAFETY: reads and clears the thread's message.
+    unsafe { libc::dlerror() };
+    found
 }
 
 /// Whether an address lies in a vendor's runtime: what it calls, it calls for itself.

@@ -294,6 +294,11 @@ pub(crate) fn is_runtime_code(address: usize) -> bool {
     RUNTIME_CODE.start_around(address).is_some()
 }
 
+/// Whether an address lies in the same object as a real function that was found.
+pub(super) fn is_beside(address: usize, real: usize) -> bool {
+    HELD.start_around(real).is_some_and(|start| HELD.start_around(address) == Some(start))
+}
+
 /// First address of the object that a real function lies in; the object is kept loaded from now on.
 pub(crate) fn hold_around(function: usize, is_runtime: bool) -> Option<usize> {
     let known = HELD.start_around(function);

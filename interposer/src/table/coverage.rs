@@ -21,7 +21,7 @@ struct Section {
     since: &'static str,
 }
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 11] = [
     Section {
         library: Library::Hip,
         title: "HIP",
@@ -66,6 +66,20 @@ const SECTIONS: [Section; 8] = [
         since: "",
     },
     Section {
+        library: Library::Ggml,
+        title: "ggml",
+        about: "What llama.cpp says before it aborts. Any name that contains",
+        since: "",
+    },
+    Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },
+    Section {
+        library: Library::Nvtx,
+        title: "NVTX",
+        about: "Ranges and marks: NVTX 2 (`libnvToolsExt.so.1`) and 3 (headers, in any object) ask for a tool at their first call, \
+                and the recorder is one unless there is another.",
+        since: "",
+    },
+    Section {
         library: Library::Cxx,
         title: "Process",
         about: "The C++ runtime, the ways out of a process, and the recorder's own records. The C++ runtime is found under any \
@@ -92,7 +106,8 @@ Every function that the recorder hooks, by interface. This page is made from the
 *Since* is the version of the vendor's library in which the function first appears; empty where it is not known. A hook
 for a function that the loaded library lacks answers \"not supported\" (801), and look-ups by name find what they would
 find without the recorder. Beside these, `dlsym` and `dlvsym` are hooked: a look-up of a name of this page gives the
-hook, for the very copy of the library that was asked.
+hook, for the very copy of the library that was asked. `getenv` is hooked for one name, `NVTX_INJECTION64_PATH`, by which
+NVTX finds a tool.
 ";
 
 const OUT_OF_REACH: &str = "
@@ -268,7 +283,8 @@ fn section(page: &mut String, section: &Section) {
         0 => section.about.to_owned(),
         _ => format!("{} {}.", section.about, parts.join(", ")),
     };
-    let _ = write!(page, "\n## {}\n\n{about} {} functions.\n\n", section.title, of_section.len());
+    let functions = if of_section.len() == 1 { "function" } else { "functions" };
+    let _ = write!(page, "\n## {}\n\n{about} {} {functions}.\n\n", section.title, of_section.len());
     let has_kinds = of_section.iter().any(|row| row.kind != Kind::None);
     let mut columns = vec!["function", "recorded", "event"];
     columns.extend(has_kinds.then_some("kind"));

@@ -20,11 +20,17 @@ pub(crate) enum Library {
     Kernel = 6,
     /// PyTorch's libc10
     Torch = 7,
+    /// libggml and its parts, in older builds libllama
+    Ggml = 8,
+    /// ROCTX: libroctx64 and librocprofiler-sdk-roctx
+    Roctx = 9,
+    /// No library: NVTX is part of each object that uses it.
+    Nvtx = 10,
 }
 
 impl Library {
     /// How many there are.
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 11;
 
     /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
     pub(crate) fn path_parts(self) -> &'static [&'static str] {
@@ -37,6 +43,9 @@ impl Library {
             Library::Handles => &["libhipblas.so", "librocblas", "libcublas.so", "libcudnn", "libMIOpen"],
             Library::Kernel => &[],
             Library::Torch => &["libc10.so"],
+            Library::Ggml => &["libggml", "libllama"],
+            Library::Roctx => &["libroctx64", "librocprofiler-sdk-roctx"],
+            Library::Nvtx => &[],
         }
     }
 

@@ -13,12 +13,14 @@ pub(crate) mod cuda_driver;
 pub(crate) mod cuda_runtime;
 pub(crate) mod cxx;
 pub(crate) mod framework;
+pub(crate) mod ggml;
 pub(crate) mod handles;
 pub(crate) mod hip;
 pub(crate) mod hsa;
 pub(crate) mod kernel;
 mod library;
 pub(crate) mod macros;
+pub(crate) mod ranges;
 #[cfg(test)]
 mod since;
 
@@ -138,7 +140,11 @@ pub(crate) const KERNEL: usize = HANDLES + handles::COUNT;
 pub(crate) const CXX: usize = KERNEL + kernel::COUNT;
 /// See [`HIP`].
 pub(crate) const FRAMEWORK: usize = CXX + cxx::COUNT;
-const OWN: usize = FRAMEWORK + framework::COUNT;
+/// See [`HIP`].
+pub(crate) const GGML: usize = FRAMEWORK + framework::COUNT;
+/// See [`HIP`].
+pub(crate) const RANGES: usize = GGML + ggml::COUNT;
+const OWN: usize = RANGES + ranges::COUNT;
 /// Rows of all tables.
 pub(crate) const COUNT: usize = OWN + own::COUNT;
 
@@ -162,7 +168,7 @@ pub(crate) const POOL_FREE: u16 = OWN as u16 + 7;
 /// All tables, one behind the other.
 pub(crate) static ROWS: [Row; COUNT] = {
     let mut all = [own::row(0); COUNT];
-    let tables: [&[Row]; 9] = [
+    let tables: [&[Row]; 11] = [
         &hip::ROWS,
         &cuda_runtime::ROWS,
         &cuda_driver::ROWS,
@@ -171,6 +177,8 @@ pub(crate) static ROWS: [Row; COUNT] = {
         &kernel::ROWS,
         &cxx::ROWS,
         &framework::ROWS,
+        &ggml::ROWS,
+        &ranges::ROWS,
         &own::ROWS,
     ];
     let (mut number, mut table) = (0, 0);

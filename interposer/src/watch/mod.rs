@@ -2,9 +2,11 @@
 //!
 //! Nothing here runs while no thread has an undecided failure, except one test in each stub.
 
+mod abort;
 mod account;
 mod directions;
 mod empty;
+mod exception;
 mod failure;
 mod stub;
 pub(crate) mod waits;

@@ -3,12 +3,12 @@
 use gpuoom_trace::meaning::Does;
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::outcome::Step;
-use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
+use gpuoom_trace::payload::{self, MAX_TEXT_BYTES};
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, flag, message};
 
 use super::failure::{self, FailedPointer, Side};
 use super::waits::Target;
-use super::{directions, empty};
+use super::{abort, directions, empty, exception};
 use crate::base::{guard, program_memory, thread};
 use crate::call::{Described, Frame};
 use crate::table::{self, Row};
@@ -87,7 +87,7 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments, 
     let arguments = unsafe { &*arguments };
     let target = row.meaning.does.waits().then(|| target_of(row, arguments));
     if failure::is_watched() && !row.is_answered || target.is_some_and(|target| target.news().is_some()) {
-        let given = Given { arguments, on_stack };
+        let given = Given { arguments, on_stack, real };
         guard::cold((), || record(api, caller, given, target));
     }
     if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
@@ -105,6 +105,8 @@ struct Given<'a> {
     arguments: &'a Arguments,
     /// The first that does not fit into a register, if the function has so many.
     on_stack: *const u64,
+    /// The function that is called.
+    real: *const (),
 }
 
 impl Given<'_> {
@@ -132,7 +134,7 @@ fn record(api: u16, caller: usize, given: Given<'_>, target: Option<Target>) {
             Event::GpuWork => failed_pointer(row, given),
             _ => FailedPointer::No,
         };
-        note(&frame, row, arguments, pointer);
+        note(&frame, row, given, pointer);
         if let (Some(target), Some(moments)) = (target, moments) {
             target.recorded(moments);
         }
@@ -154,7 +156,7 @@ pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
             }
             let failed_pointer = failure::uses_failed_pointer(std::iter::once((pointer, Side::Any)));
             let what = Described::new(pointer, 0);
-            let record = frame.record(Event::GpuWork, gpuoom_trace::record::Kind::None, 0, &what, false);
+            let record = frame.record(Event::GpuWork, Kind::None, 0, &what, false);
             note_work(frame, record, failed_pointer);
             failure::works(failed_pointer);
         });
@@ -182,9 +184,10 @@ fn asks_for_text(row: &Row) -> bool {
     row.meaning.does == Does::NamesError
 }
 
-fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer) {
+fn note(frame: &Frame, row: &Row, given: Given<'_>, pointer: FailedPointer) {
+    let arguments = given.arguments;
     let what = Described::new(arguments.integers[0], 0);
-    let mut record = frame.record(row.event, gpuoom_trace::record::Kind::None, 0, &what, false);
+    let mut record = frame.record(row.event, Kind::None, 0, &what, false);
     match row.event {
         Event::GpuWork => return note_work(frame, record, pointer),
         Event::ErrorQuery if asks_for_text(row) => {
@@ -195,7 +198,8 @@ fn note(frame: &Frame, row: &Row, arguments: &Arguments, pointer: FailedPointer)
         Event::ErrorQuery => record.address = 0,
         Event::Sync if row.meaning.does == Does::WaitsForDevice => record.address = 0,
         Event::Reading => (record.status, record.address) = (trigger::PROGRAM, 0),
-        Event::Exception => return note_exception(frame, record, arguments.integers[1]),
+        Event::Exception => return note_exception(frame, record, given),
+        Event::Message => return note_abort(frame, record, arguments),
         _ => {}
     }
     frame.recorder().publish(&record);
@@ -214,11 +218,30 @@ fn note_work(frame: &Frame, record: Record, pointer: FailedPointer) {
     frame.recorder().publish_long(&record, payload::numbers(&numbers, &mut out));
 }
 
-/// The name of the thrown type: the second word of `std::type_info` (Itanium C++ ABI).
-fn note_exception(frame: &Frame, record: Record, type_info: u64) {
+/// The name of the thrown type, the second word of `std::type_info` (Itanium C++ ABI), and what the object says.
+fn note_exception(frame: &Frame, record: Record, given: Given<'_>) {
+    let [object, type_info, ..] = given.arguments.integers;
     let name_at = program_memory::word(type_info.wrapping_add(8)).unwrap_or(0);
     let mut name = [0u8; 256];
     let length = program_memory::text(name_at, &mut name);
     let mut out = [0; MAX_PAYLOAD_BYTES];
     frame.recorder().publish_long(&record, payload::pack(&name[..length], &mut out));
+    let mut text = [0; MAX_TEXT_BYTES];
+    let length = exception::text(object, type_info, given.real, &mut text);
+    note_message(frame, Record { status: message::EXCEPTION, ..record }, &text[..length]);
+}
+
+/// What the program says before it gives up.
+fn note_abort(frame: &Frame, record: Record, arguments: &Arguments) {
+    let mut text = [0; MAX_TEXT_BYTES];
+    let length = abort::text(&arguments.integers, &mut text);
+    note_message(frame, Record { status: message::ABORT, address: 0, ..record }, &text[..length]);
+}
+
+fn note_message(frame: &Frame, record: Record, text: &[u8]) {
+    if !text.is_empty() {
+        let record = Record { event: Event::Message as u8, ..record };
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        frame.recorder().publish_long(&record, payload::pack(text, &mut out));
+    }
 }
