@@ -63,7 +63,13 @@ impl<B> Default for Unmapped<B> {
 
 impl<B> Default for Vmm<B> {
     fn default() -> Self {
-        Vmm { handles: FxHashMap::default(), physical: FxHashMap::default(), mappings: BTreeMap::new(), next: 0, changes: None }
+        Vmm {
+            handles: FxHashMap::default(),
+            physical: FxHashMap::default(),
+            mappings: BTreeMap::new(),
+            next: 0,
+            changes: None,
+        }
     }
 }
 

@@ -109,7 +109,14 @@ impl TraceBuilder {
     }
 
     /// A record of PyTorch's allocator with whatever a file may hold.
-    pub fn hostile_tensor(&mut self, free: bool, device: u8, address: u64, bytes: u64, totals: Option<[u64; 2]>) -> u64 {
+    pub fn hostile_tensor(
+        &mut self,
+        free: bool,
+        device: u8,
+        address: u64,
+        bytes: u64,
+        totals: Option<[u64; 2]>,
+    ) -> u64 {
         let event = if free { Event::BlockFree } else { Event::Block };
         let record = self.record(event, Kind::Tensor, TENSOR);
         let record = Record { device, address, requested: bytes, ..record };

@@ -59,7 +59,11 @@ fn what_is_unused_lies_between_the_blocks_of_a_segment() {
     let replay = replay(&trace, Options::default());
     let now = replay.blocks.now(0, 0).unwrap();
     assert_eq!(room(&now), (22 * u128::from(MIB), 11 * MIB, 3));
-    assert_eq!(of(&now).room.as_ref().unwrap().bytes, 24 * u128::from(MIB), "the program's own block is none of PyTorch's");
+    assert_eq!(
+        of(&now).room.as_ref().unwrap().bytes,
+        24 * u128::from(MIB),
+        "the program's own block is none of PyTorch's"
+    );
     let peak = replay.blocks.at_peak(0).unwrap();
     assert_eq!((of(&peak).state.bytes, room(&peak)), (10 * u128::from(MIB), (14 * u128::from(MIB), 11 * MIB, 2)));
     let told = replay.blocks.device(0).unwrap().all().next().unwrap();
