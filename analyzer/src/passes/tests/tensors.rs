@@ -54,7 +54,7 @@ fn rows_are_lines_of_the_program_and_add_up() {
         at.allocated_by.rows.iter().map(|row| (row.label.as_str(), row.bytes / MIB, row.blocks)).collect();
     let lines = [("forward (model.py:7)", 12, 3), ("forward (model.py:9)", 4, 1), ("train_step (train.py:38)", 4, 1)];
     assert_eq!(rows, [&lines[..], &[("others", 4, 1)]].concat());
-    assert!(at.allocated_by.rows[0].key.as_deref().unwrap().starts_with("model.py!forward"));
+    assert!(at.allocated_by.rows[0].key.as_deref().unwrap().contains("model.py!forward"));
     assert_eq!(at.allocated_by.rows[0].stack.len(), 4);
     assert_eq!((at.allocated_bytes, at.reserved_bytes, at.unused_bytes), (24 * MIB, Some(64 * MIB), Some(40 * MIB)));
     assert_eq!((at.largest_unused_bytes, at.unused_pieces), (Some(20 * MIB), Some(6)));
@@ -139,7 +139,13 @@ fn no_python_is_no_share() {
     trace.segment(SEGMENT, 64 * MIB);
     trace.tensor(0, SEGMENT, 4 * MIB);
     assert_eq!(tensors(&trace).unwrap().with_python_share, None);
-    trace.modules.push(Module { path: "/usr/lib/libpython3.12.so.1.0".into(), ..Module::default() });
+    trace.modules.push(Module {
+        path: "/usr/lib/libpython3.12.so.1.0".into(),
+        build_id: String::new(),
+        start: 0x10_0000,
+        end: 0x20_0000,
+        vendor: false,
+    });
     assert_eq!(tensors(&trace).unwrap().with_python_share, Some(0.0));
 }
 

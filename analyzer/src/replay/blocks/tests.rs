@@ -233,7 +233,7 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn sums_rows_and_gaps_agree_with_a_plain_model(steps in prop::collection::vec(step(), 0..120)) {
