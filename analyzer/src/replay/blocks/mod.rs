@@ -206,13 +206,14 @@ impl Replay {
     /// What an allocator above the runtime tells.
     #[inline]
     pub(super) fn block_told(&mut self, record: &Record, payload: &[u8]) {
-        if !self.blocks.is_used() {
-            self.begin_blocks();
-        }
+        let was_used = self.blocks.is_used();
         let Some(allocator) = self.blocks.allocator(self.apis.get(record.api).does, payload) else {
             self.blocks.not_followed += 1;
             return;
         };
+        if !was_used {
+            self.begin_blocks();
+        }
         let mut device = record.device;
         match record.event() {
             Some(Event::BlockFree) => device = self.blocks.take_back(record, allocator),
@@ -284,7 +285,9 @@ impl Replay {
         if !self.blocks.is_used() || !self.blocks.moments.keeps_next_mark() {
             return;
         }
-        if !self.blocks.moments.affords(self.blocks.cost()) {
+        // The blocks of all devices are looked at for each.
+        let cost = self.blocks.cost().saturating_mul(self.blocks.devices.len() as u64);
+        if !self.blocks.moments.affords(cost) {
             return;
         }
         let label = super::tracks::marks::label(payload);
