@@ -1,5 +1,6 @@
 //! Traces for tests and benchmarks, made with the writer side of the trace crate.
 
+pub mod blocks;
 #[cfg(test)]
 pub(crate) mod removals;
 
@@ -77,6 +78,7 @@ pub struct TraceBuilder {
     records: Vec<(Record, Vec<u8>)>,
     calls: FxHashMap<u32, u32>,
     in_flight: Vec<InFlight>,
+    torch: blocks::Torch,
     seq: u64,
 }
 
@@ -119,6 +121,7 @@ impl TraceBuilder {
             records: Vec::new(),
             calls: FxHashMap::default(),
             in_flight: Vec::new(),
+            torch: blocks::Torch::default(),
             seq: 0,
         }
     }
@@ -208,6 +211,7 @@ impl TraceBuilder {
             }
             _ if name.starts_with("cu") => Layer::Driver,
             _ if name.starts_with("__cxa") => Layer::Process,
+            _ if blocks::does(name).is_some() => Layer::Framework,
             _ => Layer::Kernel,
         };
         self.apis.push(ApiRow { name: name.into(), layer: layer as u8 });
@@ -443,6 +447,10 @@ impl TraceBuilder {
         let mut maker = ChunkMaker::default();
         let mut chunks = maker.metadata(chunk_kind::PROCESS, &self.process).to_vec();
         chunks.extend_from_slice(maker.metadata(chunk_kind::APIS, &ApiTable { rows: self.apis.clone() }));
+        // Before 1.6 functions had no meanings, and blocks are later.
+        if self.apis.iter().any(|row| blocks::does(&row.name).is_some()) {
+            chunks.extend_from_slice(maker.metadata(chunk_kind::MEANINGS, &blocks::meanings(&self.apis)));
+        }
         if !self.modules.is_empty() {
             let modules = Modules { modules: self.modules.clone() };
             chunks.extend_from_slice(maker.metadata(chunk_kind::MODULES, &modules));

@@ -81,7 +81,7 @@ fn the_json_report_has_the_fields_of_the_contract() {
     for (pointer, expected) in [
         ("/schema", Value::from("gpuoom.report/1")),
         ("/trace/path", "t.bin".into()),
-        ("/trace/format_version", "1.6".into()),
+        ("/trace/format_version", "1.7".into()),
         ("/trace/clean_close", true.into()),
         ("/trace/events", 8.into()),
         ("/trace/events_lost", 0.into()),
@@ -146,6 +146,41 @@ fn events_come_in_order_with_their_enclosing_calls() {
     assert_eq!(events[6]["text"], "epoch \"1\", begin");
     insta::assert_snapshot!("events_csv", place.stdout(&["events", "--format", "csv", "t.bin"]));
     insta::assert_snapshot!("events_text", place.stdout(&["events", "t.bin"]));
+}
+
+#[test]
+fn what_an_allocator_above_the_runtime_tells_is_listed() {
+    let place = Place::new();
+    let mut trace = small();
+    trace.segment(0x9000_0000, GIB);
+    trace.tensor(0, 0x9000_0000, 3 * MIB);
+    trace.no_tensor(0, 2 * GIB);
+    trace.free_tensor(0x9000_0000);
+    trace.pool_alloc("kv", "layer 0", 0x9000_0000, MIB);
+    trace.pool_free("kv", 0x9000_0000);
+    let message = trace.record(Event::Message, Kind::None, "__cxa_throw");
+    trace.with_text(Record { status: 1, ..message }, "CUDA out of memory");
+    for (status, text) in [(1, "outer"), (2, ""), (3, "inner"), (4, "")] {
+        let mark = trace.record(Event::Mark, Kind::None, "nvtxRangePushA");
+        trace.with_text(Record { status, address: if status > 2 { 7 } else { 0 }, ..mark }, text);
+    }
+    place.trace("t.bin", &trace);
+    let text = place.stdout(&["events", "--format", "json", "t.bin"]);
+    let events: Vec<Value> = text.lines().skip(9).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let words = |name: &str| events.iter().map(|event| event[name].as_str().unwrap_or("-")).collect::<Vec<_>>();
+    assert_eq!(words("event")[..6], ["alloc", "alloc", "free", "alloc", "free", "message"]);
+    assert_eq!(words("layer")[..6], ["framework", "framework", "framework", "framework", "framework", "-"]);
+    assert_eq!(words("kind")[..6], ["tensor", "tensor", "tensor", "tensor", "tensor", "-"]);
+    assert_eq!(words("address")[..5], ["0x90000000", "-", "0x90000000", "0x90000000", "0x90000000"]);
+    assert_eq!(words("text")[3..7], ["kv: layer 0", "kv", "CUDA out of memory", "outer"]);
+    assert_eq!(words("range")[6..], ["push", "pop", "start", "stop"]);
+    assert_eq!((&events[0]["requested_bytes"], &events[0]["numbers"][0]), (&(3 * MIB).into(), &(3 * MIB).into()));
+    assert_eq!((&events[1]["status"]["code"], &events[1]["status"]["name"]), (&1.into(), &"out of memory".into()));
+    assert_eq!((&events[9]["numbers"][0], &events[9]["text"]), (&7.into(), &Value::Null));
+    assert!(events.iter().all(|event| event.get("duration_ns").is_none() && event["parent"].is_null()));
+    for format in ["text", "csv"] {
+        assert!(place.stdout(&["events", "--format", format, "t.bin"]).contains("tensor"));
+    }
 }
 
 #[test]

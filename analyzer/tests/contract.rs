@@ -10,7 +10,7 @@ use serde_json::Value;
 type Promise = (&'static str, &'static str);
 
 /// Fields of `report --format json`. `[]` stands for each element.
-const REPORT: [Promise; 89] = [
+const REPORT: [Promise; 90] = [
     ("schema", "gpuoom.report/1|"),
     ("verdict.sentence", "string"),
     ("verdict.cause", "string?"),
@@ -49,6 +49,7 @@ const REPORT: [Promise; 89] = [
     ("devices[].fragmentation.stranded_bytes", "integer?"),
     ("devices[].fragmentation.largest_free_block_bytes", "integer?"),
     ("devices[].fragmentation.external", "number?"),
+    ("devices[].tensors", "object?"),
     ("host.allocations", "integer"),
     ("host.frees", "integer"),
     ("host.failures", "integer"),
@@ -114,14 +115,14 @@ const EVENT: [Promise; 14] = [
     ("thread", "integer"),
     (
         "event",
-        "alloc|free|map|unmap|reserve|pin|unpin|import|error_query|exception|gpu_work|sync|reading|module|mark|process",
+        "alloc|free|map|unmap|reserve|pin|unpin|import|error_query|exception|gpu_work|sync|reading|module|mark|process|message",
     ),
     ("parent", "integer?"),
     ("duration_ns", "integer"),
     ("api", "string"),
-    ("layer", "runtime|driver|hsa|kernel"),
+    ("layer", "runtime|driver|hsa|kernel|framework"),
     ("device", "integer"),
-    ("kind", "device|host-pinned|registered|managed|array|physical|reserved|pool|imported|code|queue|scratch"),
+    ("kind", "device|host-pinned|registered|managed|array|physical|reserved|pool|imported|code|queue|scratch|tensor"),
     ("address", "string"),
     ("requested_bytes", "integer"),
     ("padded_bytes", "integer"),

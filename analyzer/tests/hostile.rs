@@ -263,3 +263,47 @@ proptest! {
         }
     }
 }
+
+/// Blocks of allocators above the runtime, as no allocator tells of them.
+#[test]
+fn blocks_that_lie_move_no_account() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.bin");
+    let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 * GIB);
+    trace.alloc(0x1000, GIB);
+    trace.create_and_map(7, u64::MAX - MIB, GIB);
+    let plain = trace.clone();
+    let numbers = [0, 1, 0x1000, GIB, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+    for (round, device) in [0u8, 1, 0x7f, 0xff].into_iter().enumerate() {
+        for (place, address) in numbers.into_iter().enumerate() {
+            for bytes in numbers {
+                let totals = (place % 2 == 0).then_some([bytes, address]);
+                trace.hostile_tensor(round == 2, device, address, bytes, totals);
+                trace.pool_alloc("\u{1b}[2J", "x", address, bytes);
+                trace.no_tensor(device, bytes);
+            }
+            trace.pool_free("other", address);
+            trace.refuse(GIB);
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(mark, "mark");
+            let cut = trace.record(Event::Block, Kind::Tensor, "gpuoom_pool_alloc");
+            trace.push(Record { address, ..cut }, &[0xff; 56]);
+        }
+    }
+    for number in 0..200 {
+        trace.pool_alloc(&format!("pool {number}"), "", number, 1);
+    }
+    trace.write(&path).unwrap();
+    let summary = use_it(&path, None).unwrap();
+    let tensors = summary.facts.devices[0].tensors.as_ref().unwrap();
+    for one in std::iter::once(tensors).chain(&tensors.others) {
+        for moment in &one.moments {
+            let sum = moment.allocated_by.rows.iter().fold(0u64, |sum, row| sum.checked_add(row.bytes).unwrap());
+            assert_eq!(sum, moment.allocated_bytes);
+        }
+    }
+    plain.write(&path).unwrap();
+    let plain = use_it(&path, None).unwrap();
+    assert_eq!(plain.facts.devices[0].account.peak, summary.facts.devices[0].account.peak);
+    assert_eq!(plain.facts.devices[0].account.end, summary.facts.devices[0].account.end);
+}

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::fragmentation::{self, Fragmentation, Observed};
 use crate::passes::oom::OomReport;
+use crate::passes::tensors::Tensors;
 use crate::replay::Replay;
 use crate::replay::account::Account;
 use crate::replay::block::Block;
@@ -51,6 +52,8 @@ pub struct DeviceSummary {
     pub least_free: Option<LeastFree>,
     /// The largest blocks that lived at the peak.
     pub largest_at_peak: Vec<LargeBlock>,
+    /// What an allocator above the runtime gave out of it; null where none told.
+    pub tensors: Option<Tensors>,
 }
 
 impl DeviceSummary {
@@ -145,6 +148,7 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
         largest_at_peak: Vec::new(),
         used_at_start_bytes: first(Quantity::VramUsed),
         others_at_start_bytes: others_at_start(replay, device),
+        tensors: None,
         least_free: least.map(|(at, bytes)| LeastFree { at_ns: replay.clock.at_ns(at), bytes }),
     }
 }

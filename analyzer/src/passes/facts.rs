@@ -26,6 +26,7 @@ use crate::passes::oom::{self, OomReport};
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
+use crate::passes::tensors;
 use crate::passes::time::rfc3339;
 use crate::passes::which_card::WhichCard;
 use crate::replay::account::{Account, Calls};
@@ -227,7 +228,8 @@ impl Facts {
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
-        let devices = describe_devices(trace, replay, &machine);
+        let mut devices = describe_devices(trace, replay, &machine);
+        tensors::add_to(&mut devices, trace, replay, &stacks);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();

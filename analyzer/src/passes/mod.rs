@@ -26,6 +26,7 @@ pub mod rise;
 pub mod rows;
 pub mod shape;
 pub mod stays;
+pub mod tensors;
 pub mod time;
 pub mod trend;
 pub mod which_card;

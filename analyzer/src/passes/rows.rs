@@ -9,7 +9,7 @@ use gpuoom_trace::columns::Batch;
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, Granule, Kind, Record, flag, process};
+use gpuoom_trace::record::{Event, Granule, Kind, Record, flag, mark, process};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -69,7 +69,10 @@ pub struct EventRow {
     /// Handle and offset of a mapping, pool of an allocation, what else a request to a driver says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
-    /// Label, exception type, what began or ended.
+    /// Of a label that is the beginning or end of a range: `push`, `pop`, `start`, `stop`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<&'static str>,
+    /// Label, exception type, what began or ended, a pool and the name of its block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Numbers that were read.
@@ -90,7 +93,7 @@ pub struct EventRow {
     /// Whether native frames of it were inferred from frame pointers, where unwind tables are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_is_inferred: Option<bool>,
-    /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `same_variable`, `injected`.
+    /// What else is marked: `from_runtime`, `correction`, `failed_pointer`, `error_text`, `same_variable`, `totals`, `injected`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<&'static str>,
 }
@@ -212,6 +215,11 @@ impl Rows {
             self.ooms += 1;
             row.oom = Some(self.ooms);
         }
+        if matches!(record.event(), Some(Event::Block | Event::BlockFree | Event::Message)) {
+            // It is told at a moment: no call encloses it, and it ends none.
+            self.waiting.push_back((row, None));
+            return;
+        }
         let number = self.left + self.waiting.len() as u64;
         self.resolve(record);
         let open = self.open.entry(record.thread).or_default();
@@ -264,26 +272,34 @@ impl Rows {
     }
 
     fn row(&self, record: &Record, payload: &[u8]) -> EventRow {
-        use Event::{Alloc, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin};
+        use Event::{Alloc, Block, BlockFree, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin};
         let event = record.event();
         let api = self.apis.get(record.api);
-        let about_memory = matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import | Export));
-        let gives_back = matches!(event, Some(Free | Unmap | Unpin));
+        let is_told = matches!(event, Some(Block | BlockFree));
+        let about_memory =
+            is_told || matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import | Export));
+        let gives_back = matches!(event, Some(Free | Unmap | Unpin | BlockFree));
         let corrects = record.has(flag::CORRECTION);
-        let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import))
-            || (event == Some(Export) && record.requested > 0);
-        let is_call = !matches!(event, Some(Event::Mark | Event::Process | Event::Reading | Event::Exception) | None);
+        let has_size = matches!(event, Some(Alloc | Map | Unmap | Reserve | Pin | Import | Block))
+            || (matches!(event, Some(Export | BlockFree)) && record.requested > 0);
+        let is_call = !matches!(
+            event,
+            Some(Event::Mark | Event::Process | Event::Reading | Event::Exception | Event::Message) | None
+        );
         // What only matters after a failure is recorded before its call: how that ended is not known.
         let is_over = about_memory || record.duration != 0 || corrects;
         let ends = api.does.ends_something();
         // A handle, or the object that a stream of orders is for; before its call, the first argument may be anything.
         let has_handle = matches!(event, Some(Module | Sync)) && record.address != 0 && (is_over || ends);
         let asked_about = event == Some(Event::ErrorQuery) && record.has(flag::ERROR_TEXT);
-        let has_status = is_call && (is_over && (!gives_back || corrects) || asked_about);
+        let has_status = match is_told {
+            true => record.status != 0,
+            false => is_call && (is_over && (!gives_back || corrects) || asked_about),
+        };
         let mut row = EventRow {
             seq: record.seq(),
             at_ns: self.clock.at_ns(record.at),
-            duration_ns: (is_call && is_over && !gives_back)
+            duration_ns: (is_call && is_over && !gives_back && !is_told)
                 .then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
             event: event.map_or("unknown", |event| event_name(event, api.ends != Ends::Nothing)),
@@ -318,6 +334,9 @@ fn event_name(event: Event, gives_back_all: bool) -> &'static str {
         Event::Device => Event::Sync.name(),
         // Nor has it one for an export: what was there becomes visible to others.
         Event::Export => Event::Map.name(),
+        // A layer of its own says what gave the block.
+        Event::Block => Event::Alloc.name(),
+        Event::BlockFree => Event::Free.name(),
         event => event.name(),
     }
 }
@@ -326,6 +345,7 @@ fn marks(record: &Record) -> Vec<&'static str> {
     let bit_6 = match record.event() {
         Some(Event::ErrorQuery) => "error_text",
         Some(Event::Alloc | Event::Pin) => "same_variable",
+        Some(Event::Block | Event::BlockFree) => "totals",
         _ => "failed_pointer",
     };
     let all = [
@@ -339,7 +359,26 @@ fn marks(record: &Record) -> Vec<&'static str> {
 
 fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
     match record.event() {
-        Some(Event::Mark | Event::Exception) => row.text = Some(payload::text(payload)),
+        Some(Event::Mark) => {
+            row.range = range(record.status);
+            // The end of a range has no text, and a numbered one has a number.
+            row.text = (!matches!(record.status, mark::POP | mark::STOP)).then(|| payload::text(payload));
+            if matches!(record.status, mark::START | mark::STOP) {
+                row.numbers = vec![record.address];
+            }
+        }
+        Some(Event::Exception | Event::Message) => row.text = Some(payload::text(payload)),
+        Some(Event::Block | Event::BlockFree) if record.has(flag::TOTALS) => {
+            row.numbers = payload::unpack_numbers(payload).collect();
+        }
+        Some(Event::Block | Event::BlockFree) if !payload.is_empty() => {
+            let text = payload::text(payload);
+            row.text = Some(match text.split_once('\0') {
+                Some((pool, "")) => pool.to_owned(),
+                Some((pool, name)) => format!("{pool}: {name}"),
+                None => text,
+            });
+        }
         Some(Event::Process) => {
             row.text = Some(match record.address {
                 process::BEGAN => "began".to_owned(),
@@ -367,6 +406,16 @@ fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
             | Event::Sync,
         ) if !payload.is_empty() => row.numbers = payload::unpack_numbers(payload).collect(),
         _ => {}
+    }
+}
+
+fn range(status: i32) -> Option<&'static str> {
+    match status {
+        mark::PUSH => Some("push"),
+        mark::POP => Some("pop"),
+        mark::START => Some("start"),
+        mark::STOP => Some("stop"),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use gpuoom_trace::record::{Kind, Layer};
 
 use super::arena::{Arena, NO_PLACE};
 use super::block::{Block, Mapping};
+use super::blocks::Height;
 use super::held::Held;
 use super::lower::book::LowerBlock;
 use super::spacing::AddressSpacing;
@@ -190,6 +191,12 @@ impl Account {
         if self.keeps_peak && block.entered <= self.peak.position {
             self.gone.push(*block);
         }
+    }
+
+    /// What is held, and the most that was, for the peak of blocks above the runtime.
+    pub fn height(&self) -> Height {
+        let held = self.peak.held;
+        Height { bytes: self.held.requested_bytes, most_bytes: held.requested_bytes }
     }
 
     /// Notes that a mapping is gone.

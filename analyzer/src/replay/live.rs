@@ -15,6 +15,8 @@ pub struct LiveSet {
     reserved: FxHashMap<u64, Block>,
     imported: FxHashMap<u64, Block>,
     kernel: [FxHashMap<u64, Block>; 4],
+    /// Blocks with addresses that came (true) or went; kept only where somebody asked for it.
+    changes: Option<Vec<(Block, bool)>>,
 }
 
 impl LiveSet {
@@ -44,6 +46,11 @@ impl LiveSet {
     /// Takes a block in; returns where it lies now and the block that had its address.
     #[inline]
     pub fn insert(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
+        if self.changes.is_some() {
+            let old = self.get(block.space(), block.address).copied();
+            self.changed(old.as_ref().into_iter(), false);
+            self.changed([&block].into_iter(), true);
+        }
         match self.table(block.space()).entry(block.address) {
             Entry::Occupied(entry) => {
                 let slot = entry.into_mut();
@@ -57,7 +64,28 @@ impl LiveSet {
     /// Lets the block at an address go.
     #[inline]
     pub fn remove(&mut self, space: Space, address: u64) -> Option<Block> {
-        self.table(space).remove(&address)
+        let gone = self.table(space).remove(&address);
+        if self.changes.is_some() {
+            self.changed(gone.as_ref().into_iter(), false);
+        }
+        gone
+    }
+
+    /// Keeps what comes and goes from now on, for [`LiveSet::changes`].
+    pub fn list_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What came (true) and went since this was last asked.
+    pub fn changes(&mut self) -> impl Iterator<Item = (Block, bool)> {
+        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    }
+
+    #[cold]
+    fn changed<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>, come: bool) {
+        if let Some(changes) = &mut self.changes {
+            changes.extend(blocks.filter(|block| block.has_address()).map(|block| (*block, come)));
+        }
     }
 
     /// The block at an address.
@@ -90,6 +118,7 @@ impl LiveSet {
         }
         // The order of a hash table is not the order of anything.
         gone.sort_by_key(|block| block.entered);
+        self.changed(gone.iter(), false);
         gone
     }
 
@@ -100,6 +129,7 @@ impl LiveSet {
             gone.extend(table.extract_if(|_, block| goes(block)).map(|(_, block)| block));
         }
         gone.sort_by_key(|block| block.entered);
+        self.changed(gone.iter(), false);
         gone
     }
 

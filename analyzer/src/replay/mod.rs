@@ -6,6 +6,7 @@ pub mod apis;
 pub mod arena;
 pub mod balance;
 pub mod block;
+pub mod blocks;
 mod busy;
 pub mod census;
 pub mod comparison;
@@ -45,11 +46,12 @@ use gpuoom_trace::columns::Batch;
 use gpuoom_trace::header::{Header, end};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, Record, process};
+use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, Record, mark, process};
 
 use accounts::Accounts;
 use apis::Apis;
 use block::Side;
+use blocks::Blocks;
 use busy::Busy;
 use census::Census;
 use comparison::Comparisons;
@@ -151,6 +153,8 @@ pub struct Replay {
     pub live: LiveSet,
     /// Physical memory and mappings.
     pub vmm: Vmm,
+    /// Blocks of allocators above the runtime.
+    pub blocks: Blocks,
     /// What lower layers hold, and what vendor libraries hold for themselves.
     pub lower: Lower,
     /// What was read, beside what the calls account for, by device.
@@ -218,6 +222,7 @@ impl Replay {
             accounts: Accounts::new(&trace.metadata.devices, granularity_bytes),
             live: LiveSet::default(),
             vmm: Vmm::default(),
+            blocks: Blocks::default(),
             lower: Lower::new(match &trace.metadata.devices[..] {
                 [only] => Some(only.index),
                 _ => None,
@@ -303,6 +308,20 @@ impl Replay {
         self.events += 1;
         let end = record.at.saturating_add(u64::from(record.duration));
         self.last_at = self.last_at.max(end);
+        let failures = self.failures.count;
+        match record.event() {
+            // What these tell is nothing that happens to memory, or inside a call.
+            Some(Event::Block | Event::BlockFree) => self.block_told(record, payload),
+            Some(Event::Message) => {}
+            _ => self.record_of_calls(record, payload, end),
+        }
+        if self.failures.count != failures && self.blocks.is_used() {
+            self.keep_at_failure();
+        }
+    }
+
+    #[inline]
+    fn record_of_calls(&mut self, record: &Record, payload: &[u8], end: u64) {
         self.tracks.recorded_at = end;
         let disturbs = self.busy.note(record, end);
         if disturbs {
@@ -325,6 +344,9 @@ impl Replay {
             Some(Event::Export) => self.export(record),
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
+        }
+        if self.blocks.is_used() {
+            self.follow_below_blocks(end);
         }
         if disturbs {
             self.disturbed(record);
@@ -350,6 +372,11 @@ impl Replay {
 
     #[cold]
     fn mark(&mut self, record: &Record, payload: &[u8]) {
+        // The end of a range has no label.
+        if matches!(record.status, mark::POP | mark::STOP) {
+            return;
+        }
+        self.keep_at_mark(record, payload);
         let held = self.accounts.devices().map(|(device, account)| (device, saturate(account.held.requested_bytes)));
         let held = held.collect();
         self.tracks.marked(record, payload, held);

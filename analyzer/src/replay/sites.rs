@@ -164,6 +164,12 @@ impl Sites {
         self.by_number.get(&site).is_some_and(|known| site != 0 && (known.native > 0 || known.python > 0))
     }
 
+    /// Whether frames of Python were looked for on the way to a site's call.
+    #[inline]
+    pub fn looked_for_python(&self, site: u32) -> bool {
+        self.by_number.get(&site).is_some_and(|known| site != 0 && known.flags & stack_flag::PYTHON_SEEN != 0)
+    }
+
     /// The way to a site's call; where the trace keeps no stacks, the return address alone, cut.
     pub fn way(&self, site: u32) -> Option<Way<'_>> {
         let site = self.by_number.get(&site).filter(|_| site != 0)?;

@@ -42,6 +42,8 @@ pub struct Vmm<B = Block> {
     physical: FxHashMap<u64, Physical<B>>,
     mappings: BTreeMap<u64, Mapping>,
     next: u64,
+    /// Mappings that came (true) or went; kept only where somebody asked for it.
+    changes: Option<Vec<(Mapping, bool)>>,
 }
 
 /// What an unmap took away.
@@ -61,7 +63,13 @@ impl<B> Default for Unmapped<B> {
 
 impl<B> Default for Vmm<B> {
     fn default() -> Self {
-        Vmm { handles: FxHashMap::default(), physical: FxHashMap::default(), mappings: BTreeMap::new(), next: 0 }
+        Vmm {
+            handles: FxHashMap::default(),
+            physical: FxHashMap::default(),
+            mappings: BTreeMap::new(),
+            next: 0,
+            changes: None,
+        }
     }
 }
 
@@ -131,11 +139,37 @@ impl<B: Memory> Vmm<B> {
         let Some(physical) = self.physical.get_mut(&number) else { return before };
         physical.mappings += 1;
         let mapping = Mapping { address, size_bytes, entered, physical: number, device: physical.block.device() };
-        if let Some(old) = self.mappings.insert(address, mapping) {
+        if let Some(old) = self.put(mapping) {
             before.mappings.push(old);
             before.gone.extend(self.drop_mapping(old.physical));
         }
         before
+    }
+
+    /// Puts a mapping where it belongs; answers the one that was there.
+    fn put(&mut self, mapping: Mapping) -> Option<Mapping> {
+        let old = self.mappings.insert(mapping.address, mapping);
+        if let Some(old) = &old {
+            self.changed(old, false);
+        }
+        self.changed(&mapping, true);
+        old
+    }
+
+    fn changed(&mut self, mapping: &Mapping, comes: bool) {
+        if let Some(changes) = &mut self.changes {
+            changes.push((*mapping, comes));
+        }
+    }
+
+    /// Keeps which mappings come and go from now on, for [`Vmm::changes`].
+    pub fn list_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// The mappings that came (true) and went since this was last asked.
+    pub fn changes(&mut self) -> impl Iterator<Item = (Mapping, bool)> {
+        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
     }
 
     /// An address range is unmapped: all mappings that begin in it go.
@@ -145,6 +179,7 @@ impl<B: Memory> Vmm<B> {
         let mut gone = Vec::new();
         for mapping in &mappings {
             self.mappings.remove(&mapping.address);
+            self.changed(mapping, false);
             gone.extend(self.drop_mapping(mapping.physical));
         }
         Unmapped { mappings, gone }
@@ -165,7 +200,7 @@ impl<B: Memory> Vmm<B> {
         for mapping in mappings {
             if let Some(physical) = self.physical.get_mut(&mapping.physical) {
                 physical.mappings += 1;
-                self.mappings.insert(mapping.address, *mapping);
+                self.put(*mapping);
             }
         }
     }
@@ -180,6 +215,7 @@ impl<B: Memory> Vmm<B> {
         let mappings: Vec<Mapping> =
             self.mappings.values().filter(|mapping| mapping.device == device).copied().collect();
         self.mappings.retain(|_, mapping| mapping.device != device);
+        mappings.iter().for_each(|mapping| self.changed(mapping, false));
         Reset { handles, physical, mappings }
     }
 
@@ -190,8 +226,10 @@ impl<B: Memory> Vmm<B> {
             self.handles.entry(handle).or_insert(held);
         }
         for mapping in reset.mappings {
-            if *self.mappings.entry(mapping.address).or_insert(mapping) != mapping {
-                self.drop_mapping(mapping.physical);
+            match self.mappings.get(&mapping.address) {
+                Some(other) if *other != mapping => _ = self.drop_mapping(mapping.physical),
+                Some(_) => {}
+                None => _ = self.put(mapping),
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, gpu, shorten, size, span};
 
 /// Columns of the CSV.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "seq",
     "at_ns",
     "duration_ns",
@@ -30,6 +30,7 @@ const COLUMNS: [&str; 19] = [
     "text",
     "site",
     "caller",
+    "range",
 ];
 
 /// Where the frames of a stack begin on their lines.
@@ -70,6 +71,7 @@ pub fn write_csv(out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
         quoted(row.text.as_deref().unwrap_or_default()),
         number(row.site.map(u64::from)),
         quoted(row.caller.as_deref().unwrap_or_default()),
+        row.range.unwrap_or_default().to_owned(),
     ];
     writeln!(out, "{}", fields.join(","))
 }
@@ -149,6 +151,7 @@ fn details(row: &EventRow) -> String {
         None => format!("status {}", status.code),
     }));
     parts.extend(row.duration_ns.filter(|ns| *ns > 0).map(span));
+    parts.extend(row.range.map(str::to_owned));
     parts.extend(row.text.as_deref().map(|text| shorten(&clean(text), 60)));
     parts.extend(row.readings.iter().map(|reading| {
         let device = reading.device.map(|device| format!("[{device}]")).unwrap_or_default();

@@ -65,6 +65,16 @@ pub fn label(frame: &Frame) -> String {
     }
 }
 
+/// A frame of Python with its line, for people: `function (file.py:38)`; `None` for others, and where no line is known.
+pub fn label_with_line(frame: &Frame) -> Option<String> {
+    let line = frame.line.filter(|_| frame.kind == FrameKind::Python)?;
+    let file = file_name(frame.file.as_deref()?);
+    Some(match frame.short() {
+        Some(function) => format!("{function} ({file}:{line})"),
+        None => format!("{file}:{line}"),
+    })
+}
+
 /// The key of a stack.
 fn key(frames: &[Frame]) -> String {
     let has_python = frames.iter().any(|frame| frame.kind == FrameKind::Python);

@@ -258,6 +258,30 @@ fn a_library_that_came_to_the_place_of_another_has_the_name_that_its_list_has() 
     assert_eq!(metadata.module_lists[0], metadata.modules);
 }
 
+/// Pools and their blocks have names of the program's, and an allocator's own totals are numbers.
+#[test]
+fn pools_and_messages_are_private() {
+    let mut redactor = redactor();
+    let mut told = |event: Event, flags: u8, text: &[u8]| {
+        let record = Record { kind_flags: flags, ..Record::new(event, Kind::None) };
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let mut bytes = payload::pack(text, &mut out).to_vec();
+        bytes.resize(56, 0);
+        let before = bytes.clone();
+        redactor.payload(&record, &mut bytes);
+        (payload::text(&bytes), bytes == before)
+    };
+    let (given, _) = told(Event::Block, 0, b"alice-acme\0acme weights");
+    let (freed, _) = told(Event::BlockFree, 0, b"alice-acme\0");
+    let (message, _) = told(Event::Message, 0, b"acme failed");
+    for text in [&given, &freed, &message] {
+        assert!(!text.contains("acme") && !text.contains("alice"), "{text}");
+    }
+    assert_eq!(given.split('\0').next(), freed.split('\0').next(), "one pool keeps one name");
+    assert_eq!((given.split('\0').count(), freed.ends_with('\0')), (2, true));
+    assert!(told(Event::Block, gpuoom_trace::record::flag::TOTALS, b"12345678").1);
+}
+
 #[test]
 fn control_groups_stay_on_one_path() {
     let mut metadata = metadata("alice", "atlas", "acme", "grumpy");

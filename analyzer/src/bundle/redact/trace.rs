@@ -2,7 +2,7 @@
 
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::Metadata;
-use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record};
+use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 use gpuoom_trace::rewrite::Rewording;
 use rustc_hash::FxHashMap;
 
@@ -17,6 +17,8 @@ const PROCESS: &str = "process";
 const LIBRARIES: &str = "libraries";
 const MARKS: &str = "marks";
 const CODE: &str = "Python code";
+const POOLS: &str = "pools";
+const MESSAGES: &str = "messages";
 
 impl Rewording for Redactor {
     fn metadata(&mut self, metadata: &mut Metadata) {
@@ -47,8 +49,20 @@ impl Rewording for Redactor {
         match record.event() {
             Some(Event::Mark) => {
                 let label = payload::text(bytes);
-                let label = self.label(&label);
+                let label = self.label(MARKS, &label);
                 put(bytes, &label);
+            }
+            // An allocator's own totals are numbers; a pool and its block have names.
+            Some(Event::Block | Event::BlockFree) if record.has(flag::TOTALS) => {}
+            Some(Event::Block | Event::BlockFree) if !bytes.is_empty() => {
+                let names = payload::text(bytes);
+                let names: Vec<String> = names.split('\0').map(|name| self.pool(name)).collect();
+                put(bytes, &names.join("\0"));
+            }
+            Some(Event::Message) => {
+                let message = payload::text(bytes);
+                let message = self.label(MESSAGES, &message);
+                put(bytes, &message);
             }
             Some(Event::Code) => {
                 let code = payload::text(bytes);
@@ -100,15 +114,19 @@ impl Redactor {
         format!("{}={value}: expected{}", self.names(PLACE, name), self.text(PLACE, rest))
     }
 
-    fn label(&mut self, label: &str) -> String {
+    fn pool(&mut self, name: &str) -> String {
+        if name.is_empty() { String::new() } else { self.label(POOLS, name) }
+    }
+
+    fn label(&mut self, place: &'static str, label: &str) -> String {
         if self.keep.marks {
-            return self.text(MARKS, label);
+            return self.text(place, label);
         }
         // What a diagnosis rests on stays, or a bundle's report would say something else than the trace's.
         if labels::says_nothing_private(label) {
             return label.to_owned();
         }
-        self.log.note(Sort::Label, MARKS);
+        self.log.note(Sort::Label, place);
         // Labels that differ only in their numbers are of one sort, for the trend of what they hold: they must stay so.
         let sort: String = label.chars().filter(|c| !c.is_ascii_digit()).collect();
         format!("mark {}{}", letters(self.sorts.of(&sort)), self.labels.of(label))

@@ -3,6 +3,7 @@
 mod coverage;
 mod ledger;
 mod stack;
+mod tensors;
 
 use gpuoom_trace::metadata::{Quantity, Reading, trigger};
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};

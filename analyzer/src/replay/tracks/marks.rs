@@ -10,6 +10,11 @@ const LISTED: usize = 2048;
 /// Characters of a label that are kept.
 const MAX_LABEL: usize = 200;
 
+/// The text of a record, cut if it is very long.
+pub fn label(bytes: &[u8]) -> String {
+    payload::text(bytes).chars().take(MAX_LABEL).collect()
+}
+
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -40,7 +45,7 @@ impl Default for Marks {
 impl Marks {
     #[cold]
     pub(super) fn push(&mut self, record: &Record, bytes: &[u8], calls_before: u64, held_bytes: Vec<(u8, u64)>) {
-        let label = payload::text(bytes).chars().take(MAX_LABEL).collect();
+        let label = label(bytes);
         self.listed.push(Mark { at: record.at, thread: record.thread, label, calls_before, held_bytes });
     }
 

@@ -4,6 +4,7 @@ use crate::conclusion::Summary;
 use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, ReadingRow, Row};
 use crate::report::page::{Page, Paint};
+use crate::report::text::tensors::{self, Apart};
 use crate::words::{clean, count, gib_number, mib_number, moment, percent, shorten, size};
 
 /// Rows that are shown of one ledger; smaller ones are summed up.
@@ -18,10 +19,10 @@ const LATER_NS: u64 = 10_000_000;
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let (devices, host) = told(summary);
     for ledger in devices {
-        write_one(page, &format!("WHO HOLDS {}", ledger.place()), ledger);
+        write_one(page, summary, &format!("WHO HOLDS {}", ledger.place()), ledger);
     }
     if let Some(ledger) = host {
-        write_one(page, &format!("WHO HOLDS {}", ledger.place()), ledger);
+        write_one(page, summary, &format!("WHO HOLDS {}", ledger.place()), ledger);
     }
 }
 
@@ -39,19 +40,22 @@ pub(in crate::report) fn told(summary: &Summary) -> (Vec<&DeviceLedger>, Option<
     (devices, summary.facts.host_ledger.first().filter(tells))
 }
 
-fn write_one(page: &mut Page, heading: &str, ledger: &DeviceLedger) {
+fn write_one(page: &mut Page, summary: &Summary, heading: &str, ledger: &DeviceLedger) {
     let at = moment(ledger.at_ns);
     let when = match ledger.moment.strip_prefix("oom:") {
         Some(number) => format!("at failure #{number}, {at}"),
         None => format!("at the {}, {at}", ledger.moment),
     };
     page.headed(heading, Paint::Bold, &when);
-    write_rows(page, ledger);
+    let apart = tensors::of(summary, ledger).and_then(|(all, at)| tensors::take_apart(ledger, all, at));
+    write_rows(page, ledger, apart.as_ref());
+    let of_tensors = tensors::note(summary, ledger);
+    of_tensors.iter().for_each(|text| page.indented("  ", "  ", text));
     write_notes(page, ledger);
     page.gap();
 }
 
-fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
+fn write_rows(page: &mut Page, ledger: &DeviceLedger, apart: Option<&Apart>) {
     let share = |bytes: u64| {
         let total = ledger.total_bytes.filter(|total| *total > 0);
         total.map(|total| percent(bytes as f64 / total as f64)).unwrap_or_default()
@@ -66,7 +70,12 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger) {
         Some(bytes) => row(page, text, &number(bytes), &share(bytes)),
         None => row(page, text, "?", "?"),
     };
-    let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
+    let (lines, rows) = match apart {
+        Some(Apart { lines, rows }) => (&lines[..], &rows[..]),
+        None => (&[][..], &ledger.rows[..]),
+    };
+    lines.iter().for_each(|(text, bytes)| line(text, Some(*bytes)));
+    let (shown, rest) = rows.split_at(rows.len().min(MOST_ROWS));
     for holder in shown {
         // Of pages that move nobody told how many lie here; what lower layers gave is the least.
         let is_unknown = holder.bytes == 0 && holder.asked_bytes > 0;

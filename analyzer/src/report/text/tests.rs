@@ -467,3 +467,56 @@ fn managed_memory_is_told_apart_everywhere() {
     let unknown = (unknown.bytes, unknown.blocks, unknown.managed_bytes, unknown.managed_blocks);
     assert_eq!(amounts.chain([unknown]).max(), Some((20 * GIB, 20, 24 * GIB, 3)));
 }
+
+/// A PyTorch program whose allocator tells of its tensors.
+fn training() -> TraceBuilder {
+    let mut trace = card();
+    let library = |path: &str| Module {
+        path: path.into(),
+        build_id: String::new(),
+        start: 0x10_0000,
+        end: 0x20_0000,
+        vendor: false,
+    };
+    trace.modules.push(library("/venv/lib/python3.12/site-packages/torch/lib/libtorch_hip.so"));
+    trace.modules.push(library("/usr/lib/libpython3.12.so.1.0"));
+    trace.code(1, "/home/me/train.py", "train_step").code(2, "/home/me/model.py", "forward");
+    for (site, code, line) in [(1, 1, 38), (2, 2, 7), (3, 2, 9), (4, 2, 11), (5, 2, 13), (6, 2, 15), (7, 2, 17)] {
+        trace.stack(site, &[0x10 + u64::from(site)], &[PythonFrame { code, line }]);
+    }
+    trace
+}
+
+#[test]
+fn tensors_fill_the_segments() {
+    let mut trace = training();
+    let segment = 0x7f00_0000_0000;
+    for number in 0..10 {
+        trace.segment(segment + number * 2 * GIB, 2 * GIB);
+        trace.site = 1 + number as u32 % 7;
+        trace.tensor(0, segment + number * 2 * GIB, gib(1.5));
+        trace.tensor(0, segment + number * 2 * GIB + gib(1.625), gib(0.25));
+        trace.site = 0;
+    }
+    trace.alloc(segment + 64 * GIB, GIB);
+    let seq = trace.refuse(4 * GIB);
+    read(&mut trace, seq, gib(2.0));
+    trace.end(process::EXITS, 1);
+    let page = page(&trace);
+    let section = &page[page.find("WHO HOLDS").unwrap()..];
+    insta::assert_snapshot!(section.split("\n\n").next().unwrap());
+}
+
+#[test]
+fn without_word_of_tensors_only_segments_are_known() {
+    let mut trace = training();
+    trace.alloc(0x7f00_0000_0000, 8 * GIB);
+    let sentence = "segments only: which tensors fill them is not known";
+    assert!(page(&trace).contains(sentence));
+    trace.segment(0x7f10_0000_0000, GIB);
+    trace.tensor(0, 0x7f10_0000_0000, GIB);
+    assert!(!page(&trace).contains(sentence));
+    let mut other = card();
+    other.alloc(0x7f00_0000_0000, 8 * GIB);
+    assert!(!page(&other).contains(sentence));
+}

@@ -1,0 +1,299 @@
+//! Blocks of allocators above the runtime, as those tell of them: PyTorch's caching allocator, pools of the program's own.
+//!
+//! A block is a part of memory that some call gave, so nothing here is ever added to an account: it says what a part of it is for.
+//! What is kept grows with the blocks that live, or lived at the peak, and not with what happened.
+
+mod device;
+mod moment;
+mod moments;
+mod segments;
+#[cfg(test)]
+mod tests;
+
+use gpuoom_trace::meaning::Does;
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Event, NO_DEVICE, Record, flag};
+use rustc_hash::FxHashMap;
+
+use super::Replay;
+use super::account::Account;
+
+pub use device::{Device, Height, Own, State, Told};
+pub use moment::{Moment, OfAllocator, Room, Rows};
+pub use moments::{MOST_MARKS, Moments};
+use segments::Segments;
+
+/// Allocators that are followed, so that a bit of a word stands for each: PyTorch's, and pools by their names.
+const MOST_ALLOCATORS: usize = 64;
+/// Bytes of a pool's name that are kept.
+const MAX_NAME: usize = 256;
+
+/// A block that an allocator gave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its first address.
+    pub address: u64,
+    /// Bytes, as the allocator counts them.
+    pub size_bytes: u64,
+    /// Ordinal (in the replay) of the record that told of it.
+    pub entered: u64,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
+    /// Device, as recorded; a pool's is that of the memory in which it lies, where that is known.
+    pub device: u8,
+    /// Number of the allocator.
+    pub allocator: u8,
+}
+
+/// An allocator: its name, and what of it lives, by address.
+#[derive(Clone, Debug, Default)]
+struct Allocator {
+    /// `None`: PyTorch's.
+    pool: Option<String>,
+    live: FxHashMap<u64, Given>,
+}
+
+/// All that allocators above the runtime told.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    allocators: Vec<Allocator>,
+    torch: Option<u8>,
+    pools: FxHashMap<Box<[u8]>, u8>,
+    devices: Vec<Device>,
+    segments: Segments,
+    /// What was the case at failures and labels.
+    pub moments: Moments,
+    /// Records of allocators that are more than are followed, or that this version does not know.
+    pub not_followed: u64,
+}
+
+impl Blocks {
+    /// Whether any allocator told anything.
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        !self.allocators.is_empty()
+    }
+
+    /// The name of a pool; `None`: PyTorch's allocator.
+    pub fn pool(&self, allocator: u8) -> Option<&str> {
+        self.allocators.get(usize::from(allocator)).and_then(|known| known.pool.as_deref())
+    }
+
+    /// What was told of a device.
+    pub fn device(&self, device: u8) -> Option<&Device> {
+        self.devices.iter().find(|known| known.index == device)
+    }
+
+    /// The allocator that a record is of.
+    #[inline]
+    fn allocator(&mut self, does: Does, payload: &[u8]) -> Option<u8> {
+        match does {
+            Does::TellsOfTensor => match self.torch {
+                Some(known) => Some(known),
+                None => {
+                    self.torch = self.new_allocator(None);
+                    self.torch
+                }
+            },
+            Does::TellsOfPool => {
+                let text = payload::unpack(payload);
+                let name = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                let name = &name[..name.len().min(MAX_NAME)];
+                match self.pools.get(name) {
+                    Some(known) => Some(*known),
+                    None => self.new_pool(name),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn new_pool(&mut self, name: &[u8]) -> Option<u8> {
+        let number = self.new_allocator(Some(String::from_utf8_lossy(name).into_owned()))?;
+        self.pools.insert(name.into(), number);
+        Some(number)
+    }
+
+    #[cold]
+    fn new_allocator(&mut self, pool: Option<String>) -> Option<u8> {
+        let number = self.allocators.len();
+        if number >= MOST_ALLOCATORS {
+            return None;
+        }
+        self.allocators.push(Allocator { pool, ..Allocator::default() });
+        Some(number as u8)
+    }
+
+    #[inline]
+    fn place_of(&mut self, device: u8) -> usize {
+        match self.devices.iter().position(|known| known.index == device) {
+            Some(place) => place,
+            None => {
+                self.devices.push(Device::new(device));
+                self.devices.len() - 1
+            }
+        }
+    }
+
+    /// A block was given out. What had its address is gone, though nobody told.
+    #[inline]
+    fn give(&mut self, given: Given, python: bool) {
+        self.segments.lies_in(&given);
+        let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
+        if let Some(old) = old {
+            let place = self.place_of(old.device);
+            self.devices[place].lost(&old);
+        }
+        let place = self.place_of(given.device);
+        self.devices[place].given(&given, python);
+    }
+
+    /// A block was taken back; answers the device that it lay on.
+    #[inline]
+    fn take_back(&mut self, record: &Record, allocator: u8) -> u8 {
+        let known = self.allocators[usize::from(allocator)].live.remove(&record.address);
+        let device = known.map_or(record.device, |given| given.device);
+        let place = self.place_of(device);
+        match known {
+            Some(given) => self.devices[place].taken(&given, record.requested),
+            None => self.devices[place].told(allocator).unknown_frees += 1,
+        }
+        device
+    }
+
+    /// The blocks of an allocator on a device that live.
+    fn live(&self, allocator: u8, device: u8) -> impl Iterator<Item = &Given> {
+        let known = self.allocators.get(usize::from(allocator));
+        known.into_iter().flat_map(|known| known.live.values()).filter(move |given| given.device == device)
+    }
+
+    /// What is the case now, on a device.
+    pub fn now(&self, device: u8, at: u64) -> Option<Moment> {
+        let known = self.device(device)?;
+        let of = known.all().map(|told| {
+            let blocks = self.live(told.allocator, device).copied().collect();
+            let segments = self.segments.of(told.allocator, device, u64::MAX, &[]);
+            OfAllocator::describe(told.allocator, told.now, blocks, segments)
+        });
+        Some(Moment { at, of: of.collect() })
+    }
+
+    /// What was the case when the device's calls held most, and of such moments, when most of it was given out in blocks; `None`
+    /// where that was before any allocator told of blocks there.
+    pub fn at_peak(&self, device: u8) -> Option<Moment> {
+        let known = self.device(device)?;
+        let peak = known.peak?;
+        let of = known.all().map(|told| {
+            let allocator = told.allocator;
+            let still = self.live(allocator, device).filter(|given| given.entered <= peak.position);
+            let gone = known.gone.iter().filter(|given| given.allocator == allocator);
+            let segments = self.segments.of(allocator, device, peak.position, &known.gone_segments);
+            let blocks = still.chain(gone).copied().collect();
+            OfAllocator::describe(allocator, told.at_peak(peak.number), blocks, segments)
+        });
+        Some(Moment { at: peak.at, of: of.collect() })
+    }
+
+    /// Blocks and segments that are looked at to say what is the case now.
+    fn cost(&self) -> u64 {
+        let live: usize = self.allocators.iter().map(|known| known.live.len()).sum();
+        (live + self.segments.count()) as u64 + 64
+    }
+}
+
+impl Replay {
+    /// What an allocator above the runtime tells.
+    #[inline]
+    pub(super) fn block_told(&mut self, record: &Record, payload: &[u8]) {
+        let was_used = self.blocks.is_used();
+        let Some(allocator) = self.blocks.allocator(self.apis.get(record.api).does, payload) else {
+            self.blocks.not_followed += 1;
+            return;
+        };
+        if !was_used {
+            self.begin_blocks();
+        }
+        let mut device = record.device;
+        match record.event() {
+            Some(Event::BlockFree) => device = self.blocks.take_back(record, allocator),
+            _ if record.status != 0 => {}
+            _ => {
+                if self.blocks.torch != Some(allocator) {
+                    device = self.blocks.segments.device_at(record.address).unwrap_or(device);
+                }
+                let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
+                let python = self.sites.looked_for_python(site);
+                self.blocks.give(Given { address, size_bytes, entered, site, device, allocator }, python);
+            }
+        }
+        let place = self.blocks.place_of(device);
+        let known = &mut self.blocks.devices[place];
+        known.told(allocator).events += 1;
+        if self.blocks.torch == Some(allocator) {
+            known.follow(allocator, record, record.has(flag::TOTALS).then(|| payload::unpack_numbers(payload)));
+        }
+        let at = record.at.saturating_add(u64::from(record.duration));
+        known.look_for_peak(self.accounts.device(device).map(Account::height).unwrap_or_default(), self.events, at);
+    }
+
+    /// The first record of an allocator: from here on the driver's blocks are followed by address.
+    #[cold]
+    fn begin_blocks(&mut self) {
+        self.live.list_changes();
+        self.vmm.list_changes();
+        let blocks = self.live.blocks().filter(|block| block.has_address());
+        blocks.for_each(|block| self.blocks.segments.block_comes(block));
+        self.vmm.mappings().for_each(|mapping| self.blocks.segments.mapping_comes(mapping));
+    }
+
+    /// After a record of another layer, once blocks are followed: what came and went below them.
+    pub(super) fn follow_below_blocks(&mut self, at: u64) {
+        let Blocks { segments, devices, .. } = &mut self.blocks;
+        for (block, comes) in self.live.changes() {
+            match comes {
+                true => segments.block_comes(&block),
+                false => segments.goes(block.address, devices),
+            }
+        }
+        for (mapping, comes) in self.vmm.changes() {
+            match comes {
+                true => segments.mapping_comes(&mapping),
+                false => segments.goes(mapping.address, devices),
+            }
+        }
+        for known in devices {
+            let height = self.accounts.device(known.index).map(Account::height).unwrap_or_default();
+            known.look_for_peak(height, self.events, at);
+        }
+    }
+
+    /// Keeps what is the case on a device at its latest failure.
+    #[cold]
+    pub(super) fn keep_at_failure(&mut self) {
+        let Some(oom) = self.failures.listed.last() else { return };
+        let (seq, at, device) = (oom.seq, oom.at, oom.device.unwrap_or(NO_DEVICE));
+        if self.blocks.moments.affords(self.blocks.cost())
+            && let Some(moment) = self.blocks.now(device, at)
+        {
+            self.blocks.moments.failed(seq, moment);
+        }
+    }
+
+    /// Keeps what is the case at a label, on each device, if its turn comes.
+    pub(super) fn keep_at_mark(&mut self, record: &Record, payload: &[u8]) {
+        if !self.blocks.is_used() || !self.blocks.moments.keeps_next_mark() {
+            return;
+        }
+        // The blocks of all devices are looked at for each.
+        let cost = self.blocks.cost().saturating_mul(self.blocks.devices.len() as u64);
+        if !self.blocks.moments.affords(cost) {
+            return;
+        }
+        let label = super::tracks::marks::label(payload);
+        let devices: Vec<u8> = self.blocks.devices.iter().map(|known| known.index).collect();
+        let now = devices.into_iter().filter_map(|device| Some((device, self.blocks.now(device, record.at)?)));
+        let now = now.collect();
+        self.blocks.moments.marked(label, now);
+    }
+}

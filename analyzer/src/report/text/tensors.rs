@@ -1,0 +1,183 @@
+//! Tensors among the rows of a ledger: what fills the segments that the program's calls gave.
+
+use gpuoom_trace::record::Kind;
+
+use crate::conclusion::Summary;
+use crate::passes::holders::PROGRAM;
+use crate::passes::ledger::{DeviceLedger, Row};
+use crate::passes::tensors::{TensorMoment, Tensors};
+use crate::software::Program;
+use crate::words::{clean, count, moment, size};
+
+/// Places of the program that are named in a ledger.
+const MOST_PLACES: usize = 5;
+/// A moment that is so much later than the ledger's is said to be another, in nanoseconds.
+const LATER_NS: u64 = 10_000_000;
+
+/// A ledger's rows with the segments of an allocator taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// What its blocks are, and what of its memory is in none.
+    pub lines: Vec<(String, u64)>,
+    /// The other rows. All together are what the ledger's rows were.
+    pub rows: Vec<Row>,
+}
+
+/// What is known of tensors at the moment of a ledger.
+pub(super) fn of<'a>(summary: &'a Summary, ledger: &DeviceLedger) -> Option<(&'a Tensors, &'a TensorMoment)> {
+    let devices = summary.facts.devices.iter().filter(|_| !ledger.is_host);
+    let device = devices.into_iter().find(|device| device.index == ledger.device)?;
+    let tensors = device.tensors.as_ref()?;
+    Some((tensors, tensors.moment(&ledger.moment)?))
+}
+
+/// Takes the segments out of the rows of the program's own calls; `None` where it is not known which of them they are.
+pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMoment) -> Option<Apart> {
+    let unused = at.unused_bytes.zip(at.largest_unused_bytes).zip(at.unused_pieces);
+    let ((unused, largest), pieces) = unused.filter(|_| !at.segments.is_empty())?;
+    let mut rows = ledger.rows.clone();
+    for (kind, bytes, number) in &at.segments {
+        rows = without(rows, *kind, *bytes, *number)?;
+    }
+    let (owner, holder) = match tensors.is_torch {
+        true => ("tensors", "PyTorch's cache".to_owned()),
+        false => ("pool", "pool".to_owned()),
+    };
+    let of_pool = if tensors.is_torch { String::new() } else { format!("{}: ", clean(&tensors.framework)) };
+    let blocks = |number: u64| match tensors.is_torch {
+        true => count(number, "tensor", "tensors"),
+        false => count(number, "block", "blocks"),
+    };
+    let (named, (rest, rest_blocks)) = at.named(MOST_PLACES);
+    let named = named
+        .iter()
+        .map(|row| (format!("{owner:<16} {of_pool}{}, {}", clean(&row.label), blocks(row.blocks)), row.bytes));
+    let mut lines: Vec<(String, u64)> = named.collect();
+    if rest > 0 {
+        let others = if lines.is_empty() { "" } else { "of other places, " };
+        lines.push((format!("{owner:<16} {of_pool}{others}{}", blocks(rest_blocks)), rest));
+    }
+    if unused > 0 {
+        let pieces = count(pieces, "piece", "pieces");
+        lines.push((format!("{holder:<16} {of_pool}unused, in {pieces}, largest {}", size(largest)), unused));
+    }
+    Some(Apart { lines, rows })
+}
+
+/// Takes so many bytes of a kind out of the rows of the program's calls. Where several rows have that kind, nobody says of which they
+/// are, and they become one.
+fn without(rows: Vec<Row>, kind: Kind, bytes: u64, number: u64) -> Option<Vec<Row>> {
+    let is_of = |row: &Row| row.owner == PROGRAM && row.source == "calls" && row.kind == kind.name();
+    let place = rows.iter().position(is_of)?;
+    let (of_kind, mut others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(is_of);
+    // Of pages that move nobody told how many lie here.
+    if of_kind.iter().any(|row| row.asked_bytes != row.bytes) {
+        return None;
+    }
+    let mut sum = of_kind[0].clone();
+    for row in &of_kind[1..] {
+        sum.bytes = sum.bytes.checked_add(row.bytes)?;
+        sum.blocks = sum.blocks.checked_add(row.blocks)?;
+        (sum.api, sum.library) = (None, None);
+    }
+    sum.bytes = sum.bytes.checked_sub(bytes)?;
+    // A mapped piece is not always a block of its own.
+    sum.blocks = sum.blocks.saturating_sub(number);
+    sum.asked_bytes = sum.bytes;
+    if sum.bytes > 0 {
+        others.insert(place.min(others.len()), sum);
+    }
+    Some(others)
+}
+
+/// What must be said of tensors beside the rows.
+pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
+    if ledger.is_host || ledger.device.is_none() {
+        return None;
+    }
+    let Some((tensors, at)) = of(summary, ledger) else {
+        let told = summary.facts.devices.iter().any(|device| device.tensors.is_some());
+        let is_silent = !told && summary.facts.versions.programs.contains(&Program::Torch);
+        let holds = ledger.rows.iter().any(|row| row.owner == PROGRAM);
+        return (is_silent && holds).then(|| "segments only: which tensors fill them is not known".to_owned());
+    };
+    if take_apart(ledger, tensors, at).is_none() {
+        let whose = if tensors.is_torch { "PyTorch's tensors were".to_owned() } else { whose_blocks(tensors) };
+        let known = "which of the rows above they fill is not known";
+        return (at.allocated_bytes > 0).then(|| format!("{whose} {} then; {known}", size(at.allocated_bytes)));
+    }
+    let is_later = at.at_ns.saturating_sub(ledger.at_ns) >= LATER_NS;
+    is_later.then(|| {
+        format!(
+            "what fills the segments is of {}, when most of them was in use with as much held as at the peak",
+            moment(at.at_ns)
+        )
+    })
+}
+
+fn whose_blocks(tensors: &Tensors) -> String {
+    format!("the blocks of the pool {} were", clean(&tensors.framework))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
+
+    const SEGMENT: u64 = 0x7f00_0000_0000;
+
+    fn sums(trace: &TraceBuilder, name: &str) -> (u64, Option<u64>, Apart) {
+        let summary = summary(trace);
+        let mut ledgers = summary.facts.ledger.iter();
+        let ledger = ledgers.find(|ledger| ledger.moment == name && ledger.device == Some(0)).unwrap();
+        let before = ledger.rows.iter().map(|row| row.bytes).sum();
+        let apart = of(&summary, ledger).and_then(|(all, at)| take_apart(ledger, all, at));
+        let after = apart.as_ref().map(|apart| {
+            apart.rows.iter().map(|row| row.bytes).chain(apart.lines.iter().map(|(_, bytes)| *bytes)).sum()
+        });
+        (before, after, apart.unwrap_or(Apart { lines: Vec::new(), rows: Vec::new() }))
+    }
+
+    fn trace() -> TraceBuilder {
+        let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 * GIB);
+        trace.segment(SEGMENT, 2 * GIB);
+        trace.tensor(0, SEGMENT, gib(0.5));
+        trace.tensor(0, SEGMENT + GIB, gib(0.25));
+        trace
+    }
+
+    #[test]
+    fn rows_add_up_to_what_they_did() {
+        let mut trace = trace();
+        let (before, after, apart) = sums(&trace, "end");
+        assert_eq!((before, after), (2 * GIB, Some(2 * GIB)));
+        assert!(apart.rows.is_empty(), "all of it is PyTorch's");
+        // Memory of the program's own beside it, of the same function and of others.
+        trace.alloc(SEGMENT + 8 * GIB, GIB);
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", SEGMENT + 12 * GIB, GIB);
+        trace.refuse(64 * GIB);
+        trace.free_tensor(SEGMENT + GIB);
+        for name in ["oom:1", "peak", "end"] {
+            let (before, after, apart) = sums(&trace, name);
+            assert_eq!((before, after), (4 * GIB, Some(4 * GIB)), "{name}");
+            assert_eq!(
+                apart.rows.iter().map(|row| (row.kind, row.blocks)).collect::<Vec<_>>(),
+                [("device", 1), ("pool", 1)]
+            );
+        }
+        // Expandable segments.
+        trace.create_and_map(7, SEGMENT + 16 * GIB, GIB);
+        trace.reserved(0, 3 * GIB);
+        trace.tensor(0, SEGMENT + 16 * GIB, GIB);
+        let (before, after, apart) = sums(&trace, "end");
+        assert_eq!((before, after, apart.rows.len()), (5 * GIB, Some(5 * GIB), 2));
+    }
+
+    #[test]
+    fn what_does_not_agree_is_not_taken_apart() {
+        let mut trace = trace();
+        trace.reserved(0, 3 * GIB).tensor(0, SEGMENT + gib(1.5), MIB);
+        let (_, after, _) = sums(&trace, "end");
+        assert_eq!(after, None);
+    }
+}
