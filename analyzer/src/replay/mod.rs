@@ -32,6 +32,7 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+mod told;
 pub mod tracks;
 mod undo;
 mod vain;
@@ -75,8 +76,8 @@ const CENSUS_ROWS: usize = 1 << 22;
 pub enum Until {
     /// At the end of the trace.
     End,
-    /// Right after the out-of-memory return with this number, counted from 1.
-    Oom(u64),
+    /// Right after the refusal with this number, counted from 1; attempts of errors count ([`failures::Oom::ordinal`]).
+    Refusal(u64),
     /// Before the first call that returned later than this, in nanoseconds since the trace began.
     Time(u64),
 }
@@ -286,7 +287,7 @@ impl Replay {
     fn is_past(&self, record: &Record) -> bool {
         match self.until {
             Until::End => false,
-            Until::Oom(number) => self.failures.count >= number,
+            Until::Refusal(number) => self.failures.begun >= number,
             Until::Time(at_ns) => self.clock.at_ns(record.at.saturating_add(u64::from(record.duration))) > at_ns,
         }
     }
@@ -324,7 +325,11 @@ impl Replay {
             Some(Event::Sync) if own => self.tracks.sync(record, payload, self.apis.get(record.api).does),
             Some(Event::Export) => self.export(record),
             Some(Event::Mark) => self.mark(record, payload),
+            Some(Event::Message) => self.failures.message(record, payload),
             _ => {}
+        }
+        if record.event() == Some(Event::Block) {
+            self.told_of_block(record);
         }
         if disturbs {
             self.disturbed(record);
@@ -373,7 +378,10 @@ impl Replay {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
             self.failures.end(self.end.is_failure(), Evidence::of_end(self.last_at, None, status));
         }
-        self.failures.close();
+        let places = self.failures.finish();
+        if !places.is_empty() {
+            self.tracks.renumber(&places);
+        }
     }
 
     /// Whether no record was left out because the moment to stop at had come.
