@@ -8,16 +8,19 @@ use std::path::Path;
 use gpuoom_trace::chunk::{ChunkMaker, kind as chunk_kind};
 use gpuoom_trace::columns::MAX_CHUNK_SLOTS;
 use gpuoom_trace::header::{ClockPoint, HEADER_BYTES, Header, IN_FLIGHT, InFlight, clock_source};
+use gpuoom_trace::meaning::{Codes, Does, Family, Meaning};
 use gpuoom_trace::metadata::{
-    ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, MachineFacts, Module, Modules, ProcessFacts, Reading,
+    ApiMeanings, ApiRow, ApiTable, Bypass, Bypasses, DeviceFacts, MachineFacts, Module, Modules, ProcessFacts, Reading,
     encode_readings, trigger,
 };
 use gpuoom_trace::payload::{self, PythonFrame, stack_flag};
 use gpuoom_trace::record::{
-    EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag,
+    EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag, message,
 };
 use gpuoom_trace::ring::{EXTENSION, SlotWords, Taken};
 use rustc_hash::FxHashMap;
+
+use crate::replay::apis::by_name;
 
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
@@ -199,6 +202,7 @@ impl TraceBuilder {
             return row as u16;
         }
         let layer = match name {
+            _ if name.starts_with("_ZN3c10") => Layer::Framework,
             _ if name.starts_with("hsa") => Layer::Hsa,
             _ if ["hip", "cuda", "cublas", "cudnn", "rocblas", "miopen"]
                 .iter()
@@ -443,6 +447,9 @@ impl TraceBuilder {
         let mut maker = ChunkMaker::default();
         let mut chunks = maker.metadata(chunk_kind::PROCESS, &self.process).to_vec();
         chunks.extend_from_slice(maker.metadata(chunk_kind::APIS, &ApiTable { rows: self.apis.clone() }));
+        if let Some(meanings) = self.meanings() {
+            chunks.extend_from_slice(maker.metadata(chunk_kind::MEANINGS, &meanings));
+        }
         if !self.modules.is_empty() {
             let modules = Modules { modules: self.modules.clone() };
             chunks.extend_from_slice(maker.metadata(chunk_kind::MODULES, &modules));
@@ -496,7 +503,58 @@ impl TraceBuilder {
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         std::fs::write(path, self.bytes())
     }
+
+    // Errors of an allocator above the runtime.
+
+    /// What the functions mean, where names do not say it: those of allocators above the runtime.
+    fn meanings(&self) -> Option<ApiMeanings> {
+        let is_framework = |row: &ApiRow| row.layer == Layer::Framework as u8;
+        self.apis.iter().any(is_framework).then_some(())?;
+        let rows = self.apis.iter().map(|row| match is_framework(row) {
+            true => {
+                let does = Does::TellsOfTensor;
+                (Kind::Tensor, Meaning::new(Codes::Framework, Family::Pointers).does(does))
+            }
+            false => (by_name::kind(&row.name), by_name::meaning(&row.name, Layer::from_number(row.layer))),
+        });
+        Some(ApiMeanings::of(rows))
+    }
+
+    /// PyTorch's allocator gives a block out, with what it has given out and reserved.
+    pub fn tensor_on(&mut self, thread: u32, address: u64, bytes: u64, totals: [u64; 2]) -> u64 {
+        let record = self.record_on(thread, Event::Block, Kind::Tensor, TELLS_OF_BLOCK);
+        let record = Record { duration: 0, kind_flags: record.kind_flags | flag::TOTALS, ..record };
+        self.with_numbers(Record { address, requested: bytes, ..record }, &totals)
+    }
+
+    /// PyTorch's allocator raises an error: it wanted so many bytes, and has given out and reserved so many.
+    pub fn framework_error(&mut self, thread: u32, bytes: u64, totals: [u64; 2]) -> u64 {
+        let record = self.record_on(thread, Event::Block, Kind::Tensor, TELLS_OF_ERROR);
+        let record = Record { duration: 0, status: 1, kind_flags: record.kind_flags | flag::TOTALS, ..record };
+        self.with_numbers(Record { requested: bytes, site: self.site, ..record }, &totals)
+    }
+
+    /// A C++ exception with this object, and what it says where somebody asked it.
+    pub fn throws(&mut self, thread: u32, object: u64, text: Option<&str>) -> u64 {
+        let record = self.record_on(thread, Event::Exception, Kind::None, "__cxa_throw");
+        let seq = self.with_text(Record { address: object, duration: 0, ..record }, "N3c1016OutOfMemoryErrorE");
+        if let Some(text) = text {
+            self.message(thread, object, text);
+        }
+        seq
+    }
+
+    /// What a thrown object says.
+    pub fn message(&mut self, thread: u32, object: u64, text: &str) -> u64 {
+        let record = self.record_on(thread, Event::Message, Kind::None, "gpuoom_message");
+        self.with_text(Record { address: object, status: message::EXCEPTION, duration: 0, ..record }, text)
+    }
 }
+
+/// What PyTorch's allocator calls with each block.
+const TELLS_OF_BLOCK: &str = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
+/// What it calls before it throws.
+const TELLS_OF_ERROR: &str = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
 
 /// A chunk of slots that begin at a sequence number.
 pub fn event_chunk<'a>(maker: &'a mut ChunkMaker, slots: &[SlotWords], first_seq: u64, granule: Granule) -> &'a [u8] {

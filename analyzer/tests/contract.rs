@@ -62,7 +62,7 @@ const REPORT: [Promise; 89] = [
     ("ooms[].at_ns", "integer"),
     ("ooms[].thread", "integer"),
     ("ooms[].api", "string"),
-    ("ooms[].layer", "runtime|driver|hsa|kernel"),
+    ("ooms[].layer", "runtime|driver|hsa|kernel|framework"),
     ("ooms[].device", "integer?"),
     ("ooms[].requested_bytes", "integer"),
     ("ooms[].padded_bytes", "integer"),

@@ -3,6 +3,8 @@
 mod evidence;
 pub mod framework;
 mod oom;
+#[cfg(test)]
+mod tests;
 
 use gpuoom_trace::meaning::Does;
 use gpuoom_trace::outcome::{Limits, Request, Step, Watched};

@@ -78,7 +78,8 @@ impl Replay {
             unknown_size: false,
             granules,
             status: record.status,
-            refused_by: RefusedBy::Layer(Some(Layer::Framework)),
+            // As far as calls were recorded nobody below was asked.
+            refused_by: RefusedBy::Layer(None),
             injected: None,
             inside: None,
             outcome: Outcome::Unresolved,
