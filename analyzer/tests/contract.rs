@@ -10,7 +10,7 @@ use serde_json::Value;
 type Promise = (&'static str, &'static str);
 
 /// Fields of `report --format json`. `[]` stands for each element.
-const REPORT: [Promise; 89] = [
+const REPORT: [Promise; 92] = [
     ("schema", "gpuoom.report/1|"),
     ("verdict.sentence", "string"),
     ("verdict.cause", "string?"),
@@ -63,6 +63,9 @@ const REPORT: [Promise; 89] = [
     ("ooms[].thread", "integer"),
     ("ooms[].api", "string"),
     ("ooms[].layer", "runtime|driver|hsa|kernel|framework"),
+    ("ooms[].attempts", "list"),
+    ("ooms[].message", "string?"),
+    ("ooms[].phase", "string?"),
     ("ooms[].device", "integer?"),
     ("ooms[].requested_bytes", "integer"),
     ("ooms[].padded_bytes", "integer"),
@@ -77,7 +80,7 @@ const REPORT: [Promise; 89] = [
     ("ooms[].evidence", "list"),
     ("ooms[].evidence[].at_ns", "integer"),
     ("ooms[].evidence[].event", "string"),
-    ("ooms[].refused_by", "runtime|driver|hsa|kernel|injected"),
+    ("ooms[].refused_by", "runtime|driver|hsa|kernel|injected|?"),
     ("ooms[].free_reported_bytes", "integer?"),
     ("ooms[].largest_allocatable_bytes", "integer?"),
     ("ooms[].cause", "string?"),

@@ -7,7 +7,7 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
@@ -121,8 +121,9 @@ fn raised(oom: &OomReport, allocator: &str, device: Option<&DeviceSummary>) -> S
             "{allocator} raised an error for {asked} on {place}; no refused call of the runtime was recorded for it"
         ),
         tries => {
-            let segment = if oom.asked_bytes == oom.requested_bytes { &asked } else { &size(oom.asked_bytes) };
-            format!("{} for {asked}. {place} refused {segment} ({})", tried(allocator, tries), clean(oom.call()))
+            let segment = size(oom.asked_bytes);
+            let block = if segment == asked { String::new() } else { format!(" for a block of {asked}") };
+            format!("{}. {place} refused {segment}{block} ({})", tried(allocator, tries), clean(oom.call()))
         }
     };
     format!("{what}. {}", held_and_free(oom, device))
@@ -131,8 +132,7 @@ fn raised(oom: &OomReport, allocator: &str, device: Option<&DeviceSummary>) -> S
 /// How often an allocator asked before it raised its one error.
 fn tried(allocator: &str, tries: u64) -> String {
     let who = allocator.strip_suffix("'s allocator").unwrap_or(allocator);
-    let times = if tries == 1 { "once".to_owned() } else { count(tries, "time", "times") };
-    format!("{who} tried {times}; one error reached the program")
+    format!("{who} tried {}; one error reached the program", times(tries))
 }
 
 fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {

@@ -1,4 +1,4 @@
-//! A trace's own texts: facts about the process, libraries, the machine's files, marks and names of Python code.
+//! A trace's own texts: facts about the process, libraries, the machine's files, marks, messages and names of Python code.
 
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::Metadata;
@@ -10,12 +10,14 @@ use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
 use super::{Redactor, letters};
+use crate::evidence::torch_message::find_all;
 use crate::passes::shape::labels;
 
 /// Where things stood.
 const PROCESS: &str = "process";
 const LIBRARIES: &str = "libraries";
 const MARKS: &str = "marks";
+const MESSAGES: &str = "messages";
 const CODE: &str = "Python code";
 
 impl Rewording for Redactor {
@@ -62,6 +64,11 @@ impl Rewording for Redactor {
                     put(bytes, &format!("{build_id}\0{path}"));
                 }
             }
+            Some(Event::Message) => {
+                let text = payload::text(bytes);
+                let text = self.message(&text);
+                put(bytes, &text);
+            }
             Some(_) => {}
             // Of a newer recorder: nobody here knows what is in it.
             None if !bytes.is_empty() => {
@@ -98,6 +105,17 @@ impl Redactor {
         };
         let value = if is_amounts(value) { value.to_owned() } else { self.stand_in(Sort::Variable, PLACE, value) };
         format!("{}={value}: expected{}", self.names(PLACE, name), self.text(PLACE, rest))
+    }
+
+    /// What an exception or a log says. A program may say anything; PyTorch's message of its memory is made of numbers.
+    fn message(&mut self, text: &str) -> String {
+        match find_all(text).as_slice() {
+            // Behind its line comes where it was raised.
+            [of_torch] if of_torch.has_numbers() && of_torch.offset_bytes == 0 => {
+                self.text(MESSAGES, text.lines().next().unwrap_or_default())
+            }
+            _ => self.stand_in(Sort::Label, MESSAGES, text),
+        }
     }
 
     fn label(&mut self, label: &str) -> String {

@@ -262,9 +262,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     if !check.applies(!of_failure.is_some_and(|failure| failure.is_of_allocator_alone())) {
         return;
     }
-    check.unless(of_failure.is_some(), || {
-        "a device call of that size failed: the driver refused it".to_owned()
-    });
+    check.unless(of_failure.is_some(), || "a device call of that size failed: the driver refused it".to_owned());
 }
 
 /// The same by a snapshot: its history has an error, and no device call failed.

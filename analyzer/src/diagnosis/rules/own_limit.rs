@@ -15,7 +15,10 @@ pub(super) fn allocators_own_limit(case: &Case<'_>, failure: &Failure<'_>, check
     }
     let asked = failure.report.requested_bytes;
     check.must(true, || {
-        format!("PyTorch's allocator raised an error for {}, and no call of the runtime was refused before it", size(asked))
+        format!(
+            "PyTorch's allocator raised an error for {}, and no call of the runtime was refused before it",
+            size(asked)
+        )
     });
     // A runtime that is not recorded refuses unseen.
     let is_seen = failure.oom.held.requested_bytes > 0 || failure.oom.most.block_bytes > 0;
@@ -35,9 +38,8 @@ pub(super) fn allocators_own_limit(case: &Case<'_>, failure: &Failure<'_>, check
 fn by_message(case: &Case<'_>, failure: &Failure<'_>, message: &TorchMessage, check: &mut Check) {
     let judgement = judge(message, case.thresholds);
     let first = judgement.findings.first().filter(|first| first.id == "process-fraction-cap");
-    let shown = |printed: Option<Printed>| {
-        printed.map_or("an unknown amount".to_owned(), |printed| size(printed.bytes))
-    };
+    let shown =
+        |printed: Option<Printed>| printed.map_or("an unknown amount".to_owned(), |printed| size(printed.bytes));
     check.decides(
         first.is_some(),
         || {

@@ -122,7 +122,8 @@ impl TorchMessage {
     /// Whether two texts have the same message, wherever they stand.
     pub fn says_the_same(&self, other: &TorchMessage) -> bool {
         let numbers = |message: &TorchMessage| {
-            let TorchMessage { device, tried, total, free, allocated, unallocated, reserved, allowed, .. } = message.clone();
+            let TorchMessage { device, tried, total, free, allocated, unallocated, reserved, allowed, .. } =
+                message.clone();
             (device, [tried, total, free, allocated, unallocated, reserved, allowed])
         };
         numbers(self) == numbers(other)

@@ -178,7 +178,12 @@ impl Failures {
     }
 
     /// An allocator raised an error. Gives it back where no refusal led to it: then it is a failure of its own.
-    pub fn raised(&mut self, thread: u32, device: u8, mut error: FrameworkError) -> Result<Vec<Attempt>, FrameworkError> {
+    pub fn raised(
+        &mut self,
+        thread: u32,
+        device: u8,
+        mut error: FrameworkError,
+    ) -> Result<Vec<Attempt>, FrameworkError> {
         let refusals = self.errors.take(thread, device, &error);
         if refusals.is_empty() {
             return Err(error);

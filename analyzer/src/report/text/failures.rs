@@ -11,7 +11,7 @@ use crate::conclusion::sentence::refused_on_request;
 use crate::passes::oom::error::AttemptReport;
 use crate::passes::oom::{Evidence, OomReport};
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 
 /// Attempts of one error that are named.
 const MOST_ATTEMPTS: usize = 4;
@@ -43,8 +43,12 @@ fn heading(summary: &Summary) -> String {
     let attempts: u64 = errors.clone().map(|oom| oom.attempts.len() as u64).sum();
     let errors = errors.count() as u64;
     let others = summary.facts.oom_count.saturating_sub(errors);
-    let of_calls = |number: u64| format!("{} of {}", grouped(number), count(calls, "allocation call", "allocation calls"));
-    let raised = || format!("{} ({} refused below)", count(errors, "error", "errors"), of_calls(attempts));
+    let of_calls =
+        |number: u64| format!("{} of {}", grouped(number), count(calls, "allocation call", "allocation calls"));
+    let raised = || match attempts {
+        0 => count(errors, "error", "errors"),
+        _ => format!("{} ({} refused below)", count(errors, "error", "errors"), of_calls(attempts)),
+    };
     match (errors, others) {
         (0, _) => of_calls(others),
         (_, 0) => raised(),
@@ -84,7 +88,7 @@ pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<
     oom.allocator?;
     let tries = &oom.attempts;
     if tries.is_empty() {
-        return Some("no refused call of the runtime was recorded for it: a limit of the allocator's own".to_owned());
+        return Some("no refused call of the runtime was recorded for it".to_owned());
     }
     let one = |attempt: &AttemptReport| {
         format!("{} {} refused at {}", clean(&attempt.api), size(attempt.requested_bytes), moment(attempt.at_ns))
@@ -94,8 +98,8 @@ pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let times = if tries.len() == 1 { "once".to_owned() } else { count(tries.len() as u64, "time", "times") };
-    Some(format!("asked the runtime {times}: {}{more}; {}", listed.join(", "), refused(summary, oom)))
+    let often = times(tries.len() as u64);
+    Some(format!("asked the runtime {often}: {}{more}; {}", listed.join(", "), refused(summary, oom)))
 }
 
 /// What the exception after it says, in short.
@@ -166,7 +170,9 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
 fn not_counted(oom: &OomReport) -> String {
     let is_timed = oom.evidence.iter().any(|evidence| evidence.seq.is_some());
     match oom.held_up_ns {
-        ns @ 1.. if is_timed && oom.attempts.is_empty() => format!(" (not counted: {} of the recorder's own readings)", span(ns)),
+        ns @ 1.. if is_timed && oom.attempts.is_empty() => {
+            format!(" (not counted: {} of the recorder's own readings)", span(ns))
+        }
         _ => String::new(),
     }
 }
