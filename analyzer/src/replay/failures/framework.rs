@@ -261,8 +261,10 @@ impl Failures {
         let places: Vec<Place> = (0..self.listed.len()).map(place).collect();
         let mut next = places.iter();
         self.listed.retain_mut(|oom| {
-            oom.story = places[oom.story].index;
-            next.next().is_some_and(|place| !place.is_attempt)
+            let Some(place) = next.next() else { return false };
+            // A story begins with its first failure, whatever became of that.
+            oom.story = places[oom.story].index.min(place.index);
+            !place.is_attempt
         });
         self.by_seq.values_mut().for_each(|index| *index = places[*index].index);
         places
