@@ -15,7 +15,7 @@ use gpuoom_trace::metadata::{
 };
 use gpuoom_trace::payload::{self, PythonFrame, stack_flag};
 use gpuoom_trace::record::{
-    EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag,
+    EXTENSION_BYTES, Event, Granule, Kind, Layer, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, SLOT_BYTES, flag, message,
 };
 use gpuoom_trace::ring::{EXTENSION, SlotWords, Taken};
 use rustc_hash::FxHashMap;
@@ -202,6 +202,7 @@ impl TraceBuilder {
             return row as u16;
         }
         let layer = match name {
+            _ if name.starts_with("_ZN3c10") => Layer::Framework,
             _ if name.starts_with("hsa") => Layer::Hsa,
             _ if ["hip", "cuda", "cublas", "cudnn", "rocblas", "miopen"]
                 .iter()
@@ -503,6 +504,38 @@ impl TraceBuilder {
     /// Writes the file.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         std::fs::write(path, self.bytes())
+    }
+
+    // Errors of an allocator above the runtime.
+
+    /// PyTorch's allocator gives a block out, with what it has given out and reserved.
+    pub fn tensor_on(&mut self, thread: u32, address: u64, bytes: u64, totals: [u64; 2]) -> u64 {
+        let record = self.record_on(thread, Event::Block, Kind::Tensor, blocks::TENSOR);
+        let record = Record { duration: 0, kind_flags: record.kind_flags | flag::TOTALS, ..record };
+        self.with_numbers(Record { address, requested: bytes, ..record }, &totals)
+    }
+
+    /// PyTorch's allocator raises an error: it wanted so many bytes, and has given out and reserved so many.
+    pub fn framework_error(&mut self, thread: u32, bytes: u64, totals: [u64; 2]) -> u64 {
+        let record = self.record_on(thread, Event::Block, Kind::Tensor, blocks::NO_TENSOR);
+        let record = Record { duration: 0, status: 1, kind_flags: record.kind_flags | flag::TOTALS, ..record };
+        self.with_numbers(Record { requested: bytes, site: self.site, ..record }, &totals)
+    }
+
+    /// A C++ exception with this object, and what it says where somebody asked it.
+    pub fn throws(&mut self, thread: u32, object: u64, text: Option<&str>) -> u64 {
+        let record = self.record_on(thread, Event::Exception, Kind::None, "__cxa_throw");
+        let seq = self.with_text(Record { address: object, duration: 0, ..record }, "N3c1016OutOfMemoryErrorE");
+        if let Some(text) = text {
+            self.message(thread, object, text);
+        }
+        seq
+    }
+
+    /// What a thrown object says.
+    pub fn message(&mut self, thread: u32, object: u64, text: &str) -> u64 {
+        let record = self.record_on(thread, Event::Message, Kind::None, "gpuoom_message");
+        self.with_text(Record { address: object, status: message::EXCEPTION, duration: 0, ..record }, text)
     }
 }
 

@@ -64,6 +64,15 @@ pub fn count(number: u64, one: &str, many: &str) -> String {
     }
 }
 
+/// How often: `once`, `twice`, `3 times`.
+pub fn times(number: u64) -> String {
+    match number {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        number => count(number, "time", "times"),
+    }
+}
+
 /// A number with thin groups: `12 345 678`. Four digits stay together.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -10,7 +10,7 @@ use serde_json::Value;
 type Promise = (&'static str, &'static str);
 
 /// Fields of `report --format json`. `[]` stands for each element.
-const REPORT: [Promise; 90] = [
+const REPORT: [Promise; 93] = [
     ("schema", "gpuoom.report/1|"),
     ("verdict.sentence", "string"),
     ("verdict.cause", "string?"),
@@ -63,7 +63,10 @@ const REPORT: [Promise; 90] = [
     ("ooms[].at_ns", "integer"),
     ("ooms[].thread", "integer"),
     ("ooms[].api", "string"),
-    ("ooms[].layer", "runtime|driver|hsa|kernel"),
+    ("ooms[].layer", "runtime|driver|hsa|kernel|framework"),
+    ("ooms[].attempts", "list"),
+    ("ooms[].message", "string?"),
+    ("ooms[].phase", "string?"),
     ("ooms[].device", "integer?"),
     ("ooms[].requested_bytes", "integer"),
     ("ooms[].padded_bytes", "integer"),
@@ -78,7 +81,7 @@ const REPORT: [Promise; 90] = [
     ("ooms[].evidence", "list"),
     ("ooms[].evidence[].at_ns", "integer"),
     ("ooms[].evidence[].event", "string"),
-    ("ooms[].refused_by", "runtime|driver|hsa|kernel|injected"),
+    ("ooms[].refused_by", "runtime|driver|hsa|kernel|injected|?"),
     ("ooms[].free_reported_bytes", "integer?"),
     ("ooms[].largest_allocatable_bytes", "integer?"),
     ("ooms[].cause", "string?"),

@@ -16,6 +16,7 @@ use super::traces;
 use super::units::{no_such_failure, parse_oom};
 use crate::intake::read_through;
 use crate::passes::around::Around;
+use crate::passes::numbered;
 use crate::passes::rows::{EventRow, Rows};
 use crate::report::events;
 use crate::report::page::Look;
@@ -57,7 +58,8 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
     let look = output.is_terminal().then(|| output.look());
     let mut around = args.around.map(Around::new);
     let (places, places_there) = args.symbols.places();
-    let rows = Rows::new(&trace, &places, args.stacks);
+    let numbers = numbered::by_record(&mut trace);
+    let rows = Rows::new(&trace, &places, args.stacks).numbered(numbers);
     output.write(|out| write_rows(out, &mut trace, rows, args.format, look, around.as_mut()))?;
     match around {
         Some(around) if !around.found() => {

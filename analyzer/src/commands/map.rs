@@ -13,6 +13,7 @@ use super::traces;
 use super::units::{At, no_such_failure, parse_at, parse_size};
 use crate::intake::read_through;
 use crate::passes::map::{DeviceMap, Moment, draw};
+use crate::passes::numbered;
 use crate::replay::{Options, Replay, Until};
 use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
 use crate::report::page::Page;
@@ -55,7 +56,8 @@ pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
         moment: match args.at {
             At::Peak => "peak".to_owned(),
             At::Stop(Until::End) => "end".to_owned(),
-            At::Stop(Until::Oom(number)) => format!("oom:{number}"),
+            At::Oom(number) => format!("oom:{number}"),
+            At::Stop(Until::Refusal(number)) => format!("refusal {number}"),
             At::Stop(Until::Time(at_ns)) if is_whole => {
                 format!("the end: the trace ends before {} s", at_ns as f64 / 1e9)
             }
@@ -81,6 +83,7 @@ pub(super) fn run(args: &MapArgs) -> anyhow::Result<u8> {
 fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMap>, bool)> {
     let (until, moment) = match args.at {
         At::Peak => (Until::End, Moment::Peak),
+        At::Oom(number) => (Until::Refusal(numbered::refusal_of(trace, number)), Moment::Now),
         At::Stop(until) => (until, Moment::Now),
     };
     let mut replay = Replay::new(trace, Options { granularity_bytes: args.granularity, until, ..Options::default() });
@@ -90,11 +93,10 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMa
     if let Some(device) = args.device.filter(|device| replay.accounts.device(*device).is_none()) {
         bail!("GPU {device}: the trace has no calls for memory of that device");
     }
-    match until {
-        Until::Oom(number) if replay.failures.count < number => {
-            bail!(no_such_failure(number, replay.failures.count))
-        }
-        _ => {}
+    if let At::Oom(number) = args.at
+        && matches!(until, Until::Refusal(refusal) if replay.failures.begun < refusal)
+    {
+        bail!(no_such_failure(number, replay.failures.count))
     }
     Ok((draw(&replay, moment, args.device), replay.went_to_the_end()))
 }

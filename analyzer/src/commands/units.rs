@@ -42,6 +42,8 @@ pub(super) fn no_such_failure(number: u64, there_are: u64) -> String {
 pub(super) enum At {
     /// Each device at its peak.
     Peak,
+    /// Right after the failure with this number, counted from 1.
+    Oom(u64),
     /// Where a replay stops.
     Stop(Until),
 }
@@ -51,7 +53,7 @@ pub(super) fn parse_at(text: &str) -> Result<At, String> {
     match text {
         "peak" => Ok(At::Peak),
         "end" => Ok(At::Stop(Until::End)),
-        _ if text.starts_with("oom:") => parse_oom(text).map(|number| At::Stop(Until::Oom(number))),
+        _ if text.starts_with("oom:") => parse_oom(text).map(At::Oom),
         _ => match parse_time(text) {
             Ok(ns) => Ok(At::Stop(Until::Time(ns))),
             Err(_) => Err(format!("invalid moment '{text}': expected peak, end, oom:1 or a time (such as 1.5s)")),
@@ -130,7 +132,7 @@ mod tests {
     fn times_and_moments() {
         assert_eq!(parse_time("1.5s"), Ok(1_500_000_000));
         assert_eq!(parse_time("250ms"), Ok(250_000_000));
-        assert_eq!(parse_at("oom:2"), Ok(At::Stop(Until::Oom(2))));
+        assert_eq!(parse_at("oom:2"), Ok(At::Oom(2)));
         assert_eq!(parse_at("peak"), Ok(At::Peak));
         for text in ["", "s", "-1s", "NaNs", "infs", "oom:0", "oom:x", "12", "später"] {
             assert!(parse_at(text).is_err(), "{text}");

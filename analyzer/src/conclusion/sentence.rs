@@ -7,7 +7,7 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
@@ -77,6 +77,9 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
     if oom.refused_by == Some("injected") {
         return injected(oom, device.map(|device| device.granularity_bytes));
     }
+    if let Some(allocator) = oom.allocator {
+        return raised(oom, allocator, device);
+    }
     let asked = size(oom.requested_bytes);
     if matches!(oom.kind, "physical" | "pool") && oom.device.is_none() {
         return format!(
@@ -110,15 +113,38 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
     format!("{what}. {}", held_and_free(oom, device))
 }
 
+/// An error that an allocator above the runtime raised, and what it had tried.
+fn raised(oom: &OomReport, allocator: &str, device: Option<&DeviceSummary>) -> String {
+    let (asked, place) = (size(oom.requested_bytes), gpu(oom.device));
+    let what = match oom.attempts.len() as u64 {
+        0 => format!(
+            "{allocator} raised an error for {asked} on {place}; no refused call of the runtime was recorded for it"
+        ),
+        tries => {
+            let segment = size(oom.asked_bytes);
+            let block = if segment == asked { String::new() } else { format!(" for a block of {asked}") };
+            format!("{}. {place} refused {segment}{block} ({})", tried(allocator, tries), clean(oom.call()))
+        }
+    };
+    format!("{what}. {}", held_and_free(oom, device))
+}
+
+/// How often an allocator asked before it raised its one error.
+fn tried(allocator: &str, tries: u64) -> String {
+    let who = allocator.strip_suffix("'s allocator").unwrap_or(allocator);
+    format!("{who} tried {}; one error reached the program", times(tries))
+}
+
 fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     let total = device.and_then(|device| device.total_bytes);
     let of_total = total.map_or(String::new(), |total| format!(" of {}", size(total)));
     let name = runtime(device.and_then(|device| device.runtime.as_deref()));
     let free = match oom.free_reported_bytes {
         Some(bytes) => {
-            let short = oom.requested_bytes.saturating_sub(bytes);
+            let short = oom.asked_bytes.saturating_sub(bytes);
             // What came or went until it was read was not free, or was, at the refusal.
-            let short = match oom.unknown_size || short == 0 || !oom.free_is_of_refusal {
+            let is_alone = oom.allocator.is_some() && oom.attempts.is_empty();
+            let short = match oom.unknown_size || short == 0 || !oom.free_is_of_refusal || is_alone {
                 true => String::new(),
                 false => format!(", {} less than requested", size(short)),
             };
@@ -136,7 +162,16 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
 
 /// A refusal on request: it says nothing about the real card.
 fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
-    let by = format!("{} of {} was {}", clean(&oom.api), size(oom.requested_bytes), refused_on_request(oom));
+    let by = match (oom.allocator, oom.attempts.len() as u64) {
+        (Some(allocator), tries @ 1..) => format!(
+            "{}: {} of {} was {}",
+            tried(allocator, tries),
+            clean(oom.call()),
+            size(oom.asked_bytes),
+            refused_on_request(oom)
+        ),
+        _ => format!("{} of {} was {}", clean(&oom.api), size(oom.requested_bytes), refused_on_request(oom)),
+    };
     let real = oom.free_reported_bytes.filter(|_| oom.kind != "host-pinned" && oom.kind != "registered");
     let real = real.map(|free| format!(" The real card had {} free.", size(free))).unwrap_or_default();
     match oom.injected.as_ref().map(|injected| injected.reason) {
@@ -173,7 +208,7 @@ pub(crate) fn reaction(ooms: &[OomReport]) -> String {
     match ooms.iter().find(|oom| oom.outcome == Outcome::Dropped) {
         Some(first) => went_on(outcomes, first),
         None if outcomes.recovered == total => recovered(outcomes, ooms.iter().all(|oom| oom.unknown_size)),
-        None if total == 1 => single(ooms[0].because),
+        None if total == 1 => single(&ooms[0]),
         None => mixed(outcomes),
     }
 }
@@ -261,8 +296,13 @@ fn recovered(outcomes: Outcomes, sets_up: bool) -> String {
 }
 
 /// One failure that was not made up for, and not followed by work without a sign of notice.
-fn single(because: Because) -> String {
-    match because {
+fn single(oom: &OomReport) -> String {
+    let read_error = oom.evidence.iter().any(|evidence| evidence.event == "error_query");
+    match oom.because {
+        Because::ErrorRead if oom.allocator.is_some() && !read_error => {
+            "GPU work of that thread went on, and no exception was recorded: what the program made of the error can't be seen."
+                .to_owned()
+        }
         Because::ErrorRead => {
             "The last error was read, and GPU work went on: whether anybody looked at it can't be seen.".to_owned()
         }

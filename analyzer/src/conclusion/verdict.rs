@@ -113,7 +113,7 @@ fn too_much(facts: &Facts, oom: &OomReport) -> Option<u64> {
         // The card is larger than it is said to be.
         return None;
     }
-    held.saturating_add(oom.requested_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
+    held.saturating_add(oom.asked_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
 }
 
 /// The most telling cause of a failure, or of a run without one, which is only possible. Where that is a guess from sizes and times, it

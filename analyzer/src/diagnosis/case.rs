@@ -227,11 +227,16 @@ impl<'a> Failure<'a> {
         self.report.refused_by == Some("injected")
     }
 
-    /// (`R`) What was asked for.
+    /// Whether an allocator above the runtime raised it by itself, as far as calls were recorded: nobody below refused anything.
+    pub fn is_of_allocator_alone(&self) -> bool {
+        self.oom.is_of_allocator_alone()
+    }
+
+    /// (`R`) What the runtime was asked for: of an error of PyTorch's a segment, by its last attempt.
     pub fn request_bytes(&self) -> Known<u64> {
         let inside = self.oom.inside.map(|inside| inside.requested_bytes).filter(|bytes| *bytes > 0);
         Known::new(
-            if self.report.unknown_size { inside } else { Some(self.report.requested_bytes) },
+            if self.report.unknown_size { inside } else { Some(self.oom.requested_bytes) },
             "the size of what was set up, which no interface tells",
         )
     }

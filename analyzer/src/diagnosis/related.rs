@@ -3,6 +3,7 @@
 use gpuoom_trace::record::Kind;
 
 use super::case::{Case, Failure};
+use super::torch_sums::MOST_ADDED_BYTES;
 use crate::evidence::torch_message::TorchMessage;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::options::parse::AllocConf;
@@ -77,14 +78,23 @@ impl<'a> Case<'a> {
         of_kind.fold(0, |sum: u64, (_, held)| sum.saturating_add(saturate(held.requested_bytes)))
     }
 
-    /// All messages of PyTorch that were given.
+    /// All messages of PyTorch that were given beside the trace.
     pub fn messages(&self) -> impl Iterator<Item = &'a TorchMessage> + use<'a> {
         self.evidence.torch_logs.iter().flat_map(|log| &log.content)
     }
 
-    /// PyTorch's message about a failure: of the same size, on the same device. With expandable segments the driver is
-    /// asked for pieces of it.
+    /// PyTorch's message about a failure: what was recorded with this very error, else one of a log.
     pub fn message(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
+        self.recorded_message(failure).or_else(|| self.message_of_log(failure))
+    }
+
+    /// PyTorch's message as it was recorded with the error, whatever a log says.
+    pub fn recorded_message(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
+        self.facts.ooms.get((failure.report.number - 1) as usize)?.torch.as_ref()
+    }
+
+    /// A message of a log of the same size, on the same device. With expandable segments the driver is asked for pieces of it.
+    fn message_of_log(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
         // Where the libraries are known and PyTorch is none of them, the log is of another run.
         if !self.versions.has(Program::Torch) && !self.trace.metadata.modules.modules.is_empty() {
             return None;
@@ -93,6 +103,8 @@ impl<'a> Case<'a> {
         let device = failure.oom.device.map(u32::from);
         self.messages().find(|message| {
             let same_size = message.tried.is_some_and(|tried| match failure.oom.kind {
+                // The message has the segment that the allocator would have asked for.
+                Kind::Tensor => asked <= tried.most() && tried.least() <= asked.saturating_add(MOST_ADDED_BYTES),
                 Kind::Physical => asked <= tried.most(),
                 _ => (tried.least()..=tried.most()).contains(&asked),
             });
@@ -106,7 +118,11 @@ impl<'a> Case<'a> {
     /// The first failure that a message is about.
     pub fn failure_of(&self, message: &TorchMessage) -> Option<u64> {
         let mut failures = self.failures();
-        let about = |failure: &Failure<'_>| self.message(failure).is_some_and(|other| std::ptr::eq(other, message));
+        let about = |failure: &Failure<'_>| match self.recorded_message(failure) {
+            // The log has what was recorded, too.
+            Some(own) => own.says_the_same(message),
+            None => self.message_of_log(failure).is_some_and(|other| std::ptr::eq(other, message)),
+        };
         failures.find(about).map(|failure| failure.report.number)
     }
 

@@ -7,20 +7,22 @@
 use super::case::{Case, Failure};
 use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
-use crate::judgement::check::Holds;
+use crate::judgement::check::{Basis, Holds};
 use crate::passes::fragmentation::saturate;
 use crate::thresholds::share;
 use crate::words::size;
 use gpuoom_trace::record::Kind;
 
 /// What the allocator adds to a request at most before it asks the driver: a segment for many blocks has 20 MiB.
-const MOST_ADDED_BYTES: u64 = 20 << 20;
+pub(super) const MOST_ADDED_BYTES: u64 = 20 << 20;
 
 /// Who told the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// PyTorch's message.
+    /// PyTorch's message, in a log.
     Message,
+    /// PyTorch's message, as it was recorded with this very error.
+    Error,
     /// A snapshot that has this failure in its history.
     SnapshotAtFailure,
     /// A snapshot of a later moment.
@@ -31,7 +33,7 @@ impl Told {
     /// As the beginning of a sentence.
     pub fn by(self) -> &'static str {
         match self {
-            Told::Message => "PyTorch's message",
+            Told::Message | Told::Error => "PyTorch's message",
             Told::SnapshotAtFailure => "PyTorch's snapshot, at its record of this failure",
             Told::SnapshotLater => "PyTorch's snapshot, taken at another moment",
         }
@@ -64,9 +66,14 @@ pub struct TorchSums<'a> {
 }
 
 impl TorchSums<'_> {
+    /// Where the numbers come from.
+    pub fn basis(&self) -> Basis {
+        if self.told == Told::Error { Basis::Measured } else { Basis::Given }
+    }
+
     /// Whether they are of this failure, and nothing contradicts them.
     pub fn is_certain(&self) -> bool {
-        let is_believed = self.disagreement.is_none() || self.told == Told::Message;
+        let is_believed = self.disagreement.is_none() || matches!(self.told, Told::Message | Told::Error);
         self.is_of_failure == Holds::Yes && self.told != Told::SnapshotLater && is_believed
     }
 
@@ -90,12 +97,24 @@ fn agree(one: Printed, other: Printed) -> bool {
 impl<'a> Case<'a> {
     /// What PyTorch's allocator held at a failure, where a message or a snapshot tells.
     pub fn torch_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
-        let told = self.message(failure).and_then(by_message).map(|told| self.tied(told, failure));
+        let recorded = self.recorded_message(failure).and_then(by_message);
+        let recorded = recorded.map(|told| TorchSums { told: Told::Error, ..told });
+        let of_log = || self.message(failure).and_then(by_message).map(|told| self.tied(told, failure));
+        let told = recorded.or_else(of_log);
         if let Some((file, moment)) = self.moment(failure) {
             let snapshot = &self.evidence.torch_snapshots[file].content;
             let mut sums = by_moment(moment);
             sums.stack = snapshot.frames_of(moment.stack).collect();
             let other = told.filter(|told| !agree(told.unused, sums.unused));
+            // What was recorded with the error is surely of it.
+            if let Some(told) = other.as_ref().filter(|other| other.told == Told::Error) {
+                let disagreement = format!(
+                    "PyTorch's snapshot says {} unused and the message of this error {}: the message is believed",
+                    size(sums.unused.bytes),
+                    size(told.unused.bytes)
+                );
+                return Some(TorchSums { disagreement: Some(disagreement), ..told.clone() });
+            }
             sums.disagreement = other.map(|told| {
                 format!(
                     "PyTorch's message says {} unused and its snapshot {}: the snapshot is believed, which has this \
@@ -155,6 +174,7 @@ impl<'a> Case<'a> {
         let alike = |moment: &Moment| {
             let wanted = moment.requested_bytes;
             let same_size = match failure.oom.kind {
+                _ if failure.oom.error.is_some() => failure.report.requested_bytes == wanted,
                 Kind::Physical => asked <= wanted.saturating_add(MOST_ADDED_BYTES),
                 _ => (wanted..=wanted.saturating_add(MOST_ADDED_BYTES)).contains(&asked),
             };

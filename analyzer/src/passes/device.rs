@@ -68,10 +68,10 @@ impl DeviceSummary {
         let rounding_at_most = oom.held_blocks.saturating_mul(granularity);
         let least_free = total.saturating_sub(oom.held_bytes.saturating_add(rounding_at_most));
         let most_free = total.saturating_sub(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
-        if round(oom.requested_bytes) <= least_free {
+        if round(oom.asked_bytes) <= least_free {
             return Some(true);
         }
-        (oom.requested_bytes > most_free).then_some(false)
+        (oom.asked_bytes > most_free).then_some(false)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod libraries;
 pub mod map;
 pub mod model;
 pub mod moved;
+pub mod numbered;
 pub mod oom;
 pub mod outcomes;
 pub mod profile;

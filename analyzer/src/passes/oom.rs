@@ -1,5 +1,7 @@
 //! Out-of-memory returns as values.
 
+pub mod error;
+
 use std::collections::HashSet;
 
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
@@ -7,14 +9,16 @@ use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
 use gpuoom_trace::record::{Event, Kind, Layer, injected};
 use serde::Serialize;
 
+use crate::evidence::torch_message::TorchMessage;
 use crate::passes::fragmentation::saturate;
 use crate::passes::moved::Moved;
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
-use crate::replay::failures::{self, Injected, Oom, RefusedBy};
+use crate::replay::failures::{self, Injected, Oom};
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
+use error::AttemptReport;
 
 /// Failures whose whole stacks are listed.
 const MOST_STACKS: u64 = 1000;
@@ -131,26 +135,41 @@ pub struct OomReport {
     pub attempt_of: Option<u64>,
     /// Sequence number of its record.
     pub seq: u64,
-    /// When the call began.
+    /// When the call began, or the allocator told of its error.
     pub at_ns: u64,
     /// Kernel thread id.
     pub thread: u32,
     /// Function.
     pub api: String,
-    /// Layer of the function.
+    /// Layer of the function: `framework` for an error of an allocator above the runtime.
     pub layer: Option<&'static str>,
+    /// Of such an error: whose it is, in words.
+    #[serde(skip)]
+    pub allocator: Option<&'static str>,
+    /// The refused calls of the runtime that led to such an error, in their order.
+    pub attempts: Vec<AttemptReport>,
+    /// What the exception says that was thrown after it; null where that was not recorded.
+    pub message: Option<String>,
+    /// The same, where it is PyTorch's message.
+    #[serde(skip)]
+    pub torch: Option<TorchMessage>,
+    /// What the program was doing; null where nobody knows.
+    pub phase: Option<String>,
     /// Device index, where it is known.
     pub device: Option<u8>,
-    /// Kind of memory.
+    /// Kind of memory that the runtime was asked for; `tensor` where it was not asked.
     pub kind: &'static str,
-    /// Bytes asked for.
+    /// Bytes asked for: of such an error those that the allocator wanted, of any other those of the call.
     pub requested_bytes: u64,
+    /// What the runtime was asked for: of such an error by its last attempt.
+    #[serde(skip)]
+    pub asked_bytes: u64,
     /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.
     pub unknown_size: bool,
     /// A mathematical library's call: what it returned is its own.
     #[serde(skip)]
     pub of_library: bool,
-    /// The same, padded.
+    /// What the runtime was asked for, padded.
     pub padded_bytes: u64,
     /// What the call returned.
     pub status: Status,
@@ -213,7 +232,9 @@ pub struct OomReport {
 impl OomReport {
     /// How much later something was, without the time that the recorder took.
     pub fn later_ns(&self, at_ns: u64) -> u64 {
-        at_ns.saturating_sub(self.at_ns).saturating_sub(self.held_up_ns)
+        // An allocator tells of its error when its attempts have been looked at.
+        let held_up_ns = if self.attempts.is_empty() { self.held_up_ns } else { 0 };
+        at_ns.saturating_sub(self.at_ns).saturating_sub(held_up_ns)
     }
 }
 
@@ -297,9 +318,15 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
     // What was read is of a card, and says nothing of the host's memory.
     let is_placed = oom.device.is_some() || !matches!(oom.kind, Kind::Physical | Kind::Pool);
     let of_card = oom.unknown_size || Side::of(oom.kind) != Side::Host && is_placed;
-    OomReport {
+    let report = OomReport {
         number,
         attempt_of: Some(oom.story as u64 + 1).filter(|first| *first != number),
+        allocator: None,
+        attempts: Vec::new(),
+        message: oom.message.as_deref().map(str::to_owned),
+        torch: None,
+        phase: None,
+        asked_bytes: oom.requested_bytes,
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),
         thread: oom.thread,
@@ -318,10 +345,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         error_was_read: oom.error_was_read,
         is_watched_on: oom.is_watched_on,
         evidence: oom.evidence.iter().map(|evidence| describe_evidence(replay, evidence)).collect(),
-        refused_by: match oom.refused_by {
-            RefusedBy::Layer(layer) => layer_name(layer),
-            RefusedBy::Injected => Some("injected"),
-        },
+        refused_by: error::refuser(oom.refused_by),
         injected: None,
         saw_below: oom.saw_below,
         free_reported_bytes: read.runtime_free_bytes.filter(|_| of_card),
@@ -347,6 +371,10 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         stack_is_cut: stack.native_is_cut,
         stack_is_inferred: stack.native_is_inferred,
         python_is_cut: stack.python_is_cut,
+    };
+    match &oom.error {
+        Some(error) => error::describe(replay, stacks, error, report),
+        None => report,
     }
 }
 

@@ -13,6 +13,7 @@ use gpuoom_trace::record::{Event, Granule, Kind, Record, flag, mark, process};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::passes::numbered::Numbers;
 use crate::passes::oom::{Status, layer_name};
 use crate::replay::apis::{Apis, Ends};
 use crate::replay::sites::Sites;
@@ -127,6 +128,8 @@ pub struct Rows {
     /// Calls of each thread that were recorded and may enclose later ones.
     open: FxHashMap<u32, Vec<(u32, u64)>>,
     ooms: u64,
+    /// The numbers of failures, where they are not those of the refusals in their order.
+    numbers: Option<Numbers>,
     sites: Sites,
     names: Names,
     with_stacks: bool,
@@ -145,10 +148,27 @@ impl Rows {
             unresolved: FxHashMap::default(),
             open: FxHashMap::default(),
             ooms: 0,
+            numbers: None,
             sites: Sites::default(),
             names: Names::new(trace, places),
             with_stacks,
         }
+    }
+
+    /// With numbers of failures that were found before.
+    pub fn numbered(self, numbers: Option<Numbers>) -> Self {
+        Rows { numbers, ..self }
+    }
+
+    /// The number of the failure that this record tells of.
+    fn number(&mut self, record: &Record) -> Option<u64> {
+        if let Some(numbers) = &self.numbers {
+            return numbers.get(&record.seq()).copied();
+        }
+        self.apis.get(record.api).is_own_out_of_memory(record).then(|| {
+            self.ooms += 1;
+            self.ooms
+        })
     }
 
     /// What the note in a record says about later ones.
@@ -211,10 +231,7 @@ impl Rows {
 
     fn take(&mut self, record: &Record, payload: &[u8]) {
         let mut row = self.row(record, payload);
-        if self.apis.get(record.api).is_own_out_of_memory(record) {
-            self.ooms += 1;
-            row.oom = Some(self.ooms);
-        }
+        row.oom = self.number(record);
         if matches!(record.event(), Some(Event::Block | Event::BlockFree | Event::Message)) {
             // It is told at a moment: no call encloses it, and it ends none.
             self.waiting.push_back((row, None));

@@ -1,16 +1,19 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
+mod evidence;
+pub mod framework;
+mod oom;
+#[cfg(test)]
+mod tests;
+
 use gpuoom_trace::meaning::Does;
-use gpuoom_trace::outcome::{Because, Limits, Outcome, Request, Step, Watched};
-use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, injected};
+use gpuoom_trace::outcome::{Limits, Request, Step, Watched};
+use gpuoom_trace::record::{Layer, Record};
 use rustc_hash::FxHashMap;
 
-use super::account::Most;
-use super::arena::FreeSpace;
-use super::census::Census;
-use super::held::Held;
-use super::readings::{DeviceReadings, ProcessReadings};
+pub use evidence::{Evidence, PointerUse};
+use framework::{Errors, Place};
+pub use oom::{Injected, Inside, Oom, RefusedBy};
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;
@@ -20,204 +23,6 @@ const MAX_EVIDENCE: usize = 16;
 const MAX_NESTED: usize = 64;
 /// Stories of a thread that are followed at once; the two oldest then become one.
 const MAX_STORIES: usize = 64;
-
-/// Who refused an allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedBy {
-    /// The lowest layer that returned a failure; `None` where the file does not name the layer.
-    Layer(Option<Layer>),
-    /// The recorder, on request.
-    Injected,
-}
-
-/// A call inside another one that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inside {
-    /// Ordinal of the call within its thread.
-    call: u32,
-    /// Its layer.
-    pub layer: Layer,
-    /// Function.
-    pub api: u16,
-    /// What it returned.
-    pub status: i32,
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-}
-
-/// An event that shows what became of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// Ticks when it began.
-    pub at: u64,
-    /// Its sequence number; `None` for the end of the process where nothing was recorded.
-    pub seq: Option<u64>,
-    /// What happened.
-    pub event: Event,
-    /// Function, where there is one.
-    pub api: Option<u16>,
-    /// Status of the record.
-    pub status: i32,
-    /// The error's name or text was asked for (and not the last error).
-    pub asks_text: bool,
-    /// Of an allocation: the kind of memory, how much of it, and the device, where there is one.
-    pub gave: Option<(Kind, u64, Option<u8>)>,
-    /// Of GPU work: the failed call's pointer that it was given.
-    pub pointer: Option<PointerUse>,
-    /// The last error was read, and not only looked at.
-    pub clears_error: bool,
-}
-
-/// GPU work was given what a failed call left in its pointer variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PointerUse {
-    /// How many undecided failures of the thread left the same; `None` where nobody counted.
-    pub left_by: Option<u64>,
-    /// Sequence number of the failure that it is held for; `None` where it may be one or another.
-    pub whose: Option<u64>,
-    /// Whether that failure's variable held it to that moment. False also where nobody looked.
-    pub is_still_held: bool,
-    /// Failures of the process until then beside that one and its attempts; `None` where nobody counted.
-    pub others: Option<u64>,
-}
-
-impl Evidence {
-    /// A record as evidence.
-    fn of(record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) -> Self {
-        let gave = match step {
-            Step::Allocated(by) => Some((record.kind(), by.requested_bytes, record.device())),
-            _ => None,
-        };
-        Evidence {
-            at: record.at,
-            seq: Some(record.seq()),
-            event: record.event().unwrap_or(Event::Mark),
-            api: Some(record.api),
-            status: record.status,
-            asks_text: matches!(step, Step::ErrorText { .. }),
-            gave,
-            pointer,
-            clears_error: step == Step::LastErrorRead && does != Does::PeeksError,
-        }
-    }
-
-    /// The end of the process; without a number where nothing was recorded.
-    pub fn of_end(at: u64, seq: Option<u64>, status: i32) -> Self {
-        Evidence {
-            at,
-            seq,
-            event: Event::Process,
-            api: None,
-            status,
-            asks_text: false,
-            gave: None,
-            pointer: None,
-            clears_error: false,
-        }
-    }
-}
-
-/// What the record of a refusal on request says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Injected {
-    /// The reason's number.
-    pub reason: u8,
-    /// The number of the call.
-    pub call: u64,
-    /// To how many bytes the virtual card rounded, where it refused and the trace says so.
-    pub granularity_bytes: Option<u64>,
-}
-
-impl Injected {
-    /// Of a record that is one.
-    pub fn of(record: &Record, payload: &[u8]) -> Option<Self> {
-        let (reason, call) = (record.address as u8, record.address >> 8);
-        let granularity = || payload::unpack_numbers(payload).nth(1).filter(|bytes| *bytes > 0);
-        let granularity_bytes = if reason == injected::CAPACITY { granularity() } else { None };
-        record.has(flag::INJECTED).then_some(Injected { reason, call, granularity_bytes })
-    }
-}
-
-/// An allocation that ran out of memory.
-#[derive(Clone, Debug)]
-pub struct Oom {
-    /// Ordinal of its record in the replay.
-    pub position: u64,
-    /// Sequence number of its record.
-    pub seq: u64,
-    /// Ticks when the call began.
-    pub at: u64,
-    /// Kernel thread id.
-    pub thread: u32,
-    /// Function.
-    pub api: u16,
-    /// Call site, 0 where it is not known.
-    pub site: u32,
-    /// Device, where it is known.
-    pub device: Option<u8>,
-    /// Kind of memory that was asked for.
-    pub kind: Kind,
-    /// Index of the first failure of its story: itself, unless it was an attempt to make up for an earlier one.
-    pub story: usize,
-    /// Bytes asked for; 0 where a context or a handle was to be set up, whose size nobody tells.
-    pub requested_bytes: u64,
-    /// Whether that size is not known.
-    pub unknown_size: bool,
-    /// Granules asked for.
-    pub granules: u32,
-    /// What the call returned.
-    pub status: i32,
-    /// Who refused.
-    pub refused_by: RefusedBy,
-    /// Of a refusal on request, what the record says of it.
-    pub injected: Option<Injected>,
-    /// The lowest call inside it that failed, as far as that was recorded.
-    pub inside: Option<Inside>,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// Why that is the outcome.
-    pub because: Because,
-    /// The events that show it.
-    pub evidence: Vec<Evidence>,
-    /// Whether its thread read the last error afterwards, which also clears it.
-    pub error_was_read: bool,
-    /// Whether what the thread did was looked at until its next failure, or the end.
-    pub is_watched_on: bool,
-    /// How long the recorder's readings then held the thread up, in nanoseconds.
-    pub held_up_ns: u64,
-    /// What was read at that moment.
-    pub read: DeviceReadings,
-    /// What was read of the process and its host.
-    pub process: ProcessReadings,
-    /// What the program held on that device.
-    pub held: Held,
-    /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
-    pub held_managed_bytes: u128,
-    /// What it held of the host's memory, pinned and registered, in bytes.
-    pub held_host_bytes: u128,
-    /// The most that it had been given there before.
-    pub most: Most,
-    /// The most that it had held of the host's memory, pinned and registered, in bytes.
-    pub most_host_bytes: u128,
-    /// Its granules in the model.
-    pub held_managed_granules: u64,
-    /// Their number.
-    pub held_managed_blocks: u64,
-    /// Who held what there, as far as that was counted.
-    pub census: Option<Box<Census>>,
-    /// Whether layers below the one that was asked had been recorded before.
-    pub saw_below: bool,
-    /// Free space of the model arena.
-    pub model: Option<FreeSpace>,
-}
-
-impl Oom {
-    fn decide(&mut self, answer: Option<(Outcome, Because)>) {
-        if let Some(decided) = answer {
-            (self.outcome, self.because) = decided;
-        }
-    }
-}
 
 /// Failures with one fate: one, and the attempts to make up for it.
 #[derive(Clone, Debug)]
@@ -256,10 +61,13 @@ impl ThreadWatch {
 /// All failures of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
-    /// In the order of their records.
+    /// In the order of their records. Until [`Failures::finish`] the attempts of an error are among them.
     pub listed: Vec<Oom>,
-    /// All, listed or not.
+    /// All, listed or not: those that reached the program by themselves.
     pub count: u64,
+    /// All that began, the attempts of errors included.
+    pub begun: u64,
+    errors: Errors,
     watches: FxHashMap<u32, ThreadWatch>,
     by_seq: FxHashMap<u64, usize>,
     nested: FxHashMap<u32, Vec<Inside>>,
@@ -301,7 +109,10 @@ impl Failures {
     /// Begins to watch a failed allocation, which may be an attempt to make up for an earlier one.
     pub fn begin(&mut self, mut oom: Oom, request: Request) {
         self.count += 1;
+        self.begun += 1;
+        oom.ordinal = self.begun;
         let index = self.listed.len();
+        self.errors.refused(&oom, request, (index < MAX_LISTED).then_some(index));
         if index >= MAX_LISTED {
             return;
         }
@@ -353,6 +164,7 @@ impl Failures {
     /// was given; `does`: what its function does.
     pub fn step(&mut self, record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) {
         let Some(watch) = self.watches.get_mut(&record.thread) else { return };
+        self.errors.step(record, step);
         apply(&mut self.listed, watch, step, &self.limits, Evidence::of(record, step, pointer, does));
         if watch.open.is_empty() {
             self.watches.remove(&record.thread);
@@ -366,13 +178,19 @@ impl Failures {
         }
     }
 
-    /// Nothing more is known: what is still open is judged by what was seen.
-    pub fn close(&mut self) {
+    /// Nothing more is known. Answers where each listed failure is from now on; nothing where all are where they were.
+    pub fn finish(&mut self) -> Vec<Place> {
+        self.close();
+        self.fold()
+    }
+
+    /// What is still open is judged by what was seen.
+    fn close(&mut self) {
         for (_, watch) in std::mem::take(&mut self.watches) {
             for (story, index) in
                 watch.open.iter().flat_map(|story| story.members.iter().map(move |index| (story, *index)))
             {
-                (self.listed[index].outcome, self.listed[index].because) = story.watched.undecided();
+                self.listed[index].decide(Some(story.watched.undecided()));
             }
         }
     }
@@ -382,7 +200,7 @@ impl Failures {
 /// story only.
 fn uses_pointer_of(listed: &[Oom], story: &Story, stories: usize, pointer: PointerUse) -> bool {
     match (pointer.whose, pointer.left_by) {
-        (Some(seq), _) => story.members.iter().any(|index| listed[*index].seq == seq),
+        (Some(seq), _) => story.members.iter().any(|index| listed[*index].has_record(seq)),
         (None, None | Some(1)) => stories == 1,
         (None, Some(_)) => false,
     }

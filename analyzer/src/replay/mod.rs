@@ -33,6 +33,7 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+mod told;
 pub mod tracks;
 mod undo;
 mod vain;
@@ -77,8 +78,8 @@ const CENSUS_ROWS: usize = 1 << 22;
 pub enum Until {
     /// At the end of the trace.
     End,
-    /// Right after the out-of-memory return with this number, counted from 1.
-    Oom(u64),
+    /// Right after the refusal with this number, counted from 1; attempts of errors count ([`failures::Oom::ordinal`]).
+    Refusal(u64),
     /// Before the first call that returned later than this, in nanoseconds since the trace began.
     Time(u64),
 }
@@ -291,7 +292,7 @@ impl Replay {
     fn is_past(&self, record: &Record) -> bool {
         match self.until {
             Until::End => false,
-            Until::Oom(number) => self.failures.count >= number,
+            Until::Refusal(number) => self.failures.begun >= number,
             Until::Time(at_ns) => self.clock.at_ns(record.at.saturating_add(u64::from(record.duration))) > at_ns,
         }
     }
@@ -311,8 +312,13 @@ impl Replay {
         let failures = self.failures.count;
         match record.event() {
             // What these tell is nothing that happens to memory, or inside a call.
-            Some(Event::Block | Event::BlockFree) => self.block_told(record, payload),
-            Some(Event::Message) => {}
+            Some(Event::Block | Event::BlockFree) => {
+                self.block_told(record, payload);
+                if record.event() == Some(Event::Block) {
+                    self.told_of_block(record);
+                }
+            }
+            Some(Event::Message) => self.failures.message(record, payload),
             _ => self.record_of_calls(record, payload, end),
         }
         if self.failures.count != failures && self.blocks.is_used() {
@@ -400,7 +406,10 @@ impl Replay {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };
             self.failures.end(self.end.is_failure(), Evidence::of_end(self.last_at, None, status));
         }
-        self.failures.close();
+        let places = self.failures.finish();
+        if !places.is_empty() {
+            self.tracks.renumber(&places);
+        }
     }
 
     /// Whether no record was left out because the moment to stop at had come.

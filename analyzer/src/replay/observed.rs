@@ -79,10 +79,12 @@ impl Replay {
         };
         if self.failures.listed.len() < MAX_LISTED {
             let pool = (record.kind() == Kind::Pool).then(|| self.pool_number(record, payload));
-            self.note_around(record, side, device, held.requested_bytes, pool);
+            let around = self.around_now(record, side, device, held.requested_bytes, pool);
+            self.tracks.refused(record, device, around);
         }
         let request = self.request_of(record, if unknown_size { UNKNOWN_BYTES } else { record.requested });
         let oom = Oom {
+            ordinal: 0,
             position: self.events,
             seq: record.seq(),
             at: record.at,
@@ -117,17 +119,26 @@ impl Replay {
             census,
             saw_below,
             model,
+            error: None,
+            message: None,
         };
         self.failures.begin(oom, request);
     }
 
-    /// Takes note of what is the case around a failure, before it is listed.
-    fn note_around(&mut self, record: &Record, side: Side, device: u8, held_bytes: u128, pool: Option<Number>) {
+    /// What is the case around a failure, before it is listed.
+    pub(super) fn around_now(
+        &mut self,
+        record: &Record,
+        side: Side,
+        device: u8,
+        held_bytes: u128,
+        pool: Option<Number>,
+    ) -> Around {
         let live_blocks = self.live.count() as u64 + self.vmm.count() as u64;
         // A failure costs something even where nothing lives.
         let blocks = self.live.blocks().chain(self.vmm.blocks()).filter(|block| census::is_of(block, side, device));
         let survivors = self.tracks.survivors(live_blocks + 64, blocks, &self.sites, record.at);
-        let around = Around {
+        Around {
             failure: self.failures.listed.len(),
             seq: record.seq(),
             device,
@@ -152,8 +163,7 @@ impl Replay {
             next: None,
             waited_since_free: Waited::Unknown,
             waited_before_next: Waited::Unknown,
-        };
-        self.tracks.refused(record, device, around);
+        }
     }
 
     /// Takes note of memory that other processes may open from now on.
@@ -182,7 +192,7 @@ impl Replay {
     }
 
     /// Who holds what now, unless that was counted too often already.
-    fn census_at_failure(&mut self, side: Side, device: u8) -> Option<Box<Census>> {
+    pub(super) fn census_at_failure(&mut self, side: Side, device: u8) -> Option<Box<Census>> {
         // A failure costs something even where nothing lives.
         let blocks = self.live.count() as u64 + self.vmm.count() as u64 + 64;
         self.census_blocks_left = self.census_blocks_left.checked_sub(blocks)?;

@@ -36,6 +36,12 @@ impl Tally {
         self.callers.entry(caller).or_default().failures += 1;
     }
 
+    /// A refusal of a caller is counted as a part of another one.
+    pub fn not_refused(&mut self, caller: Caller) {
+        let asked = self.callers.entry(caller).or_default();
+        asked.failures = asked.failures.saturating_sub(1);
+    }
+
     /// The callers, in no order.
     pub fn callers(&self) -> impl Iterator<Item = (&Caller, &Asked)> {
         self.callers.iter()

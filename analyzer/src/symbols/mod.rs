@@ -54,6 +54,12 @@ impl SymbolPlaces {
     }
 }
 
+/// The name of a function as its author wrote it, without its arguments.
+pub(crate) fn function_name(raw: &str) -> String {
+    let name = demangle::demangle(raw);
+    name.split('(').next().map_or(name.clone(), str::to_owned)
+}
+
 /// A library of the trace for which something is missing, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingSymbols {

@@ -52,7 +52,8 @@ fn replay(trace: &mut TraceFile, granularity_bytes: Option<u64>, progress: &mut 
 /// The models of all devices, and how each recorded failure ended.
 struct Models {
     devices: FxHashMap<u8, DeviceModel>,
-    failures: Vec<(Option<u8>, Refused)>,
+    /// By the sequence numbers of their refusals. Attempts of an error that were not its last are none.
+    failures: FxHashMap<u64, (u8, Refused)>,
     seen: usize,
 }
 
@@ -81,9 +82,10 @@ impl Models {
         });
         let devices = devices.collect();
         let number = |(number, oom): (u64, &crate::replay::failures::Oom)| {
-            (oom.device, Refused::new(number, known.clock.at_ns(oom.at), oom, &question.thresholds))
+            let refused = Refused::new(number, known.clock.at_ns(oom.at), oom, &question.thresholds);
+            Some((oom.seq, (oom.device?, refused)))
         };
-        Models { devices, failures: (1..).zip(&known.failures.listed).map(number).collect(), seen: 0 }
+        Models { devices, failures: (1..).zip(&known.failures.listed).filter_map(number).collect(), seen: 0 }
     }
 
     /// What changed with the last record.
@@ -99,10 +101,10 @@ impl Models {
             }
         }
         while self.seen < replay.failures.listed.len() {
-            let api = replay.failures.listed[self.seen].api;
-            let refused = self.failures.get(self.seen).copied();
+            let oom = &replay.failures.listed[self.seen];
+            let (api, refused) = (oom.api, self.failures.get(&oom.seq).copied());
             self.seen += 1;
-            let Some((Some(device), refused)) = refused else { continue };
+            let Some((device, refused)) = refused else { continue };
             if let Some(model) = self.devices.get_mut(&device) {
                 model.failed(&refused, || refused.as_change(&replay.apis.get(api).name));
             }

@@ -1,4 +1,4 @@
-//! A trace's own texts: facts about the process, libraries, the machine's files, marks and names of Python code.
+//! A trace's own texts: facts about the process, libraries, the machine's files, marks, messages and names of Python code.
 
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::Metadata;
@@ -10,15 +10,16 @@ use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
 use super::{Redactor, letters};
+use crate::evidence::torch_message::find_all;
 use crate::passes::shape::labels;
 
 /// Where things stood.
 const PROCESS: &str = "process";
 const LIBRARIES: &str = "libraries";
 const MARKS: &str = "marks";
+const MESSAGES: &str = "messages";
 const CODE: &str = "Python code";
 const POOLS: &str = "pools";
-const MESSAGES: &str = "messages";
 
 impl Rewording for Redactor {
     fn metadata(&mut self, metadata: &mut Metadata) {
@@ -59,11 +60,6 @@ impl Rewording for Redactor {
                 let names: Vec<String> = names.split('\0').map(|name| self.pool(name)).collect();
                 put(bytes, &names.join("\0"));
             }
-            Some(Event::Message) => {
-                let message = payload::text(bytes);
-                let message = self.label(MESSAGES, &message);
-                put(bytes, &message);
-            }
             Some(Event::Code) => {
                 let code = payload::text(bytes);
                 let code = self.code(&code);
@@ -75,6 +71,11 @@ impl Rewording for Redactor {
                     let path = self.path(LIBRARIES, path);
                     put(bytes, &format!("{build_id}\0{path}"));
                 }
+            }
+            Some(Event::Message) => {
+                let text = payload::text(bytes);
+                let text = self.message(&text);
+                put(bytes, &text);
             }
             Some(_) => {}
             // Of a newer recorder: nobody here knows what is in it.
@@ -116,6 +117,17 @@ impl Redactor {
 
     fn pool(&mut self, name: &str) -> String {
         if name.is_empty() { String::new() } else { self.label(POOLS, name) }
+    }
+
+    /// What an exception or a log says. A program may say anything; PyTorch's message of its memory is made of numbers.
+    fn message(&mut self, text: &str) -> String {
+        match find_all(text).as_slice() {
+            // Behind its line comes where it was raised.
+            [of_torch] if of_torch.has_numbers() && of_torch.offset_bytes == 0 => {
+                self.text(MESSAGES, text.lines().next().unwrap_or_default())
+            }
+            _ => self.stand_in(Sort::Label, MESSAGES, text),
+        }
     }
 
     fn label(&mut self, place: &'static str, label: &str) -> String {

@@ -32,6 +32,7 @@ mod since_refusal;
 mod snapshots;
 mod tensors;
 mod the_rest;
+mod torch_errors;
 mod training;
 mod uma;
 mod uses;
@@ -103,6 +104,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         hardware::TRACES,
         which_card::TRACES,
         the_rest::TRACES,
+        torch_errors::TRACES,
     ]
     .into_iter()
     .flatten()

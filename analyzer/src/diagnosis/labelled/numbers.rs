@@ -37,7 +37,8 @@ fn at_failures(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
     let on_device = |oom: &&OomReport| oom.device.is_some() && !matches!(oom.kind, "host-pinned" | "registered");
     let failures = summary.facts.ooms.iter().filter(on_device).take(3);
     let said = failures.map(|oom| {
-        let until = Options { until: Until::Oom(oom.number), ..Options::default() };
+        let ordinal = replay.failures.listed[oom.number as usize - 1].ordinal;
+        let until = Options { until: Until::Refusal(ordinal), ..Options::default() };
         let maps = draw(&testing::replay(trace, until), Moment::Now, oom.device);
         let ledgers = summary.facts.ledger.iter();
         let ledger = ledgers.filter(|ledger| ledger.device == oom.device);

@@ -1,5 +1,6 @@
 //! A. Ceilings that a runtime, a framework or a user has set below what the device has.
 
+use super::own_limit::allocators_own_limit;
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::exceeded::{needs_probe, unless_exceeded};
@@ -115,6 +116,9 @@ fn smaller_succeeded(case: &Case<'_>, failure: &Failure<'_>, request: u64) -> Ho
 
 /// A setting of the runtime or of the driver keeps the process below what the card has.
 fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if failure.is_of_allocator_alone() {
+        return allocators_own_limit(case, failure, check);
+    }
     if !check.applies(failure.is_real_of_card()) {
         return;
     }
@@ -253,14 +257,18 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
     if !judge(message, case.thresholds).findings[0].certain {
         check.at_most(Confidence::Probable);
     }
-    check.unless(case.failure_of(message).is_some(), || {
-        "a device call of that size failed: the driver refused it".to_owned()
-    });
+    let of_failure = case.failure_of(message).and_then(|number| case.failures().nth((number - 1) as usize));
+    // Then it is a matter of that very failure.
+    if !check.applies(!of_failure.is_some_and(|failure| failure.is_of_allocator_alone())) {
+        return;
+    }
+    check.unless(of_failure.is_some(), || "a device call of that size failed: the driver refused it".to_owned());
 }
 
 /// The same by a snapshot: its history has an error, and no device call failed.
 fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
-    let refused: Vec<&Moment> = case.failures().filter_map(|failure| Some(case.moment(&failure)?.1)).collect();
+    let below = case.failures().filter(|failure| !failure.is_of_allocator_alone());
+    let refused: Vec<&Moment> = below.filter_map(|failure| Some(case.moment(&failure)?.1)).collect();
     let all = case.moments.iter();
     let alone = all.filter(|(_, moment)| !refused.iter().any(|known| std::ptr::eq(*known, moment)));
     let had_room = |moment: &Moment| case.thresholds.is_enough(moment.driver_free_bytes, moment.requested_bytes);

@@ -43,7 +43,7 @@ fn requested_refusal(_case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.must(true, || {
         let injected = failure.report.injected.as_ref();
         let setting = injected.and_then(|injected| injected.setting.as_deref()).unwrap_or("a setting of the recorder");
-        format!("{} was refused by {setting} before the runtime was asked", failure.report.api)
+        format!("{} was refused by {setting} before the runtime was asked", failure.report.call())
     });
 }
 
@@ -123,7 +123,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
 
 /// What went on after a failure, before any sign that the program had noticed.
 fn went_on(oom: &OomReport) -> String {
-    let api = &oom.api;
+    let api = oom.name();
     match oom.pointer {
         PointerUsed::NotSeen => {
             let thread = oom.thread;
@@ -209,7 +209,7 @@ fn is_last_of_a_loop(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let is_this = |next: &Next| next.at == failure.oom.at && next.same_variable;
     let is_next = around.and_then(|around| around.next).is_some_and(|next| is_this(&next));
     let soon = failure.report.at_ns.saturating_sub(before.at_ns) <= case.thresholds.retry_ns;
-    is_next && soon && failure.oom.requested_bytes < before.requested_bytes
+    is_next && soon && failure.oom.requested_bytes < before.asked_bytes
 }
 
 /// An old error is reported by an innocent call. It is never proven: whether somebody read the error in between, which also
@@ -247,7 +247,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         _ => "HIP 7.0 and newer keep an error until the program asks for it".to_owned(),
     });
     check.must(true, || {
-        let (number, api, thread) = (earlier.number, &earlier.api, earlier.thread);
+        let (number, api, thread) = (earlier.number, earlier.name(), earlier.thread);
         format!(
             "after failure #{number} ({api}) GPU work went on before any sign of notice on the same thread ({thread}), and this call \
              returns out of memory again"
@@ -255,7 +255,7 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     });
     check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {
         Some((request, free)) => format!("{} was asked for and {} was free", size(request), size(free)),
-        None => format!("no allocation failed inside {}", failure.report.api),
+        None => format!("no allocation failed inside {}", failure.report.call()),
     });
 }
 

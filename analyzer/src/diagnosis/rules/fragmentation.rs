@@ -53,11 +53,11 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.plays(Role::Cause);
     check.at_most(Confidence::Probable);
     check.must(true, || format!("{library} was refused, and the request was {}", failure.short_by(missing)));
-    check.must_by(Basis::Given, true, || {
+    check.must_by(sums.basis(), true, || {
         format!("{}: its cache held {} that no tensor used", sums.told.by(), size(sums.unused.bytes))
     });
     check.would_settle("a run with torch.cuda.empty_cache() before that library is called");
-    check.gives_back(0, sums.unused.least(), Basis::Given);
+    check.gives_back(0, sums.unused.least(), sums.basis());
     true
 }
 
@@ -65,7 +65,7 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (tried, unused) = (sums.tried, sums.unused);
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
-    check.must_by(Basis::Given, unused.bytes >= tried.bytes, || {
+    check.must_by(sums.basis(), unused.bytes >= tried.bytes, || {
         let (held, asked) = (size(unused.bytes), size(tried.bytes));
         format!("{}: it held {held} in unused blocks, and {asked} was asked for", sums.told.by())
     });
@@ -76,7 +76,7 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
         check.at_most(Confidence::Possible);
     }
     check.must_by(
-        Basis::Given,
+        sums.basis(),
         of_reserved > failure.thresholds.unused_share
             || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share,
         || format!("that is {} of what it had reserved", percent(of_reserved)),
@@ -89,7 +89,7 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
         format!("the unused blocks are only {} of what it had reserved", percent(of_reserved))
     });
     in_pieces(sums, check);
-    check.note_by(Basis::Given, sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
+    check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
     if sums.told == Told::SnapshotLater {
         check.would_settle(
             "a snapshot whose history has the failure (torch.cuda.memory._record_memory_history() at the start), or \

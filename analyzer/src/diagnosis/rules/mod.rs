@@ -17,6 +17,7 @@ mod installed;
 mod leaks;
 mod llama;
 mod model;
+mod own_limit;
 mod pending;
 mod phantom_free;
 mod platform;

@@ -249,6 +249,7 @@ struct Told {
     bytes: u64,
     /// Whether it is of this failure, and not of some moment.
     is_of_failure: bool,
+    basis: Basis,
 }
 
 /// What others hold by PyTorch's message about this failure, else by a tool's list of the card's processes.
@@ -256,7 +257,9 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add);
     let by_message = case.message(failure).filter(|message| !message.other_processes.is_empty()).map(|message| {
         let bytes = sum(&mut message.other_processes.iter().map(|other| other.in_use.bytes));
-        Told { by: "PyTorch's message".to_owned(), bytes, is_of_failure: true }
+        let is_recorded = case.recorded_message(failure).is_some();
+        let basis = if is_recorded { Basis::Measured } else { Basis::Given };
+        Told { by: "PyTorch's message".to_owned(), bytes, is_of_failure: true, basis }
     });
     let own = u64::from(case.trace.header.pid);
     let by_tool = || {
@@ -267,7 +270,7 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
             };
             let others = file.content.processes.iter().filter(of_card).filter(|process| process.pid != own);
             let bytes = sum(&mut others.filter_map(|process| process.used_bytes));
-            Told { by: clean(&file.path), bytes, is_of_failure: false }
+            Told { by: clean(&file.path), bytes, is_of_failure: false, basis: Basis::Given }
         });
         told.max_by_key(|told| told.bytes)
     };
@@ -277,7 +280,7 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
 /// Other processes hold the card, as a file says.
 fn held_by_told(case: &Case<'_>, failure: &Failure<'_>, told: &Told, check: &mut Check) {
     let total = failure.total_bytes().get().unwrap_or(0);
-    explains(failure, Known::new(Some(told.bytes), ""), Basis::Given, check, |bytes| {
+    explains(failure, Known::new(Some(told.bytes), ""), told.basis, check, |bytes| {
         format!("{}: other processes hold {} ({} of the card)", told.by, size(bytes), percent(share(bytes, total)))
     });
     if !told.is_of_failure {

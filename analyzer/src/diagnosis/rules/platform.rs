@@ -43,7 +43,7 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         return;
     }
     check.must(true, || match of_host {
-        true => format!("{} asked for host memory", failure.report.api),
+        true => format!("{} asked for host memory", failure.report.call()),
         false => "the GPU uses the host's memory".to_owned(),
     });
     more_than_ram(case, failure, check);
@@ -179,7 +179,7 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         let asked = size(failure.oom.requested_bytes);
         format!(
             "{} asked for {asked} of pinned host memory, beside {} that the program had pinned",
-            failure.report.api,
+            failure.report.call(),
             size(own)
         )
     });

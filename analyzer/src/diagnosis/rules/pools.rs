@@ -81,7 +81,7 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 }
 
 fn worked_alone(case: &Case<'_>, failure: &Failure<'_>, plain: u16) -> String {
-    let (plain, stream_ordered) = (&case.replay.apis.get(plain).name, &failure.report.api);
+    let (plain, stream_ordered) = (&case.replay.apis.get(plain).name, failure.report.call());
     format!(
         "{plain} of the same size succeeded right after {stream_ordered} had failed, and no thread gave anything back in between"
     )
@@ -293,7 +293,7 @@ fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Chec
     if !certain {
         check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
-    check.gives_back(0, private.bytes, Basis::Given);
+    check.gives_back(0, private.bytes, sums.basis());
 }
 
 /// What a pool of a graph holds was taken while the graph was captured; whether it holds that still, nobody says.

@@ -219,7 +219,7 @@ fn cached_by_torch<'c>(case: &'c Case<'_>, failure: &Failure<'_>) -> Option<Cach
 
 fn by_cache(cached: &Cached<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Cached { sums, in_use, tensors } = cached;
-    check.must_by(Basis::Given, true, || {
+    check.must_by(sums.basis(), true, || {
         format!(
             "{}: tensors hold {} and {} are cached; so the {} that the driver counts for this process are PyTorch's, but for {}",
             sums.told.by(),
@@ -290,7 +290,7 @@ fn window_is_full(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let visible = read(Quantity::VisibleVramTotal).or(card.and_then(|card| card.visible_vram_total_bytes));
     let Some((total, visible)) = total.zip(visible) else { return };
     let is_small = visible > 0 && visible < total.saturating_sub(case.thresholds.visible_slack_bytes);
-    if !check.applies(is_small && failure.report.api == MAY_ASK) {
+    if !check.applies(is_small && failure.report.call() == MAY_ASK) {
         return;
     }
     let used = Known::new(read(Quantity::VisibleVramUsed), "what is in use of the window (mem_info_vis_vram_used)");

@@ -64,14 +64,14 @@ fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mu
         Kind::Pool if is_enough.is_some() => {
             let bytes = is_enough.map_or(0, |kept| kept.untrimmed_bytes);
             check.must(true, || {
-                format!("{} of that was of other pools than the one that {} asked", size(bytes), failure.report.api)
+                format!("{} of that was of other pools than the one that {} asked", size(bytes), failure.report.call())
             });
         }
         Kind::Pool => {
             check.at_most(Confidence::Possible);
             check.must(Holds::Unknown(PIECES), String::new);
         }
-        _ => check.must(true, || format!("the call that failed ({}) is outside of the pools", failure.report.api)),
+        _ => check.must(true, || format!("the call that failed ({}) is outside of the pools", failure.report.call())),
     }
     elsewhere
 }

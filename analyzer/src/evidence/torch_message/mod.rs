@@ -119,6 +119,16 @@ impl TorchMessage {
         self.unallocated.or_else(|| Some(self.reserved?.minus(self.allocated?)))
     }
 
+    /// Whether two texts have the same message, wherever they stand.
+    pub fn says_the_same(&self, other: &TorchMessage) -> bool {
+        let numbers = |message: &TorchMessage| {
+            let TorchMessage { device, tried, total, free, allocated, unallocated, reserved, allowed, .. } =
+                message.clone();
+            (device, [tried, total, free, allocated, unallocated, reserved, allowed])
+        };
+        numbers(self) == numbers(other)
+    }
+
     /// Whether it has a number at all.
     pub fn has_numbers(&self) -> bool {
         let fields = [self.tried, self.total, self.free, self.allocated, self.unallocated, self.reserved, self.allowed];

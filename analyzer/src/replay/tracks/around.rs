@@ -13,6 +13,7 @@ use super::reads::Read;
 use super::survivors::Survivors;
 use super::waits::{Waited, Waits};
 use crate::replay::block::Block;
+use crate::replay::failures::framework::Place;
 
 /// Failures that are described of the beginning, and as many of the end.
 const LISTED: usize = 256;
@@ -261,6 +262,17 @@ impl AllAround {
             read.within.add(&late);
             around.until_read.add(&late);
         }
+    }
+
+    /// The failures are elsewhere in their list from now on; what was around attempts of others is forgotten.
+    pub(super) fn renumber(&mut self, places: &[Place]) {
+        self.listed.retain_mut(|around| match places.get(around.failure) {
+            Some(place) => {
+                around.failure = place.index;
+                !place.is_attempt
+            }
+            None => false,
+        });
     }
 
     /// In the order of the failures; the first and the last of many.

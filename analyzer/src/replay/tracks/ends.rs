@@ -50,6 +50,14 @@ impl<T> Ends<T> {
         self.first.iter_mut().chain(&mut self.last)
     }
 
+    /// Keeps the entries of which this is true, which may change them; the others were never added.
+    pub fn retain_mut(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        let before = self.first.len() + self.last.len();
+        self.first.retain_mut(&mut keep);
+        self.last.retain_mut(&mut keep);
+        self.count = self.count.saturating_sub((before - self.first.len() - self.last.len()) as u64);
+    }
+
     /// What was added last.
     pub fn last_mut(&mut self) -> Option<&mut T> {
         self.last.back_mut().or(self.first.last_mut())

@@ -27,6 +27,7 @@ use gpuoom_trace::clock::Clock;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::block::{Block, Side, Space};
+use super::failures::framework::Place;
 use super::readings::DeviceReadings;
 use super::sites::Sites;
 use around::{AllAround, Around, AsyncFrees, Next};
@@ -315,9 +316,23 @@ impl Tracks {
         if bytes > 0 {
             self.retries.refused(around.failure, record.thread, device, bytes, at);
         }
-        let pending = self.async_frees.since(at.saturating_sub(self.pending_ticks), device, &self.pools);
+        self.note_around(record, device, around);
+        let (thread, site, api) = (record.thread, record.site, record.api);
+        let (is_of_pool, what) = (record.kind() == Kind::Pool, What::Refused);
+        let is_managed = record.kind() == Kind::Managed;
+        self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, is_of_pool, is_managed, what });
+    }
+
+    /// An allocator above the runtime raised an error without a refusal: no call for memory failed.
+    pub(super) fn raised(&mut self, record: &Record, device: u8, around: Around) {
+        self.calls.keep();
+        self.note_around(record, device, around);
+    }
+
+    fn note_around(&mut self, record: &Record, device: u8, around: Around) {
+        let pending = self.async_frees.since(record.at.saturating_sub(self.pending_ticks), device, &self.pools);
         let done = self.done(device);
-        let until_read = self.overlap(device, Some(record.thread), at);
+        let until_read = self.overlap(device, Some(record.thread), record.at);
         // Whoever is refused has returned from what it freed.
         self.moves.push(Move { device, thread: record.thread, recorded_at: self.recorded_at, ..Move::default() });
         let waited_since_free = match self.async_frees.last(device) {
@@ -342,10 +357,12 @@ impl Tracks {
             moves_before: self.moves.count(),
             ..around
         });
-        let (thread, site, api) = (record.thread, record.site, record.api);
-        let (is_of_pool, what) = (record.kind() == Kind::Pool, What::Refused);
-        let is_managed = record.kind() == Kind::Managed;
-        self.calls.push(Call { at, bytes, address: 0, thread, site, api, device, is_of_pool, is_managed, what });
+    }
+
+    /// The failures are elsewhere in their list from now on, or are attempts of another one.
+    pub(super) fn renumber(&mut self, places: &[Place]) {
+        self.around.renumber(places);
+        self.retries.renumber(places);
     }
 
     /// What lives, grouped, unless that many blocks were looked at too often already.

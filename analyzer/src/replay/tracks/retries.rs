@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Limits;
 use super::ends::Ends;
+use crate::replay::failures::framework::Place;
 
 /// How long after a failure frees and another try belong to it where nobody says otherwise, in nanoseconds.
 pub const WITHIN_NS: u64 = gpuoom_trace::outcome::Limits::DEFAULT.soon_ns;
@@ -223,6 +224,14 @@ impl Retries {
             self.open.values().map(|open| (open.retry.failure, open.retry.thread)).collect();
         threads.sort_unstable();
         threads.into_iter().for_each(|(_, thread)| self.close(thread));
+    }
+
+    /// The failures are elsewhere in their list from now on.
+    pub(super) fn renumber(&mut self, places: &[Place]) {
+        let now = |index: usize| places.get(index).map_or(index, |place| place.index);
+        for retry in self.listed.iter_mut() {
+            (retry.failure, retry.last_failure) = (now(retry.failure), now(retry.last_failure));
+        }
     }
 
     /// In the order in which they ended. Beginning and end of a long list.

@@ -4,7 +4,7 @@ use super::callers;
 use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::passes::oom::OomReport;
-use crate::report::text::failures::{asked, became, free_then, refused, status};
+use crate::report::text::failures::{asked, attempts, became, free_then, refused, status};
 use crate::words::{count, gpu, grouped, moment};
 
 /// Failures that have a row.
@@ -34,10 +34,13 @@ fn row(summary: &Summary, oom: &OomReport) -> Vec<String> {
     vec![
         oom.number.to_string(),
         moment(oom.at_ns),
-        code(&oom.api),
+        match oom.allocator {
+            Some(allocator) => plain(allocator),
+            None => code(&oom.api),
+        },
         asked(oom),
         place,
-        plain(&format!("{}, {}", status(oom), refused(summary, oom))),
+        plain(&attempts(summary, oom).unwrap_or_else(|| format!("{}, {}", status(oom), refused(summary, oom)))),
         format!("**{}**: {}", oom.outcome.name(), plain(&became(oom))),
         plain(&free_then(summary, oom)),
     ]

@@ -8,10 +8,15 @@ use super::stack;
 use super::verdict::outcome_paint;
 use crate::conclusion::Summary;
 use crate::conclusion::sentence::refused_on_request;
+use crate::passes::oom::error::AttemptReport;
 use crate::passes::oom::{Evidence, OomReport};
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span};
+use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 
+/// Attempts of one error that are named.
+const MOST_ATTEMPTS: usize = 4;
+/// Characters of a message that are shown; the JSON has all.
+const MOST_SAID: usize = 300;
 /// More failures than this are folded by function and outcome.
 const MOST_SHOWN: usize = 10;
 
@@ -19,12 +24,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if summary.facts.oom_count == 0 {
         return;
     }
-    // What sets something up is not among the timed calls.
-    let set_ups = summary.facts.ooms.iter().filter(|oom| oom.unknown_size).count() as u64;
-    let calls = summary.facts.allocation_latency_ns.count + set_ups;
-    let heading =
-        format!("{} of {}", grouped(summary.facts.oom_count), count(calls, "allocation call", "allocation calls"));
-    page.headed("OUT OF MEMORY", Paint::Bold, &heading);
+    page.headed("OUT OF MEMORY", Paint::Bold, &heading(summary));
     if summary.facts.ooms.len() <= MOST_SHOWN {
         summary.facts.ooms.iter().for_each(|oom| write_one(page, summary, oom));
     } else {
@@ -33,22 +33,81 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.gap();
 }
 
+/// How many there are: errors of an allocator by themselves, and of the calls those that failed by themselves.
+fn heading(summary: &Summary) -> String {
+    let ooms = &summary.facts.ooms;
+    // What sets something up is not among the timed calls.
+    let set_ups = ooms.iter().filter(|oom| oom.unknown_size).count() as u64;
+    let calls = summary.facts.allocation_latency_ns.count + set_ups;
+    let errors = ooms.iter().filter(|oom| oom.allocator.is_some());
+    let attempts: u64 = errors.clone().map(|oom| oom.attempts.len() as u64).sum();
+    let errors = errors.count() as u64;
+    let others = summary.facts.oom_count.saturating_sub(errors);
+    let of_calls =
+        |number: u64| format!("{} of {}", grouped(number), count(calls, "allocation call", "allocation calls"));
+    let raised = || match attempts {
+        0 => count(errors, "error", "errors"),
+        _ => format!("{} ({} refused below)", count(errors, "error", "errors"), of_calls(attempts)),
+    };
+    match (errors, others) {
+        (0, _) => of_calls(others),
+        (_, 0) => raised(),
+        _ => format!("{}, and {} by themselves", raised(), grouped(others)),
+    }
+}
+
 fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
     let head = format!(
         "  #{}  {}  {} {} on {}",
         oom.number,
         moment(oom.at_ns),
-        clean(&oom.api),
+        clean(oom.name()),
         asked(oom),
         if matches!(oom.kind, "host-pinned" | "registered") { "the host".to_owned() } else { gpu(oom.device) }
     );
-    page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom)));
+    match attempts(summary, oom) {
+        Some(text) => {
+            page.indented(&head, "        ", "");
+            page.indented("      ", "      ", &text);
+        }
+        None => page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom))),
+    }
     page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
     page.indented("      ", "      ", &free_then(summary, oom));
     if let Some(text) = model(summary, oom) {
         page.indented("      ", "      ", &text);
     }
+    if let Some(text) = said(oom) {
+        page.indented("      ", "      ", &text);
+    }
     stack::write(page, oom);
+}
+
+/// What an allocator had tried before it raised its error.
+pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<String> {
+    oom.allocator?;
+    let tries = &oom.attempts;
+    if tries.is_empty() {
+        return Some("no refused call of the runtime was recorded for it".to_owned());
+    }
+    let one = |attempt: &AttemptReport| {
+        format!("{} {} refused at {}", clean(&attempt.api), size(attempt.requested_bytes), moment(attempt.at_ns))
+    };
+    let listed: Vec<String> = tries.iter().take(MOST_ATTEMPTS).map(one).collect();
+    let more = match tries.len() - listed.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let often = times(tries.len() as u64);
+    Some(format!("asked the runtime {often}: {}{more}; {}", listed.join(", "), refused(summary, oom)))
+}
+
+/// What the exception after it says, in short.
+fn said(oom: &OomReport) -> Option<String> {
+    let text = clean(oom.message.as_deref()?);
+    let whole = text.chars().count() <= MOST_SAID;
+    let start: String = text.chars().take(MOST_SAID).collect();
+    Some(format!("the exception says: \"{}{}\"", start.trim_end(), if whole { "" } else { "…" }))
 }
 
 /// What was asked for, as far as anybody knows.
@@ -98,6 +157,9 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
     }
     let text = format!("{}{}", parts.join(", "), not_counted(oom));
     match (oom.because, oom.attempt_of) {
+        (Because::ErrorRead, _) if oom.allocator.is_some() => {
+            format!("{text}; no exception was recorded, and what the program made of the error can't be seen")
+        }
         (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
         (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
         _ => text,
@@ -108,7 +170,9 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
 fn not_counted(oom: &OomReport) -> String {
     let is_timed = oom.evidence.iter().any(|evidence| evidence.seq.is_some());
     match oom.held_up_ns {
-        ns @ 1.. if is_timed => format!(" (not counted: {} of the recorder's own readings)", span(ns)),
+        ns @ 1.. if is_timed && oom.attempts.is_empty() => {
+            format!(" (not counted: {} of the recorder's own readings)", span(ns))
+        }
         _ => String::new(),
     }
 }
@@ -116,6 +180,8 @@ fn not_counted(oom: &OomReport) -> String {
 fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     let later = match oom.later_ns(evidence.at_ns) {
         _ if evidence.seq.is_none() => "in the end".to_owned(),
+        // Of what an allocator did between its last attempt and its error.
+        _ if evidence.at_ns < oom.at_ns => format!("{} before", span(oom.at_ns - evidence.at_ns)),
         ns => format!("{} later", span(ns)),
     };
     // The end of a process that left no record of it has no time.
@@ -242,7 +308,7 @@ fn write_folded(page: &mut Page, summary: &Summary) {
             Outcome::Propagated => 2,
             Outcome::Recovered => 3,
         };
-        groups.entry((severity, &oom.api, oom.device)).or_default().push(oom);
+        groups.entry((severity, oom.name(), oom.device)).or_default().push(oom);
     }
     for ((_, api, device), group) in groups.iter().take(MOST_SHOWN) {
         let Some((first, last)) = group.first().zip(group.last()) else { continue };
@@ -255,7 +321,10 @@ fn write_folded(page: &mut Page, summary: &Summary) {
         };
         let text = format!(
             "{} of {} on {}, {sizes}, from {} to {}; the first:",
-            count(group.len() as u64, "return", "returns"),
+            match first.allocator {
+                Some(_) => count(group.len() as u64, "error", "errors"),
+                None => count(group.len() as u64, "return", "returns"),
+            },
             clean(api),
             gpu(*device),
             moment(first.at_ns),

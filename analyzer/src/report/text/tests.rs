@@ -55,6 +55,38 @@ fn a_full_card() {
     insta::assert_snapshot!(page(&trace));
 }
 
+/// PyTorch's error on a full card: its attempts are no failures of their own.
+#[test]
+fn an_error_of_pytorch() {
+    let mut trace = card();
+    trace.process.command_line = ["python", "train.py"].map(Into::into).into();
+    trace.alloc(0x7f2a_0000_0000, gib(22.9));
+    trace.tensor_on(crate::testing::THREAD, 0x7f2a_0000_0000, gib(22.8), [gib(22.8), gib(22.9)]);
+    for _ in 0..2 {
+        let seq = trace.refuse(gib(1.41));
+        read(&mut trace, seq, gib(0.62));
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.framework_error(crate::testing::THREAD, gib(1.41), [gib(22.8), gib(22.9)]);
+    let text = "HIP out of memory. Tried to allocate 1.41 GiB. GPU 0 has a total capacity of 23.98 GiB of which 634.88 MiB is free. \
+                Of the allocated memory 22.80 GiB is allocated by PyTorch, and 102.40 MiB is reserved by PyTorch but unallocated.";
+    trace.throws(crate::testing::THREAD, 0x5555_0000_1000, Some(text));
+    trace.end(process::EXITS, 1);
+    insta::assert_snapshot!(page(&trace));
+}
+
+/// A limit of the allocator's own: nobody below was asked.
+#[test]
+fn an_error_of_pytorch_without_an_attempt() {
+    let mut trace = card();
+    trace.alloc(0x7f2a_0000_0000, 6 * GIB);
+    let seq = trace.framework_error(crate::testing::THREAD, 2 * GIB, [6 * GIB, 6 * GIB]);
+    read(&mut trace, seq, 17 * GIB);
+    trace.throws(crate::testing::THREAD, 0x5555_0000_1000, None);
+    trace.end(process::EXITS, 1);
+    insta::assert_snapshot!(page(&trace));
+}
+
 #[test]
 fn a_failure_that_was_ignored() {
     let mut trace = card();

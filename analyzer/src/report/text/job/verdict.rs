@@ -89,7 +89,7 @@ fn others_then(job: &Job, oom: &OomReport) -> Option<String> {
         _ => others.processes.iter().map(one).collect::<Vec<String>>().join(", "),
     };
     let free = oom.free_reported_bytes.filter(|_| oom.free_is_of_refusal);
-    let missing = free.and_then(|free| oom.requested_bytes.checked_sub(free)).filter(|missing| *missing > 0);
+    let missing = free.and_then(|free| oom.asked_bytes.checked_sub(free)).filter(|missing| *missing > 0);
     let enough = match missing.filter(|missing| others.exact && others.requested_bytes >= *missing) {
         Some(missing) => format!(", more than the {} that was missing", size(missing)),
         None => String::new(),

@@ -1,0 +1,172 @@
+//! Errors that PyTorch's allocator raised: the refusals that led to them are its attempts.
+
+use gpuoom_trace::metadata::Quantity::{RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::record::{Event, process};
+
+use super::scenes::{at_failure, full, torch, with_log};
+use super::{Labelled, Says, Scene};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder, gib};
+
+/// Another thread, and the objects that are thrown.
+const OTHER: u32 = THREAD + 1;
+const OBJECT: u64 = 0x5555_0000_1000;
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "PyTorch asks twice for 4 GiB on a full card, raises one error, and the process ends; its message says that the cache is empty",
+        scene: || scene(full_card(Some(FULL))),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and nobody recorded what the exception says",
+        scene: || scene(full_card(None)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and the message that was recorded is of another exception",
+        scene: || {
+            let mut trace = before_the_throw(4 * GIB, 2 * GIB);
+            trace.throws(THREAD, OBJECT, None);
+            trace.message(THREAD, OBJECT + 64, FULL);
+            trace.message(OTHER, OBJECT, FULL);
+            ends(&mut trace);
+            scene(trace)
+        },
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::First(Proven),
+        also: &[],
+        story: "PyTorch's own message, recorded with the error: 9.27 GiB are held unused, and 8.54 are asked for",
+        scene: || {
+            let mut trace = before_the_throw(gib(8.54), 0);
+            trace.throws(THREAD, OBJECT, Some(SPLIT));
+            ends(&mut trace);
+            scene(trace)
+        },
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the recorded message says that the cache is empty; a log with another one of that size is of another error",
+        scene: || {
+            let mut scene = with_log(full_card(Some(FULL)), SPLIT_OF_4);
+            scene.trace = torch(scene.trace);
+            scene
+        },
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "PyTorch raises an error without asking the runtime, and its message names what is allowed",
+        scene: || scene(limited(16 * GIB, Some(ALLOWED))),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same without a message, and enough was free on the card",
+        scene: || scene(limited(16 * GIB, None)),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same on a full card: a refusal that nobody saw would explain it, too",
+        scene: || scene(limited(GIB / 4, None)),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "PyTorch's error on a full card had attempts that the runtime refused",
+        scene: || scene(full_card(None)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Not,
+        also: &["process-fraction-cap"],
+        story: "an error without an attempt on a full card: nobody below refused anything",
+        scene: || scene(limited(GIB / 4, Some(ALLOWED))),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "a refusal that PyTorch made up for by emptying its cache: there was no error",
+        scene: || {
+            let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+            trace.alloc(0x10_0000_0000, 18 * GIB);
+            trace.alloc(0x80_0000_0000, 4 * GIB);
+            trace.tensor_on(THREAD, 0x10_0000_0000, 18 * GIB, [18 * GIB, 22 * GIB]);
+            let seq = trace.refuse(3 * GIB);
+            full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+            trace.free(0x80_0000_0000);
+            trace.alloc(0x80_0000_0000, 3 * GIB);
+            trace.tensor_on(THREAD, 0x80_0000_0000, 3 * GIB, [21 * GIB, 21 * GIB]);
+            scene(trace)
+        },
+    },
+];
+
+const FULL: &str = "CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. \
+     Of the allocated memory 21.90 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.";
+const SPLIT: &str = "HIP out of memory. Tried to allocate 8.54 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0 bytes is free. \
+     Of the allocated memory 12.73 GiB is allocated by PyTorch, and 9.27 GiB is reserved by PyTorch but unallocated.";
+const SPLIT_OF_4: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB \
+     of which 2.00 GiB is free. Of the allocated memory 12.73 GiB is allocated by PyTorch, and 9.27 GiB is reserved by PyTorch but \
+     unallocated.\n";
+const ALLOWED: &str = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 16.00 GiB is \
+     free. 7.00 GiB allowed; Of the allocated memory 6.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but \
+     unallocated.";
+
+fn scene(trace: TraceBuilder) -> Scene {
+    Scene { trace: torch(trace) }
+}
+
+fn ends(trace: &mut TraceBuilder) {
+    trace.end(process::EXITS, 1);
+}
+
+/// PyTorch holds 22 of 24 GiB, is refused twice, and tells of its error.
+fn before_the_throw(asked: u64, free: u64) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 22 * GIB);
+    trace.tensor_on(THREAD, 0x10_0000_0000, gib(21.9), [gib(21.9), 22 * GIB]);
+    for _ in 0..2 {
+        let seq = trace.refuse(asked);
+        full(&mut trace, seq, 24 * GIB, 22 * GIB, free);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.framework_error(THREAD, asked, [gib(21.9), 22 * GIB]);
+    trace
+}
+
+fn full_card(text: Option<&str>) -> TraceBuilder {
+    let mut trace = before_the_throw(4 * GIB, 2 * GIB);
+    trace.throws(THREAD, OBJECT, text);
+    ends(&mut trace);
+    trace
+}
+
+/// PyTorch holds 6 of 24 GiB and raises an error without asking for more; so much was free.
+fn limited(free: u64, text: Option<&str>) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 6 * GIB);
+    trace.tensor_on(THREAD, 0x10_0000_0000, 6 * GIB, [6 * GIB, 6 * GIB]);
+    let seq = trace.framework_error(THREAD, 2 * GIB, [6 * GIB, 6 * GIB]);
+    at_failure(&mut trace, seq, [(RuntimeFree, free), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free + MIB)]);
+    trace.throws(THREAD, OBJECT, text);
+    ends(&mut trace);
+    trace
+}

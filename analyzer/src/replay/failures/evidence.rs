@@ -1,0 +1,77 @@
+//! Events that show what became of a failure.
+
+use gpuoom_trace::meaning::Does;
+use gpuoom_trace::outcome::Step;
+use gpuoom_trace::record::{Event, Kind, Record};
+
+/// An event that shows what became of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Ticks when it began.
+    pub at: u64,
+    /// Its sequence number; `None` for the end of the process where nothing was recorded.
+    pub seq: Option<u64>,
+    /// What happened.
+    pub event: Event,
+    /// Function, where there is one.
+    pub api: Option<u16>,
+    /// Status of the record.
+    pub status: i32,
+    /// The error's name or text was asked for (and not the last error).
+    pub asks_text: bool,
+    /// Of an allocation: the kind of memory, how much of it, and the device, where there is one.
+    pub gave: Option<(Kind, u64, Option<u8>)>,
+    /// Of GPU work: the failed call's pointer that it was given.
+    pub pointer: Option<PointerUse>,
+    /// The last error was read, and not only looked at.
+    pub clears_error: bool,
+}
+
+/// GPU work was given what a failed call left in its pointer variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointerUse {
+    /// How many undecided failures of the thread left the same; `None` where nobody counted.
+    pub left_by: Option<u64>,
+    /// Sequence number of the failure that it is held for; `None` where it may be one or another.
+    pub whose: Option<u64>,
+    /// Whether that failure's variable held it to that moment. False also where nobody looked.
+    pub is_still_held: bool,
+    /// Failures of the process until then beside that one and its attempts; `None` where nobody counted.
+    pub others: Option<u64>,
+}
+
+impl Evidence {
+    /// A record as evidence.
+    pub(super) fn of(record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) -> Self {
+        let gave = match step {
+            Step::Allocated(by) => Some((record.kind(), by.requested_bytes, record.device())),
+            _ => None,
+        };
+        Evidence {
+            at: record.at,
+            seq: Some(record.seq()),
+            event: record.event().unwrap_or(Event::Mark),
+            api: Some(record.api),
+            status: record.status,
+            asks_text: matches!(step, Step::ErrorText { .. }),
+            gave,
+            pointer,
+            clears_error: step == Step::LastErrorRead && does != Does::PeeksError,
+        }
+    }
+
+    /// The end of the process; without a number where nothing was recorded.
+    pub fn of_end(at: u64, seq: Option<u64>, status: i32) -> Self {
+        Evidence {
+            at,
+            seq,
+            event: Event::Process,
+            api: None,
+            status,
+            asks_text: false,
+            gave: None,
+            pointer: None,
+            clears_error: false,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One allocation that ran out of memory, or one error of an allocator above the runtime.
+
+use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::payload;
+use gpuoom_trace::record::{Kind, Layer, Record, flag, injected};
+
+use super::Evidence;
+use super::framework::FrameworkError;
+use crate::replay::account::Most;
+use crate::replay::arena::FreeSpace;
+use crate::replay::census::Census;
+use crate::replay::held::Held;
+use crate::replay::readings::{DeviceReadings, ProcessReadings};
+
+/// Who refused an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBy {
+    /// The lowest layer that returned a failure; `None` where the file does not name the layer.
+    Layer(Option<Layer>),
+    /// The recorder, on request.
+    Injected,
+}
+
+/// A call inside another one that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// Ordinal of the call within its thread.
+    pub(super) call: u32,
+    /// Its layer.
+    pub layer: Layer,
+    /// Function.
+    pub api: u16,
+    /// What it returned.
+    pub status: i32,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+}
+
+/// What the record of a refusal on request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// The reason's number.
+    pub reason: u8,
+    /// The number of the call.
+    pub call: u64,
+    /// To how many bytes the virtual card rounded, where it refused and the trace says so.
+    pub granularity_bytes: Option<u64>,
+}
+
+impl Injected {
+    /// Of a record that is one.
+    pub fn of(record: &Record, payload: &[u8]) -> Option<Self> {
+        let (reason, call) = (record.address as u8, record.address >> 8);
+        let granularity = || payload::unpack_numbers(payload).nth(1).filter(|bytes| *bytes > 0);
+        let granularity_bytes = if reason == injected::CAPACITY { granularity() } else { None };
+        record.has(flag::INJECTED).then_some(Injected { reason, call, granularity_bytes })
+    }
+}
+
+/// An allocation that ran out of memory.
+#[derive(Clone, Debug)]
+pub struct Oom {
+    /// Its number among all refusals, those of errors included, counted from 1.
+    pub ordinal: u64,
+    /// Ordinal of its record in the replay.
+    pub position: u64,
+    /// Sequence number of its record.
+    pub seq: u64,
+    /// Ticks when the call began.
+    pub at: u64,
+    /// Kernel thread id.
+    pub thread: u32,
+    /// Function.
+    pub api: u16,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
+    /// Device, where it is known.
+    pub device: Option<u8>,
+    /// Kind of memory that was asked for.
+    pub kind: Kind,
+    /// Index of the first failure of its story: itself, unless it was an attempt to make up for an earlier one.
+    pub story: usize,
+    /// Bytes asked for; 0 where a context or a handle was to be set up, whose size nobody tells.
+    pub requested_bytes: u64,
+    /// Whether that size is not known.
+    pub unknown_size: bool,
+    /// Granules asked for.
+    pub granules: u32,
+    /// What the call returned.
+    pub status: i32,
+    /// Who refused.
+    pub refused_by: RefusedBy,
+    /// Of a refusal on request, what the record says of it.
+    pub injected: Option<Injected>,
+    /// The lowest call inside it that failed, as far as that was recorded.
+    pub inside: Option<Inside>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why that is the outcome.
+    pub because: Because,
+    /// The events that show it.
+    pub evidence: Vec<Evidence>,
+    /// Whether its thread read the last error afterwards, which also clears it.
+    pub error_was_read: bool,
+    /// Whether what the thread did was looked at until its next failure, or the end.
+    pub is_watched_on: bool,
+    /// How long the recorder's readings then held the thread up, in nanoseconds.
+    pub held_up_ns: u64,
+    /// What was read at that moment.
+    pub read: DeviceReadings,
+    /// What was read of the process and its host.
+    pub process: ProcessReadings,
+    /// What the program held on that device.
+    pub held: Held,
+    /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
+    pub held_managed_bytes: u128,
+    /// What it held of the host's memory, pinned and registered, in bytes.
+    pub held_host_bytes: u128,
+    /// The most that it had been given there before.
+    pub most: Most,
+    /// The most that it had held of the host's memory, pinned and registered, in bytes.
+    pub most_host_bytes: u128,
+    /// Its granules in the model.
+    pub held_managed_granules: u64,
+    /// Their number.
+    pub held_managed_blocks: u64,
+    /// Who held what there, as far as that was counted.
+    pub census: Option<Box<Census>>,
+    /// Whether layers below the one that was asked had been recorded before.
+    pub saw_below: bool,
+    /// Free space of the model arena.
+    pub model: Option<FreeSpace>,
+    /// Of an error that an allocator above the runtime raised: what it told. All else is then of its last attempt, where it has one.
+    pub error: Option<Box<FrameworkError>>,
+    /// What the exception says that was thrown after it, where that was recorded.
+    pub message: Option<Box<str>>,
+}
+
+impl Oom {
+    pub(super) fn decide(&mut self, answer: Option<(Outcome, Because)>) {
+        let Some(decided) = answer else { return };
+        (self.outcome, self.because) = match decided {
+            // Whoever raised it throws: that no exception was seen is no sign that nobody was told.
+            (Outcome::Dropped, Because::GpuWorkContinued) if self.error.is_some() => {
+                (Outcome::Unresolved, Because::ErrorRead)
+            }
+            decided => decided,
+        };
+    }
+
+    /// Whether it is an error that an allocator raised without a refusal below it, as far as calls were recorded.
+    pub fn is_of_allocator_alone(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.attempts.is_empty())
+    }
+
+    /// Whether this is the number of its record, or of that of an attempt.
+    pub(super) fn has_record(&self, seq: u64) -> bool {
+        let of_error = |error: &FrameworkError| error.seq == seq || error.attempts.iter().any(|one| one.seq == seq);
+        self.seq == seq || self.error.as_ref().is_some_and(|error| of_error(error))
+    }
+}
