@@ -81,7 +81,7 @@ fn the_json_report_has_the_fields_of_the_contract() {
     for (pointer, expected) in [
         ("/schema", Value::from("gpuoom.report/1")),
         ("/trace/path", "t.bin".into()),
-        ("/trace/format_version", "1.6".into()),
+        ("/trace/format_version", "1.7".into()),
         ("/trace/clean_close", true.into()),
         ("/trace/events", 8.into()),
         ("/trace/events_lost", 0.into()),
