@@ -1,7 +1,9 @@
 //! Allocators above the runtime that tell of their blocks: PyTorch's caching allocator.
 //!
-//! Sources: `c10/core/Allocator.h` and `c10/cuda/CUDACachingAllocator.cpp` (PyTorch 2.0 to 2.15). The totals were `int64_t` up to
-//! [`since`](super::since), `size_t` since then: the same registers. `c10::Device` is two signed bytes, passed in one register. The
+//! Sources: `c10/core/Allocator.h` and `c10/cuda/CUDACachingAllocator.cpp`, and the exports of the 2.15 wheel. The totals are `size_t`
+//! since PyTorch 2.0 (`mm`); in 1.10 to 1.13 they were `int64_t` (`ll`), in the same registers, and the pointer may have been one to
+//! the allocator's own structure there. Before 1.10 there were no totals: not hooked. `c10::Device` is two signed bytes, passed in one
+//! register: type and index. ROCm's builds say HIP (6) up to 2.10 and CUDA (1) since, by their sources; none was tried. The
 //! allocator calls these with its lock held. Its `cudaMallocAsync` back end and pluggable allocators do not call them.
 
 use gpuoom_trace::meaning::{Codes, Family, Meaning};
