@@ -85,10 +85,18 @@ fn retries_inside_the_caching_allocator_are_recovered() {
     assert_peak_is_true(&run);
 }
 
+/// The runtime's refusals that became errors of PyTorch's.
+fn attempts(report: &Report) -> usize {
+    (0..report.count("/ooms")).map(|index| report.count(&format!("/ooms/{index}/attempts"))).sum()
+}
+
 fn assert_propagated_by_exception(run: &Finished) {
     let report = run.only_trace().report();
     assert!(report.count("/ooms") > 0);
-    assert_eq!(report.count("/ooms"), failures(&run.truth()));
+    // Each refusal of the card is an attempt of an error that reached the program.
+    assert_eq!(attempts(&report), failures(&run.truth()));
+    assert_eq!(report.text("/ooms/0/layer"), "framework");
+    assert!(report.text("/ooms/0/message").starts_with("CUDA out of memory. Tried to allocate"));
     assert_eq!(report.text("/ooms/0/refused_by"), "driver");
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
     assert_peak_is_true(run);
@@ -104,9 +112,9 @@ fn an_out_of_memory_error_that_ends_the_program() {
     assert_propagated_by_exception(&run);
 }
 
-/// The trace can't tell what PyTorch keeps unused inside its segments; its own message can.
+/// What PyTorch keeps unused inside its segments its blocks and its exception tell; a log adds nothing.
 fn assert_card_is_full(run: &Finished) {
-    run.only_trace().report().assert_cause("true-capacity", "probable");
+    run.only_trace().report().assert_cause("true-capacity", "proven");
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("stderr.txt");
     fs::write(&log, &run.stderr).expect("a file");
@@ -119,7 +127,8 @@ fn an_out_of_memory_error_that_is_survived() {
     let Some(client) = client("oom.py", "1G") else { return };
     let run = run(client.arg("caught"));
     run.only_trace().report().assert_exited(0);
-    run.only_trace().report().assert_cause("true-capacity", "probable");
+    run.only_trace().report().assert_cause("true-capacity", "proven");
+    assert_eq!(run.only_trace().report().count("/ooms"), printed(&run, "num_ooms") as usize);
     assert_eq!(printed(&run, "blocks") * 64 * MIB, 1 << 30);
     assert_propagated_by_exception(&run);
 }
@@ -159,13 +168,10 @@ fn expandable_segments_that_run_out() {
     let report = run.only_trace().report();
     report.assert_exited(1);
     // A block is mapped in steps. The step that fails makes PyTorch give back the steps before it and begin again: the
-    // first of them succeeds, at the size that had failed, and a later one fails for good.
-    assert_eq!(
-        outcomes(&report),
-        BTreeMap::from([(("propagated", "exception"), 1), (("recovered", "retry_succeeded"), 1)])
-    );
-    assert_eq!(failures(&run.truth()), 2);
-    assert_eq!(report.text("/ooms/0/api"), "cuMemCreate");
+    // first of them succeeds, at the size that had failed, and a later one fails for good. Both are attempts of one error.
+    assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), 1)]));
+    assert_eq!((failures(&run.truth()), attempts(&report)), (2, 2));
+    assert_eq!(report.text("/ooms/0/attempts/0/api"), "cuMemCreate");
     assert_card_is_full(&run);
     assert_peak_is_true(&run);
 }

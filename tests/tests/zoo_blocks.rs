@@ -32,7 +32,7 @@ fn records(trace: &Trace, events: &[Event]) -> Vec<(Record, String)> {
 }
 
 fn blocks(run: &Finished) -> Vec<(Record, String)> {
-    records(run.only_trace(), &[Event::Block, Event::BlockFree])
+    records(&run.only_trace(), &[Event::Block, Event::BlockFree])
 }
 
 #[test]
