@@ -324,6 +324,13 @@ impl TraceBuilder {
         self.refuse_on(THREAD, requested_bytes)
     }
 
+    /// The same of physical memory, a piece of a segment that grows.
+    pub fn refuse_piece(&mut self, requested_bytes: u64) -> u64 {
+        let record = self.record(Event::Alloc, Kind::Physical, "hipMemCreate");
+        let record = Record { status: 2, site: self.site, ..self.sized(record, 0, requested_bytes) };
+        self.push(record, &[])
+    }
+
     /// The same on another thread.
     pub fn refuse_on(&mut self, thread: u32, requested_bytes: u64) -> u64 {
         let record = self.record_on(thread, Event::Alloc, Kind::Device, "hipMalloc");

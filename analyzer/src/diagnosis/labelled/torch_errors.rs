@@ -1,7 +1,7 @@
 //! Errors that PyTorch's allocator raised: the refusals that led to them are its attempts.
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, VramTotal, VramUsed};
-use gpuoom_trace::record::{Event, process};
+use gpuoom_trace::record::{Event, Kind, process};
 
 use super::scenes::{at_failure, full, torch, with_log};
 use super::{Labelled, Says, Scene};
@@ -63,6 +63,20 @@ pub(super) const TRACES: &[Labelled] = &[
             scene.trace = torch(scene.trace);
             scene
         },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "a segment that grows in pieces: a piece is refused, those before it are given back and taken again, and the next is refused",
+        scene: || scene(in_pieces()),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the same: what was given back was a part of what was asked for, and nothing that PyTorch had kept unused",
+        scene: || scene(in_pieces()),
     },
     Labelled {
         id: "process-fraction-cap",
@@ -155,6 +169,31 @@ fn before_the_throw(asked: u64, free: u64) -> TraceBuilder {
 fn full_card(text: Option<&str>) -> TraceBuilder {
     let mut trace = before_the_throw(4 * GIB, 2 * GIB);
     trace.throws(THREAD, OBJECT, text);
+    ends(&mut trace);
+    trace
+}
+
+/// Expandable segments on a full card: 4 GiB are mapped in pieces of 1 GiB, twice two of them, and the third is refused.
+fn in_pieces() -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.create_and_map(0xA0, 0x10_0000_0000, 22 * GIB);
+    trace.tensor_on(THREAD, 0x10_0000_0000, 22 * GIB, [22 * GIB, 22 * GIB]);
+    let base = 0x20_0000_0000;
+    for attempt in 0..2 {
+        for piece in 0..2 {
+            trace.create_and_map(0xB0 + piece, base + piece * GIB, GIB);
+        }
+        let seq = trace.refuse_piece(GIB);
+        full(&mut trace, seq, 24 * GIB, 24 * GIB, 0);
+        if attempt == 0 {
+            for piece in 0..2 {
+                trace.unmap(base + piece * GIB, GIB);
+                trace.free_kind(Kind::Physical, "hipMemRelease", 0xB0 + piece);
+            }
+        }
+    }
+    trace.framework_error(THREAD, 4 * GIB, [22 * GIB, 22 * GIB]);
+    trace.throws(THREAD, OBJECT, Some(FULL));
     ends(&mut trace);
     trace
 }

@@ -226,10 +226,16 @@ impl Retries {
         threads.into_iter().for_each(|(_, thread)| self.close(thread));
     }
 
-    /// The failures are elsewhere in their list from now on.
+    /// The failures are elsewhere in their list from now on. What succeeded after an attempt of an error, and did not keep the
+    /// allocator from the next attempt and the error, was a part of what it wanted, and no success.
     pub(super) fn renumber(&mut self, places: &[Place]) {
         let now = |index: usize| places.get(index).map_or(index, |place| place.index);
         for retry in self.listed.iter_mut() {
+            if retry.ending == Ending::Succeeded && places.get(retry.last_failure).is_some_and(|place| place.is_attempt)
+            {
+                self.succeeded -= u64::from(retry.is_release_and_success());
+                (retry.ending, retry.freed_in_vain_bytes) = (Ending::Failed, retry.freed_bytes);
+            }
             (retry.failure, retry.last_failure) = (now(retry.failure), now(retry.last_failure));
         }
     }
