@@ -137,7 +137,6 @@ impl Call<'_> {
         state: &'static ThreadState,
         has_failed: bool,
     ) -> u32 {
-        let mut frames = Frames::UNKNOWN;
         let key = known.or_else(|| self.in_room(|call, work| call.walk(work)));
         if key.is_some_and(|key| key & PYTHON_BIT == 0) {
             return self.site_of(key, with_native, &Frames::NONE);
@@ -149,6 +148,8 @@ impl Call<'_> {
         if let Some(site) = comparable.as_ref().and_then(python::seen::Comparable::site) {
             return site;
         }
+        // Some room, which a known stack does without.
+        let mut frames = Frames::UNKNOWN;
         if native.is_some() {
             guard::cold((), || python::frames(self.recorder, state, has_failed, &mut frames));
         }

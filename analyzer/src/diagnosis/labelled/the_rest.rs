@@ -1,4 +1,4 @@
-//! What the program does with its memory is no reason where something else holds the card, nor that where the program fills it.
+//! Where something else holds the card, the program's own memory is not the reason; where the program fills it, nothing else is.
 
 use gpuoom_trace::metadata::Quantity::{
     KfdOthersVram, KfdProcessVram, LargestAllocatable, RuntimeFree, RuntimeTotal, VramTotal, VramUsed,

@@ -157,7 +157,6 @@ impl Words {
     }
 }
 
-/// Versions with a layout, for the tests.
 #[cfg(test)]
 mod tests {
     use super::*;
