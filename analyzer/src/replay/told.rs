@@ -31,7 +31,12 @@ impl Replay {
         let Some(device) = record.device().filter(|_| is_error) else { return };
         match self.failures.raised(record.thread, device, FrameworkError::of(record)) {
             // The last attempt stands for the error.
-            Ok(earlier) => earlier.iter().for_each(|attempt| self.no_failure_by_itself(device, attempt)),
+            Ok(earlier) => {
+                earlier.iter().for_each(|attempt| self.no_failure_by_itself(device, attempt));
+                if let Some(last) = self.failures.error_at(record.seq()) {
+                    self.keep_at(last, record.at, device);
+                }
+            }
             Err(error) => self.raised_alone(record, device, error),
         }
     }

@@ -1,5 +1,7 @@
 //! Traces and evidence from which one thing is taken away: what a recorder may fail to read, to record, or a user to give.
 
+use std::collections::BTreeMap;
+
 use gpuoom_trace::metadata::{Reading, decode, encode_readings};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
@@ -43,24 +45,39 @@ fn can_be_lost(record: &Record) -> bool {
         && !record.has(flag::CORRECTION)
 }
 
-/// Neighbours of which more than this many differ in nothing but time, call and address stand for each other.
-const ALIKE: usize = 64;
+/// Of like calls so many are taken, where there are more.
+const ALIKE: usize = 128;
+/// Of more like calls, also those that are so near to a call that is like few others.
+const NEAR: usize = 8;
 
-/// What a call is, without when it came and where its block lies: the next of a series of like blocks is the same.
-fn likeness(record: &Record) -> Record {
-    Record { commit: 0, at: 0, duration: 0, call: 0, address: 0, ..*record }
+/// What a call is, without when it came and where its block lies.
+fn likeness(record: &Record) -> [u64; 5] {
+    let [call, what] =
+        [[record.api, u16::from(record.event)], [u16::from(record.kind_flags), u16::from(record.device)]]
+            .map(|[high, low]| u64::from(high) << 16 | u64::from(low));
+    [call, what, u64::from(record.thread) << 32 | u64::from(record.site), record.requested, record.status as u64]
 }
 
-/// Of each long series of like calls the first, the last and some between: 28,500 blocks of one size, one after the other,
-/// would be judged 28,500 times, and each time the same is missing.
+/// Without the most of many like calls: 28,500 blocks of one size would be judged 28,500 times, and each time the same is missing.
+/// Those beside a call that is like few others stay, and of the rest some, evenly chosen.
 fn without_repeats(numbered: &[(usize, Record)]) -> Vec<usize> {
-    let series = numbered.chunk_by(|(_, one), (_, next)| likeness(one) == likeness(next));
-    let chosen = |series: &[(usize, Record)]| {
-        let last = series.len() - 1;
-        let few = last.min(ALIKE);
-        (0..=few).map(|step| series[if few == 0 { 0 } else { step * last / few }].0).collect::<Vec<_>>()
-    };
-    series.flat_map(chosen).collect()
+    let mut members: BTreeMap<[u64; 5], usize> = BTreeMap::new();
+    numbered.iter().for_each(|(_, record)| *members.entry(likeness(record)).or_default() += 1);
+    let members_of = |record: &Record| members[&likeness(record)];
+    let is_rare: Vec<bool> = numbered.iter().map(|(_, record)| members_of(record) <= ALIKE).collect();
+    let is_near =
+        |place: usize| is_rare[place.saturating_sub(NEAR)..(place + NEAR + 1).min(is_rare.len())].contains(&true);
+    let mut seen: BTreeMap<[u64; 5], usize> = BTreeMap::new();
+    let mut chosen = Vec::new();
+    for (place, (number, record)) in numbered.iter().enumerate() {
+        let ordinal = seen.entry(likeness(record)).or_default();
+        let every = members_of(record).div_ceil(ALIKE);
+        if ordinal.is_multiple_of(every) || *ordinal + 1 == members_of(record) || is_near(place) {
+            chosen.push(*number);
+        }
+        *ordinal += 1;
+    }
+    chosen
 }
 
 fn quantities(payload: &[u8]) -> Vec<Reading> {
@@ -68,7 +85,7 @@ fn quantities(payload: &[u8]) -> Vec<Reading> {
 }
 
 impl TraceBuilder {
-    /// Everything that can be taken away, with at most `events` of its events, evenly chosen. Of a long series of like calls some.
+    /// Everything that can be taken away, with at most `events` of its events, evenly chosen. Of many like calls some.
     pub(crate) fn removals(&self, events: usize) -> Vec<Removal> {
         let numbered = || self.records.iter().enumerate();
         let readings = numbered().filter(|(_, (record, _))| record.event() == Some(Event::Reading));
@@ -161,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_series_some_are_taken_and_of_a_short_one_all() {
+    fn of_many_like_calls_some_are_taken_and_of_few_all() {
         let mut trace = TraceBuilder::default().device(0, "card", 1 << 34);
         (0..1000).for_each(|block| _ = trace.alloc(0x1000_0000 + block * 4096, 4096));
         (0..10).for_each(|block| _ = trace.alloc(0x2000_0000 + block * 4096, 8192));
@@ -174,14 +191,20 @@ mod tests {
             numbers.sort_unstable();
             numbers
         };
+        // By turns is no other case.
+        (0..1000).for_each(|block| {
+            trace.alloc(0x3000_0000 + block * 4096, 128);
+            trace.alloc(0x4000_0000 + block * 4096, 256);
+        });
         let all = events(trace.removals(usize::MAX));
-        let of = |size| {
-            let is = |number: &&usize| trace.records[**number].0.requested == size;
-            all.iter().filter(is).copied().collect::<Vec<_>>()
-        };
-        let long: Vec<usize> =
-            (0..trace.records.len()).filter(|number| trace.records[*number].0.requested == 4096).collect();
-        assert_eq!((of(4096).len(), of(8192).len()), (ALIKE + 1, 10));
-        assert_eq!((of(4096).first(), of(4096).last()), (long.first(), long.last()));
+        let sizes: Vec<u64> = trace.records.iter().map(|(record, _)| record.requested).collect();
+        let number = |size: u64| (0..sizes.len()).filter(|place| sizes[*place] == size).collect::<Vec<_>>();
+        let of = |size| all.iter().filter(|place| sizes[**place] == size).copied().collect::<Vec<_>>();
+        assert_eq!(of(8192), number(8192));
+        for size in [4096, 128, 256] {
+            let taken = of(size);
+            assert!((ALIKE..2 * ALIKE).contains(&taken.len()), "{} of {size}", taken.len());
+            assert_eq!((taken.first(), taken.last()), (number(size).first(), number(size).last()));
+        }
     }
 }

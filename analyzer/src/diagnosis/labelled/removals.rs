@@ -2,7 +2,7 @@
 //!
 //! Each labelled trace is judged again without one reading, one event, one file about the machine or one piece of evidence.
 //! `GPUOOM_REMOVE=all cargo test -p gpuoom-analyze --lib removals` takes away every event, not a sample of each trace's;
-//! of a long series of like calls the first, the last and 63 between.
+//! of many like calls some (`testing::removals`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -64,6 +64,26 @@ fn rows_are_lines_of_the_program_and_add_up() {
     assert_eq!(json(&summary(&trace))["devices"][0]["tensors"]["moments"][0]["at"], "oom:1");
 }
 
+/// PyTorch gives its cache back before it tries again, so its own word at the error is less than at the refusal.
+#[test]
+fn what_is_held_at_an_error_is_what_is_held_after_the_cache_was_given_back() {
+    let mut trace = program();
+    trace.segment(SEGMENT, 64 * MIB);
+    trace.segment(SEGMENT + 4 * GIB, 32 * MIB);
+    trace.site = 1;
+    trace.tensor(0, SEGMENT, 40 * MIB);
+    trace.tensor(0, SEGMENT + 4 * GIB, 32 * MIB);
+    trace.free_tensor(SEGMENT + 4 * GIB);
+    trace.refuse(16 * GIB);
+    trace.free(SEGMENT + 4 * GIB);
+    trace.refuse(16 * GIB);
+    trace.reserved(0, 64 * MIB).no_tensor(0, 16 * GIB);
+    let tensors = tensors(&trace).unwrap();
+    let at = moment(&tensors, "oom:1");
+    assert_eq!((at.allocated_bytes, at.reserved_bytes, at.unused_bytes), (40 * MIB, Some(64 * MIB), Some(24 * MIB)));
+    assert_eq!((at.largest_unused_bytes, at.unused_pieces), (Some(24 * MIB), Some(1)));
+}
+
 #[test]
 fn more_places_than_are_listed_are_one_row() {
     let mut trace = program();

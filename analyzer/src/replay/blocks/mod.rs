@@ -271,8 +271,15 @@ impl Replay {
     /// Keeps what is the case on a device at its latest failure.
     #[cold]
     pub(super) fn keep_at_failure(&mut self) {
-        let Some(oom) = self.failures.listed.last() else { return };
-        let (seq, at, device) = (oom.seq, oom.at, oom.device.unwrap_or(NO_DEVICE));
+        if let Some(oom) = self.failures.listed.last() {
+            self.keep_at(oom.seq, oom.at, oom.device.unwrap_or(NO_DEVICE));
+        }
+    }
+
+    /// Keeps what is the case on a device at a failure, or at the error that a refusal led to: by then the allocator has given back
+    /// what it had unused, and its own word says so.
+    #[cold]
+    pub(super) fn keep_at(&mut self, seq: u64, at: u64, device: u8) {
         if self.blocks.moments.affords(self.blocks.cost())
             && let Some(moment) = self.blocks.now(device, at)
         {

@@ -57,7 +57,13 @@ impl Moments {
         affords
     }
 
+    /// What was the case at a failure; what is known of it is replaced.
     pub(super) fn failed(&mut self, seq: u64, moment: Moment) {
+        if let Ok(place) = self.failures.binary_search_by_key(&seq, |(known, _)| *known) {
+            self.rows = self.rows.saturating_sub(rows_of(&self.failures[place].1)) + rows_of(&moment);
+            self.failures[place].1 = moment;
+            return;
+        }
         // They are searched by their numbers; a record that came late has none of its own here.
         let in_order = self.failures.last().is_none_or(|(last, _)| *last < seq);
         if in_order && self.failures.len() < MOST_FAILURES {

@@ -206,6 +206,11 @@ impl Failures {
         Ok(earlier)
     }
 
+    /// The record of the failure that stands for the error with this record.
+    pub fn error_at(&self, seq: u64) -> Option<u64> {
+        self.by_seq.get(&seq).and_then(|place| self.listed.get(*place)).map(|oom| oom.seq)
+    }
+
     /// The attempts of an error have one story, which goes on with the last one.
     fn join_attempts(&mut self, thread: u32, last: usize, all: &[usize], request: Request) {
         let story = self.listed[all[0]].story;
