@@ -22,6 +22,7 @@ pub mod moved;
 pub mod numbered;
 pub mod oom;
 pub mod outcomes;
+pub mod phase;
 pub mod profile;
 pub mod rise;
 pub mod rows;

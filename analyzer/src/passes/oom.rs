@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::evidence::torch_message::TorchMessage;
 use crate::passes::fragmentation::saturate;
 use crate::passes::moved::Moved;
+use crate::passes::phase::Where;
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom};
@@ -153,8 +154,11 @@ pub struct OomReport {
     /// The same, where it is PyTorch's message.
     #[serde(skip)]
     pub torch: Option<TorchMessage>,
-    /// What the program was doing; null where nobody knows.
-    pub phase: Option<String>,
+    /// The phase that the call came in; null where nothing names it.
+    pub phase: Option<&'static str>,
+    /// By which function the program came into it, and from which line of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase_entry: Option<Where>,
     /// Device index, where it is known.
     pub device: Option<u8>,
     /// Kind of memory that the runtime was asked for; `tensor` where it was not asked.
@@ -260,7 +264,10 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
     });
     let mut all: Vec<OomReport> = described.collect();
     let mut probed: HashSet<Option<u8>> = HashSet::new();
-    for report in &mut all {
+    for (index, report) in all.iter_mut().enumerate() {
+        let around = replay.tracks.around.failure(index).and_then(|around| around.captured);
+        report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way));
+        report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
         if report.not_probed_because == Some(NOT_ASKED) {
             report.not_probed_because = Some(not_asked(process, report, probed.contains(&report.device)));
         }
@@ -326,6 +333,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         message: oom.message.as_deref().map(str::to_owned),
         torch: None,
         phase: None,
+        phase_entry: None,
         asked_bytes: oom.requested_bytes,
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::packages::installed;
+
 /// What sort of code a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +25,9 @@ pub struct Frame {
     pub module: Option<String>,
     /// Source file, as the debug information or Python names it.
     pub file: Option<String>,
+    /// Of Python: the file from where its package lies on, where it belongs to one that is installed or built in place.
+    #[serde(skip)]
+    pub package_path: Option<String>,
     /// Line in it.
     pub line: Option<u32>,
     /// Return address; null of Python.
@@ -53,6 +58,7 @@ impl Frame {
             function: None,
             module: None,
             file: None,
+            package_path: None,
             line: None,
             address: Some(address),
             offset: None,
@@ -68,6 +74,7 @@ impl Frame {
             kind: FrameKind::Python,
             function: text(function),
             file: text(file),
+            package_path: installed(file).map(str::to_owned),
             line: (line > 0).then_some(line),
             address: None,
             ..Frame::native(0)

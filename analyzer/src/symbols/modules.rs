@@ -33,6 +33,11 @@ impl Modules {
         Modules { lists: lists.collect(), says_changes: header.minor >= SAYS_CHANGES }
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Module> {
+        self.lists.iter().flatten().map(|module| &**module)
+    }
+
     /// The library that an address lies in, where `place` is what the trace says about it; `None` where there is none, or
     /// where it can't be told.
     pub fn at<'a>(&'a self, address: u64, place: Place, places: &'a Places) -> Option<&'a Arc<Module>> {

@@ -126,8 +126,7 @@ const INTERPRETER: &[Row] = &[
 ];
 
 /// Files of Python that only pass on, by a part of their path.
-const PYTHON_PLUMBING: [&str; 9] = [
-    "-packages/torch/",
+const PYTHON_PLUMBING: [&str; 8] = [
     "<frozen ",
     "/importlib/",
     "/runpy.py",
@@ -150,7 +149,8 @@ pub fn is_plumbing(frame: &Frame) -> bool {
         FrameKind::Native => fits(PLUMBING, frame) || is_trampoline(frame) || is_interpreter(frame),
         FrameKind::Python => {
             let file = frame.file.as_deref().unwrap_or_default();
-            PYTHON_PLUMBING.iter().any(|part| file.contains(part))
+            let is_in_torch = frame.package_path.as_deref().is_some_and(|path| path.starts_with("torch/"));
+            is_in_torch || PYTHON_PLUMBING.iter().any(|part| file.contains(part))
         }
     }
 }

@@ -8,6 +8,7 @@ use gpuoom_trace::reader::TraceFile;
 use rustc_hash::FxHashMap;
 
 use super::key::CallSite;
+use super::packages::Sources;
 use super::{Frame, MissingSymbols, Modules, SymbolPlaces, Symbols};
 use crate::replay::Replay;
 use crate::replay::places::Place;
@@ -38,6 +39,7 @@ pub struct Stack {
 /// Names for call sites that are still being read.
 pub struct Names {
     modules: Modules,
+    sources: Sources,
     symbols: Symbols,
     known: RefCell<FxHashMap<u32, Rc<CallSite>>>,
     stacks: RefCell<FxHashMap<u32, Rc<Stack>>>,
@@ -47,7 +49,8 @@ impl Names {
     /// For a trace.
     pub fn new(trace: &TraceFile, places: &SymbolPlaces) -> Self {
         let modules = Modules::new(&trace.header, &trace.metadata);
-        Names { modules, symbols: Symbols::new(places), known: RefCell::default(), stacks: RefCell::default() }
+        let sources = Sources::of(modules.all());
+        Names { modules, sources, symbols: Symbols::new(places), known: RefCell::default(), stacks: RefCell::default() }
     }
 
     /// The frames that led to a site's call; empty where the site is not known.
@@ -59,7 +62,10 @@ impl Names {
         };
         let mut frames: Vec<Frame> = way.native_places().flat_map(named).collect();
         frames.extend(way.python().map(|frame| match sites.code(frame.code) {
-            Some(code) => Frame::python(&code.file, &code.function, frame.line),
+            Some(code) => Frame {
+                package_path: self.sources.package_path(&code.file).map(str::to_owned),
+                ..Frame::python(&code.file, &code.function, frame.line)
+            },
             None => Frame::python("", "", frame.line),
         }));
         Stack {

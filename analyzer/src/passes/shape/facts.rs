@@ -6,11 +6,11 @@ use gpuoom_trace::record::NO_DEVICE;
 use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
-pub use super::labels::Phase;
 pub(crate) use super::labels::ends_the_load;
 use super::paths::Named;
 use super::repetition::Repetition;
 use crate::passes::fit::rank_correlation;
+pub use crate::passes::phase::Phase;
 use crate::passes::rise::Rise;
 use crate::passes::stays::Stays;
 use crate::replay::Replay;

@@ -1,20 +1,7 @@
 //! What a program's label names: only what it says in so many words. `forward` names a forward pass; `fft-forward` and
 //! `forwarding` name something else, and a word that is not known may change the sense of one that is.
 
-/// What a label says that the program does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It loads a model.
-    Load,
-    /// Forward pass.
-    Forward,
-    /// Backward pass.
-    Backward,
-    /// The optimizer's step.
-    Optimizer,
-    /// Evaluation.
-    Evaluation,
-}
+use crate::passes::phase::Phase;
 
 /// Words for a phase.
 const PHASES: &[(Phase, &[&str])] = &[

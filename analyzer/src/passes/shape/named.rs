@@ -2,9 +2,10 @@
 
 use super::MARKS;
 use super::facts::Facts;
-use super::labels::{self, Phase};
+use super::labels;
 use super::paths::{Named, Thing};
 use crate::judgement::check::{Check, Confidence};
+use crate::passes::phase::Phase;
 
 /// What names a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What the way to a call names: functions of frameworks that do one thing only, and are called by nobody else.
 
-use super::labels::Phase;
+use crate::passes::phase::{Phase, Where, table};
 use crate::symbols::Frame;
 
 /// What a function or a source file stands for.
@@ -30,9 +30,7 @@ pub struct Named {
 }
 
 /// What the names of functions begin with that only their framework has.
-const FRAMEWORKS: &[&str] = &["llama_", "ggml_", "_engine_run_backward", "THPEngine_"];
-/// Where packages are installed: a program's own folder may be called `torch`, too.
-const INSTALLED: &[&str] = &["/site-packages/", "/dist-packages/"];
+const FRAMEWORKS: &[&str] = &["llama_", "ggml_"];
 /// Packages of Python frameworks.
 const FRAMEWORK_PACKAGES: &[&str] =
     &["torch/", "transformers/", "vllm/", "lightning/", "pytorch_lightning/", "accelerate/"];
@@ -67,14 +65,11 @@ const FUNCTIONS: &[(Thing, &[&str])] = &[
         ],
     ),
     (Thing::LegacyPool, &["ggml_cuda_pool_leg", "ggml_cuda_pool_malloc", "ggml_cuda_pool_malloc_leg"]),
+    // Where no framework's function names a phase, a program's own may.
     (
         Thing::Phase(Phase::Load),
         &[
             "load_tensors",
-            "llama_model_load",
-            "llama_model_loader",
-            "llama_load_model_from_file",
-            "llama_model_load_from_file",
             "ggml_cuda_transform_tensor",
             "load_state_dict",
             "from_pretrained",
@@ -83,24 +78,25 @@ const FUNCTIONS: &[(Thing, &[&str])] = &[
         ],
     ),
     (Thing::Phase(Phase::Evaluation), &["evaluation_loop", "prediction_loop", "prediction_step", "validation_step"]),
-    (Thing::Phase(Phase::Backward), &["_engine_run_backward", "THPEngine_run_backward"]),
 ];
 
-/// Python files whose functions all stand for one thing, by the end of their path or a folder in it. The first that fits counts.
-const FILES: &[(Thing, &str)] = &[
-    (Thing::Gather, "torch/distributed/fsdp/"),
-    (Thing::Gather, "torch/distributed/_composable/fsdp/"),
-    (Thing::KvCache, "transformers/cache_utils.py"),
-    (Thing::Phase(Phase::Optimizer), "torch/optim/"),
-    (Thing::Phase(Phase::Backward), "torch/autograd/graph.py"),
-    (Thing::Phase(Phase::Forward), "torch/nn/modules/module.py"),
+/// Python files whose functions stand for one thing: all of them, or those that are named.
+const FILES: &[(Thing, &str, &[&str])] = &[
+    (Thing::Gather, "torch/distributed/fsdp/", table::GATHERS),
+    (Thing::Gather, "torch/distributed/_composable/fsdp/", table::GATHERS),
+    (Thing::KvCache, "transformers/cache_utils.py", &[]),
 ];
 
-/// Everything that the way to a call names, the innermost function first.
+/// Everything that the way to a call names, the innermost function first; a phase that functions of frameworks name before all.
 pub fn named(stack: &[Frame]) -> Vec<Named> {
-    let mut found: Vec<Named> = Vec::new();
+    let phase = Where::of(stack, false).map(|at| Named {
+        thing: Thing::Phase(at.phase),
+        function: at.entry().to_owned(),
+        is_frameworks: true,
+    });
+    let mut found: Vec<Named> = phase.into_iter().collect();
     for frame in stack {
-        let Some(thing) = of_function(frame).or_else(|| of_file(frame)) else { continue };
+        let Some(thing) = of_file(frame).or_else(|| of_function(frame)) else { continue };
         if found.iter().all(|known| known.thing != thing) {
             let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or_default();
             found.push(Named { thing, function: short(function).to_owned(), is_frameworks: is_frameworks(frame) });
@@ -117,12 +113,9 @@ fn words(frame: &Frame) -> impl Iterator<Item = &str> {
 }
 
 fn is_frameworks(frame: &Frame) -> bool {
-    let is_in = |path: &str| {
-        let package = INSTALLED.iter().find_map(|folder| path.rsplit_once(folder)).map(|(_, package)| package);
-        package.is_some_and(|package| FRAMEWORK_PACKAGES.iter().any(|folder| package.starts_with(folder)))
-    };
+    let is_in = |path: &str| FRAMEWORK_PACKAGES.iter().any(|folder| path.starts_with(folder));
     words(frame).any(|word| FRAMEWORKS.iter().any(|begin| word.starts_with(begin)))
-        || frame.file.as_deref().is_some_and(is_in)
+        || frame.package_path.as_deref().is_some_and(is_in)
 }
 
 fn of_function(frame: &Frame) -> Option<Thing> {
@@ -131,8 +124,8 @@ fn of_function(frame: &Frame) -> Option<Thing> {
 }
 
 fn of_file(frame: &Frame) -> Option<Thing> {
-    let file = frame.file.as_deref()?;
-    FILES.iter().find(|(_, part)| file.contains(part)).map(|(thing, _)| *thing)
+    let is = |(_, file, functions): &&(Thing, &str, &[&str])| table::is_one_of(frame, file, functions);
+    FILES.iter().find(is).map(|(thing, ..)| *thing)
 }
 
 /// A C++ name without its arguments: what is passed to a function is not what it does.
@@ -168,9 +161,9 @@ mod tests {
                 .is_empty()
         );
         let python = |file: &str, function: &str| Frame::python(file, function, 7);
-        let optimizer = [python("/usr/lib/torch/optim/adamw.py", "step"), python("train.py", "main")];
+        let optimizer = [python("/env/site-packages/torch/optim/optimizer.py", "wrapper"), python("train.py", "main")];
         assert_eq!(things(&optimizer), [Thing::Phase(Phase::Optimizer)]);
-        assert_eq!(things(&[python("/site/transformers/cache_utils.py", "update")]), [Thing::KvCache]);
+        assert_eq!(things(&[python("/env/site-packages/transformers/cache_utils.py", "update")]), [Thing::KvCache]);
         assert!(things(&[python("optim.py", "step"), python("forward.py", "forward")]).is_empty());
         let own = |frame: Frame| named(&[frame]).iter().map(|named| !named.is_frameworks).collect::<Vec<_>>();
         assert_eq!(own(native("load_weights(Graph&)")), [true], "a road network has weights, too");

@@ -6,6 +6,7 @@ use super::{MARKS, SEGMENTS};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::growth;
 use crate::passes::kept::Kept;
+use crate::passes::phase::Phase;
 use crate::passes::rise::{By, Rise};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
@@ -109,7 +110,7 @@ fn segments(replay: &Replay, device: u8, thresholds: &Thresholds) -> bool {
 fn is_labelled_load(replay: &Replay, cycle: &Cycle) -> bool {
     let marks = replay.tracks.marks.listed();
     let mut inside = marks.iter().filter(|mark| mark.at >= cycle.from.at && mark.at <= cycle.to.at);
-    inside.any(|mark| labels::Phase::of(&mark.label) == Some(labels::Phase::Load) || labels::ends_the_load(&mark.label))
+    inside.any(|mark| Phase::of(&mark.label) == Some(Phase::Load) || labels::ends_the_load(&mark.label))
 }
 
 /// Live bytes rise step after step, up to the end of what is looked at.

@@ -40,6 +40,8 @@ pub struct Captured {
     pub ended: u64,
     /// Graphs that are ready to launch and not destroyed, of any device.
     pub graphs: u64,
+    /// The thread captures a stream.
+    pub is_under_way: bool,
 }
 
 impl Captures {
@@ -89,12 +91,13 @@ impl Captures {
         self.live.retain(|_, (of, _)| *of != device);
     }
 
-    pub(super) fn on(&self, device: u8) -> Captured {
+    pub(super) fn on(&self, device: u8, thread: u32) -> Captured {
         let here = self.live.values().filter(|(of, _)| *of == device);
         Captured {
             live_bytes: here.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes)),
             ended: self.ended,
             graphs: self.instantiated.saturating_sub(self.destroyed),
+            is_under_way: self.open.contains_key(&thread),
         }
     }
 }

@@ -340,7 +340,7 @@ impl Tracks {
             None => Waited::Unknown,
         };
         let read_before = self.device(device).and_then(|track| track.reads.last);
-        let captured = self.keeps_rare.then(|| self.captures.on(device));
+        let captured = self.keeps_rare.then(|| self.captures.on(device, record.thread));
         let pooled = self.keeps_rare.then(|| self.pools.on(device, record.thread, around.pool));
         let exported_freed_bytes = self.keeps_rare.then_some(self.exports.freed_bytes);
         let calls_before = self.calls.count();

@@ -302,7 +302,7 @@ fn memory_taken_during_a_capture_is_followed_until_it_is_freed() {
     assert_eq!((captures.begun, captures.ended, captures.taken_bytes), (1, 1, 5 * GIB));
     assert_eq!((captures.instantiated, captures.destroyed), (1, 1));
     let captured = tracks.around.failure(0).unwrap().captured;
-    assert_eq!(captured, Some(Captured { live_bytes: 3 * GIB, ended: 1, graphs: 1 }));
+    assert_eq!(captured, Some(Captured { live_bytes: 3 * GIB, ended: 1, graphs: 1, is_under_way: false }));
     let mut older = trace.clone();
     older.header.minor = 2;
     let tracks = run(&older).tracks;

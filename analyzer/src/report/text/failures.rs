@@ -73,6 +73,9 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         None => page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom))),
     }
     page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
+    if let Some(entry) = &oom.phase_entry {
+        page.indented("      ", "      ", &clean(&entry.words()));
+    }
     page.indented("      ", "      ", &free_then(summary, oom));
     if let Some(text) = model(summary, oom) {
         page.indented("      ", "      ", &text);

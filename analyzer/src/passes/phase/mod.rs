@@ -1,0 +1,202 @@
+//! In which phase of a training or of serving a call came. Functions of frameworks name it, which do nothing else, or a capture
+//! that is under way; where none of them is on the way to the call, nobody knows.
+
+pub(in crate::passes) mod table;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::symbols::key::label_with_line;
+use crate::symbols::plumbing::{is_interpreter, is_plumbing};
+use crate::symbols::{Frame, FrameKind};
+
+/// A part of what a program does with a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It loads a model, or brings it to the card.
+    Load,
+    /// It loads data.
+    Data,
+    /// Forward pass.
+    Forward,
+    /// Backward pass.
+    Backward,
+    /// The optimizer's step.
+    Optimizer,
+    /// Evaluation.
+    Evaluation,
+    /// Processes exchange tensors.
+    Collective,
+    /// A stream is captured.
+    Capture,
+}
+
+impl Phase {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Load | Phase::Data => "loading",
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Optimizer => "optimizer",
+            Phase::Evaluation => "evaluation",
+            Phase::Collective => "collective",
+            Phase::Capture => "capture",
+        }
+    }
+
+    /// Where something is, in words.
+    fn words(self) -> &'static str {
+        match self {
+            Phase::Load => "while a model or its state was loaded",
+            Phase::Data => "in the data loader",
+            Phase::Forward => "in a forward pass",
+            Phase::Backward => "in a backward pass",
+            Phase::Optimizer => "in the optimizer's step",
+            Phase::Evaluation => "in an evaluation",
+            Phase::Collective => "in a collective operation",
+            Phase::Capture => "while a stream was captured",
+        }
+    }
+}
+
+/// The phase that a call came in, and by which function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Where {
+    /// The phase.
+    #[serde(skip)]
+    pub phase: Phase,
+    /// The function by which the program came into it; null where only the phase is known.
+    pub function: Option<String>,
+    /// Its file, from where the package lies.
+    pub file: Option<String>,
+    /// The program's line that called it, where the frames of that thread name one.
+    pub called_from: Option<String>,
+    /// What is peculiar to it.
+    #[serde(skip)]
+    more: More,
+}
+
+/// What the frames say of a phase besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum More {
+    Nothing,
+    /// The function is decorated with a context that takes no gradients.
+    Without(String),
+    /// A checkpointed forward pass is computed again.
+    Again,
+}
+
+/// A phase, with the place of the outermost frame that names it.
+struct Named {
+    phase: Phase,
+    place: usize,
+    more: More,
+}
+
+impl Where {
+    /// What a stack says (native frames, then Python's, innermost first each); `is_captured`: its thread captured a stream.
+    pub fn of(stack: &[Frame], is_captured: bool) -> Option<Self> {
+        let way = in_order(stack);
+        let Some(named) = named(&way).filter(|_| !is_captured) else {
+            let called_from = line_of(way.iter());
+            return is_captured.then_some(Where {
+                phase: Phase::Capture,
+                function: None,
+                file: None,
+                called_from,
+                more: More::Nothing,
+            });
+        };
+        let inward = way[..=named.place].iter().rev();
+        let entry = inward.clone().find(|frame| !table::is_adapter(frame)).unwrap_or(&way[named.place]);
+        let is_python = entry.kind == FrameKind::Python;
+        let file = entry.package_path.as_deref().or(entry.file.as_deref().map(crate::symbols::file_name));
+        Some(Where {
+            phase: named.phase,
+            function: entry.short().filter(|_| is_python || named.phase != Phase::Backward),
+            file: file.filter(|_| is_python).map(str::to_owned),
+            called_from: line_of(way[named.place + 1..].iter()),
+            more: named.more,
+        })
+    }
+
+    /// What brought the program into it, for people.
+    pub fn entry(&self) -> &str {
+        self.function.as_deref().unwrap_or("PyTorch's autograd engine")
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        let phase = match &self.more {
+            More::Without(_) => "in a forward pass without gradients".to_owned(),
+            More::Again => format!("{}, where a checkpointed forward pass is computed again", self.phase.words()),
+            More::Nothing => self.phase.words().to_owned(),
+        };
+        let function = match (&self.function, &self.file) {
+            (Some(function), Some(file)) => format!(": {function} ({file})"),
+            (Some(function), None) => format!(": {function}"),
+            _ => String::new(),
+        };
+        let context = match &self.more {
+            More::Without(context) => format!(", which is decorated with {context}"),
+            _ => String::new(),
+        };
+        let from = self.called_from.as_ref().map_or(String::new(), |line| format!(", called from {line}"));
+        format!("{phase}{function}{context}{from}")
+    }
+}
+
+/// The frames of both languages, innermost first: what Python runs lies inside the interpreter's own frames.
+fn in_order(stack: &[Frame]) -> Vec<&Frame> {
+    let (native, python): (Vec<&Frame>, Vec<&Frame>) = stack.iter().partition(|frame| frame.kind == FrameKind::Native);
+    let inside = native.iter().position(|frame| is_interpreter(frame)).unwrap_or(native.len());
+    [&native[..inside], &python, &native[inside..]].concat()
+}
+
+/// The program's own line that is nearest.
+fn line_of<'a>(mut frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
+    frames.find(|frame| frame.kind == FrameKind::Python && !is_plumbing(frame)).and_then(|frame| label_with_line(frame))
+}
+
+/// What the nearest function says; of a forward pass also for what it runs.
+fn named(way: &[&Frame]) -> Option<Named> {
+    let found: Vec<(usize, Phase)> =
+        way.iter().enumerate().filter_map(|(place, frame)| Some((place, table::phase_of(frame)?))).collect();
+    let (innermost, phase) = *found.first()?;
+    // A module may be called in everything else, too.
+    let outer =
+        |wanted: Phase| found.iter().position(|(_, phase)| *phase == wanted).filter(|_| phase == Phase::Forward);
+    if let Some(backward) = outer(Phase::Backward) {
+        let place = end_of(&found, backward);
+        let is_again = way[innermost..place].iter().any(|frame| table::computes_again(frame));
+        return Some(Named { phase: Phase::Backward, place, more: if is_again { More::Again } else { More::Nothing } });
+    }
+    if let Some(evaluation) = outer(Phase::Evaluation) {
+        return Some(Named { phase: Phase::Evaluation, place: end_of(&found, evaluation), more: More::Nothing });
+    }
+    let place = end_of(&found, 0);
+    let decorated = (phase == Phase::Forward).then(|| without_gradients(way, place)).flatten();
+    Some(match decorated {
+        Some((place, context)) => Named { phase: Phase::Evaluation, place, more: More::Without(context) },
+        None => Named { phase, place, more: More::Nothing },
+    })
+}
+
+/// The place of the outermost frame that says the same as the one found at this index, with nothing else between.
+fn end_of(found: &[(usize, Phase)], index: usize) -> usize {
+    let phase = found[index].1;
+    let same = found[index..].iter().take_while(|(_, other)| *other == phase);
+    same.last().map_or(found[index].0, |(place, _)| *place)
+}
+
+/// The program's own function around a forward pass that is decorated with a context without gradients. The nearest context counts:
+/// one inside it may turn gradients on again.
+fn without_gradients(way: &[&Frame], forward: usize) -> Option<(usize, String)> {
+    let behind = way.iter().enumerate().skip(1);
+    let (place, context) = behind.filter_map(|(place, frame)| Some((place, table::context_of(frame)?))).next()?;
+    let decorated = way[place - 1];
+    let is_own = decorated.kind == FrameKind::Python && !is_plumbing(decorated);
+    (place > forward && is_own && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
+}

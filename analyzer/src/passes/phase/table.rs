@@ -1,0 +1,165 @@
+//! Which function belongs to which phase: the table. Names are as of PyTorch 2.0 to 2.15, transformers 4 and 5, Lightning 2,
+//! accelerate 1, vLLM 0.10 and llama.cpp; a function that moves away names nothing any more, and never something else.
+
+use super::Phase;
+use crate::symbols::{Frame, FrameKind};
+
+/// Python functions of a package.
+struct PythonRow {
+    phase: Phase,
+    /// Path from where packages lie; all files of a folder where it ends with a slash.
+    file: &'static str,
+    /// Names without those of the classes around them; all functions of the file where there are none.
+    functions: &'static [&'static str],
+}
+
+const fn python(phase: Phase, file: &'static str, functions: &'static [&'static str]) -> PythonRow {
+    PythonRow { phase, file, functions }
+}
+
+const PYTHON: &[PythonRow] = &[
+    // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
+    python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
+    python(Phase::Load, "torch/optim/optimizer.py", &["load_state_dict"]),
+    python(Phase::Backward, "torch/_tensor.py", &["backward"]),
+    python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
+    python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
+    python(Phase::Load, "torch/nn/modules/module.py", &["to", "cuda", "load_state_dict"]),
+    python(Phase::Forward, "torch/nn/modules/module.py", CALL),
+    python(Phase::Load, "torch/serialization.py", &["load"]),
+    python(Phase::Load, "safetensors/torch.py", &["load_file", "load_model", "load"]),
+    python(Phase::Load, "transformers/modeling_utils.py", &["from_pretrained"]),
+    python(Phase::Load, "accelerate/utils/modeling.py", &["load_checkpoint_in_model", "load_state_dict"]),
+    python(Phase::Load, "accelerate/big_modeling.py", &["load_checkpoint_and_dispatch", "dispatch_model"]),
+    python(Phase::Load, "vllm/model_executor/model_loader/", &[]),
+    python(Phase::Evaluation, "transformers/trainer.py", &["evaluation_loop", "prediction_loop", "prediction_step"]),
+    python(Phase::Evaluation, "lightning/pytorch/loops/evaluation_loop.py", &[]),
+    python(Phase::Evaluation, "lightning/pytorch/loops/prediction_loop.py", &[]),
+    python(Phase::Evaluation, "pytorch_lightning/loops/evaluation_loop.py", &[]),
+    python(Phase::Evaluation, "pytorch_lightning/loops/prediction_loop.py", &[]),
+    python(Phase::Collective, "torch/distributed/distributed_c10d.py", COLLECTIVES),
+    python(Phase::Collective, "torch/distributed/fsdp/", GATHERS),
+    python(Phase::Collective, "torch/distributed/_composable/fsdp/", GATHERS),
+    python(Phase::Collective, "torch/distributed/fsdp/", REDUCTIONS),
+    python(Phase::Collective, "torch/distributed/_composable/fsdp/", REDUCTIONS),
+    python(Phase::Data, "torch/utils/data/", &["__next__", "fetch", "_worker_loop", "_pin_memory_loop"]),
+    python(Phase::Capture, "torch/cuda/graphs.py", &["capture_begin", "capture_end"]),
+];
+
+/// How a module calls its `forward`.
+const CALL: &[&str] = &["_wrapped_call_impl", "_call_impl"];
+const COLLECTIVES: &[&str] = &[
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+];
+/// By which FSDP puts parameters together; both of its versions.
+pub(in crate::passes) const GATHERS: &[&str] = &[
+    "_alloc_padded_unsharded_flat_param",
+    "_all_gather_flat_param",
+    "_unshard",
+    "unshard",
+    "foreach_all_gather",
+    "foreach_all_gather_copy_out",
+    "all_gather_copy_in",
+    "all_gather_copy_in_cuda",
+];
+/// By which it adds gradients up.
+const REDUCTIONS: &[&str] =
+    &["_reduce_grad", "foreach_reduce", "foreach_reduce_scatter_copy_in", "reduce_scatter_copy_in_cuda"];
+
+/// Native functions by what their names begin with, and end with where that is not empty.
+const NATIVE: &[(Phase, &str, &str)] = &[
+    (Phase::Backward, "torch::autograd::Engine::", ""),
+    (Phase::Backward, "torch::autograd::python::PythonEngine::", ""),
+    (Phase::Optimizer, "torch::optim::", "::step"),
+    (Phase::Optimizer, "at::native::_fused_adam", ""),
+    (Phase::Optimizer, "at::native::_fused_sgd", ""),
+    (Phase::Optimizer, "at::native::_fused_adagrad", ""),
+    (Phase::Forward, "torch::nn::", "Impl::forward"),
+    (Phase::Collective, "c10d::ProcessGroupNCCL::", ""),
+    (Phase::Collective, "c10d::nccl2::ProcessGroupNCCL::", ""),
+    (Phase::Capture, "at::cuda::CUDAGraph::capture_", ""),
+    (Phase::Load, "llama_model_load", ""),
+    (Phase::Load, "llama_load_model_from_", ""),
+    (Phase::Load, "llama_model_loader::", ""),
+    (Phase::Load, "llama_model::load_tensors", ""),
+    (Phase::Forward, "llama_decode", ""),
+    (Phase::Forward, "llama_context::decode", ""),
+    (Phase::Forward, "llama_encode", ""),
+    (Phase::Forward, "llama_context::encode", ""),
+];
+
+/// Functions that only call another one for somebody: who is named is whom they call.
+const ADAPTERS: &[(&str, &[&str])] = &[
+    ("torch/optim/optimizer.py", &["wrapper", "_use_grad"]),
+    ("torch/nn/modules/module.py", CALL),
+    ("torch/nn/modules/module.py", &["inner"]),
+    (CONTEXTS, &[]),
+];
+/// Where the functions lie that set a context around the functions that they decorate.
+const CONTEXTS: &str = "torch/utils/_contextlib.py";
+/// Contexts without gradients: since PyTorch 2.15 the function around a decorated one has the context's name.
+const WITHOUT_GRADIENTS: &[&str] = &["no_grad", "inference_mode"];
+/// The functions that compute a checkpointed forward pass again.
+const AGAIN: (&str, &[&str]) = ("torch/utils/checkpoint.py", &["backward", "unpack", "unpack_hook", "recompute_fn"]);
+
+/// The phase that a frame names.
+pub(super) fn phase_of(frame: &Frame) -> Option<Phase> {
+    match frame.kind {
+        FrameKind::Python => PYTHON.iter().find(|row| is_one_of(frame, row.file, row.functions)).map(|row| row.phase),
+        FrameKind::Native => {
+            let name = frame.short()?;
+            let is = |(_, begin, end): &&(Phase, &str, &str)| name.starts_with(begin) && name.ends_with(end);
+            NATIVE.iter().find(is).map(|(phase, ..)| *phase)
+        }
+    }
+}
+
+/// Whether a frame is one of these Python functions.
+pub(in crate::passes) fn is_one_of(frame: &Frame, file: &str, functions: &[&str]) -> bool {
+    let lies = |path: &str| if file.ends_with('/') { path.starts_with(file) } else { path == file };
+    frame.package_path.as_deref().is_some_and(lies)
+        && (functions.is_empty() || frame.function.as_deref().is_some_and(|name| functions.contains(&own_name(name))))
+}
+
+/// A function's name without those around it: `step` of `Adam.step`.
+fn own_name(function: &str) -> &str {
+    function.rsplit('.').next().unwrap_or(function)
+}
+
+/// Whether a function only calls another one for somebody.
+pub(super) fn is_adapter(frame: &Frame) -> bool {
+    ADAPTERS.iter().any(|(file, functions)| is_one_of(frame, file, functions))
+}
+
+/// The context that a frame sets around the function that it decorates; empty where its name is not told.
+pub(super) fn context_of(frame: &Frame) -> Option<&str> {
+    let name = frame.function.as_deref().unwrap_or_default();
+    is_one_of(frame, CONTEXTS, &[]).then(|| own_name(name))
+}
+
+/// Whether a context takes no gradients.
+pub(super) fn takes_no_gradients(context: &str) -> bool {
+    WITHOUT_GRADIENTS.contains(&context)
+}
+
+/// Whether a checkpointed forward pass is computed again in a frame.
+pub(super) fn computes_again(frame: &Frame) -> bool {
+    is_one_of(frame, AGAIN.0, AGAIN.1)
+}

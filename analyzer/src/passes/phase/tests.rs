@@ -1,0 +1,154 @@
+use super::*;
+
+const SITE: &str = "/env/lib/python3.12/site-packages/";
+
+fn native(function: &str) -> Frame {
+    Frame { function: Some(function.to_owned()), ..Frame::native(0x1000) }
+}
+
+fn package(file: &str, function: &str) -> Frame {
+    Frame::python(&format!("{SITE}{file}"), function, 100)
+}
+
+fn own(file: &str, function: &str, line: u32) -> Frame {
+    Frame::python(&format!("/home/me/{file}"), function, line)
+}
+
+fn call() -> [Frame; 2] {
+    ["Module._call_impl", "Module._wrapped_call_impl"].map(|name| package("torch/nn/modules/module.py", name))
+}
+
+fn step() -> [Frame; 4] {
+    [
+        package("torch/optim/adam.py", "Adam._init_group"),
+        package("torch/optim/adam.py", "Adam.step"),
+        package("torch/optim/optimizer.py", "_use_grad_for_differentiable.<locals>._use_grad"),
+        package("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"),
+    ]
+}
+
+fn forward() -> Vec<Frame> {
+    let [call, wrapped] = call();
+    let linear = package("torch/nn/modules/linear.py", "Linear.forward");
+    vec![linear, call.clone(), wrapped.clone(), own("model.py", "Net.forward", 12), call, wrapped]
+}
+
+fn words(stack: &[Frame]) -> String {
+    Where::of(stack, false).map_or("nobody knows".to_owned(), |at| at.words())
+}
+
+fn stack(parts: &[&[Frame]]) -> Vec<Frame> {
+    parts.concat()
+}
+
+#[test]
+fn the_nearest_function_names_the_phase_and_the_outermost_of_its_phase_the_entry() {
+    let train = [own("train.py", "train", 31), own("train.py", "<module>", 60)];
+    assert_eq!(
+        words(&stack(&[&step(), &train])),
+        "in the optimizer's step: Adam.step (torch/optim/adam.py), called from train (train.py:31)"
+    );
+    assert_eq!(
+        words(&stack(&[&forward(), &train])),
+        "in a forward pass: Net.forward (model.py), called from train (train.py:31)"
+    );
+    let backward = [
+        package("torch/autograd/graph.py", "_engine_run_backward"),
+        package("torch/autograd/__init__.py", "backward"),
+        package("torch/_tensor.py", "Tensor.backward"),
+    ];
+    assert_eq!(
+        words(&stack(&[&backward, &train])),
+        "in a backward pass: Tensor.backward (torch/_tensor.py), called from train (train.py:31)"
+    );
+    let load =
+        [package("torch/nn/modules/module.py", "Module._apply"), package("torch/nn/modules/module.py", "Module.to")];
+    assert_eq!(
+        words(&stack(&[&load, &train])),
+        "while a model or its state was loaded: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
+    );
+    let gather = [package("torch/distributed/distributed_c10d.py", "all_gather_into_tensor")];
+    let of = Where::of(&stack(&[&gather, &forward(), &train]), false).unwrap();
+    assert_eq!((of.phase, of.function.as_deref()), (Phase::Collective, Some("all_gather_into_tensor")));
+    let data = [own("data.py", "collate", 4), package("torch/utils/data/_utils/fetch.py", "_MapDatasetFetcher.fetch")];
+    assert!(words(&stack(&[&data, &train])).starts_with("in the data loader: "));
+    assert!(words(&stack(&[&forward(), &data, &train])).starts_with("in a forward pass: "));
+}
+
+#[test]
+fn a_module_called_in_something_else_belongs_to_that() {
+    let engine = [
+        native("torch::autograd::Engine::evaluate_function(int)"),
+        native("torch::autograd::Engine::thread_main(int)"),
+    ];
+    assert_eq!(words(&engine), "in a backward pass");
+    let again = package("torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator.<locals>.recompute_fn");
+    let interpreter = native("_PyEval_EvalFrameDefault");
+    let inside = [&[interpreter][..], &engine].concat();
+    let recomputed = stack(&[&inside, &forward(), &[again]]);
+    assert_eq!(words(&recomputed), "in a backward pass, where a checkpointed forward pass is computed again");
+    let evaluation = [package("transformers/trainer.py", "Trainer.evaluation_loop")];
+    assert!(words(&stack(&[&forward(), &evaluation])).starts_with("in an evaluation: Trainer.evaluation_loop"));
+    // The optimizer's closure runs a forward pass, with gradients.
+    let closure = own("train.py", "closure", 20);
+    assert!(words(&stack(&[&forward(), &[closure], &step()])).starts_with("in a forward pass: Net.forward"));
+}
+
+#[test]
+fn what_is_decorated_without_gradients_is_an_evaluation_where_it_runs_a_forward_pass() {
+    let main = [own("eval.py", "main", 50)];
+    let context = |name: &str| package("torch/utils/_contextlib.py", name);
+    let run = |contexts: &[&str]| {
+        let mut frames = forward();
+        for name in contexts {
+            frames.extend([own("eval.py", "evaluate", 7), context(name)]);
+        }
+        words(&stack(&[&frames, &main]))
+    };
+    assert_eq!(
+        run(&["no_grad"]),
+        "in a forward pass without gradients: evaluate (eval.py), which is decorated with no_grad, called from main (eval.py:50)"
+    );
+    assert!(run(&["inference_mode"]).starts_with("in a forward pass without gradients"));
+    // Up to PyTorch 2.14 nobody tells which context it is, and the nearest one counts.
+    for contexts in [&["decorate_context"][..], &["enable_grad"], &["enable_grad", "no_grad"]] {
+        assert!(run(contexts).starts_with("in a forward pass: "), "{contexts:?}");
+    }
+    // The optimizer's step is decorated, too.
+    let decorated = [own("eval.py", "copy", 7), context("no_grad"), own("eval.py", "main", 50)];
+    assert_eq!(words(&decorated), "nobody knows");
+    let in_torch =
+        stack(&[&forward(), &[package("torch/optim/lbfgs.py", "LBFGS.directional"), context("no_grad")], &main]);
+    assert!(words(&in_torch).starts_with("in a forward pass: "));
+}
+
+#[test]
+fn a_capture_under_way_decides() {
+    let train = [own("train.py", "train", 31)];
+    let at = Where::of(&stack(&[&forward(), &train]), true).unwrap();
+    assert_eq!(
+        (at.phase.name(), at.words()),
+        ("capture", "while a stream was captured, called from Net.forward (model.py:12)".to_owned())
+    );
+    assert_eq!(Where::of(&[], true).map(|at| at.words()), Some("while a stream was captured".to_owned()));
+}
+
+#[test]
+fn functions_that_are_only_called_so_name_nothing() {
+    for stack in [
+        [own("optim/adam.py", "step", 3), own("torch/optim/adam.py", "Adam.step", 4)],
+        [package("roads/torch/optim/adam.py", "Adam.step"), package("torch/optim/lr_scheduler.py", "zero_grad")],
+        [native("my_llama_decode"), native("Engine::evaluate_function")],
+        [own("module.py", "_call_impl", 3), native("ncclCommInitRank")],
+    ] {
+        assert_eq!(words(&stack), "nobody knows");
+    }
+    assert_eq!(
+        words(&[native("llama_context::decode(llama_batch const&)")]),
+        "in a forward pass: llama_context::decode"
+    );
+    assert_eq!(
+        words(&[native("llama_model_load_from_file")]),
+        "while a model or its state was loaded: llama_model_load_from_file"
+    );
+}
