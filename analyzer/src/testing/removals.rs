@@ -45,8 +45,8 @@ fn can_be_lost(record: &Record) -> bool {
         && !record.has(flag::CORRECTION)
 }
 
-/// Of like calls so many are taken, where there are more.
-const ALIKE: usize = 128;
+/// Of like calls so many are taken, where there are more and not all are asked for.
+pub(crate) const ALIKE: usize = 128;
 /// Of more like calls, also those that are so near to a call that is like few others.
 const NEAR: usize = 8;
 
@@ -60,18 +60,18 @@ fn likeness(record: &Record) -> [u64; 5] {
 
 /// Without the most of many like calls: 28,500 blocks of one size would be judged 28,500 times, and each time the same is missing.
 /// Those beside a call that is like few others stay, and of the rest some, evenly chosen.
-fn without_repeats(numbered: &[(usize, Record)]) -> Vec<usize> {
+fn without_repeats(numbered: &[(usize, Record)], alike: usize) -> Vec<usize> {
     let mut members: BTreeMap<[u64; 5], usize> = BTreeMap::new();
     numbered.iter().for_each(|(_, record)| *members.entry(likeness(record)).or_default() += 1);
     let members_of = |record: &Record| members[&likeness(record)];
-    let is_rare: Vec<bool> = numbered.iter().map(|(_, record)| members_of(record) <= ALIKE).collect();
+    let is_rare: Vec<bool> = numbered.iter().map(|(_, record)| members_of(record) <= alike).collect();
     let is_near =
         |place: usize| is_rare[place.saturating_sub(NEAR)..(place + NEAR + 1).min(is_rare.len())].contains(&true);
     let mut seen: BTreeMap<[u64; 5], usize> = BTreeMap::new();
     let mut chosen = Vec::new();
     for (place, (number, record)) in numbered.iter().enumerate() {
         let ordinal = seen.entry(likeness(record)).or_default();
-        let every = members_of(record).div_ceil(ALIKE);
+        let every = members_of(record).div_ceil(alike);
         if ordinal.is_multiple_of(every) || *ordinal + 1 == members_of(record) || is_near(place) {
             chosen.push(*number);
         }
@@ -85,8 +85,8 @@ fn quantities(payload: &[u8]) -> Vec<Reading> {
 }
 
 impl TraceBuilder {
-    /// Everything that can be taken away, with at most `events` of its events, evenly chosen. Of many like calls some.
-    pub(crate) fn removals(&self, events: usize) -> Vec<Removal> {
+    /// Everything that can be taken away, with at most `events` of its events, evenly chosen; of like calls about `alike`.
+    pub(crate) fn removals(&self, events: usize, alike: usize) -> Vec<Removal> {
         let numbered = || self.records.iter().enumerate();
         let readings = numbered().filter(|(_, (record, _))| record.event() == Some(Event::Reading));
         let mut read: Vec<u16> =
@@ -94,7 +94,7 @@ impl TraceBuilder {
         read.sort_unstable();
         read.dedup();
         let lost = numbered().filter(|(_, (record, _))| can_be_lost(record));
-        let lossy = without_repeats(&lost.map(|(number, (record, _))| (number, *record)).collect::<Vec<_>>());
+        let lossy = without_repeats(&lost.map(|(number, (record, _))| (number, *record)).collect::<Vec<_>>(), alike);
         let every = lossy.len().div_ceil(events.max(1)).max(1);
         let given = Given::ALL.into_iter().filter(|given| self.has(*given)).map(Removal::Evidence);
         read.into_iter()
@@ -196,7 +196,8 @@ mod tests {
             trace.alloc(0x3000_0000 + block * 4096, 128);
             trace.alloc(0x4000_0000 + block * 4096, 256);
         });
-        let all = events(trace.removals(usize::MAX));
+        assert_eq!(events(trace.removals(usize::MAX, usize::MAX)).len(), trace.records.len());
+        let all = events(trace.removals(usize::MAX, ALIKE));
         let sizes: Vec<u64> = trace.records.iter().map(|(record, _)| record.requested).collect();
         let number = |size: u64| (0..sizes.len()).filter(|place| sizes[*place] == size).collect::<Vec<_>>();
         let of = |size| all.iter().filter(|place| sizes[**place] == size).copied().collect::<Vec<_>>();

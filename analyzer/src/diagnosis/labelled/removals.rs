@@ -1,8 +1,8 @@
 //! Unknown is never zero and never "no": a run of which less is known is never judged more surely.
 //!
 //! Each labelled trace is judged again without one reading, one event, one file about the machine or one piece of evidence.
-//! `GPUOOM_REMOVE=all cargo test -p gpuoom-analyze --lib removals` takes away every event, not a sample of each trace's;
-//! of many like calls some (`testing::removals`).
+//! `GPUOOM_REMOVE=all cargo test --release -p gpuoom-analyze --lib removals` takes away every event but for long series of like
+//! calls (`testing::removals`), not a sample of each trace's; `GPUOOM_REMOVE=every` those, too.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Labelled, all};
 use crate::conclusion::Summary;
 use crate::judgement::check::Confidence;
-use crate::testing::removals::Removal;
+use crate::testing::removals::{ALIKE, Removal};
 use crate::testing::{TraceBuilder, summary};
 
 /// Events that are taken away from each trace, one at a time, where not all are.
@@ -61,12 +61,12 @@ fn violations(whole: &Summary, less: &Summary) -> Vec<String> {
 }
 
 /// What a trace's removals bring, all cores at it: one trace may have as many events as all others together.
-fn violations_of(labelled: &Labelled, events: usize) -> (usize, Vec<String>) {
+fn violations_of(labelled: &Labelled, events: usize, alike: usize) -> (usize, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {
         let trace = (labelled.scene)().trace;
         let whole = summary(&trace);
-        let mut removals = trace.removals(events);
+        let mut removals = trace.removals(events, alike);
         removals.retain(|removal| !contradicts(labelled, *removal));
         // Relaxed: each place of the list is taken once, and nothing else is shared.
         let take = || removals.get(next.fetch_add(1, Ordering::Relaxed));
@@ -86,12 +86,27 @@ fn violations_of(labelled: &Labelled, events: usize) -> (usize, Vec<String>) {
     })
 }
 
+/// Each removal makes and drops a whole trace: memory that goes back to the system each time costs four times the test itself.
+fn keep_freed_memory() {
+    // SAFETY: sets numbers of this process's allocator, which holds a lock for that.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TOP_PAD, 1 << 26);
+    }
+}
+
 #[test]
 fn less_evidence_is_never_more_certainty() {
-    let events = if std::env::var_os("GPUOOM_REMOVE").is_some_and(|what| what == "all") { usize::MAX } else { SAMPLE };
+    keep_freed_memory();
+    let (events, alike) = match std::env::var("GPUOOM_REMOVE").as_deref() {
+        Ok("every") => (usize::MAX, usize::MAX),
+        Ok("all") => (usize::MAX, ALIKE),
+        _ => (SAMPLE, ALIKE),
+    };
     let (mut tried, mut wrong) = (0, Vec::new());
     for labelled in all() {
-        let (removals, found) = violations_of(labelled, events);
+        let (removals, found) = violations_of(labelled, events, alike);
         println!("{removals:>6} {:>2} {} ({})", found.len(), labelled.id, labelled.story);
         tried += removals;
         wrong.extend(found);
@@ -105,7 +120,7 @@ fn less_evidence_is_never_more_certainty() {
 fn an_event_that_is_taken_away_is_lost() {
     let mut trace = TraceBuilder::default().device(0, "card", 1 << 34);
     trace.alloc(0x1000_0000, 1 << 30);
-    let removal = *trace.removals(10).iter().find(|removal| matches!(removal, Removal::Event(_))).unwrap();
+    let removal = *trace.removals(10, ALIKE).iter().find(|removal| matches!(removal, Removal::Event(_))).unwrap();
     let less = summary(&trace.without(removal));
     assert_eq!((less.facts.trace.events_lost, less.facts.devices[0].account.allocations), (1, 0));
     assert!(!less.facts.are_whole());
