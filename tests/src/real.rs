@@ -10,6 +10,9 @@ use crate::run::{Client, Finished};
 /// Set by `scripts/test --all`: a client that is not there is a failure and not a skip.
 const REQUIRED: &str = "REAL_CLIENTS_REQUIRED";
 
+/// Set by `scripts/torch-versions`: the environment of another PyTorch, with the libraries that it wants in `cuda/lib`.
+const OTHER_TORCH: &str = "GPUOOM_TEST_TORCH";
+
 /// Where the stubs of NVIDIA's libraries say that they were called, in the directory of the run.
 const STUB_LOG: &str = "stubs.log";
 
@@ -37,8 +40,8 @@ pub fn rocm_client(name: &str) -> Option<Client> {
     })
 }
 
-fn on_simulated_cuda(client: Client) -> Client {
-    client.env("LD_LIBRARY_PATH", real_clients_dir().join("cuda/lib")).env("SIM_STUB_LOG", STUB_LOG)
+fn on_simulated_cuda(client: Client, libraries: &Path) -> Client {
+    client.env("LD_LIBRARY_PATH", libraries).env("SIM_STUB_LOG", STUB_LOG)
 }
 
 fn clients_dir() -> PathBuf {
@@ -48,11 +51,14 @@ fn clients_dir() -> PathBuf {
 /// A program of `tests/clients/torch` on PyTorch's own wheel over the simulated CUDA. `None`, said on stderr, where
 /// PyTorch is not installed.
 pub fn torch_client(program: &str) -> Option<Client> {
-    is_ready("torch", &["torch/.imported", "cuda/lib/libcuda.so.1"]).then(|| {
-        let python = real_clients_dir().join("torch/bin/python");
+    let other = std::env::var_os(OTHER_TORCH).map(PathBuf::from);
+    let is_ready = other.is_some() || is_ready("torch", &["torch/.imported", "cuda/lib/libcuda.so.1"]);
+    is_ready.then(|| {
+        let libraries = other.clone().unwrap_or_else(real_clients_dir).join("cuda/lib");
+        let python = other.unwrap_or_else(|| real_clients_dir().join("torch")).join("bin/python");
         let client = Client::new(python).arg(clients_dir().join("torch").join(program));
         // PyTorch's own warnings carry the time, so that no two runs would print the same.
-        on_simulated_cuda(client).env("TORCH_CPP_LOG_LEVEL", "ERROR").env("PYTHONDONTWRITEBYTECODE", "1")
+        on_simulated_cuda(client, &libraries).env("TORCH_CPP_LOG_LEVEL", "ERROR").env("PYTHONDONTWRITEBYTECODE", "1")
     })
 }
 
@@ -62,7 +68,8 @@ pub fn llama_cuda_client() -> Option<Client> {
     is_ready("llama_cuda", &["llama_cuda/.package-lock.json", "llama.gguf", "cuda/lib/libcuda.so.1"]).then(|| {
         let dir = real_clients_dir();
         let client = Client::new("node").arg(clients_dir().join("llama_cuda/run.mjs"));
-        on_simulated_cuda(client.arg(dir.join("llama_cuda")).arg(dir.join("llama.gguf")))
+        let client = client.arg(dir.join("llama_cuda")).arg(dir.join("llama.gguf"));
+        on_simulated_cuda(client, &dir.join("cuda/lib"))
     })
 }
 

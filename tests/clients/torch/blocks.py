@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from common import MIB, say
+from common import MIB, OutOfMemoryError, say
 
 STEPS = 4
 
@@ -164,7 +164,7 @@ def refused():
     kept = [torch.empty(64 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)]
     try:
         torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
-    except torch.OutOfMemoryError:
+    except OutOfMemoryError:
         kept.append(torch.empty(4096, device="cuda"))
     return kept
 

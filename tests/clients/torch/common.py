@@ -4,6 +4,8 @@ simulated card computes nothing), no addresses, no times."""
 import torch
 
 MIB = 1 << 20
+# Of `torch` itself since 2.5.
+OutOfMemoryError = torch.cuda.OutOfMemoryError
 COUNTS = ["num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"]
 SIZES = ["allocated_bytes.all.peak", "allocated_bytes.all.current", "reserved_bytes.all.peak", "reserved_bytes.all.current"]
 

@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from common import MIB, say, say_statistics
+from common import MIB, OutOfMemoryError, say, say_statistics
 
 BLOCK = 64 * MIB
 
@@ -22,7 +22,7 @@ def fill():
     while True:
         try:
             blocks.append(torch.empty(BLOCK, dtype=torch.uint8, device="cuda"))
-        except torch.OutOfMemoryError as error:
+        except OutOfMemoryError as error:
             return blocks, error
 
 
@@ -57,7 +57,7 @@ def oversized():
     small = torch.ones(MIB, dtype=torch.uint8, device="cuda")
     try:
         torch.empty(torch.cuda.get_device_properties(0).total_memory + BLOCK, dtype=torch.uint8, device="cuda")
-    except torch.OutOfMemoryError as error:
+    except OutOfMemoryError as error:
         say("error", type(error).__name__)
     say("small", small.numel())
     say_statistics()

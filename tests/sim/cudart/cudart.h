@@ -9,7 +9,9 @@
 
 #include "status.h"
 
-enum { RUNTIME_VERSION = 13020 };
+// Which runtime this is: 13, unless what it is linked with says another (tests/sim/vendor).
+extern int sim_cudart_major;
+#define RUNTIME_VERSION (sim_cudart_major * 1000 + 20)
 
 // Statuses of the runtime only
 enum { INVALID_DIRECTION = 21, INSUFFICIENT_DRIVER = 35, INVALID_DEVICE_FUNCTION = 98, INVALID_SYMBOL = 13 };

@@ -22,6 +22,8 @@ static void look_up_all(look_up_function look_up, struct driver *driver, unsigne
 
 static int missing(void) { return SIM_NOT_SUPPORTED; }
 
+__attribute__((weak)) int sim_cudart_major = 13;
+
 // A driver older than this runtime lacks some.
 static void fill_gaps(struct driver *driver) {
     void *functions[sizeof *driver / sizeof(void *)];

@@ -162,6 +162,10 @@ RT_PTSZ(cudaStreamIsCapturing, (void *s, int *state), d->cuStreamIsCapturing(s, 
 RT_PTSZ(cudaStreamGetCaptureInfo,
         (void *s, int *state, unsigned long long *id, void **g, const void ***q, const void **edges, size_t *n),
         d->cuStreamGetCaptureInfo(s, state, id, g, q, edges, n))
+// Until CUDA 12: no edges.
+RT_PTSZ(cudaStreamGetCaptureInfo_v2,
+        (void *s, int *state, unsigned long long *id, void **g, const void ***q, size_t *n),
+        d->cuStreamGetCaptureInfo(s, state, id, g, q, NULL, n))
 RT_PTSZ(cudaStreamUpdateCaptureDependencies, (void *s, void **q, const void *edges, size_t n, unsigned f),
         d->cuStreamUpdateCaptureDependencies(s, q, edges, n, f))
 RT_ANY(cudaThreadExchangeStreamCaptureMode, (int *mode), d->cuThreadExchangeStreamCaptureMode(mode))
@@ -187,7 +191,9 @@ RT(cudaGraphGetRootNodes, (void *g, void **nodes, size_t *n), d->cuGraphGetRootN
 RT(cudaGraphNodeGetType, (void *node, int *type), d->cuGraphNodeGetType(node, type))
 RT(cudaGraphNodeGetDependencies, (void *node, void **q, void *edges, size_t *n),
    d->cuGraphNodeGetDependencies(node, q, edges, n))
-RT(cudaGraphInstantiate, (void **e, void *g, unsigned long long f), d->cuGraphInstantiateWithFlags(e, g, f))
+// CUDA 11 has a node, a text and its length in place of the flags.
+RT(cudaGraphInstantiate, (void **e, void *g, unsigned long long f),
+   d->cuGraphInstantiateWithFlags(e, g, sim_cudart_major < 12 ? 0 : f))
 RT(cudaGraphInstantiateWithFlags, (void **e, void *g, unsigned long long f), d->cuGraphInstantiateWithFlags(e, g, f))
 RT_PTSZ(cudaGraphInstantiateWithParams, (void **e, void *g, void *q), d->cuGraphInstantiateWithParams(e, g, q))
 RT(cudaGraphExecUpdate, (void *e, void *g, void *result), d->cuGraphExecUpdate(e, g, result))
@@ -213,6 +219,7 @@ RT_ANY(cudaSetDeviceFlags, (unsigned f), SIM_SUCCESS)
 RT_ANY(cudaGetDeviceFlags, (unsigned *f), put((int *)f, 0))
 RT_ANY(cudaSetValidDevices, (int *devices, int n), SIM_SUCCESS)
 RT_ANY(cudaGetDeviceProperties, (void *q, int device), rt_GetDeviceProperties(d, q, device))
+RT_ANY(cudaGetDeviceProperties_v2, (void *q, int device), rt_GetDeviceProperties(d, q, device))
 RT_ANY(cudaDeviceGetAttribute, (int *v, int a, int device), d->cuDeviceGetAttribute(v, a, device))
 RT_ANY(cudaDeviceGetPCIBusId, (char *t, int n, int device), d->cuDeviceGetPCIBusId(t, n, device))
 RT_ANY(cudaDeviceGetByPCIBusId, (int *device, const char *t), d->cuDeviceGetByPCIBusId(device, t))
@@ -233,7 +240,8 @@ RT_ANY(cudaGetExportTable, (const void **t, const void *id), d->cuGetExportTable
 // The driver's functions by name
 #define ENTRY_POINT(version) rt_GetDriverEntryPoint(d, stream_api, name, f, version, flags, found)
 RT_PTSZ(cudaGetDriverEntryPoint, (const char *name, void **f, unsigned long long flags, int *found),
-        ENTRY_POINT(RUNTIME_VERSION))
+        sim_cudart_major < 12 ? rt_GetDriverEntryPoint(d, stream_api, name, f, RUNTIME_VERSION, flags, NULL)  // three parameters
+                              : ENTRY_POINT(RUNTIME_VERSION))
 RT_PTSZ(cudaGetDriverEntryPointByVersion,
         (const char *name, void **f, unsigned version, unsigned long long flags, int *found), ENTRY_POINT(version))
 #undef ENTRY_POINT

@@ -5,6 +5,7 @@
 Reads the dynamic symbols that the ELF files leave undefined and writes, for each library that should have them,
 OUT_DIR/SONAME.c, OUT_DIR/SONAME.map (the version node) and its name in OUT_DIR/libraries. A stub says that it was
 called and answers the library's "not supported"; it is weak, so that a function which is really there replaces it.
+A library's version is the one that the ELF files need, and where they open it by name, the one that the table has.
 """
 
 import pathlib
@@ -28,8 +29,9 @@ LIBRARIES = [
     ("nvrtc", "libnvrtc.so.13", 11),
     ("nccl", "libnccl.so.2", 2),
     ("nvshmem", "libnvshmem_host.so.3", 7),
+    ("curand", "libcurand.so.10", 200),
+    ("nvtx", "libnvToolsExt.so.1", 0),
 ]
-STATUS = {soname: status for _, soname, status in LIBRARIES}
 
 # These answer a text and not a status.
 TEXTS = re.compile(r"(cublas|cuda|cudnn|nccl|nvrtc|cusparse)Get(ErrorString|ErrorName|StatusString|StatusName|LastError)$")
@@ -48,24 +50,33 @@ def undefined_symbols(path):
             yield name, node or None
 
 
+def needed(paths):
+    """Stem -> soname of each library that the ELF files need."""
+    listing = subprocess.run(["readelf", "-W", "-d", *paths], check=True, capture_output=True, text=True).stdout
+    return {soname.partition(".so")[0]: soname for soname in re.findall(r"\(NEEDED\).*\[(.*)\]", listing)}
+
+
 def library_of(name):
+    """The row of the library that a name belongs to."""
     fitting = [row for row in LIBRARIES if name.startswith(row[0])]
-    return max(fitting, key=lambda row: len(row[0]))[1] if fitting and not DRIVER.match(name) else None
+    return max(fitting, key=lambda row: len(row[0])) if fitting and not DRIVER.match(name) else None
 
 
 def wanted(paths):
-    """soname -> {name: node}"""
-    libraries = {}
+    """soname of the table -> {name: node}"""
+    libraries = {soname: {} for _, soname, _ in LIBRARIES if soname.partition(".so")[0] in needed(paths)}
     for path in paths:
         for name, node in undefined_symbols(path):
-            soname = library_of(name)
-            if soname:
-                libraries.setdefault(soname, {})[name] = node
+            row = library_of(name)
+            if row:
+                libraries.setdefault(row[1], {})[name] = node
     return libraries
 
 
-def source(names, status):
+def source(soname, names, status):
     lines = ["// Made by tests/sim/vendor/stubs.py.", '#include "stub.h"', ""]
+    if soname.startswith("libcudart."):
+        lines.append(f"int sim_cudart_major = {int(soname.split('.')[2])};")
     for name in sorted(names):
         lines.append(f"TEXT_STUB({name})" if TEXTS.match(name) else f"STUB({name}, {status})")
     return "\n".join(lines) + "\n"
@@ -80,11 +91,14 @@ def version_script(soname, nodes):
 
 def main(out_dir, *paths):
     out_dir = pathlib.Path(out_dir)
-    libraries = wanted(paths)
-    for soname, names in libraries.items():
-        (out_dir / f"{soname}.c").write_text(source(names, STATUS[soname]))
-        (out_dir / f"{soname}.map").write_text(version_script(soname, set(names.values())))
-    (out_dir / "libraries").write_text("".join(f"{soname}\n" for soname in sorted(libraries)))
+    versions, statuses = needed(paths), {soname: status for _, soname, status in LIBRARIES}
+    made = []
+    for listed, names in wanted(paths).items():
+        soname = versions.get(listed.partition(".so")[0], listed)
+        (out_dir / f"{soname}.c").write_text(source(soname, names, statuses[listed]))
+        (out_dir / f"{soname}.map").write_text(version_script(listed, set(names.values())))
+        made.append(soname)
+    (out_dir / "libraries").write_text("".join(f"{soname}\n" for soname in sorted(made)))
 
 
 if __name__ == "__main__":
