@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::run::{Client, new_scratch};
 
 /// Between two looks, in nanoseconds of processor time: 4000 a second, and no multiple of a tick.
@@ -24,6 +26,8 @@ pub struct ProcessorTime {
     pub sampled_user: Option<Duration>,
     /// In user mode and in the kernel together: exact on every kernel.
     pub total: Duration,
+    /// The most memory that the largest of its processes had at once.
+    pub most_memory_bytes: u64,
 }
 
 impl ProcessorTime {
@@ -36,6 +40,11 @@ impl ProcessorTime {
 impl Client {
     /// Runs once and answers the processor time that the client and its children took.
     pub fn processor_time(&self, recorded: bool) -> ProcessorTime {
+        self.processor_time_and_files(recorded).0
+    }
+
+    /// The same, with the directory of the run.
+    pub fn processor_time_and_files(&self, recorded: bool) -> (ProcessorTime, TempDir) {
         let scratch = new_scratch();
         let mut command = self.command(scratch.path(), recorded);
         let sampler = Sampler::open();
@@ -51,11 +60,13 @@ impl Client {
             Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
         };
         let accounted_user = time(usage.ru_utime);
-        ProcessorTime {
+        let time = ProcessorTime {
             accounted_user,
             sampled_user: sampler.map(|sampler| sampler.user_time()),
             total: accounted_user + time(usage.ru_stime),
-        }
+            most_memory_bytes: usage.ru_maxrss as u64 * 1024,
+        };
+        (time, scratch)
     }
 }
 

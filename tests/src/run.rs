@@ -18,6 +18,7 @@ use crate::truth::{TruthLine, assert_agrees, assert_refusals_agree};
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A client and how to run it.
+#[derive(Clone)]
 pub struct Client {
     program: PathBuf,
     arguments: Vec<OsString>,

@@ -3,8 +3,8 @@
  *   stack_cost known|new       (or measure(), from a library: compiled with -shared)
  *
  * known: always the same stack. new: each allocation has a stack that was never there before, made of functions that were:
- * each of its frames calls the next from one of two places, by a bit of a counter. Allocates by hipMalloc (-DHIP) or by
- * malloc. Output: nanoseconds of this thread's processor time per allocation, the median of all rounds, with the way down
+ * each of its frames calls the next from one of two places, by a bit of a counter. Allocates by hipMalloc (-DHIP), by malloc, or
+ * tells of a block as PyTorch's allocator does (-DTORCH, on null_c10.c). Output: nanoseconds of this thread's processor time per allocation, the median of all rounds, with the way down
  * and up. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,6 +23,30 @@ static void *take(void) {
     return block;
 }
 static void give(void *block) { hipFree(block); }
+#elif defined TORCH
+int hipMalloc(void **out, size_t size_bytes);
+void report(void *block, int64_t change, size_t allocated, size_t reserved, uint16_t device)
+    __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+enum { BLOCK = 4096, CUDA_DEVICE_0 = 1 };
+static size_t allocated, reserved = (size_t)1 << 30;
+static char *segment, *next;
+static void *take(void) {
+    /* Nothing is recorded before the first call for memory. */
+    if (!segment) {
+        hipMalloc((void **)&segment, reserved);
+        next = segment;
+    }
+    next = next == segment + reserved ? segment : next;
+    void *block = next;
+    next += BLOCK;
+    allocated += BLOCK;
+    report(block, BLOCK, allocated, reserved, CUDA_DEVICE_0);
+    return block;
+}
+static void give(void *block) {
+    allocated -= BLOCK;
+    report(block, -BLOCK, allocated, reserved, CUDA_DEVICE_0);
+}
 #else
 static void *take(void) { return malloc(100); }
 static void give(void *block) { free(block); }

@@ -1,4 +1,5 @@
-//! What the recorder costs whole programs: each real client with and without it, in turns, compared in rounds.
+//! What the recorder costs whole programs: each real client with and without it, or with and without one of its layers, in turns,
+//! compared in rounds.
 //!
 //! Run by `scripts/bench clients [NAME [ROUNDS]]`, after `scripts/real-clients install` and `build`. With a name, only the
 //! clients whose names contain it.
@@ -8,11 +9,23 @@ use gpuoom_tests::{Client, ProcessorTime, llama_cuda_client, real_clients_dir, r
 /// How a client is measured.
 struct Plan {
     name: &'static str,
+    /// The most that the ratio may be.
+    asked: &'static str,
     client: Option<Client>,
+    over: Over,
     /// Ratios that the median is of: more for short programs, in which the fixed costs of a start and an end count.
     rounds: usize,
     /// A round is that many pairs of runs: the time of a short run is too coarse to be compared by itself.
     pairs: usize,
+}
+
+/// What the recorded run is compared with.
+#[derive(Clone, Copy, PartialEq)]
+enum Over {
+    /// The program without the recorder.
+    Nothing,
+    /// The program under the recorder, which leaves out the layer of allocators above the runtime.
+    NoFramework,
 }
 
 fn main() {
@@ -23,7 +36,7 @@ fn main() {
     for plan in plans().into_iter().filter(|plan| plan.name.contains(&wanted)) {
         let rounds = rounds.unwrap_or(plan.rounds).max(1);
         let Some(client) = &plan.client else {
-            println!("| {} | 1.02 | not installed | | | |", plan.name);
+            println!("| {} | {} | not installed | | | |", plan.name, plan.asked);
             continue;
         };
         // The first run of each reads from the disk what all later ones have in memory.
@@ -35,15 +48,25 @@ fn main() {
     }
 }
 
-fn plans() -> [Plan; 4] {
+fn plans() -> [Plan; 8] {
     let model = real_clients_dir().join("llama.gguf");
     let decode = |client: Client| client.arg("--model").arg(model).env("SIMTHUNK_CAPACITY", "512M");
-    let plan = |name, client, rounds, pairs| Plan { name, client, rounds, pairs };
+    let plan = |name, client, rounds, pairs| Plan { name, asked: "1.02", client, over: Over::Nothing, rounds, pairs };
+    let training = || torch_client("train.py").map(|client| client.arg("600"));
+    let toy = || torch_client("toy.py").map(|client| client.arg("1500"));
     [
         plan("ROCm tour", rocm_client("hip_tour"), 400, 1),
         plan("llama.cpp on HIP", rocm_client("llama_decode").map(decode), 120, 1),
         plan("llama.cpp on CUDA", llama_cuda_client(), 45, 1),
         plan("PyTorch training", torch_client("train.py").map(|client| client.arg("60")), 15, 1),
+        Plan { asked: "1.03", ..plan("PyTorch long training", training(), 30, 1) },
+        Plan {
+            asked: "1.03",
+            over: Over::NoFramework,
+            ..plan("PyTorch long training, the layer alone", training(), 30, 1)
+        },
+        Plan { asked: "1.10", ..plan("PyTorch toy loop", toy(), 30, 1) },
+        Plan { asked: "1.10", over: Over::NoFramework, ..plan("PyTorch toy loop, the layer alone", toy(), 30, 1) },
     ]
 }
 
@@ -54,7 +77,7 @@ fn say_how(time: &ProcessorTime) {
     };
     println!("User time: {how}. Time with the kernel's: exact. Recorded and plain runs take turns.\n");
     println!(
-        "| whole program, user time with the recorder over without | asked | median of rounds | its 95% interval | half of the rounds | with the kernel's time |"
+        "| whole program, user time with the recorder over without, or with its layer of frameworks over without that | asked | median of rounds | its 95% interval | half of the rounds | with the kernel's time |"
     );
     println!("|---|---|---|---|---|---|");
 }
@@ -62,7 +85,7 @@ fn say_how(time: &ProcessorTime) {
 fn measure(plan: &Plan, client: &Client, rounds: usize) {
     let (mut user, mut total) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let [plain, recorded] = round(client, plan.pairs);
+        let [plain, recorded] = round(client, plan);
         user.push(recorded.0 / plain.0);
         total.push(recorded.1 / plain.1);
     }
@@ -72,7 +95,8 @@ fn measure(plan: &Plan, client: &Client, rounds: usize) {
     let [from, to] = interval(&user);
     let name = plan.name;
     println!(
-        "| {name} | 1.02 | {median:.3} ({rounds} rounds of {} pairs) | {from:.3} to {to:.3} | {low:.3} to {high:.3} | {:.3} |",
+        "| {name} | {} | {median:.3} ({rounds} rounds of {} pairs) | {from:.3} to {to:.3} | {low:.3} to {high:.3} | {:.3} |",
+        plan.asked,
         plan.pairs,
         total[rounds / 2]
     );
@@ -88,12 +112,16 @@ fn interval(sorted: &[f64]) -> [f64; 2] {
 }
 
 /// User time and all processor time, in seconds: of the plain runs, and of the recorded ones.
-fn round(client: &Client, pairs: usize) -> [(f64, f64); 2] {
+fn round(client: &Client, plan: &Plan) -> [(f64, f64); 2] {
+    let without = client.clone().env("GPUOOM_FRAMEWORK", "off");
     let mut times = [(0.0, 0.0); 2];
-    for pair in 0..pairs {
+    for pair in 0..plan.pairs {
         // Whichever comes second may find the machine warmer: they take turns.
         for recorded in [pair % 2 == 1, pair % 2 == 0] {
-            let taken = client.processor_time(recorded);
+            let taken = match plan.over {
+                Over::NoFramework if !recorded => without.processor_time(true),
+                _ => client.processor_time(recorded),
+            };
             let time = &mut times[usize::from(recorded)];
             *time = (time.0 + taken.user().as_secs_f64(), time.1 + taken.total.as_secs_f64());
         }

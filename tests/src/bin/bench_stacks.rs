@@ -1,4 +1,5 @@
-//! What an event with a native stack of 30 frames costs, beside other tools' allocations below the same stack.
+//! What an event with a native stack of 30 frames costs, beside other tools' allocations below the same stack, and what a block that
+//! PyTorch tells of costs there.
 //!
 //! Run by `scripts/bench stacks`, after a release build of the workspace. All in one run and in turns, because machines
 //! differ and are noisy; processor time of the allocating thread, less that of the same program without any tool.
@@ -28,8 +29,11 @@ fn sources() -> PathBuf {
 }
 
 fn compile(dir: &Path) -> Result<()> {
-    let builds: [(&str, &[&str], &str); 4] = [
+    let builds: [(&str, &[&str], &str); 7] = [
         ("null_hip.c", &["-shared", "-fPIC", "-Wl,-soname,libamdhip64.so.6"], "libamdhip64.so.6"),
+        ("null_c10.c", &["-shared", "-fPIC", "-Wl,-soname,libc10.so"], "libc10.so"),
+        ("stack_cost.c", &["-DTORCH", "-L.", "-lc10", "-l:libamdhip64.so.6"], "torch"),
+        ("stack_cost.c", &["-DTORCH", "-shared", "-fPIC", "-L.", "-lc10", "-l:libamdhip64.so.6"], "libtorch_cost.so"),
         ("stack_cost.c", &["-DHIP", "-L.", "-l:libamdhip64.so.6"], "hip"),
         ("stack_cost.c", &[], "malloc"),
         ("stack_cost.c", &["-shared", "-fPIC"], "libmalloc.so"),
@@ -52,17 +56,41 @@ struct Tool {
     without: fn(&Path) -> Command,
 }
 
-const TOOLS: [Tool; 5] = [
-    Tool { name: "gpuoom, GPUOOM_STACKS=off", with: |dir| gpuoom(dir, "off"), without: |dir| plain(dir, "./hip") },
+const TOOLS: [Tool; 9] = [
+    Tool {
+        name: "gpuoom, GPUOOM_STACKS=off",
+        with: |dir| gpuoom(dir, plain(dir, "./hip"), "off"),
+        without: |dir| plain(dir, "./hip"),
+    },
     Tool {
         name: "gpuoom, GPUOOM_STACKS=native",
-        with: |dir| gpuoom(dir, "native"),
+        with: |dir| gpuoom(dir, plain(dir, "./hip"), "native"),
         without: |dir| plain(dir, "./hip"),
     },
     Tool {
         name: "gpuoom, as by default",
-        with: |dir| gpuoom(dir, "native,python"),
+        with: |dir| gpuoom(dir, plain(dir, "./hip"), "native,python"),
         without: |dir| plain(dir, "./hip"),
+    },
+    Tool {
+        name: "a block of PyTorch's, GPUOOM_STACKS=off",
+        with: |dir| gpuoom(dir, plain(dir, "./torch"), "off"),
+        without: |dir| plain(dir, "./torch"),
+    },
+    Tool {
+        name: "a block of PyTorch's, GPUOOM_STACKS=native",
+        with: |dir| gpuoom(dir, plain(dir, "./torch"), "native"),
+        without: |dir| plain(dir, "./torch"),
+    },
+    Tool {
+        name: "a block of PyTorch's, as by default, C program",
+        with: |dir| gpuoom(dir, plain(dir, "./torch"), "native,python"),
+        without: |dir| plain(dir, "./torch"),
+    },
+    Tool {
+        name: "a block of PyTorch's, as by default, called by Python",
+        with: |dir| gpuoom(dir, torch_in_python(dir), "native,python"),
+        without: torch_in_python,
     },
     Tool { name: "heaptrack", with: heaptrack, without: |dir| plain(dir, "./malloc") },
     Tool { name: "memray run --native", with: |dir| memray(dir, true), without: |dir| memray(dir, false) },
@@ -74,8 +102,14 @@ fn plain(dir: &Path, program: &str) -> Command {
     command
 }
 
-fn gpuoom(dir: &Path, stacks: &str) -> Command {
-    let mut command = plain(dir, "./hip");
+/// Python with the interpreter released during the call, as PyTorch has it.
+fn torch_in_python(dir: &Path) -> Command {
+    let mut command = plain(dir, "python3");
+    command.arg(sources().join("stack_cost.py")).arg("./libtorch_cost.so").env("STACK_COST", "released");
+    command
+}
+
+fn gpuoom(dir: &Path, mut command: Command, stacks: &str) -> Command {
     let _ = fs::remove_file(dir.join("trace"));
     command.env("LD_PRELOAD", recorder()).env("GPUOOM_TRACE", dir.join("trace")).env("GPUOOM_STACKS", stacks);
     command
