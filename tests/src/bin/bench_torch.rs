@@ -53,6 +53,11 @@ fn main() {
             }
         }
     }
+    say_ways(rounds, &runs);
+    say_long_run(rounds);
+}
+
+fn say_ways(rounds: usize, runs: &[Vec<Cost>; WAYS.len()]) {
     println!(
         "| each block of `toy.py {STEPS}`, medians of {rounds} | user time over neither | memory over neither | file |"
     );
