@@ -1,4 +1,17 @@
-//! ggml, the library below llama.cpp: what it says before it aborts (`ggml.h`).
+//! ggml, the library below llama.cpp, and llama.cpp's own: what their buffers are for, inside which of their functions memory is
+//! asked for, and what ggml says before it aborts.
+//!
+//! Sources: `ggml-backend.h`, `ggml-alloc.h`, `ggml.h` and `llama.h` of llama.cpp, and the exports and references of a prebuilt one of
+//! 2026. There `libllama` calls `libggml-base` by references that can be hooked, and so do the functions of `libggml-base` each
+//! other. In one shared `libllama` (2023, 2024) the same holds unless it was linked with `-Bsymbolic`; a static build has none.
+//!
+//! - `ggml_backend_buft_alloc_buffer` and `ggml_backend_alloc_ctx_tensors_from_buft` are there since December 2023,
+//!   `ggml_backend_buffer_set_usage` since January 2024, the usage "compute" since August 2024.
+//! - `ggml_gallocr_*` are there since February 2024; `ggml_backend_sched_reserve` since March 2024.
+//! - `llama_load_model_from_file` and `llama_new_context_with_model` (June 2023) became `llama_model_load_from_file` and
+//!   `llama_init_from_model` in January 2025, and are still there.
+//!
+//! The parameters of llama.cpp's functions are structures by value, whose size changes from version to version; they lie on the stack.
 
 use gpuoom_trace::meaning::{Codes, Family, Meaning};
 use gpuoom_trace::record::Layer;
@@ -9,10 +22,30 @@ use super::macros::rows;
 macro_rules! functions {
     ($make:ident) => {
         $make! {
-            base: crate::table::GGML, library: Library::Ggml, layer: Layer::Process, meaning: Meaning::new(Codes::Nothing, Family::Pointers);
+            base: crate::table::GGML, library: Library::Ggml, layer: Layer::Framework, meaning: Meaning::new(Codes::Nothing, Family::Pointers);
             recorded {}
             watched {
                 ggml_abort => Message, [];
+            }
+            told {
+                ggml_backend_buffer_free(buffer: u64) => BlockFree, freed(buffer), does(TellsOfBuffer);
+                ggml_backend_buffer_set_usage(buffer: u64, usage: i32) => BlockUse, used(buffer, usage), does(TellsOfBuffer);
+            }
+            scoped {
+                ggml_backend_buft_alloc_buffer => buffer, Block, does(TellsOfBuffer);
+                ggml_backend_alloc_ctx_tensors_from_buft => in_registers, Scope, does(MakesTensors);
+                ggml_gallocr_reserve => in_registers, Scope, does(PlansGraph);
+                ggml_gallocr_reserve_n => in_registers, Scope, does(PlansGraph);
+                ggml_gallocr_alloc_graph => in_registers, Scope, does(PlansGraph);
+                ggml_backend_sched_reserve => in_registers, Scope, does(PlansGraph);
+                ggml_backend_sched_alloc_graph => in_registers, Scope, does(PlansGraph);
+                llama_load_model_from_file => on_stack, Scope, does(LoadsModel);
+                llama_model_load_from_file => on_stack, Scope, does(LoadsModel);
+                llama_model_load_from_splits => on_stack, Scope, does(LoadsModel);
+                llama_new_context_with_model => on_stack, Scope, does(MakesContext);
+                llama_init_from_model => on_stack, Scope, does(MakesContext);
+                llama_encode => on_stack, Scope, does(Computes);
+                llama_decode => on_stack, Scope, does(Computes);
             }
         }
     };
