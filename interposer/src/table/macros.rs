@@ -108,6 +108,10 @@ macro_rules! rows {
                 library: $library,
                 layer: $layer,
                 event: gpuoom_trace::record::Event::$scope_event,
+                kind: match gpuoom_trace::record::Event::$scope_event {
+                    gpuoom_trace::record::Event::Block => gpuoom_trace::record::Kind::Tensor,
+                    _ => gpuoom_trace::record::Kind::None,
+                },
                 meaning: $crate::table::macros::meant!($meaning $(, $scope_word($scope_value))*),
                 has_hook: true,
                 #[cfg(test)]
