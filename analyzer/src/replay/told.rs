@@ -4,6 +4,7 @@ use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Layer, Record};
 
 use super::Replay;
+use super::purpose::Purpose;
 use super::arena::Arena;
 use super::block::Side;
 use super::failures::framework::{Attempt, FrameworkError};
@@ -106,6 +107,9 @@ impl Replay {
             saw_below: self.lower.gave_below_runtime(),
             model,
             error: Some(Box::new(error)),
+            purpose: Purpose::Unknown,
+            purpose_by: None,
+            scopes: Box::default(),
             message: None,
         };
         self.failures.begin(oom, request);
