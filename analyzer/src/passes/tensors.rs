@@ -36,6 +36,8 @@ pub struct Tensors {
     /// Whose it is: a pool may have any name.
     #[serde(skip)]
     pub owner: Owner,
+    /// It told nothing, and only functions on the way to the runtime's calls say what memory is for: what they do not name is missing.
+    pub by_call_paths: bool,
     /// What was the case at failures, at the peak, at the end and at labels.
     pub moments: Vec<TensorMoment>,
     /// Its records.
@@ -200,6 +202,7 @@ impl All<'_> {
         let has_python = (self.has_python || told.python_bytes > 0) && told.given_bytes > 0;
         Tensors {
             framework: name_of(&owner).to_owned(),
+            by_call_paths: false,
             moments: moments.collect(),
             events: told.events,
             mismatches: told.mismatches,

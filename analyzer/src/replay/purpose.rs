@@ -50,6 +50,16 @@ impl Purpose {
         }
     }
 
+    /// The same behind "it was" or "it asked".
+    pub fn what_for(self) -> Option<&'static str> {
+        match self {
+            Purpose::Unknown => None,
+            Purpose::Weights => Some("for weights"),
+            Purpose::KvCache => Some("for the KV cache"),
+            Purpose::Compute => Some("for a compute buffer"),
+        }
+    }
+
     /// What ggml says by its own number; `None` where it says nothing.
     pub fn told(number: i32) -> Option<Self> {
         match number {
@@ -98,6 +108,16 @@ pub fn purpose_of(scopes: &[u16], apis: &Apis, side: Side) -> (Purpose, Option<u
         }
     }
     (Purpose::Unknown, None)
+}
+
+/// Whether a model was loaded (true) or computed with inside these functions, and the function that says so.
+pub fn loads_or_computes(scopes: &[u16], apis: &Apis) -> Option<(bool, u16)> {
+    let says = |row: &u16| match apis.get(*row).does {
+        Does::LoadsModel => Some((true, *row)),
+        Does::Computes => Some((false, *row)),
+        _ => None,
+    };
+    scopes.iter().rev().find_map(says)
 }
 
 #[cfg(test)]

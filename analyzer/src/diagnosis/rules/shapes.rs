@@ -63,6 +63,12 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
         _ => is(Shape::Load, case, failure, check),
     }
+    let buffer = [Thing::KvCache, Thing::ComputeBuffer].into_iter();
+    let other = facts.and_then(|facts| buffer.filter_map(|thing| facts.on_frameworks_path(thing)).next());
+    let is_load = facts.is_some_and(|facts| facts.on_frameworks_path(Thing::Phase(Phase::Load)).is_some());
+    if let Some(text) = other.filter(|_| !is_load) {
+        check.unless(true, || text);
+    }
     check.unless(others_before(case, failure), || {
         format!(
             "{} of the card or more was in use beside the program's blocks when it was first read",

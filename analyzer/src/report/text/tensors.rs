@@ -15,6 +15,9 @@ const MOST_PLACES: usize = 5;
 /// A moment that is so much later than the ledger's is said to be another, in nanoseconds.
 const LATER_NS: u64 = 10_000_000;
 
+/// What is said of buffers that nobody told of.
+const BY_CALL_PATHS: &str = "what ggml's memory is for, the functions on the way to its calls say: nothing was told of its buffers here";
+
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Apart {
@@ -111,6 +114,9 @@ pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
         let whose = whose_blocks(&tensors.owner);
         let known = "which of the rows above they fill is not known";
         return (at.allocated_bytes > 0).then(|| format!("{whose} {} then; {known}", size(at.allocated_bytes)));
+    }
+    if tensors.by_call_paths {
+        return (at.allocated_bytes > 0).then(|| BY_CALL_PATHS.to_owned());
     }
     let is_later = at.at_ns.saturating_sub(ledger.at_ns) >= LATER_NS;
     is_later.then(|| {
