@@ -125,15 +125,10 @@ pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay,
     if !replay.blocks.is_used() {
         return;
     }
-    let all = All { replay, stacks, is_whole: is_whole(trace), has_python: has_python(trace) };
+    let all = All { replay, stacks, is_whole: trace.is_whole(), has_python: has_python(trace) };
     for device in devices {
         device.tensors = all.of_device(device.index.unwrap_or(NO_DEVICE));
     }
-}
-
-fn is_whole(trace: &TraceFile) -> bool {
-    let torn = if trace.header.closed == 1 { trace.header.torn } else { 0 };
-    trace.header.events_lost == 0 && torn == 0 && trace.damages().is_empty()
 }
 
 fn has_python(trace: &TraceFile) -> bool {

@@ -227,7 +227,7 @@ impl Replay {
             live: LiveSet::default(),
             vmm: Vmm::default(),
             blocks: Blocks::default(),
-            scopes: purpose::Scopes::default(),
+            scopes: purpose::Scopes::new(trace.is_whole()),
             lower: Lower::new(match &trace.metadata.devices[..] {
                 [only] => Some(only.index),
                 _ => None,

@@ -71,17 +71,23 @@ impl Purpose {
 }
 
 /// The functions of a framework that threads are in, as the trace says, by kernel thread id.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scopes {
     threads: FxHashMap<u32, Box<[u16]>>,
+    is_whole: bool,
 }
 
 impl Scopes {
+    /// `is_whole`: no record is missing. Else the one may be that says that a thread has left a function, so none is believed.
+    pub(super) fn new(is_whole: bool) -> Self {
+        Scopes { threads: FxHashMap::default(), is_whole }
+    }
+
     /// A thread is inside these functions from here on.
     pub(super) fn enters(&mut self, thread: u32, payload: &[u8]) {
         let rows = payload::unpack_numbers(payload).take(MOST_FUNCTIONS);
         let rows: Box<[u16]> = rows.filter_map(|row| u16::try_from(row).ok()).collect();
-        match rows.is_empty() {
+        match rows.is_empty() || !self.is_whole {
             true => _ = self.threads.remove(&thread),
             false => _ = self.threads.insert(thread, rows),
         }
