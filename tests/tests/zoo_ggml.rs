@@ -23,7 +23,8 @@ fn events(run: &Finished, wanted: Event) -> usize {
 }
 
 fn calls(report: &Report) -> [u64; 4] {
-    ["allocations", "frees", "failures", "peak/requested_bytes"].map(|name| report.number(&format!("/devices/0/{name}")))
+    ["allocations", "frees", "failures", "peak/requested_bytes"]
+        .map(|name| report.number(&format!("/devices/0/{name}")))
 }
 
 #[test]
@@ -50,7 +51,9 @@ fn counts_and_outcomes_are_those_of_the_calls_alone() {
             let run = ggml(what).env("GPUOOM_FRAMEWORK", setting).env("SIM_CAPACITY", capacity).run_both();
             let report = run.only_trace().report();
             let outcomes: Vec<_> = (0..report.count("/ooms"))
-                .map(|number| ["outcome", "because"].map(|name| report.text(&format!("/ooms/{number}/{name}")).to_owned()))
+                .map(|number| {
+                    ["outcome", "because"].map(|name| report.text(&format!("/ooms/{number}/{name}")).to_owned())
+                })
                 .collect();
             (calls(&report), outcomes, run)
         };

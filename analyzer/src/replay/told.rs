@@ -4,12 +4,12 @@ use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Layer, Record};
 
 use super::Replay;
-use super::purpose::Purpose;
 use super::arena::Arena;
 use super::block::Side;
 use super::failures::framework::{Attempt, FrameworkError};
 use super::failures::{MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
+use super::purpose::Purpose;
 use super::readings::{DeviceReadings, ProcessReadings};
 
 impl Replay {

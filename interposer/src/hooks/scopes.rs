@@ -150,8 +150,9 @@ pub(super) unsafe fn buffer(api: u16, [kind, size_bytes, ..]: [u64; 6]) -> u64 {
     // Buffers may be made of others; what was given for one of those is that one's.
     let outer = (entered.state.memory.replace(0), entered.state.allocations.replace(0));
     // SAFETY: the function's own signature (`ggml-backend.h`), and the program's own arguments.
-    let buffer =
-        unsafe { std::mem::transmute::<*const (), unsafe extern "C-unwind" fn(u64, u64) -> u64>(real)(kind, size_bytes) };
+    let buffer = unsafe {
+        std::mem::transmute::<*const (), unsafe extern "C-unwind" fn(u64, u64) -> u64>(real)(kind, size_bytes)
+    };
     let (memory, allocations) = (entered.state.memory.replace(outer.0), entered.state.allocations.replace(outer.1));
     entered.leave();
     if buffer != 0 && allocations > 0 {
@@ -210,7 +211,8 @@ fn say(frame: &Frame, state: &ThreadState) {
     let said = state.scopes_said.get();
     let is_news = said != word && (word != 0 || said != NOTHING_SAID || ANY.load(Ordering::Relaxed));
     if is_news {
-        let record = Record { at: frame.began_at(), thread: state.thread.get(), ..Record::new(Event::Scope, Kind::None) };
+        let record =
+            Record { at: frame.began_at(), thread: state.thread.get(), ..Record::new(Event::Scope, Kind::None) };
         let rows: [u64; MAX_SCOPES] = std::array::from_fn(|place| u64::from(scopes[place].api));
         let mut out = [0; MAX_PAYLOAD_BYTES];
         // Where it is lost, the next call tries again.

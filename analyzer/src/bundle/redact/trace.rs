@@ -58,7 +58,8 @@ impl Rewording for Redactor {
                 put(bytes, &label);
             }
             // An allocator's own totals and the memory of a buffer are numbers; a pool and its block have names.
-            Some(Event::Block | Event::BlockFree) if record.has(flag::TOTALS) || self.numbered.contains(&record.api) => {}
+            Some(Event::Block | Event::BlockFree)
+                if record.has(flag::TOTALS) || self.numbered.contains(&record.api) => {}
             Some(Event::Block | Event::BlockFree) if !bytes.is_empty() => {
                 let names = payload::text(bytes);
                 let names: Vec<String> = names.split('\0').map(|name| self.pool(name)).collect();

@@ -223,18 +223,12 @@ mod tests {
         );
         assert_eq!(of(&[tensors, "llama_init_from_model"]), says("kv-cache", "llama_init_from_model"), "inlined");
         let update = "llama_kv_cache::update(llama_context*)";
-        assert_eq!(
-            of(&["ggml_backend_sched_alloc_graph", update]),
-            says("compute", "ggml_backend_sched_alloc_graph")
-        );
+        assert_eq!(of(&["ggml_backend_sched_alloc_graph", update]), says("compute", "ggml_backend_sched_alloc_graph"));
         assert_eq!(
             of(&[tensors, "llama_model::load_tensors(llama_model_loader&)", "llama_model_load_from_file"]),
             says("weights", "llama_model::load_tensors")
         );
-        assert_eq!(
-            of(&["ggml_cuda_transform_tensor", "llm_load_tensors(int)"]),
-            says("weights", "llm_load_tensors")
-        );
+        assert_eq!(of(&["ggml_cuda_transform_tensor", "llm_load_tensors(int)"]), says("weights", "llm_load_tensors"));
         assert_eq!(
             of(&["ggml_cuda_assign_buffers_impl(ggml_tensor*)", "llama_new_context_with_model"]),
             says("kv-cache", "llama_new_context_with_model")

@@ -88,11 +88,8 @@ mod tests {
     use crate::testing::{GIB, MIB, TraceBuilder, replay};
 
     const MEMORY: u64 = 0x7f00_0000_0000;
-    const LOAD: [&str; 3] = [
-        "llama_model_load_from_file",
-        "ggml_backend_alloc_ctx_tensors_from_buft",
-        "ggml_backend_buft_alloc_buffer",
-    ];
+    const LOAD: [&str; 3] =
+        ["llama_model_load_from_file", "ggml_backend_alloc_ctx_tensors_from_buft", "ggml_backend_buft_alloc_buffer"];
 
     fn trace() -> TraceBuilder {
         let mut trace = TraceBuilder::new(MIB).device(0, "Card", GIB);

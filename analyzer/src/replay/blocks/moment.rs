@@ -56,7 +56,8 @@ impl OfAllocator {
             *bytes += u128::from(given.size_bytes);
             *number += 1;
         }
-        let mut rows: Rows = sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
+        let mut rows: Rows =
+            sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
         rows.sort_unstable();
         OfAllocator { allocator, state, room: segments.and_then(|segments| Room::of(&segments, blocks)), rows }
     }

@@ -131,7 +131,8 @@ fn pools_are_told_apart_by_their_names() {
     trace.pool_free("kv", 0x1000_0000);
     let replay = replay(&trace, Options::default());
     let now = replay.blocks.now(0, 0).unwrap();
-    let states: Vec<_> = now.of.iter().map(|one| (replay.blocks.owner(one.allocator).unwrap().clone(), one.state.bytes)).collect();
+    let states: Vec<_> =
+        now.of.iter().map(|one| (replay.blocks.owner(one.allocator).unwrap().clone(), one.state.bytes)).collect();
     let pool = |name: &str| Owner::Pool(name.to_owned());
     assert_eq!(states, [(pool("kv"), 0), (pool("scratch"), 2 * u128::from(MIB))]);
     assert!(now.of.iter().all(|one| one.state.own.is_none() && one.room.is_some()));

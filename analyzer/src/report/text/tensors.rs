@@ -16,7 +16,8 @@ const MOST_PLACES: usize = 5;
 const LATER_NS: u64 = 10_000_000;
 
 /// What is said of buffers that nobody told of.
-const BY_CALL_PATHS: &str = "what ggml's memory is for, the functions on the way to its calls say: nothing was told of its buffers here";
+const BY_CALL_PATHS: &str =
+    "what ggml's memory is for, the functions on the way to its calls say: nothing was told of its buffers here";
 
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -544,7 +544,8 @@ fn buffers_of_ggml_are_told_apart() {
     let mut trace = card();
     let memory = 0x7f00_0000_0000;
     let tensors = "ggml_backend_alloc_ctx_tensors_from_buft";
-    for (number, function, bytes) in [(0, "llama_model_load_from_file", 9 * GIB), (1, "llama_init_from_model", 4 * GIB)] {
+    for (number, function, bytes) in [(0, "llama_model_load_from_file", 9 * GIB), (1, "llama_init_from_model", 4 * GIB)]
+    {
         trace.scope(&[function, tensors]);
         trace.alloc(memory + number * 16 * GIB, bytes);
         trace.buffer(0x10 + number, memory + number * 16 * GIB, bytes);
