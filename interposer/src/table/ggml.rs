@@ -5,11 +5,16 @@
 //! 2026. There `libllama` calls `libggml-base` by references that can be hooked, and so do the functions of `libggml-base` each
 //! other. In one shared `libllama` (2023, 2024) the same holds unless it was linked with `-Bsymbolic`; a static build has none.
 //!
-//! - `ggml_backend_buft_alloc_buffer` and `ggml_backend_alloc_ctx_tensors_from_buft` are there since December 2023,
-//!   `ggml_backend_buffer_set_usage` since January 2024, the usage "compute" since August 2024.
-//! - `ggml_gallocr_*` are there since February 2024; `ggml_backend_sched_reserve` since March 2024.
-//! - `llama_load_model_from_file` and `llama_new_context_with_model` (June 2023) became `llama_model_load_from_file` and
-//!   `llama_init_from_model` in January 2025, and are still there.
+//! Since when, as far as the history was read: buffer types and `ggml_backend_alloc_ctx_tensors` came with ggml's pull request 620
+//! (November 2023; a llama.cpp of that month has neither), `ggml_gallocr_reserve` with 727 (February 2024, "ggml-alloc v3"; the
+//! `ggml_gallocr_alloc_graph` of 2023 makes no buffers). `llama_load_model_from_file` and `llama_new_context_with_model` are from June 2023
+//! (llama.cpp's 1797) and still there; `llama_model_load_from_file` came in January 2025 (11063). Of the others only is known that a
+//! build of 2026 has them all.
+//!
+//! That llama.cpp makes buffers for tensors (`ggml_backend_alloc_ctx_tensors_from_buft`) in a load for weights alone, and in the making of
+//! a context for what that keeps alone, the references of that build show: there `load_tensors` calls it, here the constructors of
+//! `llama_kv_cache`, `llama_memory_recurrent` and the like; adapters and saved states have functions of their own. In versions of early
+//! 2024 a context's inputs came by it, too, in memory of the host: so only a device's counts there.
 //!
 //! The parameters of llama.cpp's functions are structures by value, whose size changes from version to version; they lie on the stack.
 
