@@ -266,21 +266,21 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "llama.cpp tells that it loads a model, with its first buffer",
-        scene: || told(&[], 15 * GIB, WEIGHTS),
+        scene: || told(&[], 16 * GIB, WEIGHTS),
     },
     Labelled {
         id: "oom-model-load",
         says: Says::Not,
         also: &[],
         story: "the first buffer on a card is a context's: the weights lie elsewhere",
-        scene: || told(&[], 15 * GIB, CONTEXT),
+        scene: || told(&[], 16 * GIB, CONTEXT),
     },
     Labelled {
         id: "oom-model-load",
         says: Says::Not,
         also: &[],
         story: "the first buffer on a card is a graph's: the weights lie elsewhere",
-        scene: || told(&[], 15 * GIB, GRAPH),
+        scene: || told(&[], 16 * GIB, GRAPH),
     },
 ];
 
