@@ -1,6 +1,7 @@
 //! Out-of-memory returns as values.
 
 pub mod error;
+mod purpose;
 
 use std::collections::HashSet;
 
@@ -12,12 +13,11 @@ use serde::Serialize;
 use crate::evidence::torch_message::TorchMessage;
 use crate::passes::fragmentation::saturate;
 use crate::passes::moved::Moved;
-use crate::passes::phase::{Phase, Where};
-use crate::passes::shape::paths;
+use crate::passes::phase::Where;
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom};
-use crate::replay::purpose::{Purpose, loads_or_computes};
+use crate::replay::purpose::Purpose;
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
@@ -278,8 +278,8 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         let around = replay.tracks.around.failure(index).and_then(|around| around.captured);
         let oom = &replay.failures.listed[index];
         report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
-            .or_else(|| phase_by_scopes(replay, oom));
-        (report.is_for, report.purpose_by) = purpose(replay, oom, &report.stack);
+            .or_else(|| purpose::phase_by_scopes(replay, oom));
+        (report.is_for, report.purpose_by) = purpose::of(replay, oom, &report.stack);
         report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
         if report.not_probed_because == Some(NOT_ASKED) {
@@ -290,26 +290,6 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         }
     }
     all
-}
-
-/// The phase that the functions of a framework say which the thread was in.
-fn phase_by_scopes(replay: &Replay, oom: &Oom) -> Option<Where> {
-    let (loads, row) = loads_or_computes(&oom.scopes, &replay.apis)?;
-    let phase = if loads { Phase::Load } else { Phase::Forward };
-    Some(Where::inside(phase, &replay.apis.get(row).name))
-}
-
-/// What the memory of a failed call was for, and by which function that is known: one that the trace says it came inside, or else one
-/// on the way to it.
-fn purpose(replay: &Replay, oom: &Oom, stack: &[Frame]) -> (Purpose, Option<String>) {
-    let of_device = Side::of(oom.kind) == Side::Device && !oom.unknown_size;
-    match oom.purpose_by {
-        Some(row) => (oom.purpose, Some(replay.apis.get(row).name.clone())),
-        None => match paths::purpose(stack).filter(|_| of_device) {
-            Some((purpose, by)) => (purpose, Some(by)),
-            None => (Purpose::Unknown, None),
-        },
-    }
 }
 
 /// How sure it is that a failed call's pointer was used. What failed beside it may have left a null, too.
