@@ -9,6 +9,8 @@ use serde::Serialize;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::deciding;
+use crate::passes::phase::Phase;
+use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::replay::blocks::{Moment, OfAllocator, Own, Room, Rows, Told};
 use crate::symbols::key::label_with_line;
@@ -77,6 +79,20 @@ pub struct TensorMoment {
 pub struct AllocatedBy {
     /// Those with most bytes, the largest first, then all others in one row: they add up to `allocated_bytes`.
     pub rows: Vec<TensorRow>,
+    /// The same bytes by the phase that functions on the way to them name; empty where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRow>,
+}
+
+/// Blocks that came in one phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PhaseRow {
+    /// Null: no function on the way to them names one.
+    pub phase: Option<&'static str>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub blocks: u64,
 }
 
 /// One place in the program.
@@ -91,8 +107,15 @@ pub struct TensorRow {
     pub blocks: u64,
     /// What other runs and builds call the same place; null where it has no name.
     pub key: Option<String>,
+    /// The phase that they came in, where functions on all ways to this place name the same one.
+    #[serde(serialize_with = "by_name")]
+    pub phase: Option<Phase>,
     /// The way that most bytes came by.
     pub stack: Vec<Frame>,
+}
+
+fn by_name<S: serde::Serializer>(phase: &Option<Phase>, serializer: S) -> Result<S::Ok, S::Error> {
+    phase.map(Phase::name).serialize(serializer)
 }
 
 impl Tensors {
@@ -114,11 +137,11 @@ impl TensorMoment {
 }
 
 /// Says of each device what allocators above the runtime told of it. `is_whole`: no record of the trace is missing.
-pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay, stacks: &Stacks<'_>) {
+pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay, phases: &OfSites<'_>) {
     if !replay.blocks.is_used() {
         return;
     }
-    let all = All { replay, stacks, is_whole: is_whole(trace), has_python: has_python(trace) };
+    let all = All { replay, stacks: phases.stacks(), phases, is_whole: is_whole(trace), has_python: has_python(trace) };
     for device in devices {
         device.tensors = all.of_device(device.index.unwrap_or(NO_DEVICE));
     }
@@ -138,6 +161,7 @@ fn has_python(trace: &TraceFile) -> bool {
 struct All<'a> {
     replay: &'a Replay,
     stacks: &'a Stacks<'a>,
+    phases: &'a OfSites<'a>,
     is_whole: bool,
     has_python: bool,
 }
@@ -223,7 +247,10 @@ impl All<'_> {
             unused_bytes: held.and_then(|(_, unused)| unused),
             largest_unused_bytes: room.map(|room| room.largest_unused_bytes),
             unused_pieces: room.map(|room| room.unused_pieces),
-            allocated_by: AllocatedBy { rows: self.rows(&of.rows, allocated_bytes, most) },
+            allocated_by: AllocatedBy {
+                rows: self.rows(&of.rows, allocated_bytes, most),
+                phases: if is_torch { self.by_phase(&of.rows) } else { Vec::new() },
+            },
             segments: room.map(segments).unwrap_or_default(),
         }
     }
@@ -249,7 +276,8 @@ impl All<'_> {
         let mut places: BTreeMap<(String, Option<String>), Place> = BTreeMap::new();
         for (site, bytes, blocks) in sites.into_iter().take(MOST_NAMED) {
             let Some((label, key)) = self.name(site) else { continue };
-            let place = places.entry((label, key)).or_insert(Place { site, bytes: 0, blocks: 0 });
+            let place = places.entry((label, key)).or_insert(Place { sites: Vec::new(), bytes: 0, blocks: 0 });
+            place.sites.push(site);
             (place.bytes, place.blocks) = (place.bytes + bytes, place.blocks + blocks);
         }
         let mut places: Vec<_> = places.into_iter().collect();
@@ -260,13 +288,46 @@ impl All<'_> {
         for ((label, _), place) in places {
             let bytes = saturate(place.bytes).min(left);
             (left, blocks_left) = (left - bytes, blocks_left - place.blocks);
-            let key = self.stacks.call_site(place.site).map(|known| known.key.clone());
-            rows.push(TensorRow { label, bytes, blocks: place.blocks, key, stack: self.stacks.of(place.site).frames });
+            let first = place.sites[0];
+            let key = self.stacks.call_site(first).map(|known| known.key.clone());
+            let phase = self.phase(&place.sites);
+            rows.push(TensorRow {
+                label,
+                bytes,
+                blocks: place.blocks,
+                key,
+                phase,
+                stack: self.stacks.of(first).frames,
+            });
         }
         if left > 0 || blocks_left > 0 {
-            let (label, key, stack) = (OTHERS.to_owned(), None, Vec::new());
-            rows.push(TensorRow { label, bytes: left, blocks: blocks_left, key, stack });
+            let label = OTHERS.to_owned();
+            let none = (None, None, Vec::new());
+            rows.push(TensorRow { label, bytes: left, blocks: blocks_left, key: none.0, phase: none.1, stack: none.2 });
         }
+        rows
+    }
+
+    /// The phase that all of these name.
+    fn phase(&self, sites: &[u32]) -> Option<Phase> {
+        let (first, rest) = sites.split_first()?;
+        let phase = self.phases.phase(*first);
+        phase.filter(|_| rest.iter().all(|site| self.phases.phase(*site) == phase))
+    }
+
+    /// Sums by phase, the largest first.
+    fn by_phase(&self, sites: &Rows) -> Vec<PhaseRow> {
+        let mut sums: BTreeMap<Option<&'static str>, (u128, u64)> = BTreeMap::new();
+        for (site, bytes, blocks) in sites {
+            let sum = sums.entry(self.phases.phase(*site).map(Phase::name)).or_default();
+            *sum = (sum.0 + bytes, sum.1 + blocks);
+        }
+        if sums.keys().all(Option::is_none) {
+            return Vec::new();
+        }
+        let row = |(phase, (bytes, blocks))| PhaseRow { phase, bytes: saturate(bytes), blocks };
+        let mut rows: Vec<PhaseRow> = sums.into_iter().map(row).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.bytes, row.blocks)));
         rows
     }
 
@@ -280,9 +341,10 @@ impl All<'_> {
     }
 }
 
-/// One place while sums are made; the first site has most bytes.
+/// One place while sums are made.
 struct Place {
-    site: u32,
+    /// The one with most bytes first.
+    sites: Vec<u32>,
     bytes: u128,
     blocks: u64,
 }

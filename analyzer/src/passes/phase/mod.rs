@@ -1,6 +1,7 @@
 //! In which phase of a training or of serving a call came. Functions of frameworks name it, which do nothing else, or a capture
 //! that is under way; where none of them is on the way to the call, nobody knows.
 
+pub mod sites;
 pub(in crate::passes) mod table;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,10 @@ use crate::symbols::{Frame, FrameKind};
 pub enum Phase {
     /// It loads a model, or brings it to the card.
     Load,
+    /// It loads a file of which nobody tells what is in it.
+    File,
+    /// It loads an optimizer's state.
+    State,
     /// It loads data.
     Data,
     /// Forward pass.
@@ -36,7 +41,7 @@ impl Phase {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Load | Phase::Data => "loading",
+            Phase::Load | Phase::File | Phase::State | Phase::Data => "loading",
             Phase::Forward => "forward",
             Phase::Backward => "backward",
             Phase::Optimizer => "optimizer",
@@ -49,7 +54,9 @@ impl Phase {
     /// Where something is, in words.
     fn words(self) -> &'static str {
         match self {
-            Phase::Load => "while a model or its state was loaded, moved or converted",
+            Phase::Load => "while a model was loaded, moved or converted",
+            Phase::File => "while a file was loaded",
+            Phase::State => "while the state of an optimizer was loaded",
             Phase::Data => "in the data loader",
             Phase::Forward => "in a forward pass",
             Phase::Backward => "in a backward pass",
@@ -57,6 +64,24 @@ impl Phase {
             Phase::Evaluation => "in an evaluation",
             Phase::Collective => "in a collective operation",
             Phase::Capture => "while a stream was captured",
+        }
+    }
+}
+
+impl Phase {
+    /// Whose a block is that came in it, behind its name.
+    pub fn of_it(self) -> &'static str {
+        match self {
+            Phase::Load => "of a model's load",
+            Phase::File => "of a loaded file",
+            Phase::State => "of an optimizer's load",
+            Phase::Data => "of a data loader",
+            Phase::Forward => "of a forward pass",
+            Phase::Backward => "of a backward pass",
+            Phase::Optimizer => "of an optimizer's step",
+            Phase::Evaluation => "of an evaluation",
+            Phase::Collective => "of a collective",
+            Phase::Capture => "of a capture",
         }
     }
 }

@@ -20,14 +20,15 @@ const fn python(phase: Phase, file: &'static str, functions: &'static [&'static 
 const PYTHON: &[PythonRow] = &[
     // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
     python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
-    python(Phase::Load, "torch/optim/optimizer.py", &["load_state_dict"]),
+    python(Phase::State, "torch/optim/optimizer.py", &["load_state_dict"]),
     python(Phase::Backward, "torch/_tensor.py", &["backward"]),
     python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
     python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
     python(Phase::Load, "torch/nn/modules/module.py", &["to", "cuda", "to_empty", "load_state_dict"]),
     python(Phase::Forward, "torch/nn/modules/module.py", CALL),
-    python(Phase::Load, "torch/serialization.py", &["load"]),
-    python(Phase::Load, "safetensors/torch.py", &["load_file", "load_model", "load"]),
+    python(Phase::File, "torch/serialization.py", &["load"]),
+    python(Phase::File, "safetensors/torch.py", &["load_file", "load"]),
+    python(Phase::Load, "safetensors/torch.py", &["load_model"]),
     python(Phase::Load, "transformers/modeling_utils.py", &["from_pretrained"]),
     // Its threads, since version 5.
     python(Phase::Load, "transformers/core_model_loading.py", &["_materialize_copy", "shard_tensor"]),
@@ -142,6 +143,14 @@ const CONTEXTS: &str = "torch/utils/_contextlib.py";
 const WITHOUT_GRADIENTS: &[&str] = &["no_grad", "inference_mode"];
 /// The functions that compute a checkpointed forward pass again.
 const AGAIN: (&str, &[&str]) = ("torch/utils/checkpoint.py", &["backward", "unpack", "unpack_hook", "recompute_fn"]);
+
+/// Functions of optimizers that make their state, and nothing else.
+const STATE: &[(&str, &[&str])] = &[("torch/optim/", &["_init_group"]), ("bitsandbytes/optim/", &["init_state"])];
+
+/// Whether a frame makes an optimizer's state.
+pub(in crate::passes) fn makes_state(frame: &Frame) -> bool {
+    STATE.iter().any(|(folder, functions)| is_one_of(frame, folder, functions))
+}
 
 /// The phase that a frame names.
 pub(super) fn phase_of(frame: &Frame) -> Option<Phase> {

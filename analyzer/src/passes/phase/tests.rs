@@ -65,7 +65,7 @@ fn the_nearest_function_names_the_phase_and_the_outermost_of_its_phase_the_entry
         [package("torch/nn/modules/module.py", "Module._apply"), package("torch/nn/modules/module.py", "Module.to")];
     assert_eq!(
         words(&stack(&[&load, &train])),
-        "while a model or its state was loaded, moved or converted: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
+        "while a model was loaded, moved or converted: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
     );
     let gather = [package("torch/distributed/distributed_c10d.py", "all_gather_into_tensor")];
     let of = Where::of(&stack(&[&gather, &forward(), &train]), false).unwrap();
@@ -117,7 +117,8 @@ fn a_line_is_the_programs_own_where_one_is_there() {
     let trainer = [package("accelerate/optimizer.py", "AcceleratedOptimizer.step"), own("train.py", "train", 31)];
     assert!(words(&stack(&[&step(), &trainer])).ends_with(", called from train (train.py:31)"));
     let process = Frame::python("/usr/lib/python3.12/multiprocessing/spawn.py", "spawn_main", 122);
-    let worker = [package("torch/utils/data/_utils/worker.py", "_worker_loop"), process, own("<string>", "<module>", 1)];
+    let worker =
+        [package("torch/utils/data/_utils/worker.py", "_worker_loop"), process, own("<string>", "<module>", 1)];
     assert_eq!(words(&worker), "in the data loader: _worker_loop (torch/utils/data/_utils/worker.py)");
 }
 
@@ -176,6 +177,6 @@ fn functions_that_are_only_called_so_name_nothing() {
     );
     assert_eq!(
         words(&[native("llama_model_load_from_file")]),
-        "while a model or its state was loaded, moved or converted: llama_model_load_from_file"
+        "while a model was loaded, moved or converted: llama_model_load_from_file"
     );
 }

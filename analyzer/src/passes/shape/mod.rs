@@ -3,11 +3,13 @@
 //! A shape is judged like a diagnosis: what must hold, what refutes it, what is missing, with the numbers. The phases come
 //! from marks where there are any, then from repetition and cycles, then from pauses.
 
+mod by_frames;
 pub mod cycles;
 pub mod facts;
 pub mod inference;
 pub(crate) mod labels;
 mod named;
+pub mod of_blocks;
 pub mod paths;
 #[cfg(test)]
 pub(crate) mod programs;
@@ -24,10 +26,12 @@ use gpuoom_trace::outcome::Outcome;
 
 use crate::judgement::check::{Check, Judgement};
 use crate::passes::oom::deciding;
+use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::symbols::Frame;
 use crate::thresholds::Thresholds;
 use facts::Facts;
+use of_blocks::OfBlocks;
 
 /// Failures whose shape is judged of the beginning, and as many of the end, beside the one that decides.
 const EACH: usize = 4;
@@ -98,6 +102,9 @@ impl Shape {
 
     /// Puts the shape to the test.
     pub fn judge(self, facts: &Facts, check: &mut Check) {
+        if by_frames::judge(self, facts, check) {
+            return;
+        }
         match self {
             Shape::Load => training::load(facts, check),
             Shape::FirstForward => training::first_forward(facts, check),
@@ -134,6 +141,17 @@ impl Shapes {
     /// The same with what the ways to the failed calls name, by the index of the failure.
     pub fn by_paths<'a>(mut self, stack: impl Fn(usize) -> &'a [Frame]) -> Self {
         self.failures.iter_mut().for_each(|(index, facts)| facts.path = paths::named(stack(*index)));
+        self
+    }
+
+    /// The same with what PyTorch's blocks tell. What is captured runs later, and in no phase of its own.
+    pub fn by_blocks(mut self, replay: &Replay, phases: &OfSites<'_>) -> Self {
+        for (index, facts) in &mut self.failures {
+            let captured = replay.tracks.around.failure(*index).and_then(|around| around.captured);
+            let oom = replay.failures.listed.get(*index);
+            let oom = oom.filter(|_| !captured.is_some_and(|captured| captured.is_under_way));
+            facts.told = oom.and_then(|oom| OfBlocks::of(replay, oom, phases));
+        }
         self
     }
 
