@@ -211,8 +211,9 @@ fn a_healthy_training_has_no_cause() {
     let of = |phase: &str| {
         phases.iter().find(|row| row["phase"] == phase).map_or(0, |row| row["bytes"].as_u64().unwrap_or(0))
     };
-    // Six matrices of 16 MiB, and Adam keeps two numbers for each of theirs.
-    assert_eq!((of("loading"), of("optimizer")), (96 * MIB, 192 * MIB), "{phases:?}");
+    // Six matrices of 16 MiB with their gradients, and Adam keeps two numbers for each of theirs, beside what its step takes.
+    assert_eq!((of("loading"), of("backward")), (96 * MIB, 96 * MIB), "{phases:?}");
+    assert!(of("optimizer") >= 192 * MIB, "{phases:?}");
     let sum: u64 = phases.iter().filter_map(|row| row["bytes"].as_u64()).sum();
     assert_eq!(Some(sum), peak["allocated_bytes"].as_u64());
 }

@@ -74,14 +74,14 @@ def same(_number):
 
 
 def longest(number):
-    return 2048 if number == 25 else 256
+    return 4096 if number == 25 else 256
 
 
 CASES = {
     "train": lambda: train(same, 3),
     "healthy": lambda: evaluate(train(longest, 30), 256, 10, False),
     "longest": lambda: train(longest, 30),
-    "evaluation": lambda: evaluate(train(same, 4), 8192, 2, False),
+    "evaluation": lambda: evaluate(train(same, 4), 32768, 2, False),
     "predictions": lambda: evaluate(train(same, 4), 512, 400, True),
 }
 

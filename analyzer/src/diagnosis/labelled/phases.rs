@@ -133,6 +133,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-longest-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "the same, and other layers of that batch had their 3 GiB by the same way already",
+        scene: || trained(30).gives(OTHER, 12, GIB).gives(FORWARD, 2, 3 * GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
         says: Says::Not,
         also: FULL,
         story: "three batches are none to compare with",
@@ -218,6 +225,7 @@ struct Run {
 impl Run {
     fn new() -> Self {
         let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+        trace.process.executable = "/usr/bin/python3".into();
         let mut code = 0;
         for (site, way) in WAYS {
             let mut python = Vec::new();

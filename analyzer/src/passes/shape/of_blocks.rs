@@ -41,8 +41,8 @@ pub struct OfBlocks {
     pub of_evaluation: Option<OfPlace>,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
-    /// Blocks that came before by the way that failed, and the largest of them.
-    pub same_way: Option<(u64, u64)>,
+    /// Blocks that came before by the way that failed.
+    pub same_way: Option<Came>,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
@@ -68,7 +68,7 @@ impl OfBlocks {
             live: live(rows, phases),
             of_evaluation: of_evaluation(rows, phases),
             makes_state: state.and_then(|frame| frame.short()),
-            same_way: same.map(|came| (came.blocks, came.largest_bytes)),
+            same_way: same.copied(),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -100,6 +100,16 @@ impl OfBlocks {
     /// Whether a training had done a step, or a forward and a backward pass.
     pub fn has_trained(&self) -> bool {
         self.has_seen(Phase::Optimizer) || self.has_begun_again()
+    }
+
+    /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
+    pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
+        let last = |phase: Phase| self.came_in(phase).map(|came| came.last).max();
+        let began = match phase {
+            Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
+            _ => last(Phase::Optimizer),
+        };
+        self.same_way?.largest_until(began?)
     }
 
     /// The largest block that had come in one of these phases.

@@ -20,6 +20,20 @@ pub struct Came {
     pub blocks: u64,
     /// The largest, in bytes.
     pub largest_bytes: u64,
+    /// Ordinal of the record of the first that was so large.
+    pub largest_at: u64,
+    /// The largest before that one.
+    pub smaller_bytes: u64,
+}
+
+impl Came {
+    /// A size that none had surpassed up to a record with this ordinal; `None` where none had come.
+    pub fn largest_until(&self, ordinal: u64) -> Option<u64> {
+        match self.largest_at <= ordinal {
+            true => Some(self.largest_bytes),
+            false => (self.first <= ordinal && self.smaller_bytes > 0).then_some(self.smaller_bytes),
+        }
+    }
 }
 
 /// All of them up to now.
@@ -37,7 +51,10 @@ impl AllCame {
             Some(known) => {
                 known.last = given.entered;
                 known.blocks += 1;
-                known.largest_bytes = known.largest_bytes.max(given.size_bytes);
+                if given.size_bytes > known.largest_bytes {
+                    known.smaller_bytes = known.largest_bytes;
+                    (known.largest_bytes, known.largest_at) = (given.size_bytes, given.entered);
+                }
             }
             None => self.first(given),
         }
@@ -48,7 +65,16 @@ impl AllCame {
         self.is_cut |= self.by_site.len() >= MOST_SITES;
         if !self.is_cut {
             let Given { site, entered, size_bytes: largest_bytes, .. } = *given;
-            self.by_site.insert(site, Came { site, first: entered, last: entered, blocks: 1, largest_bytes });
+            let first = Came {
+                site,
+                first: entered,
+                last: entered,
+                blocks: 1,
+                largest_bytes,
+                largest_at: entered,
+                smaller_bytes: 0,
+            };
+            self.by_site.insert(site, first);
         }
     }
 
@@ -62,5 +88,24 @@ impl AllCame {
         let mut all: Vec<Came> = self.by_site.values().copied().collect();
         all.sort_unstable_by_key(|came| came.site);
         (!self.is_cut).then_some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_none_had_surpassed_is_known_where_one_larger_came_since() {
+        let mut all = AllCame::default();
+        let given = |entered, size_bytes| Given { address: 1, size_bytes, entered, site: 7, device: 0, allocator: 0 };
+        for (at, bytes) in [(10, 4), (20, 6), (30, 5), (40, 9), (50, 9)] {
+            all.note(&given(at, bytes));
+        }
+        let came = all.now().unwrap()[0];
+        assert_eq!((came.first, came.last, came.blocks, came.largest_bytes), (10, 50, 5, 9));
+        assert_eq!([45, 35].map(|at| came.largest_until(at)), [Some(9), Some(6)]);
+        // Before 15 none had more than 4, and that is not kept: none had more than 6 is as true.
+        assert_eq!((came.largest_until(15), came.largest_until(5)), (Some(6), None));
     }
 }
