@@ -11,7 +11,7 @@ import sys
 import torch
 from torch import nn
 
-from common import say
+from common import OutOfMemoryError, say
 
 WIDTH, LAYERS = 2048, 6
 phase = None
@@ -88,7 +88,7 @@ CASES = {
 if __name__ == "__main__":
     try:
         CASES[sys.argv[1]]()
-    except torch.OutOfMemoryError:
+    except OutOfMemoryError:
         say("out of memory in", phase)
     # When Python goes, PyTorch's own threads may end the program by `terminate`.
     sys.stdout.flush()

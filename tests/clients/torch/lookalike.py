@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from common import MIB, say
+from common import MIB, OutOfMemoryError, say
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lookalike", "torch", "optim"))
 from optimizer import Optimizer  # noqa: E402
@@ -47,5 +47,5 @@ def step():
 if __name__ == "__main__":
     try:
         {"step": step, "forward": forward, "backward": backward, "evaluate": evaluation_loop}[sys.argv[1]]()
-    except torch.OutOfMemoryError:
+    except OutOfMemoryError:
         say("out of memory in", "none of PyTorch's phases")

@@ -14,8 +14,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
-from common import MIB, say
+from common import MIB, OutOfMemoryError, say
 
+# In older versions a class that says less.
+AcceleratorError = getattr(torch, "AcceleratorError", RuntimeError)
 WIDTH = 2048
 STEP = 2 * MIB
 ballast = []
@@ -286,9 +288,9 @@ SCENARIOS = {
 def main(scenario):
     try:
         SCENARIOS[scenario]()
-    except torch.OutOfMemoryError:
+    except OutOfMemoryError:
         say("out of memory in", under_way)
-    except torch.AcceleratorError as error:
+    except AcceleratorError as error:
         say("out of memory in", f"{under_way}, by {type(error).__name__}")
     # When Python goes, PyTorch's own threads may end the program by `terminate`.
     sys.stdout.flush()
