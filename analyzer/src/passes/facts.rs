@@ -23,6 +23,7 @@ use crate::passes::growth::{self, Growth};
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
+use crate::passes::phase::sites::OfSites;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
@@ -229,7 +230,8 @@ impl Facts {
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
         let mut devices = describe_devices(trace, replay, &machine);
-        tensors::add_to(&mut devices, trace, replay, &stacks);
+        let phases = OfSites::new(&stacks);
+        tensors::add_to(&mut devices, trace, replay, &phases);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let ledger: Vec<DeviceLedger> = used_accounts(replay)
             .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
@@ -244,7 +246,7 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            shapes: Shapes::of(replay, &evidence.thresholds).by_paths(&ooms),
+            shapes: Shapes::of(replay, &evidence.thresholds).by_paths(&ooms).by_blocks(replay, &phases),
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,

@@ -4,6 +4,7 @@
 //! What is kept grows with the blocks that live, or lived at the peak, and not with what happened.
 
 mod buffers;
+mod came;
 mod device;
 mod moment;
 mod moments;
@@ -20,6 +21,8 @@ use super::Replay;
 use super::account::Account;
 use super::purpose::Purpose;
 
+use came::AllCame;
+pub use came::Came;
 pub use device::{Device, Height, Own, State, Told};
 pub use moment::{Moment, OfAllocator, Room, Rows};
 pub use moments::{MOST_MARKS, Moments};
@@ -78,6 +81,8 @@ pub struct Blocks {
     pools: FxHashMap<Box<[u8]>, u8>,
     devices: Vec<Device>,
     segments: Segments,
+    /// What came of PyTorch's blocks.
+    came: AllCame,
     /// What was the case at failures and labels.
     pub moments: Moments,
     /// Records of allocators that are more than are followed, or that this version does not know.
@@ -163,6 +168,9 @@ impl Blocks {
     #[inline]
     fn give(&mut self, given: Given, python: bool) {
         self.segments.lies_in(&given);
+        if self.torch == Some(given.allocator) {
+            self.came.note(&given);
+        }
         let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
         if let Some(old) = old {
             let place = self.place_of(old.device);
@@ -320,6 +328,9 @@ impl Replay {
             && let Some(moment) = self.blocks.now(device, at)
         {
             self.blocks.moments.failed(seq, moment);
+            if self.blocks.moments.affords(self.blocks.came.count() as u64) {
+                self.blocks.moments.came_before(seq, self.blocks.came.now());
+            }
         }
     }
 
