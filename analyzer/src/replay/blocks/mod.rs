@@ -84,6 +84,12 @@ impl Blocks {
         self.devices.iter().find(|known| known.index == device)
     }
 
+    /// What PyTorch's caching allocator told of a device.
+    pub fn of_torch(&self, device: u8) -> Option<&Told> {
+        let torch = self.torch?;
+        self.device(device)?.all().find(|told| told.allocator == torch)
+    }
+
     /// The allocator that a record is of.
     #[inline]
     fn allocator(&mut self, does: Does, payload: &[u8]) -> Option<u8> {
