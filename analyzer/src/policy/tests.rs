@@ -37,7 +37,7 @@ fn run() -> Profile {
 }
 
 fn verdicts(statement: &str, new: &Profile, base: Option<&Profile>) -> Vec<(String, Verdict)> {
-    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
     let difference = compare(base.unwrap_or(&nothing), new, Threshold::NONE);
     let rule = parse_expression(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     let judged = judge(&rule, &Sides { difference: &difference, new, base });
@@ -132,7 +132,7 @@ fn growth_over_a_base_run() {
 #[test]
 fn those_behind_it_are_named() {
     let run = run();
-    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
     let difference = compare(&nothing, &run, Threshold::NONE);
     let judged =
         judge(&parse_expression("peak <= 1G").unwrap(), &Sides { difference: &difference, new: &run, base: None });

@@ -9,12 +9,14 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 use super::figures::{Figure, Figures};
 use super::script::script;
 use super::sites::{Sites, file_name};
+use super::tensors::tensors;
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
 use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
+use crate::passes::tensors::is_whole;
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -71,9 +73,15 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
     });
     let places = places.collect();
     let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
-    let sites = rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
+    let sites_of_calls =
+        rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
     let thresholds_set = thresholds.changes().iter().map(Change::words).collect();
-    Profile { run: Run { sites_known_by, thresholds_set, ..run(trace, replay) }, places, sites: sites.collect() }
+    Profile {
+        run: Run { sites_known_by, thresholds_set, ..run(trace, replay) },
+        places,
+        sites: sites_of_calls.collect(),
+        tensors: tensors(replay, &sites, is_whole(trace)),
+    }
 }
 
 fn run(trace: &TraceFile, replay: &Replay) -> Run {

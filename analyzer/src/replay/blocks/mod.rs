@@ -84,6 +84,19 @@ impl Blocks {
         self.devices.iter().find(|known| known.index == device)
     }
 
+    /// The devices that something was told of.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter()
+    }
+
+    /// The call sites of an allocator's blocks at the moment when most was in them.
+    pub fn when_most(&self, allocator: u8, device: u8) -> Rows {
+        let told = self.device(device).and_then(|known| known.all().find(|told| told.allocator == allocator));
+        let Some(told) = told else { return Rows::new() };
+        let still = self.live(allocator, device).filter(|given| given.entered <= told.most_at);
+        moment::rows(still.chain(&told.gone_since_most))
+    }
+
     /// What PyTorch's caching allocator told of a device.
     pub fn of_torch(&self, device: u8) -> Option<&Told> {
         let torch = self.torch?;

@@ -49,16 +49,22 @@ pub struct Room {
 
 impl OfAllocator {
     pub(super) fn describe(allocator: u8, state: State, blocks: Vec<Given>, segments: Option<Vec<Segment>>) -> Self {
-        let mut sites: FxHashMap<u32, (u128, u64)> = FxHashMap::default();
-        for given in &blocks {
-            let (bytes, number) = sites.entry(given.site).or_default();
-            *bytes += u128::from(given.size_bytes);
-            *number += 1;
-        }
-        let mut rows: Rows = sites.into_iter().map(|(site, (bytes, blocks))| (site, bytes, blocks)).collect();
-        rows.sort_unstable();
+        let rows = rows(blocks.iter());
         OfAllocator { allocator, state, room: segments.and_then(|segments| Room::of(&segments, blocks)), rows }
     }
+}
+
+/// Blocks by call site, by the sites' numbers.
+pub(super) fn rows<'a>(blocks: impl Iterator<Item = &'a Given>) -> Rows {
+    let mut sites: FxHashMap<u32, (u128, u64)> = FxHashMap::default();
+    for given in blocks {
+        let (bytes, number) = sites.entry(given.site).or_default();
+        *bytes += u128::from(given.size_bytes);
+        *number += 1;
+    }
+    let mut rows: Rows = sites.into_iter().map(|(site, (bytes, blocks))| (site, bytes, blocks)).collect();
+    rows.sort_unstable();
+    rows
 }
 
 impl Room {
