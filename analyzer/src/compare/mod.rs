@@ -139,16 +139,8 @@ fn kind_name<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Erro
 pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Difference {
     let matched_by = matched_by(base, new);
     let agreed = Agreed::between(base, new, matched_by);
-    let sites_by = |base: &[&SiteProfile], new: &[&SiteProfile]| sites(base, new, matched_by, &agreed, &threshold);
-    let sites = sites_by(&base.sites.iter().collect::<Vec<_>>(), &new.sites.iter().collect::<Vec<_>>());
-    let of_tensors = |profile: &'_ Profile, other: &Profile| -> Vec<SiteProfile> {
-        // Without a base run everything is new; beside a run that does not tell of blocks nothing is.
-        let is_comparable = |place| other.places.is_empty() || other.tensors.iter().any(|known| known.place == place);
-        let tensors = profile.tensors.iter().filter(|known| is_comparable(known.place));
-        tensors.flat_map(|known| known.sites.clone()).collect()
-    };
-    let [in_base, in_new] = [of_tensors(base, new), of_tensors(new, base)];
-    let tensor_sites = sites_by(&in_base.iter().collect::<Vec<_>>(), &in_new.iter().collect::<Vec<_>>());
+    let sites = sites([&base.sites, &new.sites], matched_by, &agreed, &threshold);
+    let tensor_sites = tensors::sites(base, new, &agreed, &threshold);
     let places = places(base, new, &sites, &threshold);
     let is_equal = places.iter().all(|place| place.pair.is_equal() && place.presence == Presence::Both)
         && places.iter().all(|place| place.tensors.as_ref().is_none_or(|known| known.base == known.new))
@@ -178,9 +170,9 @@ fn matched_by(base: &Profile, new: &Profile) -> KnownBy {
     }
 }
 
+/// Call sites of the base run and of the new one, matched by name.
 fn sites(
-    base: &[&SiteProfile],
-    new: &[&SiteProfile],
+    [base, new]: [&[SiteProfile]; 2],
     matched_by: KnownBy,
     agreed: &Agreed,
     threshold: &Threshold,

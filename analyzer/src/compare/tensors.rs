@@ -3,8 +3,11 @@
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
+use super::names::Agreed;
 use super::{Presence, SiteDifference, Threshold};
-use crate::passes::profile::{Figure, Figures, Place, Profile, TensorFigure, TensorFigures, TensorProfile};
+use crate::passes::profile::{
+    Figure, Figures, Place, Profile, SiteProfile, TensorFigure, TensorFigures, TensorProfile,
+};
 
 /// An allocator on one device. A number is null where it is not known, and a run where the trace has no blocks there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,7 +18,7 @@ pub struct TensorDifference {
     pub base: Option<TensorFigures>,
     /// In the new run.
     pub new: Option<TensorFigures>,
-    /// Whether a number differs by more than the threshold, or is known of one run only.
+    /// Whether a number that is known of both runs differs by more than the threshold.
     pub is_notable: bool,
 }
 
@@ -29,8 +32,8 @@ impl TensorDifference {
     pub fn is_passed(&self, figure: TensorFigure, threshold: &Threshold) -> bool {
         match self.pair(figure) {
             [Some(base), Some(new)] => threshold.is_passed_by_bytes(base, new),
-            [None, None] => false,
-            _ => true,
+            // What is not known is no change; a note says so.
+            _ => false,
         }
     }
 }
@@ -42,10 +45,22 @@ pub(super) fn of_place(base: &Profile, new: &Profile, place: Place, threshold: &
     let framework = new.as_ref().or(base.as_ref())?.framework.clone();
     let [base, new] = [base, new].map(|side| side.map(|known| known.figures));
     let difference = TensorDifference { framework, base, new, is_notable: false };
-    // A run without the layer is told of in a note: it is no change.
-    let is_in_both = difference.base.is_some() && difference.new.is_some();
-    let is_notable = is_in_both && TensorFigure::ALL.iter().any(|figure| difference.is_passed(*figure, threshold));
+    let is_notable = TensorFigure::ALL.iter().any(|figure| difference.is_passed(*figure, threshold));
     Some(TensorDifference { is_notable, ..difference })
+}
+
+/// Who had asked for blocks, of the devices where both runs tell it. Against nothing everything is new.
+pub(super) fn sites(base: &Profile, new: &Profile, agreed: &Agreed, threshold: &Threshold) -> Vec<SiteDifference> {
+    let of = |profile: &Profile, other: &Profile| -> Vec<SiteProfile> {
+        let tells =
+            |place| other.tensors.iter().any(|known| known.place == place && known.figures.tensors_bytes.is_ok());
+        let tensors = profile.tensors.iter().filter(|known| other.places.is_empty() || tells(known.place));
+        tensors.flat_map(|known| known.sites.clone()).collect()
+    };
+    let (in_base, in_new) = (of(base, new), of(new, base));
+    let known_by = |sites: &[SiteProfile]| sites.iter().map(|site| site.name.known_by()).max();
+    let matched_by = known_by(&in_base).into_iter().chain(known_by(&in_new)).min().unwrap_or_default();
+    super::sites([&in_base, &in_new], matched_by, agreed, threshold)
 }
 
 /// Sentences about what can't be compared.

@@ -25,12 +25,19 @@ pub struct State {
     pub own: Option<Own>,
     /// Whether its own word stood in its last record, and was not concluded from the one before.
     pub is_said: bool,
+    /// Bytes of its segments that went back to the runtime since its last record: its own word counts them still.
+    pub given_back_bytes: u64,
 }
 
 impl State {
     /// Whether its own word is another number than the sum of its blocks.
     pub fn differs(&self) -> bool {
         self.own.is_some_and(|own| u128::from(own.allocated_bytes) != self.bytes)
+    }
+
+    /// What it holds: by its own word, less what went back since.
+    pub fn reserved_bytes(&self) -> Option<u64> {
+        self.own?.reserved_bytes.checked_sub(self.given_back_bytes)
     }
 }
 
@@ -90,6 +97,7 @@ impl Told {
     #[inline]
     fn follow(&mut self, record: &Record, said: Option<impl Iterator<Item = u64>>) {
         self.now.is_said = said.is_some();
+        self.now.given_back_bytes = 0;
         self.now.own = match said {
             Some(mut numbers) => numbers
                 .next()
@@ -241,6 +249,11 @@ impl Device {
 
     /// A segment is gone.
     pub(super) fn segment_goes(&mut self, segment: &Segment) {
+        let number = self.peaks;
+        for told in self.told.iter_mut().filter(|told| segment.has_blocks_of(told.allocator)) {
+            told.changes(number);
+            told.now.given_back_bytes = told.now.given_back_bytes.saturating_add(segment.bytes());
+        }
         if self.peak.is_some_and(|peak| segment.entered <= peak.position) {
             self.gone_segments.push(*segment);
         }

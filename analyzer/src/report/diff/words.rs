@@ -246,6 +246,7 @@ pub(super) fn verdict(difference: &Difference) -> String {
         return sentences.join(" ");
     }
     sentences.push(peaks(difference));
+    sentences.extend(tensors(difference));
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));
     sentences.join(" ")
@@ -305,6 +306,29 @@ fn mover(difference: &Difference, place: &PlaceDifference, figure: Figure) -> St
     let moved = signed(figure, most.pair.change(figure));
     let most_moved = if change > 0 { "grew most" } else { "fell most" };
     format!("; the call site that {most_moved}: {} ({moved})", words::clean(&most.key))
+}
+
+/// What was in tensors at the most, of the device where that changed most.
+fn tensors(difference: &Difference) -> Option<String> {
+    let changed = difference.places.iter().filter_map(|place| {
+        let tensors = place.tensors.as_ref()?;
+        let [base, new] = tensors.pair(TensorFigure::Tensors);
+        let is_passed = tensors.is_passed(TensorFigure::Tensors, &difference.threshold);
+        Some((place, base?, new?)).filter(|_| is_passed)
+    });
+    let (place, base, new) = changed.max_by_key(|(_, base, new)| (new > base, new.abs_diff(*base)))?;
+    let here = difference.tensor_sites.iter().filter(|site| site.place == place.place);
+    let change = |site: &&SiteDifference| site.pair.change(Figure::Peak);
+    let mover = match new > base {
+        true => here.max_by_key(change).filter(|site| change(site) > 0),
+        false => here.min_by_key(change).filter(|site| change(site) < 0),
+    };
+    let mover = mover.map_or(String::new(), |site| {
+        format!("; the line that changed most: {} ({})", words::clean(&site.key), signed(Figure::Peak, change(&site)))
+    });
+    let grew = if new > base { "grew" } else { "fell" };
+    let [by, was, is] = [new.abs_diff(base), base, new].map(words::size);
+    Some(format!("The most in tensors of {} {grew} by {by}, from {was} to {is}{mover}.", place.place.words()))
 }
 
 /// Memory that is not given back any more.
