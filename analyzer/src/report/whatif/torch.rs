@@ -4,7 +4,7 @@ use crate::report::page::{Page, Paint};
 use crate::whatif::cards::Fate;
 use crate::whatif::torch::told::Stop;
 use crate::whatif::torch::{PolicyAnswer, TorchAnswer, UsableBy};
-use crate::words::{clean, count, percent, size};
+use crate::words::{clean, count, grouped, percent, size};
 
 /// Failures that are told one by one.
 const MOST_FAILURES: usize = 8;
@@ -47,9 +47,9 @@ fn checked(answer: &TorchAnswer) -> String {
     let calls = check.calls;
     let mut text = format!(
         "the model makes {} of the {} that were recorded, and puts {} of {} at the recorded address",
-        calls.matched,
+        grouped(calls.matched),
         count(calls.recorded, "segment call", "segment calls"),
-        check.placed,
+        grouped(check.placed),
         count(check.requests, "block", "blocks")
     );
     if calls.extra > 0 {
