@@ -129,9 +129,9 @@ fn assert_between(answer: &Report, policy: usize, real: &Finished, what: &str) {
     }
 }
 
-/// A run with segments that grow has blocks of just the size that was asked for, and foretells all others to the byte. Where blocks
-/// may have more than was asked for, the truth lies between the two ends that are told. Only sizes that PyTorch rounded up by as
-/// much as a quarter tell too little of other settings for that.
+/// A run with segments that grow has blocks of just the size that was asked for, and foretells all others to the byte. Of the default
+/// settings, where a block may have up to 1 MiB more than was asked for, the truth lies between the two ends that are told. Where
+/// it may be 20 MiB or a quarter, the two are examples and no bounds.
 #[test]
 fn a_trace_alone_predicts_the_others() {
     let runs: Option<Vec<Finished>> =
@@ -148,8 +148,8 @@ fn a_trace_alone_predicts_the_others() {
             let what = format!("{:?} from a run with {settings:?}", SETTINGS[index]);
             match settings {
                 _ if is_exact || SETTINGS[index] == settings => assert_predicted(&answer, index + 1, real, &what),
-                "roundup_power2_divisions:4" => {}
-                _ => assert_between(&answer, index + 1, real, &what),
+                "" => assert_between(&answer, index + 1, real, &what),
+                _ => {}
             }
         }
     }

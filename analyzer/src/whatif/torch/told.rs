@@ -118,10 +118,8 @@ impl<'a> Histories<'a> {
     fn record(&mut self, record: &Record) {
         let Some(event) = record.event() else { return };
         match event {
-            Told::Block | Told::BlockFree => {
-                if self.apis.get(record.api).does == Does::TellsOfTensor {
-                    self.block(event, record);
-                }
+            Told::Block | Told::BlockFree if self.apis.get(record.api).does == Does::TellsOfTensor => {
+                self.block(event, record);
             }
             _ if !record.is_programs_own() || record.has(flag::CORRECTION) => {}
             Told::Alloc => self.taken(record),
