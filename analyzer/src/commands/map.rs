@@ -16,7 +16,6 @@ use crate::intake::read_through;
 use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::passes::numbered;
 use crate::passes::segments::of_device;
-use crate::passes::tensors::is_whole;
 use crate::replay::{Options, Replay, Until};
 use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
 use crate::report::page::Page;
@@ -101,7 +100,7 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMa
     {
         bail!(no_such_failure(number, replay.failures.count))
     }
-    let is_whole = is_whole(trace);
+    let is_whole = trace.is_whole();
     let mut devices = draw(&replay, moment, args.device);
     for device in &mut devices {
         device.allocators = of_device(&replay, device.device.unwrap_or(NO_DEVICE), moment, is_whole);

@@ -17,7 +17,6 @@ use super::units::{parse_size, parse_size_or_nothing};
 use crate::evidence::{Evidence, Source, load};
 use crate::intake::read_through;
 use crate::options::{Setup, choose};
-use crate::passes::tensors::is_whole;
 use crate::replay::{Options, Replay};
 use crate::report::page::Page;
 use crate::report::whatif::{write_json, write_text};
@@ -180,7 +179,7 @@ fn ask_trace(
     answer: &Answer,
 ) -> anyhow::Result<Vec<TorchAnswer>> {
     let instead = "--torch-snapshot FILE has its history, too";
-    if !is_whole(trace) {
+    if !trace.is_whole() {
         bail!(
             "--torch-alloc-conf: records are missing in the trace, and what PyTorch asked for can't be replayed without them; {instead}"
         );

@@ -26,9 +26,9 @@ use crate::passes::oom::{self, OomReport};
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
-use crate::passes::tensors;
 use crate::passes::time::rfc3339;
 use crate::passes::which_card::WhichCard;
+use crate::passes::{buffers, tensors};
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
 use crate::software::{Versions, torch_version};
@@ -231,6 +231,10 @@ impl Facts {
         let mut devices = describe_devices(trace, replay, &machine);
         tensors::add_to(&mut devices, trace, replay, &stacks);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
+        let ledger: Vec<DeviceLedger> = used_accounts(replay)
+            .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
+            .collect();
+        buffers::add_to(&mut devices, &ledger);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -240,14 +244,11 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            shapes: Shapes::of(replay, &evidence.thresholds)
-                .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
+            shapes: Shapes::of(replay, &evidence.thresholds).by_paths(&ooms),
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
-            ledger: used_accounts(replay)
-                .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
-                .collect(),
+            ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
             runs: DeviceRun::all(replay, &evidence.thresholds),

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
 use crate::passes::map::{Cells, Moment, Run, hexadecimal};
-use crate::passes::tensors::{PYTORCH, held};
+use crate::passes::tensors::{held, name_of};
 use crate::replay::Replay;
-use crate::replay::blocks::{Laid, Layout};
+use crate::replay::blocks::{Laid, Layout, Owner};
 
 /// Cells of the largest segment, at most: a segment is one row.
 pub const MOST_CELLS: u64 = 32;
@@ -59,11 +59,11 @@ pub struct Sums {
 /// An allocator on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AllocatorMap {
-    /// `pytorch`, or the pool's name.
+    /// `pytorch`, `ggml`, or the pool's name.
     pub framework: String,
-    /// Whether it is PyTorch's: a pool may have any name.
+    /// Whose it is: a pool may have any name.
     #[serde(skip)]
-    pub is_torch: bool,
+    pub owner: Owner,
     /// The moment: of those when the device's calls held most, the one when most was in blocks.
     pub at_ns: u64,
     /// Its blocks.
@@ -117,15 +117,20 @@ pub fn of_device(replay: &Replay, device: u8, moment: Moment, is_whole: bool) ->
         Moment::Now => (blocks.layout_now(device), Some(replay.last_at)),
     };
     let at_ns = replay.clock.at_ns(at.unwrap_or_default());
-    let mut maps: Vec<AllocatorMap> =
-        layouts.into_iter().map(|layout| describe(blocks.pool(layout.of.allocator), at_ns, layout, is_whole)).collect();
+    let mut maps: Vec<AllocatorMap> = layouts
+        .into_iter()
+        .map(|layout| {
+            let owner = blocks.owner(layout.of.allocator).cloned().unwrap_or(Owner::Torch);
+            describe(owner, at_ns, layout, is_whole)
+        })
+        .collect();
     maps.sort_by(|one, other| (other.allocated_bytes, &one.framework).cmp(&(one.allocated_bytes, &other.framework)));
     maps
 }
 
-fn describe(pool: Option<&str>, at_ns: u64, layout: Layout, is_whole: bool) -> AllocatorMap {
+fn describe(owner: Owner, at_ns: u64, layout: Layout, is_whole: bool) -> AllocatorMap {
     let Layout { of, segments } = layout;
-    let (_, room) = held(&of, pool.is_none(), is_whole);
+    let (_, room) = held(&of, owner == Owner::Torch, is_whole);
     let segments = segments.filter(|_| room.is_some());
     let largest = segments.iter().flatten().map(|segment| segment.bytes).max().unwrap_or(0);
     // No power of two is larger than a half of all addresses.
@@ -134,8 +139,8 @@ fn describe(pool: Option<&str>, at_ns: u64, layout: Layout, is_whole: bool) -> A
         segments.map(|segments| segments.iter().map(|segment| draw(segment, cell_bytes)).collect());
     let left_out = maps.as_mut().map(|maps| keep_most_unused(maps, MOST_SEGMENTS)).unwrap_or_default();
     AllocatorMap {
-        framework: pool.unwrap_or(PYTORCH).to_owned(),
-        is_torch: pool.is_none(),
+        framework: name_of(&owner).to_owned(),
+        owner,
         at_ns,
         blocks: of.state.blocks,
         allocated_bytes: saturate(of.state.bytes),

@@ -4,6 +4,7 @@ use super::Rule;
 use super::evaluate::{Sides, Subject, no_base};
 use crate::compare::{Presence, SiteDifference};
 use crate::passes::profile::{Figure, Place, Profile, TensorFigure};
+use crate::passes::tensors::PYTORCH;
 
 /// What a rule is applied to on one device.
 pub(super) fn subjects<'a>(rule: &Rule, sides: &Sides<'a>, place: Place, figure: TensorFigure) -> Vec<Subject<'a>> {
@@ -39,7 +40,10 @@ fn number(profile: &Profile, place: Place, figure: TensorFigure) -> Result<f64, 
         return Err("the trace has no blocks of an allocator above the runtime there".to_owned());
     };
     tensors.figures.get(figure).map(|bytes| bytes as f64).map_err(|unknown| {
-        let whose = if tensors.framework == "pytorch" { "PyTorch's allocator" } else { "the program's pool" };
+        let whose = match tensors.framework.as_str() {
+            PYTORCH => "PyTorch's allocator".to_owned(),
+            other => crate::words::clean(other),
+        };
         format!("of {whose} that is not known: {}", unknown.words())
     })
 }

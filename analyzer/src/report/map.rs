@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::passes::map::{AddressMap, ArenaMap, DeviceMap, Run};
 use crate::passes::segments::{AllocatorMap, MOST_CELLS, SegmentMap, keep_most_unused};
+use crate::replay::blocks::Owner;
 use crate::report::page::{Page, Paint};
 use crate::report::shade::{LEGEND, Row, rows};
 use crate::words::{clean, count, gpu, moment, percent, size};
@@ -107,8 +108,11 @@ pub fn write_text(page: &mut Page, document: &Document<'_>) {
 
 /// The segments of an allocator, a row each.
 fn draw_segments(page: &mut Page, map: &AllocatorMap, device_at_ns: u64) {
-    let whose =
-        if map.is_torch { "PyTorch's allocator".to_owned() } else { format!("the pool {}", clean(&map.framework)) };
+    let whose = match &map.owner {
+        Owner::Torch => "PyTorch's allocator".to_owned(),
+        Owner::Ggml => "ggml's buffers".to_owned(),
+        Owner::Pool(name) => format!("the pool {}", clean(name)),
+    };
     let blocks = count(map.blocks, "block", "blocks");
     let Some(segments) = &map.segments else {
         let text = format!(

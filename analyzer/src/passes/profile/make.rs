@@ -16,7 +16,6 @@ use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
-use crate::passes::tensors::is_whole;
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -80,7 +79,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
         run: Run { sites_known_by, thresholds_set, ..run(trace, replay) },
         places,
         sites: sites_of_calls.collect(),
-        tensors: tensors(replay, &sites, is_whole(trace)),
+        tensors: tensors(replay, &sites, trace.is_whole()),
     }
 }
 

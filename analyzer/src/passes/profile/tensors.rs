@@ -9,8 +9,9 @@ use super::figures::{Figure, Figures};
 use super::sites::Sites;
 use super::{Place, SiteName, SiteProfile};
 use crate::passes::fragmentation::saturate;
+use crate::passes::tensors::name_of;
 use crate::replay::Replay;
-use crate::replay::blocks::{Device, Told};
+use crate::replay::blocks::{Device, Owner, Told};
 
 /// A number of an allocator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +114,7 @@ impl TensorFigures {
 pub struct TensorProfile {
     /// Which device.
     pub place: Place,
-    /// `pytorch`, or the pool's name.
+    /// `pytorch`, `ggml`, or the pool's name.
     pub framework: String,
     /// Its numbers.
     pub figures: TensorFigures,
@@ -135,13 +136,19 @@ fn profile(replay: &Replay, sites: &Sites<'_>, device: &Device, is_whole: bool) 
     let told =
         torch.or_else(|| device.all().max_by_key(|told| (told.most_bytes, std::cmp::Reverse(told.allocator))))?;
     let place = Place::of_device(device.index);
-    let pool = replay.blocks.pool(told.allocator);
-    let what = pool.map_or("tensors".to_owned(), |pool| format!("blocks of {}", crate::words::clean(pool)));
-    let figures = TensorFigures::of(told, pool.is_none(), is_whole);
+    let owner = replay.blocks.owner(told.allocator)?;
+    let what = match owner {
+        Owner::Torch => "tensors".to_owned(),
+        Owner::Ggml => "buffers of ggml".to_owned(),
+        Owner::Pool(name) => format!("blocks of {}", crate::words::clean(name)),
+    };
+    let figures = TensorFigures::of(told, *owner == Owner::Torch, is_whole);
     let mut rows: BTreeMap<SiteName, Figures> = BTreeMap::new();
     if figures.tensors_bytes.is_ok() {
-        for (site, bytes, blocks) in replay.blocks.when_most(told.allocator, device.index) {
-            let row = rows.entry(sites.name_of(&what, site)).or_default();
+        for (site, purpose, bytes, blocks) in replay.blocks.when_most(told.allocator, device.index) {
+            // What a buffer is for names it better than that it is one.
+            let what = purpose.name().unwrap_or(&what);
+            let row = rows.entry(sites.name_of(what, site)).or_default();
             row[Figure::Peak] = row[Figure::Peak].saturating_add(saturate(bytes));
             row[Figure::PeakBlocks] = row[Figure::PeakBlocks].saturating_add(blocks);
         }
@@ -149,7 +156,7 @@ fn profile(replay: &Replay, sites: &Sites<'_>, device: &Device, is_whole: bool) 
     let site = |(name, figures)| SiteProfile { place, kind: Kind::Tensor, name, figures };
     Some(TensorProfile {
         place,
-        framework: pool.unwrap_or("pytorch").to_owned(),
+        framework: name_of(owner).to_owned(),
         figures,
         sites: rows.into_iter().map(site).collect(),
     })

@@ -3,6 +3,7 @@
 //! A block is a part of memory that some call gave, so nothing here is ever added to an account: it says what a part of it is for.
 //! What is kept grows with the blocks that live, or lived at the peak, and not with what happened.
 
+mod buffers;
 mod device;
 mod layout;
 mod moment;
@@ -18,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::Replay;
 use super::account::Account;
+use super::purpose::Purpose;
 
 pub use device::{Device, Height, Own, State, Told};
 pub use layout::{Laid, Layout};
@@ -45,13 +47,25 @@ pub struct Given {
     pub device: u8,
     /// Number of the allocator.
     pub allocator: u8,
+    /// What it is for, where that is known.
+    pub purpose: Purpose,
 }
 
-/// An allocator: its name, and what of it lives, by address.
-#[derive(Clone, Debug, Default)]
+/// Whose an allocator is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// PyTorch's caching allocator.
+    Torch,
+    /// ggml's buffers.
+    Ggml,
+    /// A pool of the program's own, by its name.
+    Pool(String),
+}
+
+/// An allocator, and what of it lives, by address.
+#[derive(Clone, Debug)]
 struct Allocator {
-    /// `None`: PyTorch's.
-    pool: Option<String>,
+    owner: Owner,
     live: FxHashMap<u64, Given>,
 }
 
@@ -60,6 +74,9 @@ struct Allocator {
 pub struct Blocks {
     allocators: Vec<Allocator>,
     torch: Option<u8>,
+    ggml: Option<u8>,
+    /// The memory of ggml's buffers, by their handles.
+    buffers: FxHashMap<u64, u64>,
     pools: FxHashMap<Box<[u8]>, u8>,
     devices: Vec<Device>,
     segments: Segments,
@@ -76,9 +93,9 @@ impl Blocks {
         !self.allocators.is_empty()
     }
 
-    /// The name of a pool; `None`: PyTorch's allocator.
-    pub fn pool(&self, allocator: u8) -> Option<&str> {
-        self.allocators.get(usize::from(allocator)).and_then(|known| known.pool.as_deref())
+    /// Whose an allocator is.
+    pub fn owner(&self, allocator: u8) -> Option<&Owner> {
+        self.allocators.get(usize::from(allocator)).map(|known| &known.owner)
     }
 
     /// What was told of a device.
@@ -112,10 +129,16 @@ impl Blocks {
             Does::TellsOfTensor => match self.torch {
                 Some(known) => Some(known),
                 None => {
-                    self.torch = self.new_allocator(None);
+                    self.torch = self.new_allocator(Owner::Torch);
                     self.torch
                 }
             },
+            Does::TellsOfBuffer => {
+                if self.ggml.is_none() {
+                    self.ggml = self.new_allocator(Owner::Ggml);
+                }
+                self.ggml
+            }
             Does::TellsOfPool => {
                 let text = payload::unpack(payload);
                 let name = text.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -131,18 +154,18 @@ impl Blocks {
 
     #[cold]
     fn new_pool(&mut self, name: &[u8]) -> Option<u8> {
-        let number = self.new_allocator(Some(String::from_utf8_lossy(name).into_owned()))?;
+        let number = self.new_allocator(Owner::Pool(String::from_utf8_lossy(name).into_owned()))?;
         self.pools.insert(name.into(), number);
         Some(number)
     }
 
     #[cold]
-    fn new_allocator(&mut self, pool: Option<String>) -> Option<u8> {
+    fn new_allocator(&mut self, owner: Owner) -> Option<u8> {
         let number = self.allocators.len();
         if number >= MOST_ALLOCATORS {
             return None;
         }
-        self.allocators.push(Allocator { pool, ..Allocator::default() });
+        self.allocators.push(Allocator { owner, live: FxHashMap::default() });
         Some(number as u8)
     }
 
@@ -239,12 +262,16 @@ impl Replay {
     #[inline]
     pub(super) fn block_told(&mut self, record: &Record, payload: &[u8]) {
         let was_used = self.blocks.is_used();
-        let Some(allocator) = self.blocks.allocator(self.apis.get(record.api).does, payload) else {
+        let does = self.apis.get(record.api).does;
+        let Some(allocator) = self.blocks.allocator(does, payload) else {
             self.blocks.not_followed += 1;
             return;
         };
         if !was_used {
             self.begin_blocks();
+        }
+        if does == Does::TellsOfBuffer {
+            return self.buffer_told(record, payload, allocator);
         }
         let mut device = record.device;
         match record.event() {
@@ -256,7 +283,8 @@ impl Replay {
                 }
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
                 let python = self.sites.looked_for_python(site);
-                self.blocks.give(Given { address, size_bytes, entered, site, device, allocator }, python);
+                let purpose = Purpose::Unknown;
+                self.blocks.give(Given { address, size_bytes, entered, site, device, allocator, purpose }, python);
             }
         }
         let place = self.blocks.place_of(device);
@@ -265,8 +293,15 @@ impl Replay {
         if self.blocks.torch == Some(allocator) {
             known.follow(allocator, record, record.has(flag::TOTALS).then(|| payload::unpack_numbers(payload)));
         }
+        self.look_for_peak_on(device, record);
+    }
+
+    #[inline]
+    fn look_for_peak_on(&mut self, device: u8, record: &Record) {
         let at = record.at.saturating_add(u64::from(record.duration));
-        known.look_for_peak(self.accounts.device(device).map(Account::height).unwrap_or_default(), self.events, at);
+        let height = self.accounts.device(device).map(Account::height).unwrap_or_default();
+        let place = self.blocks.place_of(device);
+        self.blocks.devices[place].look_for_peak(height, self.events, at);
     }
 
     /// The first record of an allocator: from here on the driver's blocks are followed by address.
@@ -281,6 +316,7 @@ impl Replay {
 
     /// After a record of another layer, once blocks are followed: what came and went below them.
     pub(super) fn follow_below_blocks(&mut self, at: u64) {
+        self.end_buffers_below();
         let Blocks { segments, devices, .. } = &mut self.blocks;
         for (block, comes) in self.live.changes() {
             match comes {
