@@ -25,7 +25,7 @@ const FEW_ROWS: usize = 5;
 /// Call sites whose names are looked up for one moment, those with most bytes.
 const MOST_NAMED: usize = 4096;
 /// The frameworks whose allocators need no name.
-const PYTORCH: &str = "pytorch";
+pub const PYTORCH: &str = "pytorch";
 pub(super) const GGML: &str = "ggml";
 /// The row that sums up what has none of its own.
 const OTHERS: &str = "others";
@@ -235,14 +235,7 @@ impl All<'_> {
 
     fn moment(&self, name: &str, at: u64, of: &OfAllocator, is_torch: bool, most: usize) -> TensorMoment {
         let allocated_bytes = saturate(of.state.bytes);
-        let (held, room) = match is_torch {
-            true => self.by_own_word(of),
-            // ggml and a pool have no totals: what it holds is what its blocks lie in, if none of them is missing.
-            false => {
-                let room = of.room.as_ref().filter(|_| self.is_whole);
-                (room.map(|room| (saturate(room.bytes), Some(saturate(room.unused_bytes)))), room)
-            }
-        };
+        let (held, room) = held(of, is_torch, self.is_whole);
         TensorMoment {
             at: name.to_owned(),
             at_ns: self.replay.clock.at_ns(at),
@@ -257,19 +250,6 @@ impl All<'_> {
             },
             segments: room.map(segments).unwrap_or_default(),
         }
-    }
-
-    /// What the allocator says it holds, what of that is unused if it says the same of its blocks as they do, and the memory that
-    /// they lie in if it says the same of that. Where records are missing, only what it said in that very record counts.
-    fn by_own_word<'a>(&self, of: &'a OfAllocator) -> (Option<(u64, Option<u64>)>, Option<&'a Room>) {
-        let Some(Own { allocated_bytes, reserved_bytes }) = of.state.own.filter(|_| self.is_whole || of.state.is_said)
-        else {
-            return (None, None);
-        };
-        let agrees = !of.state.differs();
-        let unused = reserved_bytes.checked_sub(allocated_bytes).filter(|_| agrees);
-        let room = of.room.as_ref().filter(|room| agrees && room.bytes == u128::from(reserved_bytes));
-        (Some((reserved_bytes, unused)), room)
     }
 
     /// The places with most bytes, and a row for the rest, which add up to this sum.
@@ -355,7 +335,8 @@ pub(super) fn labelled(purpose: Purpose, place: String) -> String {
     }
 }
 
-fn name_of(owner: &Owner) -> &str {
+/// What a framework or a pool is called in JSON.
+pub fn name_of(owner: &Owner) -> &str {
     match owner {
         Owner::Torch => PYTORCH,
         Owner::Ggml => GGML,
@@ -374,4 +355,31 @@ struct Place {
 
 fn segments(room: &Room) -> Vec<(Kind, u64, u64)> {
     room.kinds.iter().map(|(kind, bytes, number)| (*kind, saturate(*bytes), *number)).collect()
+}
+
+/// What an allocator holds, and what of that is unused, each where it is known.
+type Held = (u64, Option<u64>);
+
+/// What an allocator holds at a moment, and the memory that its blocks lie in where that is all that it holds. `is_whole`: no record is
+/// missing.
+pub fn held(of: &OfAllocator, is_torch: bool, is_whole: bool) -> (Option<Held>, Option<&Room>) {
+    if is_torch {
+        return by_own_word(of, is_whole);
+    }
+    // ggml and a pool have no totals: what it holds is what its blocks lie in, if none of them is missing.
+    let room = of.room.as_ref().filter(|_| is_whole);
+    (room.map(|room| (saturate(room.bytes), Some(saturate(room.unused_bytes)))), room)
+}
+
+/// What the allocator says it holds, what of that is unused if it says the same of its blocks as they do, and the memory that
+/// they lie in if it says the same of that. Where records are missing, only what it said in that very record counts.
+fn by_own_word(of: &OfAllocator, is_whole: bool) -> (Option<Held>, Option<&Room>) {
+    let own = of.state.own.filter(|_| is_whole || of.state.is_said);
+    let Some((Own { allocated_bytes, .. }, reserved_bytes)) = own.zip(of.state.reserved_bytes()) else {
+        return (None, None);
+    };
+    let agrees = !of.state.differs();
+    let unused = reserved_bytes.checked_sub(allocated_bytes).filter(|_| agrees);
+    let room = of.room.as_ref().filter(|room| agrees && room.bytes == u128::from(reserved_bytes));
+    (Some((reserved_bytes, unused)), room)
 }

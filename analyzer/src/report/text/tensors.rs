@@ -23,7 +23,7 @@ const BY_CALL_PATHS: &str =
 
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Apart {
+pub(in crate::report) struct Apart {
     /// What its blocks are, and what of its memory is in none.
     pub lines: Vec<(String, u64)>,
     /// The other rows. All together are what the ledger's rows were.
@@ -31,7 +31,10 @@ pub(super) struct Apart {
 }
 
 /// What is known of tensors at the moment of a ledger.
-pub(super) fn of<'a>(summary: &'a Summary, ledger: &DeviceLedger) -> Option<(&'a Tensors, &'a TensorMoment)> {
+pub(in crate::report) fn of<'a>(
+    summary: &'a Summary,
+    ledger: &DeviceLedger,
+) -> Option<(&'a Tensors, &'a TensorMoment)> {
     let devices = summary.facts.devices.iter().filter(|_| !ledger.is_host);
     let device = devices.into_iter().find(|device| device.index == ledger.device)?;
     let tensors = device.tensors.as_ref()?;
@@ -39,7 +42,7 @@ pub(super) fn of<'a>(summary: &'a Summary, ledger: &DeviceLedger) -> Option<(&'a
 }
 
 /// Takes the segments out of the rows of the program's own calls; `None` where it is not known which of them they are.
-pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMoment) -> Option<Apart> {
+pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMoment) -> Option<Apart> {
     let unused = at.unused_bytes.zip(at.largest_unused_bytes).zip(at.unused_pieces);
     let ((unused, largest), pieces) = unused.filter(|_| !at.segments.is_empty())?;
     let mut rows = ledger.rows.clone();
@@ -108,7 +111,7 @@ fn without(rows: Vec<Row>, kind: Kind, bytes: u64, number: u64) -> Option<Vec<Ro
 }
 
 /// What must be said of tensors beside the rows.
-pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
+pub(in crate::report) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
     if ledger.is_host || ledger.device.is_none() {
         return None;
     }
