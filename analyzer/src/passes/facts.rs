@@ -26,6 +26,7 @@ use crate::passes::oom::{self, OomReport};
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
+use crate::passes::tensor_growth::{self, TensorGrowth, Until};
 use crate::passes::tensors;
 use crate::passes::time::rfc3339;
 use crate::passes::which_card::WhichCard;
@@ -160,6 +161,12 @@ pub struct Facts {
     pub host_ledger: Vec<DeviceLedger>,
     /// How what stays between cycles grows, of each device with at least five cycles.
     pub growth: Vec<Growth>,
+    /// The same of the blocks that allocators above the runtime gave out, by line of the program; of each device whose blocks and steps
+    /// are known.
+    pub tensor_growth: Vec<TensorGrowth>,
+    /// The same up to failures, by the failure's index.
+    #[serde(skip)]
+    pub tensor_growth_at: BTreeMap<usize, TensorGrowth>,
     /// Where in a training or in serving the failures came.
     #[serde(skip)]
     pub shapes: Shapes,
@@ -231,6 +238,9 @@ impl Facts {
         let mut devices = describe_devices(trace, replay, &machine);
         tensors::add_to(&mut devices, trace, replay, &stacks);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
+        let shapes = Shapes::of(replay, &evidence.thresholds)
+            .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack));
+        let tensor_growth_at = tensor_growth_at(replay, &stacks, &shapes, &evidence.thresholds);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -240,8 +250,7 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            shapes: Shapes::of(replay, &evidence.thresholds)
-                .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack)),
+            shapes,
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
@@ -250,6 +259,8 @@ impl Facts {
                 .collect(),
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
+            tensor_growth: tensor_growth::of_devices(replay, &stacks, &evidence.thresholds),
+            tensor_growth_at,
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
@@ -297,6 +308,22 @@ fn describe_growth(replay: &Replay, thresholds: &Thresholds, stacks: &Stacks<'_>
     let mut growth = growth::of_devices(replay, thresholds);
     growth::name_callers(&mut growth, stacks);
     growth
+}
+
+/// Of the failures that are looked at.
+fn tensor_growth_at(
+    replay: &Replay,
+    stacks: &Stacks<'_>,
+    shapes: &Shapes,
+    thresholds: &Thresholds,
+) -> BTreeMap<usize, TensorGrowth> {
+    let of = |index: usize| {
+        let oom = replay.failures.listed.get(index)?;
+        let moment = replay.blocks.moments.at_failure(oom.seq)?;
+        let growth = TensorGrowth::of(replay, stacks, oom.device?, Until::Failure(moment), thresholds)?;
+        Some((index, growth))
+    };
+    shapes.indices().filter_map(of).collect()
 }
 
 fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSummary) -> Versions {

@@ -28,6 +28,7 @@ pub mod rise;
 pub mod rows;
 pub mod shape;
 pub mod stays;
+pub mod tensor_growth;
 pub mod tensors;
 pub mod time;
 pub mod trend;

@@ -7,6 +7,7 @@ mod device;
 mod moment;
 mod moments;
 mod segments;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::Replay;
 use super::account::Account;
+use super::sites::Sites;
 
 pub use device::{Device, Height, Own, State, Told};
 pub use moment::{Moment, OfAllocator, Room, Rows};
@@ -27,6 +29,8 @@ use segments::Segments;
 const MOST_ALLOCATORS: usize = 64;
 /// Bytes of a pool's name that are kept.
 const MAX_NAME: usize = 256;
+/// Rows of call sites that are kept of the ends of all steps together.
+const MOST_STEP_ROWS: usize = 1 << 20;
 
 /// A block that an allocator gave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct Given {
     pub device: u8,
     /// Number of the allocator.
     pub allocator: u8,
+    /// The number by which the device's steps follow the call site.
+    slot: u16,
 }
 
 /// An allocator: its name, and what of it lives, by address.
@@ -54,7 +60,7 @@ struct Allocator {
 }
 
 /// All that allocators above the runtime told.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Blocks {
     allocators: Vec<Allocator>,
     torch: Option<u8>,
@@ -63,8 +69,25 @@ pub struct Blocks {
     segments: Segments,
     /// What was the case at failures and labels.
     pub moments: Moments,
+    /// Rows of call sites that may still be kept of the ends of steps.
+    rows_left: usize,
     /// Records of allocators that are more than are followed, or that this version does not know.
     pub not_followed: u64,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Blocks {
+            allocators: Vec::new(),
+            torch: None,
+            pools: FxHashMap::default(),
+            devices: Vec::new(),
+            segments: Segments::default(),
+            moments: Moments::default(),
+            rows_left: MOST_STEP_ROWS,
+            not_followed: 0,
+        }
+    }
 }
 
 impl Blocks {
@@ -138,15 +161,18 @@ impl Blocks {
 
     /// A block was given out. What had its address is gone, though nobody told.
     #[inline]
-    fn give(&mut self, given: Given, python: bool) {
+    fn give(&mut self, given: Given, record: &Record, sites: &Sites) {
+        let place = self.place_of(given.device);
+        let slot = self.devices[place].steps.slot(given.site, sites);
+        let given = Given { slot, ..given };
         self.segments.lies_in(&given);
         let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
         if let Some(old) = old {
             let place = self.place_of(old.device);
-            self.devices[place].lost(&old);
+            self.devices[place].lost(&old, record.at, &mut self.rows_left);
         }
-        let place = self.place_of(given.device);
-        self.devices[place].given(&given, python);
+        self.devices[place].given(&given, sites.looked_for_python(given.site));
+        self.devices[place].steps.given(&given, record.thread, record.at, &mut self.rows_left);
     }
 
     /// A block was taken back; answers the device that it lay on.
@@ -156,7 +182,7 @@ impl Blocks {
         let device = known.map_or(record.device, |given| given.device);
         let place = self.place_of(device);
         match known {
-            Some(given) => self.devices[place].taken(&given, record.requested),
+            Some(given) => self.devices[place].taken(&given, record, &mut self.rows_left),
             None => self.devices[place].told(allocator).unknown_frees += 1,
         }
         device
@@ -223,8 +249,8 @@ impl Replay {
                     device = self.blocks.segments.device_at(record.address).unwrap_or(device);
                 }
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
-                let python = self.sites.looked_for_python(site);
-                self.blocks.give(Given { address, size_bytes, entered, site, device, allocator }, python);
+                let given = Given { address, size_bytes, entered, site, device, allocator, slot: 0 };
+                self.blocks.give(given, record, &self.sites);
             }
         }
         let place = self.blocks.place_of(device);
@@ -289,7 +315,14 @@ impl Replay {
 
     /// Keeps what is the case at a label, on each device, if its turn comes.
     pub(super) fn keep_at_mark(&mut self, record: &Record, payload: &[u8]) {
-        if !self.blocks.is_used() || !self.blocks.moments.keeps_next_mark() {
+        if !self.blocks.is_used() {
+            return;
+        }
+        let label = super::tracks::marks::label(payload);
+        for known in &mut self.blocks.devices {
+            known.steps.marked(&label, record.at, &mut self.blocks.rows_left);
+        }
+        if !self.blocks.moments.keeps_next_mark() {
             return;
         }
         // The blocks of all devices are looked at for each.
@@ -297,7 +330,6 @@ impl Replay {
         if !self.blocks.moments.affords(cost) {
             return;
         }
-        let label = super::tracks::marks::label(payload);
         let devices: Vec<u8> = self.blocks.devices.iter().map(|known| known.index).collect();
         let now = devices.into_iter().filter_map(|device| Some((device, self.blocks.now(device, record.at)?)));
         let now = now.collect();
