@@ -50,10 +50,12 @@ impl<'a> Case<'a> {
     pub fn judge_leak(&self, device: Option<u8>, check: &mut Check) {
         match (self.tensor_growth(device), self.run_of(device)) {
             (Some(growth), _) if growth.significant => return tensor_leak::leak(growth, self.thresholds, check),
-            // What another library leaks is in no segment.
-            (Some(growth), Some(run)) if run.are_segments => {
+            (Some(growth), Some(run)) => {
                 leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
-                return check.unless(true, || tensor_leak::stays(growth));
+                let held = self.facts.devices.iter().find(|known| known.index == device);
+                let held_bytes = held.map_or(0, |known| known.account.peak.requested_bytes);
+                let outside = self.outside_bytes(device, "peak", held_bytes);
+                return tensor_leak::unless_flat(growth, run.rise.as_ref(), outside, check);
             }
             _ => {}
         }

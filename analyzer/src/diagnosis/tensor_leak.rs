@@ -3,6 +3,7 @@
 use super::case::{Case, Failure};
 use super::since_refusal::AT_REFUSAL;
 use crate::judgement::check::{Check, Confidence, Holds};
+use crate::passes::rise::Rise;
 use crate::passes::shape::run::is_it_meant;
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::passes::trend::Course;
@@ -51,11 +52,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
     });
     check.must(true, || {
-        let lines = growth
-            .lines
-            .iter()
-            .take(MOST_NAMED)
-            .map(|line| format!("{blocks} allocated in {}", line.told((step, steps))));
+        let lines = growth.lines.iter().take(MOST_NAMED).map(|line| line.told(blocks, step));
         lines.collect::<Vec<_>>().join("; ")
     });
     let share = growth.line_share();
@@ -86,16 +83,32 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     }
 }
 
-/// What refutes a leak that segments suggest.
-pub(super) fn stays(growth: &TensorGrowth) -> String {
-    let floors = || growth.floors.iter().map(|floor| floor.bytes);
-    format!(
-        "over {} {} held {} to {} after each, which is no steady rise: the allocator's cache grows, and none of them leaks",
-        count(growth.steps, growth.by.step(), growth.by.steps()),
-        growth.blocks(),
-        size(floors().min().unwrap_or(0)),
-        size(floors().max().unwrap_or(0))
-    )
+/// Refutes a leak that segments suggest, where the allocator holds what rises and its blocks do not rise. What another library leaks is in
+/// none of its segments: `outside_bytes` is what the program's calls hold beside them.
+pub(super) fn unless_flat(growth: &TensorGrowth, rise: Option<&Rise>, outside_bytes: Option<u64>, check: &mut Check) {
+    let least = rise.map_or(0, |rise| u64::try_from(rise.total_bytes()).unwrap_or(0) / 2);
+    check.unless(outside_bytes.is_some_and(|outside| outside < least), || {
+        let floors = || growth.floors.iter().map(|floor| floor.bytes);
+        format!(
+            "over {} {} held {} to {} after each, which is no steady rise: the allocator's cache grows, and none of them leaks",
+            count(growth.steps, growth.by.step(), growth.by.steps()),
+            growth.blocks(),
+            size(floors().min().unwrap_or(0)),
+            size(floors().max().unwrap_or(0))
+        )
+    });
+}
+
+impl Case<'_> {
+    /// What the program's calls held at a moment beside the memory of its allocators above the runtime, where those tell what they hold;
+    /// `held_bytes`: what the calls held.
+    pub(super) fn outside_bytes(&self, device: Option<u8>, moment: &str, held_bytes: u64) -> Option<u64> {
+        let device = self.facts.devices.iter().find(|known| known.index == device)?;
+        let tensors = device.tensors.as_ref()?;
+        let held = std::iter::once(tensors).chain(&tensors.others).map(|one| one.moment(moment)?.reserved_bytes);
+        let held = held.sum::<Option<u64>>()?;
+        Some(held_bytes.saturating_sub(held))
+    }
 }
 
 /// A leak made a request fail only where it took what was missing: the rest, and what the failed step itself took, does not count.

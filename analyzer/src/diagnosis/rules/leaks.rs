@@ -7,6 +7,7 @@ use crate::diagnosis::tensor_leak;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
+use crate::passes::fragmentation::saturate;
 use crate::passes::kept::Kept;
 use crate::passes::ledger::DeviceLedger;
 use crate::passes::rise::Rise;
@@ -67,9 +68,11 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     if let Some(growth) = growth.filter(|growth| growth.significant) {
         return by_lines(failure, growth, check);
     }
-    if let Some(growth) = growth.filter(|_| facts.are_segments) {
+    if let Some(growth) = growth {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
-        check.unless(true, || tensor_leak::stays(growth));
+        let moment = format!("oom:{}", failure.report.number);
+        let outside = case.outside_bytes(device, &moment, saturate(failure.oom.held.requested_bytes));
+        tensor_leak::unless_flat(growth, facts.rise.as_ref(), outside, check);
     } else if case.tensors_of(device).is_some_and(|tensors| tensors.rises() || facts.are_segments) {
         case.judge_leak(device, check);
     } else {

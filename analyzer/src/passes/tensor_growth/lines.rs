@@ -12,7 +12,7 @@ use crate::replay::blocks::steps::SiteLevel;
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
 use crate::thresholds::Thresholds;
-use crate::words::{clean, count, size};
+use crate::words::{clean, size};
 
 /// Lines that are listed.
 const MOST_LINES: usize = 5;
@@ -43,16 +43,18 @@ pub struct LineGrowth {
 }
 
 impl LineGrowth {
-    /// What it does, as the end of a sentence that begins with its blocks; `steps`: those that are looked at, as a sentence has one and
-    /// several.
-    pub fn told(&self, (step, steps): (&str, &str)) -> String {
+    /// A sentence without its beginning and its end. `blocks`: what the program takes them for; `step`: what a step is.
+    pub fn told(&self, blocks: &str, step: &str) -> String {
         let per_step = size(self.per_step.bytes.max(0.0) as u64);
         let freed = match self.freed_blocks {
-            0 => format!(", and none of them is given back over these {steps}"),
-            freed => format!(", while {} of that place are given back", count(freed, "block", "blocks")),
+            0 => ", and none of them is freed up to the last one".to_owned(),
+            freed => format!(", while {freed} {blocks} of that place are freed"),
         };
-        let held = format!("{} in {}", size(self.bytes), count(self.blocks, "block", "blocks"));
-        format!("{} grow by {per_step} with each {step}{freed}: {held} after the last", clean(&self.label))
+        let (place, held) = (clean(&self.label), size(self.bytes));
+        format!(
+            "{blocks} allocated in {place} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
+            self.blocks
+        )
     }
 }
 

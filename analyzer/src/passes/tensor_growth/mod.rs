@@ -178,17 +178,22 @@ fn is_sound(told: &Told) -> bool {
 struct Chosen<'a> {
     by: Cut,
     steps: Vec<&'a Step>,
+    /// When the last step ended, kept or not.
+    last_at: u64,
     trend: Trend,
     are_pieces: bool,
+    /// Floors between greater swings before, where these steps are the smaller ones behind them.
+    great: Option<&'a Kept>,
 }
 
 impl<'a> Chosen<'a> {
     fn of(replay: &Replay, stacks: &Stacks<'_>, steps: &'a Steps, until: u64, thresholds: &Thresholds) -> Option<Self> {
         let chosen = |by: Cut, kept: &'a Kept| Chosen::of_kept(by, kept, until, thresholds);
-        let floors = chosen(Cut::Cycles, steps.floors());
+        let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
+        let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
         let behind = |last: u64| floors.as_ref().map_or(0, |floors| floors.steps_behind(last));
         let goes_to_the_end =
-            |chosen: &Chosen<'_>| behind(chosen.last().at) < thresholds.trend_limits().least_points as u64;
+            |chosen: &Chosen<'_>| behind(chosen.last_at) < thresholds.trend_limits().least_points as u64;
         let mut labelled: Vec<_> =
             steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first)).collect();
         labelled.sort_by_key(|labelled| std::cmp::Reverse(labelled.kept.count()));
@@ -211,7 +216,8 @@ impl<'a> Chosen<'a> {
         let steps: Vec<&Step> = kept.steps().iter().skip(first).filter(|step| step.at <= until).collect();
         let points = points(steps.iter().map(|step| (step.number, step.bytes)));
         let trend = Trend::of(&points, &thresholds.trend_limits()).filter(|_| !kept.is_cut())?;
-        Some(Chosen { by, steps, trend, are_pieces: false })
+        let last_at = kept.last_at().min(until).max(steps.last()?.at);
+        Some(Chosen { by, steps, last_at, trend, are_pieces: false, great: None })
     }
 
     fn last(&self) -> &'a Step {
@@ -233,7 +239,14 @@ impl<'a> Chosen<'a> {
     fn is_the_end(&self, last_given_at: u64) -> bool {
         let (first, last) = (self.stretch()[0], self.last());
         let a_step = last.at.saturating_sub(first.at) / (last.number - first.number).max(1);
-        last_given_at <= last.at.saturating_add(2 * a_step)
+        last_given_at <= self.last_at.saturating_add(2 * a_step)
+    }
+
+    /// Whether what rises was given back twice before, as a cache is where a request ends: once is what a load does.
+    fn was_given_back(&self, thresholds: &Thresholds) -> bool {
+        let least = thresholds.returned_share * self.last().bytes.saturating_sub(self.steps[0].bytes) as f64;
+        let floors = self.great.map_or(&[][..], Kept::steps);
+        floors.iter().filter(|floor| floor.fell_bytes as f64 >= least).count() >= 2
     }
 
     fn describe(
@@ -247,7 +260,8 @@ impl<'a> Chosen<'a> {
         let (first, last, stretch) = (self.steps[0], self.last(), self.stretch());
         let total = i128::from(last.bytes) - i128::from(first.bytes);
         let returned = 1.0 - share(rising.held_bytes, rising.bytes_at_last).min(1.0);
-        let is_given_back = rising.bytes_at_last > 0 && !is_cleaned_up && returned >= thresholds.returned_share;
+        let is_given_back = rising.bytes_at_last > 0 && !is_cleaned_up && returned >= thresholds.returned_share
+            || self.was_given_back(thresholds);
         let course = if self.trend.rises() && is_given_back { Course::GivenBack } else { self.trend.course };
         let significant = course.rises() && total >= i128::from(thresholds.leak_total_bytes);
         let given = last.given_bytes.saturating_sub(stretch[0].given_bytes);

@@ -19,15 +19,15 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     for growth in significant {
         let ran_out = facts.ooms.iter().any(|oom| oom.device == growth.device);
         let blocks = facts.tensor_growth.iter().find(|known| known.device == growth.device);
-        let flat = blocks.filter(|blocks| !blocks.significant).map_or_else(String::new, |blocks| {
-            format!("; what {} hold does not go on rising: an allocator's cache is what grows", blocks.blocks())
-        });
+        let flat = blocks
+            .filter(|blocks| !blocks.significant)
+            .map_or_else(String::new, |blocks| format!("; what {} hold does not rise with it", blocks.blocks()));
         page.indented("  ", "  ", &format!("{}{flat}", describe(growth, ran_out)));
     }
     for growth in of_blocks {
         page.indented("  ", "  ", &describe_blocks(growth));
         for line in &growth.lines {
-            page.indented("    ", "      ", &line.told((growth.by.step(), growth.by.steps())));
+            page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
         }
     }
     page.gap();

@@ -118,7 +118,7 @@ impl Floors {
         let least = self.swing();
         let fell = self.fell_from.saturating_sub(self.floor.bytes);
         self.kept.forget(rows_left, |step| step.fell_bytes < least);
-        let keeps = fell >= least && self.kept.wants_next();
+        let keeps = fell >= least && self.kept.wants_next(self.floor.at);
         self.great = self.kept.count();
         keeps
     }

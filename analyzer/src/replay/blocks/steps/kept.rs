@@ -45,6 +45,7 @@ impl Step {
 pub struct Kept {
     steps: Vec<Step>,
     count: u64,
+    last_at: u64,
     /// Every end with such a number is kept.
     every: u64,
     is_cut: bool,
@@ -52,7 +53,7 @@ pub struct Kept {
 
 impl Default for Kept {
     fn default() -> Self {
-        Kept { steps: Vec::new(), count: 0, every: 1, is_cut: false }
+        Kept { steps: Vec::new(), count: 0, last_at: 0, every: 1, is_cut: false }
     }
 }
 
@@ -67,14 +68,20 @@ impl Kept {
         self.count
     }
 
+    /// When the last of all came, in ticks.
+    pub fn last_at(&self) -> u64 {
+        self.last_at
+    }
+
     /// Whether ends are missing because there was no room for their rows.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
     /// One more; whether it is one to keep.
-    pub(super) fn wants_next(&mut self) -> bool {
+    pub(super) fn wants_next(&mut self, at: u64) -> bool {
         self.count += 1;
+        self.last_at = at;
         (self.count - 1).is_multiple_of(self.every)
     }
 

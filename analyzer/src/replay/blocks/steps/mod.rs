@@ -224,7 +224,7 @@ impl Steps {
     #[cold]
     fn leaves_backward(&mut self, at: u64, rows_left: &mut usize) {
         self.in_backward.is_inside = false;
-        if self.backward.wants_next() {
+        if self.backward.wants_next(at) {
             let step = self.now(at);
             self.backward.push(step, rows_left);
         }
@@ -244,7 +244,7 @@ impl Steps {
             None => return,
         };
         label.clone_into(&mut self.labelled[place].last);
-        if self.labelled[place].kept.wants_next() {
+        if self.labelled[place].kept.wants_next(at) {
             let step = self.now(at);
             self.labelled[place].kept.push(step, rows_left);
         }
@@ -274,6 +274,11 @@ impl Steps {
     /// Ends of backward passes, and a call site in one of them.
     pub fn backward(&self) -> (&Kept, u32) {
         (&self.backward, self.in_backward.site)
+    }
+
+    /// Floors between great swings, where smaller ones behind them count as the steps.
+    pub fn great_floors(&self) -> &Kept {
+        self.floors[0].kept()
     }
 
     /// Floors: those between great swings, or where there are at most two of them (a load that was thrown away) those behind.
