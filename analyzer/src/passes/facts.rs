@@ -240,7 +240,9 @@ impl Facts {
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let shapes = Shapes::of(replay, &evidence.thresholds)
             .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack));
-        let tensor_growth_at = tensor_growth_at(replay, &stacks, &shapes, &evidence.thresholds);
+        let thresholds = &evidence.thresholds;
+        let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: tensors::is_whole(trace), thresholds };
+        let tensor_growth_at = tensor_growth_at(&run, &shapes);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -259,7 +261,7 @@ impl Facts {
                 .collect(),
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
-            tensor_growth: tensor_growth::of_devices(replay, &stacks, &evidence.thresholds),
+            tensor_growth: run.of_devices(),
             tensor_growth_at,
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
@@ -311,17 +313,11 @@ fn describe_growth(replay: &Replay, thresholds: &Thresholds, stacks: &Stacks<'_>
 }
 
 /// Of the failures that are looked at.
-fn tensor_growth_at(
-    replay: &Replay,
-    stacks: &Stacks<'_>,
-    shapes: &Shapes,
-    thresholds: &Thresholds,
-) -> BTreeMap<usize, TensorGrowth> {
+fn tensor_growth_at(run: &tensor_growth::Run<'_>, shapes: &Shapes) -> BTreeMap<usize, TensorGrowth> {
     let of = |index: usize| {
-        let oom = replay.failures.listed.get(index)?;
-        let moment = replay.blocks.moments.at_failure(oom.seq)?;
-        let growth = TensorGrowth::of(replay, stacks, oom.device?, Until::Failure(moment), thresholds)?;
-        Some((index, growth))
+        let oom = run.replay.failures.listed.get(index)?;
+        let moment = run.replay.blocks.moments.at_failure(oom.seq)?;
+        Some((index, TensorGrowth::of(run, oom.device?, Until::Failure(moment))?))
     };
     shapes.indices().filter_map(of).collect()
 }

@@ -124,7 +124,8 @@ pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay,
     }
 }
 
-fn is_whole(trace: &TraceFile) -> bool {
+/// Whether no record of a trace is missing.
+pub fn is_whole(trace: &TraceFile) -> bool {
     let torn = if trace.header.closed == 1 { trace.header.torn } else { 0 };
     trace.header.events_lost == 0 && torn == 0 && trace.damages().is_empty()
 }

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Chosen, held_at, points};
+use super::{Chosen, Run, held_at, points};
 use crate::passes::growth::Rate;
 use crate::passes::trend::Trend;
 use crate::replay::blocks::Moment;
 use crate::replay::blocks::steps::SiteLevel;
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
-use crate::thresholds::Thresholds;
 use crate::words::{clean, size};
 
 /// Lines that are listed.
@@ -36,6 +35,8 @@ pub struct LineGrowth {
     pub bytes: u64,
     /// In so many blocks.
     pub blocks: u64,
+    /// What it held after each of the steps that are listed (`floors`), in bytes.
+    pub floors_bytes: Vec<u64>,
     /// Of its blocks, those that were given back between the first and the last step.
     pub freed_blocks: u64,
     /// The way that most of it came by.
@@ -59,6 +60,7 @@ impl LineGrowth {
 }
 
 /// All lines that rise.
+#[derive(Default)]
 pub(super) struct Rising {
     /// The first of them, those that grew most.
     pub(super) lines: Vec<LineGrowth>,
@@ -79,11 +81,11 @@ struct Line {
 
 impl Rising {
     /// By the call sites whose blocks become more over the last stretch; `now`: what is the case at its end.
-    pub(super) fn of(stacks: &Stacks<'_>, chosen: &Chosen<'_>, now: &Moment, thresholds: &Thresholds) -> Self {
-        let lines = by_line(stacks, &growing_sites(chosen));
+    pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment) -> Self {
+        let lines = by_line(run.stacks, &growing_sites(chosen));
         let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
         for (label, line) in lines {
-            rising.extend(grown(stacks, chosen, label, &line, thresholds).map(|grown| (grown, line.sites)));
+            rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
         }
         rising.sort_by_key(|(line, _)| std::cmp::Reverse((line.total_bytes, line.bytes)));
         let sites: BTreeSet<u32> = rising.iter().flat_map(|(_, sites)| sites).copied().collect();
@@ -127,17 +129,11 @@ fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {
 }
 
 /// The growth of a line, if it goes on to the last step.
-fn grown(
-    stacks: &Stacks<'_>,
-    chosen: &Chosen<'_>,
-    label: String,
-    line: &Line,
-    thresholds: &Thresholds,
-) -> Option<LineGrowth> {
+fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Option<LineGrowth> {
     let levels: Vec<SiteLevel> =
         chosen.steps.iter().map(|step| sum(line.sites.iter().filter_map(|site| step.of_site(*site)))).collect();
     let numbered = chosen.steps.iter().zip(&levels).map(|(step, level)| (step.number, level.bytes));
-    let trend = Trend::of(&points(numbered), &thresholds.trend_limits()).filter(Trend::rises)?;
+    let trend = Trend::of(&points(numbered), &run.thresholds.trend_limits()).filter(Trend::rises)?;
     let (first, last) = (levels.first()?, levels.last()?);
     Some(LineGrowth {
         label,
@@ -146,8 +142,9 @@ fn grown(
         total_bytes: last.bytes.saturating_sub(first.bytes),
         bytes: last.bytes,
         blocks: last.blocks,
+        floors_bytes: levels.iter().map(|level| level.bytes).collect(),
         freed_blocks: line.sites.iter().map(|site| freed(chosen, *site)).sum(),
-        stack: line.sites.first().map(|site| stacks.of(*site).frames).unwrap_or_default(),
+        stack: line.sites.first().map(|site| run.stacks.of(*site).frames).unwrap_or_default(),
     })
 }
 

@@ -108,31 +108,26 @@ pub struct TensorGrowth {
 impl TensorGrowth {
     /// That of a device up to a moment; `None` where nothing is told of blocks there, they are not all known, or there were too few
     /// steps.
-    pub fn of(
-        replay: &Replay,
-        stacks: &Stacks<'_>,
-        device: u8,
-        until: Until<'_>,
-        thresholds: &Thresholds,
-    ) -> Option<Self> {
-        let known = replay.blocks.device(device)?;
-        if known.all().any(|told| !is_sound(told)) {
+    pub fn of(run: &Run<'_>, device: u8, until: Until<'_>) -> Option<Self> {
+        let known = run.replay.blocks.device(device)?;
+        if !known.all().all(|told| run.knows_all_of(told)) {
             return None;
         }
         let until_at = match until {
             Until::End => u64::MAX,
             Until::Failure(moment) => moment.at,
         };
-        let chosen = Chosen::of(replay, stacks, &known.steps, until_at, thresholds)?;
-        let now = match until {
-            Until::End => replay.blocks.now(device, replay.last_at)?,
-            Until::Failure(moment) => moment.clone(),
-        };
-        let mut allocators = known.all().map(|told| replay.blocks.pool(told.allocator).unwrap_or("pytorch").to_owned());
+        let chosen = Chosen::of(run, &known.steps, until_at)?;
+        let pool = |told: &Told| run.replay.blocks.pool(told.allocator).unwrap_or("pytorch").to_owned();
+        let mut allocators = known.all().map(pool);
         let framework = allocators.next().filter(|_| allocators.next().is_none());
-        let rising = Rising::of(stacks, &chosen, &now, thresholds);
+        let rising = match until {
+            _ if !chosen.trend.rises() => Rising::default(),
+            Until::End => Rising::of(run, &chosen, &run.replay.blocks.now(device, run.replay.last_at)?),
+            Until::Failure(moment) => Rising::of(run, &chosen, moment),
+        };
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
-        Some(chosen.describe(replay, (device, framework), rising, is_cleaned_up, thresholds))
+        Some(chosen.describe(run, (device, framework), rising, is_cleaned_up))
     }
 
     /// First level of all, in bytes.
@@ -163,15 +158,30 @@ impl TensorGrowth {
     }
 }
 
-/// The growth on each device that the run tells.
-pub fn of_devices(replay: &Replay, stacks: &Stacks<'_>, thresholds: &Thresholds) -> Vec<TensorGrowth> {
-    let devices = replay.accounts.devices().map(|(device, _)| device);
-    devices.filter_map(|device| TensorGrowth::of(replay, stacks, device, Until::End, thresholds)).collect()
+/// A run whose blocks are looked at.
+pub struct Run<'a> {
+    /// The state at its end.
+    pub replay: &'a Replay,
+    /// The ways to its calls.
+    pub stacks: &'a Stacks<'a>,
+    /// Whether no record of it is missing.
+    pub is_whole: bool,
+    /// The numbers by which growth is judged.
+    pub thresholds: &'a Thresholds,
 }
 
-/// Whether what an allocator told is all of one mind: else some of its blocks are not known.
-fn is_sound(told: &Told) -> bool {
-    told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0
+impl Run<'_> {
+    /// The growth on each device that tells of blocks.
+    pub fn of_devices(&self) -> Vec<TensorGrowth> {
+        let devices = self.replay.accounts.devices().map(|(device, _)| device);
+        devices.filter_map(|device| TensorGrowth::of(self, device, Until::End)).collect()
+    }
+
+    /// Whether all blocks of an allocator are known: its own totals say so, and where it has none, no record may be missing.
+    fn knows_all_of(&self, told: &Told) -> bool {
+        let is_of_one_mind = told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0;
+        is_of_one_mind && (self.is_whole || self.replay.blocks.pool(told.allocator).is_none())
+    }
 }
 
 /// The steps that are looked at.
@@ -187,7 +197,8 @@ struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    fn of(replay: &Replay, stacks: &Stacks<'_>, steps: &'a Steps, until: u64, thresholds: &Thresholds) -> Option<Self> {
+    fn of(run: &Run<'_>, steps: &'a Steps, until: u64) -> Option<Self> {
+        let (replay, thresholds) = (run.replay, run.thresholds);
         let chosen = |by: Cut, kept: &'a Kept| Chosen::of_kept(by, kept, until, thresholds);
         let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
         let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
@@ -204,7 +215,7 @@ impl<'a> Chosen<'a> {
         let (backward, site) = steps.backward();
         let is_backward = || {
             replay.sites.has_way(site)
-                && Where::of(&stacks.of(site).frames, false).is_some_and(|way| way.phase == Phase::Backward)
+                && Where::of(&run.stacks.of(site).frames, false).is_some_and(|way| way.phase == Phase::Backward)
         };
         let by_backward = || chosen(Cut::BackwardPasses, backward).filter(|_| is_backward());
         by_marks.find(goes_to_the_end).or_else(|| by_backward().filter(goes_to_the_end)).or(floors)
@@ -251,12 +262,12 @@ impl<'a> Chosen<'a> {
 
     fn describe(
         &self,
-        replay: &Replay,
+        run: &Run<'_>,
         (device, framework): (u8, Option<String>),
         rising: Rising,
         is_cleaned_up: bool,
-        thresholds: &Thresholds,
     ) -> TensorGrowth {
+        let (replay, thresholds) = (run.replay, run.thresholds);
         let (first, last, stretch) = (self.steps[0], self.last(), self.stretch());
         let total = i128::from(last.bytes) - i128::from(first.bytes);
         let returned = 1.0 - share(rising.held_bytes, rising.bytes_at_last).min(1.0);

@@ -97,6 +97,22 @@ fn what_is_not_of_one_mind_says_nothing() {
     assert_eq!(growth(&program()), None, "no steps");
 }
 
+/// A pool has no totals: where records are missing, nobody knows all of its blocks.
+#[test]
+fn a_pool_says_nothing_where_records_are_missing() {
+    let pool = |lost: u64| {
+        let mut trace = program();
+        for step in 0..30 {
+            mark(&mut trace, "step");
+            trace.pool_alloc("arena", "kept", KEPT + step * 80 * MIB, 80 * MIB);
+        }
+        trace.header.events_lost = lost;
+        growth(&trace)
+    };
+    assert_eq!(pool(0).map(|growth| (growth.significant, growth.framework)), Some((true, Some("arena".to_owned()))));
+    assert_eq!(pool(1), None);
+}
+
 #[test]
 fn labels_of_a_load_and_labels_that_stop_are_no_steps() {
     let mut trace = program();
