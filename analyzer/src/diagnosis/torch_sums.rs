@@ -112,10 +112,8 @@ impl<'a> Case<'a> {
     /// What PyTorch's allocator held at a failure: by its blocks, a message or a snapshot.
     pub fn torch_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
         let Some(blocks) = self.by_blocks(failure) else { return self.given_sums(failure) };
-        // A message has what the blocks do not show: what private pools hold, and what the driver calls free.
-        let recorded = self.recorded_message(failure).and_then(by_message);
-        let other =
-            recorded.clone().map(|told| TorchSums { told: Told::Error, ..told }).or_else(|| self.given_sums(failure));
+        // These have what the blocks do not show: what private pools hold, and what the driver calls free.
+        let other = self.given_sums(failure);
         let Some(other) = other.filter(|other| other.told != Told::SnapshotLater) else { return Some(blocks) };
         if agree(blocks.unused, other.unused) {
             return Some(TorchSums { pieces: blocks.pieces, ..other });

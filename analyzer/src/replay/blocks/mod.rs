@@ -171,7 +171,8 @@ impl Blocks {
             let place = self.place_of(old.device);
             self.devices[place].lost(&old, record.at, &mut self.rows_left);
         }
-        self.devices[place].given(&given, sites.looked_for_python(given.site));
+        let python = self.devices[place].steps.looked_for_python(&given, sites);
+        self.devices[place].given(&given, python);
         self.devices[place].steps.given(&given, record.thread, record.at, &mut self.rows_left);
     }
 

@@ -28,13 +28,13 @@ const LEAST_CYCLES: u64 = 5;
 /// The file of PyTorch whose functions run a backward pass, and make the first gradient of it.
 const AUTOGRAD: &str = "torch/autograd/__init__.py";
 
-/// What a call site holds.
+/// What a call site holds. The numbers are small, so that a site is one line of the cache: nearly each event has another site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Level {
     bytes: u64,
-    blocks: u64,
+    blocks: u32,
     /// Blocks that it was ever given.
-    given: u64,
+    given: u32,
 }
 
 /// Where the Python code lies that leads to a call site.
@@ -53,6 +53,8 @@ enum Way {
 struct Slot {
     site: u32,
     way: Way,
+    /// Whether frames of Python were looked for.
+    python: bool,
     now: Level,
     /// What it held at the floor with this number; what it holds now, where it has not changed since.
     at_floor: [Level; 2],
@@ -135,9 +137,19 @@ impl Steps {
             return 0;
         }
         let slot = self.slots.len() as u16;
-        self.slots.push(Slot { site, way: way(site, sites), ..Slot::default() });
+        let python = sites.looked_for_python(site);
+        self.slots.push(Slot { site, way: way(site, sites), python, ..Slot::default() });
         self.by_site.insert(site, slot);
         slot
+    }
+
+    /// Whether frames of Python were looked for on the way to a call site that is followed.
+    #[inline]
+    pub(super) fn looked_for_python(&self, given: &Given, sites: &Sites) -> bool {
+        match given.slot {
+            0 => sites.looked_for_python(given.site),
+            slot => self.slots[usize::from(slot)].python,
+        }
     }
 
     /// A block is given out.
@@ -154,7 +166,7 @@ impl Steps {
         }
         let now = &mut self.changes(slot).now;
         now.bytes = now.bytes.saturating_add(given.size_bytes);
-        (now.blocks, now.given) = (now.blocks + 1, now.given + 1);
+        (now.blocks, now.given) = (now.blocks.saturating_add(1), now.given.saturating_add(1));
         self.bytes = self.bytes.saturating_add(given.size_bytes);
         self.given_bytes = self.given_bytes.saturating_add(given.size_bytes);
         self.last_given_at = at;
@@ -292,7 +304,12 @@ impl Steps {
 /// The call sites that hold anything, by their numbers.
 fn rows(levels: impl Iterator<Item = (u32, Level)>) -> Vec<SiteLevel> {
     let held = levels.filter(|(_, level)| level.blocks > 0);
-    let row = |(site, Level { bytes, blocks, given })| SiteLevel { site, bytes, blocks, given };
+    let row = |(site, Level { bytes, blocks, given })| SiteLevel {
+        site,
+        bytes,
+        blocks: u64::from(blocks),
+        given: u64::from(given),
+    };
     let mut rows: Vec<SiteLevel> = held.map(row).collect();
     rows.sort_unstable_by_key(|row| row.site);
     rows
