@@ -1,5 +1,7 @@
 //! `gpuoom-analyze report --format json`, field by field.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// A report; fields are named by JSON pointers, such as `/devices/0/peak/padded_bytes`.
@@ -65,6 +67,21 @@ impl Report {
     /// How many entries a list has.
     pub fn count(&self, pointer: &str) -> usize {
         self.get(pointer).as_array().unwrap_or_else(|| panic!("{pointer} is no list in {:#}", self.0)).len()
+    }
+
+    /// Bytes of ggml's buffers on a device at a moment, by what they are for; under an empty name those of which nobody says.
+    pub fn buffers(&self, device: usize, moment: &str) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        let at = format!("/devices/{device}/tensors");
+        assert!(self.get(&at).is_null() || self.text(&format!("{at}/framework")) == "ggml");
+        let moments = self.0.pointer(&format!("{at}/moments")).and_then(Value::as_array).into_iter().flatten();
+        for found in moments.filter(|found| found["at"] == moment) {
+            for row in found["allocated_by"]["rows"].as_array().expect("rows") {
+                let kind = row["kind"].as_str().unwrap_or_default();
+                *sums.entry(kind.to_owned()).or_insert(0) += row["bytes"].as_u64().expect("bytes");
+            }
+        }
+        sums
     }
 
     /// The diagnoses, the most telling first.

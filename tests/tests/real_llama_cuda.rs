@@ -1,6 +1,8 @@
 //! llama.cpp's prebuilt CUDA backend, loaded into Node, over the simulated CUDA: a run that fits and three that fail, each in
 //! its own place.
 
+use std::collections::BTreeMap;
+
 use gpuoom_tests::{
     Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called,
 };
@@ -26,7 +28,13 @@ fn main_trace(run: &Finished) -> Trace {
 }
 
 /// `shape` is what the model's facts prove; `other` is what nothing may say, with facts or without.
-fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option<&str>, other: &str) {
+fn assert_fails(
+    capacity: &str,
+    phase: &str,
+    (purpose, requested_bytes): (&str, u64),
+    shape: Option<&str>,
+    other: &str,
+) {
     let Some(run) = generate(capacity) else { return };
     assert!(run.stdout.contains(&format!("failed in {phase}: ")), "{}", run.stdout);
     let report = main_trace(&run).report();
@@ -34,6 +42,9 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option
     report.assert_only_oom("propagated", "exception");
     assert_eq!((report.text("/ooms/0/api"), report.text("/ooms/0/refused_by")), ("cudaMalloc", "driver"));
     assert_eq!(report.number("/ooms/0/requested_bytes"), requested_bytes);
+    assert_eq!(report.text("/ooms/0/purpose"), purpose);
+    let sentence = report.text("/verdict/sentence");
+    assert!(sentence.contains(&format!(" MiB {} (cudaMalloc)", what_for(purpose))), "{sentence}");
     // Each of them is more than the whole card, which is small here, and comes where it does.
     report.assert_cause("request-exceeds-device", "proven");
     // llama.cpp's own functions, on the way to the call, say which buffer it is.
@@ -52,6 +63,54 @@ fn assert_fails(capacity: &str, phase: &str, requested_bytes: u64, shape: Option
     let messages = main_trace(&run).told(&[record::Event::Message]);
     assert_eq!(messages[0].status, message::EXCEPTION);
     assert!(messages[0].text.contains("allocate"), "and in its exceptions: {messages:?}");
+}
+
+fn what_for(purpose: &str) -> &'static str {
+    match purpose {
+        "weights" => "for weights",
+        "kv-cache" => "for the KV cache",
+        _ => "for a compute buffer",
+    }
+}
+
+/// llama.cpp's own words: "CUDA0 model buffer size = 12.51 MiB", by what the buffer is for.
+fn logged(stderr: &str) -> BTreeMap<String, String> {
+    let kinds = [("model", "weights"), ("KV", "kv-cache"), ("compute", "compute")];
+    let mut found = BTreeMap::new();
+    for (word, kind) in kinds {
+        let lines = stderr.lines().filter(|line| line.contains(&format!("CUDA0 {word} buffer size =")));
+        let sizes: Vec<f64> =
+            lines.map(|line| line.split_whitespace().rev().nth(1).expect("a size").parse().unwrap()).collect();
+        assert!(sizes.len() < 2, "{sizes:?}");
+        sizes.into_iter().for_each(|size| _ = found.insert(kind.to_owned(), format!("{size:.2}")));
+    }
+    found
+}
+
+fn in_mib(buffers: BTreeMap<String, u64>) -> BTreeMap<String, String> {
+    buffers.into_iter().map(|(kind, bytes)| (kind, format!("{:.2}", bytes as f64 / MIB as f64))).collect()
+}
+
+/// What ggml tells, and what only the ways to the calls say, is what llama.cpp logs of its buffers.
+#[test]
+fn buffers_are_for_what_llama_cpp_says_they_are() {
+    for (capacity, moment, buffers) in
+        [("4M", "oom:1", 0), ("34M", "oom:1", 1), ("100M", "oom:1", 2), ("1G", "peak", 3)]
+    {
+        for setting in ["on", "off"] {
+            let Some(client) = llama_cuda_client() else { return };
+            let client =
+                client.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off").env("GPUOOM_FRAMEWORK", setting);
+            let run = client.env("LLAMA_LOG_LEVEL", "info").run_recorded();
+            let logged = logged(&run.stderr);
+            assert_eq!(logged.len(), buffers, "{}", run.stderr);
+            let report = main_trace(&run).report();
+            assert_eq!(in_mib(report.buffers(0, moment)), logged, "{capacity} {setting}");
+            if buffers > 0 {
+                assert_eq!(report.flag("/devices/0/tensors/by_call_paths"), setting == "off");
+            }
+        }
+    }
 }
 
 /// What comes after its buffers (here cuBLAS's work space) ggml can't do without: it aborts.
@@ -104,15 +163,15 @@ fn the_pool_of_virtual_memory_lives_until_it_is_unmapped() {
 
 #[test]
 fn weights_that_do_not_fit() {
-    assert_fails("4M", "load", WEIGHTS, Some("oom-model-load"), "kv-cache-prealloc");
+    assert_fails("4M", "load", ("weights", WEIGHTS), Some("oom-model-load"), "kv-cache-prealloc");
 }
 
 #[test]
 fn a_kv_cache_that_does_not_fit() {
-    assert_fails("34M", "context", KV_CACHE, Some("kv-cache-prealloc"), "oom-model-load");
+    assert_fails("34M", "context", ("kv-cache", KV_CACHE), Some("kv-cache-prealloc"), "oom-model-load");
 }
 
 #[test]
 fn a_compute_buffer_that_does_not_fit() {
-    assert_fails("100M", "context", COMPUTE, None, "kv-cache-prealloc");
+    assert_fails("100M", "context", ("compute", COMPUTE), None, "kv-cache-prealloc");
 }

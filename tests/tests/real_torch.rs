@@ -106,6 +106,8 @@ fn assert_propagated_by_exception(run: &Finished) {
 fn an_out_of_memory_error_that_ends_the_program() {
     let Some(client) = client("oom.py", "1G") else { return };
     let run = run(client.arg("uncaught"));
+    let said = run.recorder_lines()[0];
+    assert!(said.contains("1 out-of-memory error of PyTorch's allocator, 2 refused calls below, propagated"), "{said}");
     assert!(run.stderr.contains("torch.OutOfMemoryError: CUDA out of memory."), "{}", run.stderr);
     run.only_trace().report().assert_exited(1);
     assert_card_is_full(&run);

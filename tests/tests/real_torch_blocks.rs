@@ -87,3 +87,27 @@ fn threads_that_python_leaves_behind_are_left_in_peace() {
         assert!(told.given > 0);
     }
 }
+
+/// One process has memory of another one's, which is no block of its own.
+#[test]
+fn each_process_tells_of_its_own_blocks() {
+    let Some(client) = torch_client("processes.py") else { return };
+    let run = client.env("SIM_CAPACITY", "4G").run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    assert!(run.stdout.contains("children: [0, 0]"), "{}", run.stdout);
+    let said = run.stdout.lines().filter_map(|line| line.split_once(": ")).filter(|(who, _)| *who != "children");
+    let traces = run.traces();
+    let mut processes = 0;
+    for (who, numbers) in said {
+        let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().expect("a number")).collect();
+        let name = format!("-{}.trace.bin", numbers[0]);
+        let trace = traces.iter().find(|trace| trace.path.to_string_lossy().ends_with(&name));
+        let told = told_blocks(&trace.unwrap_or_else(|| panic!("{who} has a trace")).path);
+        assert_eq!((told.mismatches, told.strange, told.given), (0, 0, numbers[1]), "{who}");
+        // The children give back what they kept before they end.
+        let taken_at_least = numbers[2];
+        assert!(told.taken >= taken_at_least, "{who}: {} of {taken_at_least}", told.taken);
+        processes += 1;
+    }
+    assert_eq!((processes, traces.len()), (3, 3));
+}

@@ -108,7 +108,10 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
                 gpu(oom.device)
             )
         }
-        false => format!("{} refused {asked} ({})", gpu(oom.device), clean(&oom.api)),
+        false => {
+            let what_for = oom.is_for.what_for().map_or_else(String::new, |what| format!(" {what}"));
+            format!("{} refused {asked}{what_for} ({})", gpu(oom.device), clean(&oom.api))
+        }
     };
     format!("{what}. {}", held_and_free(oom, device))
 }

@@ -9,6 +9,7 @@ use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
 use crate::judgement::check::{Basis, Holds};
 use crate::passes::fragmentation::saturate;
+use crate::replay::blocks::Owner;
 use crate::thresholds::share;
 use crate::words::size;
 use gpuoom_trace::record::Kind;
@@ -135,7 +136,7 @@ impl<'a> Case<'a> {
     /// At a refusal that PyTorch itself went on from, its cache is not given back yet.
     fn by_blocks(&self, failure: &Failure<'_>) -> Option<TorchSums<'static>> {
         let is_other = || self.asked_by_another(failure).is_some();
-        let tensors = failure.device?.tensors.as_ref().filter(|tensors| tensors.is_torch)?;
+        let tensors = failure.device?.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch)?;
         let moment = tensors.moment(&format!("oom:{}", failure.report.number))?;
         if failure.oom.error.is_none() && !is_other() {
             return None;

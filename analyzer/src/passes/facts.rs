@@ -27,9 +27,9 @@ use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
 use crate::passes::tensor_growth::{self, TensorGrowth, Until};
-use crate::passes::tensors;
 use crate::passes::time::rfc3339;
 use crate::passes::which_card::WhichCard;
+use crate::passes::{buffers, tensors};
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
 use crate::software::{Versions, torch_version};
@@ -238,10 +238,13 @@ impl Facts {
         let mut devices = describe_devices(trace, replay, &machine);
         tensors::add_to(&mut devices, trace, replay, &stacks);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
-        let shapes = Shapes::of(replay, &evidence.thresholds)
-            .by_paths(|index| ooms.get(index).map_or(&[][..], |oom| &oom.stack));
+        let ledger: Vec<DeviceLedger> = used_accounts(replay)
+            .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
+            .collect();
+        buffers::add_to(&mut devices, &ledger);
+        let shapes = Shapes::of(replay, &evidence.thresholds).by_paths(&ooms);
         let thresholds = &evidence.thresholds;
-        let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: tensors::is_whole(trace), thresholds };
+        let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
         let tensor_growth_at = tensor_growth_at(&run, &shapes);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
@@ -256,9 +259,7 @@ impl Facts {
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
-            ledger: used_accounts(replay)
-                .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
-                .collect(),
+            ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
             tensor_growth: run.of_devices(),

@@ -3,6 +3,7 @@
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 use serde::Serialize;
 
+use crate::passes::buffers::{self, Buffers};
 use crate::passes::callers::{self, Callers};
 use crate::passes::fragmentation::saturate;
 use crate::passes::holders::{self, POOLS};
@@ -104,6 +105,9 @@ pub struct DeviceLedger {
     pub readings: Vec<ReadingRow>,
     /// Who asked for what calls account for, by the places in the program.
     pub allocated_by: Callers,
+    /// Of that, device memory that functions of ggml or llama.cpp on the way to the call say what it is for.
+    #[serde(skip)]
+    pub buffers: Vec<Buffers>,
 }
 
 impl DeviceLedger {
@@ -277,6 +281,7 @@ fn write(
         read_at_ns: moment.read_at.map(|at| replay.clock.at_ns(at)),
         readings: readings(libraries, device, &moment.read),
         allocated_by: callers::of_census(stacks, &moment.census, moment.most_callers),
+        buffers: buffers::of_census(stacks, &moment.census),
         rows,
     }
 }

@@ -1,6 +1,7 @@
 //! Out-of-memory returns as values.
 
 pub mod error;
+mod purpose;
 
 use std::collections::HashSet;
 
@@ -16,6 +17,7 @@ use crate::passes::phase::Where;
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom};
+use crate::replay::purpose::Purpose;
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
@@ -159,6 +161,14 @@ pub struct OomReport {
     /// By which function the program came into it, and from which line of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_entry: Option<Where>,
+    /// What the memory was for: `weights`, `kv-cache`, `compute`; null where nothing says so.
+    pub purpose: Option<&'static str>,
+    /// By which function that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose_by: Option<String>,
+    /// The same, as a value.
+    #[serde(skip)]
+    pub is_for: Purpose,
     /// Device index, where it is known.
     pub device: Option<u8>,
     /// Kind of memory that the runtime was asked for; `tensor` where it was not asked.
@@ -266,7 +276,11 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
     let mut probed: HashSet<Option<u8>> = HashSet::new();
     for (index, report) in all.iter_mut().enumerate() {
         let around = replay.tracks.around.failure(index).and_then(|around| around.captured);
-        report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way));
+        let oom = &replay.failures.listed[index];
+        report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
+            .or_else(|| purpose::phase_by_scopes(replay, oom));
+        (report.is_for, report.purpose_by) = purpose::of(replay, oom, &report.stack);
+        report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
         if report.not_probed_because == Some(NOT_ASKED) {
             report.not_probed_because = Some(not_asked(process, report, probed.contains(&report.device)));
@@ -334,6 +348,9 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         torch: None,
         phase: None,
         phase_entry: None,
+        purpose: None,
+        purpose_by: None,
+        is_for: Purpose::Unknown,
         asked_bytes: oom.requested_bytes,
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),

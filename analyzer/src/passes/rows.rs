@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::passes::numbered::Numbers;
 use crate::passes::oom::{Status, layer_name};
-use crate::replay::apis::{Apis, Ends};
+use crate::replay::apis::{Apis, Does, Ends};
+use crate::replay::purpose::Purpose;
 use crate::replay::sites::Sites;
 use crate::symbols::{Names, Stack, SymbolPlaces};
 
@@ -232,7 +233,7 @@ impl Rows {
     fn take(&mut self, record: &Record, payload: &[u8]) {
         let mut row = self.row(record, payload);
         row.oom = self.number(record);
-        if matches!(record.event(), Some(Event::Block | Event::BlockFree | Event::Message)) {
+        if matches!(record.event(), Some(Event::Block | Event::BlockFree | Event::BlockUse | Event::Message)) {
             // It is told at a moment: no call encloses it, and it ends none.
             self.waiting.push_back((row, None));
             return;
@@ -289,10 +290,12 @@ impl Rows {
     }
 
     fn row(&self, record: &Record, payload: &[u8]) -> EventRow {
-        use Event::{Alloc, Block, BlockFree, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin};
+        use Event::{
+            Alloc, Block, BlockFree, BlockUse, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin,
+        };
         let event = record.event();
         let api = self.apis.get(record.api);
-        let is_told = matches!(event, Some(Block | BlockFree));
+        let is_told = matches!(event, Some(Block | BlockFree | BlockUse));
         let about_memory =
             is_told || matches!(event, Some(Alloc | Free | Map | Unmap | Reserve | Pin | Unpin | Import | Export));
         let gives_back = matches!(event, Some(Free | Unmap | Unpin | BlockFree));
@@ -310,7 +313,7 @@ impl Rows {
         let has_handle = matches!(event, Some(Module | Sync)) && record.address != 0 && (is_over || ends);
         let asked_about = event == Some(Event::ErrorQuery) && record.has(flag::ERROR_TEXT);
         let has_status = match is_told {
-            true => record.status != 0,
+            true => record.status != 0 && event != Some(BlockUse),
             false => is_call && (is_over && (!gives_back || corrects) || asked_about),
         };
         let mut row = EventRow {
@@ -335,7 +338,10 @@ impl Rows {
             marks: marks(record),
             ..EventRow::default()
         };
-        add_payload(&mut row, record, payload);
+        match api.does {
+            Does::TellsOfBuffer if is_told => add_buffer(&mut row, record, payload),
+            _ => add_payload(&mut row, record, payload),
+        }
         if record.site != 0 {
             self.add_site(&mut row, record.site);
         }
@@ -351,6 +357,8 @@ fn event_name(event: Event, gives_back_all: bool) -> &'static str {
         Event::Device => Event::Sync.name(),
         // Nor has it one for an export: what was there becomes visible to others.
         Event::Export => Event::Map.name(),
+        // Nor for what a block is for: it is told of a block that is there.
+        Event::BlockUse => Event::Mark.name(),
         // A layer of its own says what gave the block.
         Event::Block => Event::Alloc.name(),
         Event::BlockFree => Event::Free.name(),
@@ -372,6 +380,14 @@ fn marks(record: &Record) -> Vec<&'static str> {
         (flag::INJECTED, "injected"),
     ];
     all.into_iter().filter(|(flag, _)| record.has(*flag)).map(|(_, name)| name).collect()
+}
+
+/// A buffer of ggml: where its memory begins and how many calls gave it, or what it is for.
+fn add_buffer(row: &mut EventRow, record: &Record, payload: &[u8]) {
+    row.numbers = payload::unpack_numbers(payload).collect();
+    if record.event() == Some(Event::BlockUse) {
+        row.kind = Purpose::told(record.status).and_then(Purpose::name).or(row.kind);
+    }
 }
 
 fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {

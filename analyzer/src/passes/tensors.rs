@@ -10,7 +10,8 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::deciding;
 use crate::replay::Replay;
-use crate::replay::blocks::{Moment, OfAllocator, Own, Room, Rows, Told};
+use crate::replay::blocks::{Moment, OfAllocator, Own, Owner, Room, Rows, Told};
+use crate::replay::purpose::Purpose;
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks, file_name};
 
@@ -21,8 +22,9 @@ const MOST_ROWS: usize = 20;
 const FEW_ROWS: usize = 5;
 /// Call sites whose names are looked up for one moment, those with most bytes.
 const MOST_NAMED: usize = 4096;
-/// The framework whose allocator needs no name.
+/// The frameworks whose allocators need no name.
 const PYTORCH: &str = "pytorch";
+pub(super) const GGML: &str = "ggml";
 /// The row that sums up what has none of its own.
 const OTHERS: &str = "others";
 
@@ -31,9 +33,11 @@ const OTHERS: &str = "others";
 pub struct Tensors {
     /// `pytorch`, or the pool's name.
     pub framework: String,
-    /// Whether it is PyTorch's: a pool may have any name.
+    /// Whose it is: a pool may have any name.
     #[serde(skip)]
-    pub is_torch: bool,
+    pub owner: Owner,
+    /// It told nothing, and only functions on the way to the runtime's calls say what memory is for: what they do not name is missing.
+    pub by_call_paths: bool,
     /// What was the case at failures, at the peak, at the end and at labels.
     pub moments: Vec<TensorMoment>,
     /// Its records.
@@ -91,6 +95,8 @@ pub struct TensorRow {
     pub blocks: u64,
     /// What other runs and builds call the same place; null where it has no name.
     pub key: Option<String>,
+    /// What they are for: `weights`, `kv-cache`, `compute`; null where nobody says.
+    pub kind: Option<&'static str>,
     /// The way that most bytes came by.
     pub stack: Vec<Frame>,
 }
@@ -106,7 +112,8 @@ impl TensorMoment {
     /// The rows that have places, and what all others sum up to: bytes and number of blocks.
     pub fn named(&self, most: usize) -> (&[TensorRow], (u64, u64)) {
         let rows = &self.allocated_by.rows;
-        let places = rows.iter().position(|row| row.key.is_none()).unwrap_or(rows.len());
+        let is_rest = |row: &TensorRow| row.key.is_none() && row.kind.is_none();
+        let places = rows.iter().position(is_rest).unwrap_or(rows.len());
         let (named, rest) = rows.split_at(places.min(most));
         let sum = |of: fn(&TensorRow) -> u64| rest.iter().fold(0u64, |sum, row| sum.saturating_add(of(row)));
         (named, (sum(|row| row.bytes), sum(|row| row.blocks)))
@@ -118,16 +125,10 @@ pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay,
     if !replay.blocks.is_used() {
         return;
     }
-    let all = All { replay, stacks, is_whole: is_whole(trace), has_python: has_python(trace) };
+    let all = All { replay, stacks, is_whole: trace.is_whole(), has_python: has_python(trace) };
     for device in devices {
         device.tensors = all.of_device(device.index.unwrap_or(NO_DEVICE));
     }
-}
-
-/// Whether no record of a trace is missing.
-pub fn is_whole(trace: &TraceFile) -> bool {
-    let torn = if trace.header.closed == 1 { trace.header.torn } else { 0 };
-    trace.header.events_lost == 0 && torn == 0 && trace.damages().is_empty()
 }
 
 fn has_python(trace: &TraceFile) -> bool {
@@ -187,22 +188,23 @@ impl All<'_> {
     }
 
     fn describe(&self, told: &Told, moments: &[(String, Moment, usize)]) -> Tensors {
-        let pool = self.replay.blocks.pool(told.allocator);
+        let owner = self.replay.blocks.owner(told.allocator).cloned().unwrap_or(Owner::Torch);
         let moments = moments.iter().filter_map(|(name, moment, most)| {
             let of = moment.of.iter().find(|one| one.allocator == told.allocator)?;
-            Some(self.moment(name, moment.at, of, pool.is_none(), *most))
+            Some(self.moment(name, moment.at, of, owner == Owner::Torch, *most))
         });
         let share = told.python_bytes as f64 / told.given_bytes.max(1) as f64;
         let has_python = (self.has_python || told.python_bytes > 0) && told.given_bytes > 0;
         Tensors {
-            framework: pool.unwrap_or(PYTORCH).to_owned(),
-            is_torch: pool.is_none(),
+            framework: name_of(&owner).to_owned(),
+            by_call_paths: false,
             moments: moments.collect(),
             events: told.events,
             mismatches: told.mismatches,
             peak_allocated_bytes: saturate(told.most_bytes),
             with_python_share: has_python.then_some(share),
             others: Vec::new(),
+            owner,
         }
     }
 
@@ -210,7 +212,7 @@ impl All<'_> {
         let allocated_bytes = saturate(of.state.bytes);
         let (held, room) = match is_torch {
             true => self.by_own_word(of),
-            // A pool has no totals: what it holds is what its blocks lie in, if none of them is missing.
+            // ggml and a pool have no totals: what it holds is what its blocks lie in, if none of them is missing.
             false => {
                 let room = of.room.as_ref().filter(|_| self.is_whole);
                 (room.map(|room| (saturate(room.bytes), Some(saturate(room.unused_bytes)))), room)
@@ -245,12 +247,16 @@ impl All<'_> {
     /// The places with most bytes, and a row for the rest, which add up to this sum.
     fn rows(&self, sites: &Rows, sum_bytes: u64, most: usize) -> Vec<TensorRow> {
         let mut sites = sites.clone();
-        sites.sort_unstable_by_key(|(site, bytes, blocks)| (std::cmp::Reverse((*bytes, *blocks)), *site));
+        sites.sort_unstable_by_key(|(site, purpose, bytes, blocks)| {
+            (std::cmp::Reverse((*bytes, *blocks)), *site, *purpose)
+        });
         let all_blocks = sites.iter().fold(0u64, |sum, (.., blocks)| sum.saturating_add(*blocks));
-        let mut places: BTreeMap<(String, Option<String>), Place> = BTreeMap::new();
-        for (site, bytes, blocks) in sites.into_iter().take(MOST_NAMED) {
-            let Some((label, key)) = self.name(site) else { continue };
-            let place = places.entry((label, key)).or_insert(Place { site, bytes: 0, blocks: 0 });
+        let mut places: BTreeMap<(Purpose, String, Option<String>), Place> = BTreeMap::new();
+        for (site, purpose, bytes, blocks) in sites.into_iter().take(MOST_NAMED) {
+            let Some((label, key)) = self.name(site).or_else(|| Some((purpose.words()?.to_owned(), None))) else {
+                continue;
+            };
+            let place = places.entry((purpose, label, key)).or_insert(Place { site, bytes: 0, blocks: 0 });
             (place.bytes, place.blocks) = (place.bytes + bytes, place.blocks + blocks);
         }
         let mut places: Vec<_> = places.into_iter().collect();
@@ -258,15 +264,16 @@ impl All<'_> {
         places.truncate(most);
         let (mut left, mut blocks_left) = (sum_bytes, all_blocks);
         let mut rows: Vec<TensorRow> = Vec::new();
-        for ((label, _), place) in places {
+        for ((purpose, label, _), place) in places {
             let bytes = saturate(place.bytes).min(left);
             (left, blocks_left) = (left - bytes, blocks_left - place.blocks);
             let key = self.stacks.call_site(place.site).map(|known| known.key.clone());
-            rows.push(TensorRow { label, bytes, blocks: place.blocks, key, stack: self.stacks.of(place.site).frames });
+            let (stack, kind) = (self.stacks.of(place.site).frames, purpose.name());
+            rows.push(TensorRow { label: labelled(purpose, label), bytes, blocks: place.blocks, key, kind, stack });
         }
         if left > 0 || blocks_left > 0 {
-            let (label, key, stack) = (OTHERS.to_owned(), None, Vec::new());
-            rows.push(TensorRow { label, bytes: left, blocks: blocks_left, key, stack });
+            let (label, key, kind, stack) = (OTHERS.to_owned(), None, None, Vec::new());
+            rows.push(TensorRow { label, bytes: left, blocks: blocks_left, key, kind, stack });
         }
         rows
     }
@@ -278,6 +285,22 @@ impl All<'_> {
             Some(line) => Some((line, None)),
             None => Some((known.label.clone(), Some(known.key.clone()))),
         }
+    }
+}
+
+/// A place with what its blocks are for.
+pub(super) fn labelled(purpose: Purpose, place: String) -> String {
+    match purpose.words() {
+        Some(words) if place != words => format!("{words}, {place}"),
+        _ => place,
+    }
+}
+
+pub(in crate::passes) fn name_of(owner: &Owner) -> &str {
+    match owner {
+        Owner::Torch => PYTORCH,
+        Owner::Ggml => GGML,
+        Owner::Pool(name) => name,
     }
 }
 

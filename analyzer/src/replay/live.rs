@@ -81,6 +81,11 @@ impl LiveSet {
         self.changes.iter_mut().flat_map(|changes| changes.drain(..))
     }
 
+    /// The same, which stay to be asked for.
+    pub fn latest_changes(&self) -> impl Iterator<Item = &(Block, bool)> {
+        self.changes.iter().flatten()
+    }
+
     #[cold]
     fn changed<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>, come: bool) {
         if let Some(changes) = &mut self.changes {

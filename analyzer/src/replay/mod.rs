@@ -21,6 +21,7 @@ mod objects;
 mod observed;
 mod pins;
 pub mod places;
+pub mod purpose;
 pub mod readings;
 pub mod reservations;
 mod resets;
@@ -156,6 +157,8 @@ pub struct Replay {
     pub vmm: Vmm,
     /// Blocks of allocators above the runtime.
     pub blocks: Blocks,
+    /// Inside which functions of a framework threads ask for memory.
+    pub scopes: purpose::Scopes,
     /// What lower layers hold, and what vendor libraries hold for themselves.
     pub lower: Lower,
     /// What was read, beside what the calls account for, by device.
@@ -224,6 +227,7 @@ impl Replay {
             live: LiveSet::default(),
             vmm: Vmm::default(),
             blocks: Blocks::default(),
+            scopes: purpose::Scopes::new(trace.is_whole()),
             lower: Lower::new(match &trace.metadata.devices[..] {
                 [only] => Some(only.index),
                 _ => None,
@@ -304,6 +308,7 @@ impl Replay {
             Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
             Some(Event::Code) => return self.sites.name_code(record, payload),
             Some(Event::Library) => return self.sites.note_library(record, payload),
+            Some(Event::Scope) => return self.scopes.enters(record.thread, payload),
             _ => {}
         }
         self.events += 1;
@@ -312,7 +317,7 @@ impl Replay {
         let failures = self.failures.count;
         match record.event() {
             // What these tell is nothing that happens to memory, or inside a call.
-            Some(Event::Block | Event::BlockFree) => {
+            Some(Event::Block | Event::BlockFree | Event::BlockUse) => {
                 self.block_told(record, payload);
                 if record.event() == Some(Event::Block) {
                     self.told_of_block(record);

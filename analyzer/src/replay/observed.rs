@@ -15,6 +15,7 @@ use super::census::{self, Census};
 use super::comparison::{Comparison, Open};
 use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
+use super::purpose::purpose_of;
 use super::readings::{DeviceReadings, ProcessReadings};
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
@@ -83,6 +84,8 @@ impl Replay {
             self.tracks.refused(record, device, around);
         }
         let request = self.request_of(record, if unknown_size { UNKNOWN_BYTES } else { record.requested });
+        let scopes = self.scopes.of(record.thread);
+        let (purpose, purpose_by) = purpose_of(scopes, &self.apis, side);
         let oom = Oom {
             ordinal: 0,
             position: self.events,
@@ -120,6 +123,9 @@ impl Replay {
             saw_below,
             model,
             error: None,
+            purpose,
+            purpose_by,
+            scopes: scopes.into(),
             message: None,
         };
         self.failures.begin(oom, request);

@@ -9,6 +9,7 @@ use super::block::Side;
 use super::failures::framework::{Attempt, FrameworkError};
 use super::failures::{MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
+use super::purpose::Purpose;
 use super::readings::{DeviceReadings, ProcessReadings};
 
 impl Replay {
@@ -106,6 +107,9 @@ impl Replay {
             saw_below: self.lower.gave_below_runtime(),
             model,
             error: Some(Box::new(error)),
+            purpose: Purpose::Unknown,
+            purpose_by: None,
+            scopes: Box::default(),
             message: None,
         };
         self.failures.begin(oom, request);

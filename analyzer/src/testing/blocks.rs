@@ -16,6 +16,20 @@ pub const NO_TENSOR: &str = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE
 /// The functions that a pool of the program's own tells by.
 pub const POOL: [&str; 2] = ["gpuoom_pool_alloc", "gpuoom_pool_free"];
 
+/// The functions that ggml makes buffers by, frees them by, and says by what they are for.
+pub const BUFFER: [&str; 3] =
+    ["ggml_backend_buft_alloc_buffer", "ggml_backend_buffer_free", "ggml_backend_buffer_set_usage"];
+/// Functions of ggml and llama.cpp inside which memory is asked for.
+const SCOPES: [(&str, Does); 7] = [
+    ("ggml_backend_alloc_ctx_tensors_from_buft", Does::MakesTensors),
+    ("ggml_gallocr_reserve_n", Does::PlansGraph),
+    ("ggml_backend_sched_reserve", Does::PlansGraph),
+    ("ggml_backend_sched_alloc_graph", Does::PlansGraph),
+    ("llama_model_load_from_file", Does::LoadsModel),
+    ("llama_init_from_model", Does::MakesContext),
+    ("llama_decode", Does::Computes),
+];
+
 /// PyTorch's caching allocator: its totals by device, and its blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Torch {
@@ -30,7 +44,8 @@ pub(super) fn does(name: &str) -> Option<Does> {
     match name {
         TENSOR | NO_TENSOR => Some(Does::TellsOfTensor),
         _ if POOL.contains(&name) => Some(Does::TellsOfPool),
-        _ => None,
+        _ if BUFFER.contains(&name) => Some(Does::TellsOfBuffer),
+        _ => SCOPES.iter().find(|(scope, _)| *scope == name).map(|(_, does)| *does),
     }
 }
 
@@ -106,6 +121,41 @@ impl TraceBuilder {
         let record = self.record(Event::BlockFree, Kind::Tensor, POOL[1]);
         let record = Record { address, duration: 0, site: self.site, ..record };
         self.with_text(record, &format!("{pool}\0"))
+    }
+
+    /// From here on the thread is inside these functions of ggml and llama.cpp, outermost first.
+    pub fn scope(&mut self, functions: &[&str]) {
+        let rows: Vec<u64> = functions.iter().map(|name| u64::from(self.api(name))).collect();
+        let record = Record { thread: super::THREAD, ..Record::new(Event::Scope, Kind::None) };
+        self.with_numbers(record, &rows);
+    }
+
+    /// The row of a function.
+    pub fn row_of(&self, name: &str) -> u16 {
+        self.apis.iter().position(|row| row.name == name).map_or(u16::MAX, |row| row as u16)
+    }
+
+    /// ggml made a buffer of so many bytes, in memory that one call gave.
+    pub fn buffer(&mut self, handle: u64, memory: u64, bytes: u64) -> u64 {
+        self.buffer_of(handle, bytes, &[memory, 1])
+    }
+
+    /// The same with whatever a file may hold of its memory.
+    pub fn buffer_of(&mut self, handle: u64, bytes: u64, memory: &[u64]) -> u64 {
+        let record = self.record(Event::Block, Kind::Tensor, BUFFER[0]);
+        self.with_numbers(Record { address: handle, requested: bytes, duration: 0, site: self.site, ..record }, memory)
+    }
+
+    /// ggml frees a buffer.
+    pub fn buffer_free(&mut self, handle: u64) -> u64 {
+        let record = self.record(Event::BlockFree, Kind::Tensor, BUFFER[1]);
+        self.push(Record { address: handle, duration: 0, ..record }, &[])
+    }
+
+    /// ggml says what a buffer is for.
+    pub fn buffer_use(&mut self, handle: u64, usage: i32) -> u64 {
+        let record = self.record(Event::BlockUse, Kind::Tensor, BUFFER[2]);
+        self.push(Record { address: handle, duration: 0, status: usage, ..record }, &[])
     }
 
     /// A record of PyTorch's allocator with whatever a file may hold.

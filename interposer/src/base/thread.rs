@@ -16,6 +16,21 @@ compile_error!("libgpuoom.so is written for Linux on x86-64 with glibc; the anal
 /// Failures of one thread that are watched at the same time; the oldest gives way.
 pub(crate) const MAX_OPEN_FAILURES: usize = 4;
 
+/// Functions of a framework under way on one thread that are followed; further ones inside those are not.
+pub(crate) const MAX_SCOPES: usize = 8;
+
+/// A function of a framework that is under way, see `hooks::scopes`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Scope {
+    /// Where its return address lies.
+    pub(crate) sp: u64,
+    /// The return address.
+    pub(crate) pc: u64,
+    /// Its row.
+    pub(crate) api: u16,
+}
+
 /// A failure on request that the runtime does not know of, see `faults::last_error`. All zero: none.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -110,15 +125,27 @@ pub(crate) struct ThreadState {
     /// The real function of a query that is answered in the runtime's place; valid from the stub's jump to the answer's
     /// first instructions.
     pub(crate) answered_real: Cell<*const ()>,
+    /// Functions of a framework under way, outermost first, see `hooks::scopes`.
+    pub(crate) scopes: Cell<[Scope; MAX_SCOPES]>,
+    /// How many of them count.
+    pub(crate) scope_count: Cell<u8>,
+    /// They may be others than the file says.
+    pub(crate) scopes_changed: Cell<bool>,
+    /// Allocations in the innermost function that makes a buffer.
+    pub(crate) allocations: Cell<u32>,
+    /// What the first of them gave.
+    pub(crate) memory: Cell<u64>,
+    /// The functions that the file says this thread is in, a byte each; [`NOTHING_SAID`] before it says anything.
+    pub(crate) scopes_said: Cell<u64>,
     /// Failed allocations whose outcome is not decided.
     pub(crate) failures: Cell<[OpenFailure; MAX_OPEN_FAILURES]>,
 }
 
-/// Nothing was said yet about a thread's context: what the file says may be of another thread that had its number.
+/// Nothing was said yet about a thread's context or functions: what the file says may be of another thread that had its number.
 pub(crate) const NOTHING_SAID: u64 = u64::MAX;
 
 const _: () = {
-    assert!(std::mem::size_of::<ThreadState>() <= 640);
+    assert!(std::mem::size_of::<ThreadState>() <= 896);
     assert!(std::mem::offset_of!(ThreadState, caller) == 0);
     assert!(std::mem::offset_of!(ThreadState, slot_real) == 8);
     assert!(std::mem::offset_of!(ThreadState, slot_number) == 16);
@@ -132,9 +159,9 @@ global_asm!(
     ".globl gpuoom_thread",
     ".hidden gpuoom_thread",
     ".type gpuoom_thread,@object",
-    ".size gpuoom_thread,640",
+    ".size gpuoom_thread,896",
     "gpuoom_thread:",
-    ".zero 640",
+    ".zero 896",
     ".popsection",
 );
 

@@ -120,6 +120,11 @@ impl Frame {
         self.entry.pc as usize
     }
 
+    /// Stack pointer at its entry.
+    pub(crate) fn entry_sp(&self) -> u64 {
+        self.entry.sp
+    }
+
     /// Row of the function.
     pub(crate) fn api(&self) -> u16 {
         self.api
@@ -264,6 +269,8 @@ fn adopt(state: &ThreadState, recorder: &Recorder) {
     state.open_failures.set(0);
     state.context_said.set(thread::NOTHING_SAID);
     state.context_changed.set(true);
+    state.scopes_said.set(thread::NOTHING_SAID);
+    state.scopes_changed.set(true);
     state.in_flight.set(recorder.place_in_flight(state.thread.get()));
 }
 

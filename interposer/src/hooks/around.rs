@@ -3,6 +3,7 @@
 use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
+use super::scopes;
 use crate::base::thread;
 use crate::call::{Described, Frame};
 use crate::devices::contexts::say_context;
@@ -67,6 +68,7 @@ fn judged(
 
 /// The call fails in the runtime's place, and is watched like any other that failed.
 fn refuse(frame: &Frame, event: Event, kind: Kind, what: Described, why: (Reason, u64)) -> i32 {
+    scopes::asked(frame, 0);
     let flags = |out| if watch::is_awake() { watch::flags_of(out) } else { 0 };
     let refusal = faults::refuse(frame, event, kind, what, why, flags);
     watch::failed(frame, &refusal.record, refusal.seq, refusal.out);
@@ -94,6 +96,7 @@ fn allocate(
     if status != 0 && event != Event::Pin {
         what.address = 0;
     }
+    scopes::asked(frame, if status == 0 { what.address } else { 0 });
     let mut record = frame.record(event, kind, status, &what, true);
     let is_awake = frame.is_programs_own() && watch::is_awake();
     if is_awake {
@@ -181,6 +184,7 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
     let out = what.address;
     if status != 0 {
         what.address = 0;
+        scopes::asked(&frame, 0);
     }
     let record = frame.record(call.event, call.kind, status, &what, true);
     let seq = frame.publish(&record, &what);

@@ -15,6 +15,7 @@ macro_rules! entries {
             $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
                 $(, $told_word:ident($told_value:ident))*;
         )* } )?
+        $( scoped { $( $scope:ident => $scope_how:ident, $scope_event:ident $(, $scope_word:ident($scope_value:ident))*; )* } )?
     ) => {
         /// What is exported under these names.
         #[allow(non_snake_case)]
@@ -26,6 +27,7 @@ macro_rules! entries {
             $($crate::hooks::macros::watched!($base, $watched $(, $watched_word($watched_value))*);)*
             $($($crate::hooks::macros::watched!($base, $answered);)*)?
             $($($crate::hooks::macros::told!($base, $told($($told_argument: $told_type),*), $told_what);)*)?
+            $($($crate::hooks::macros::scoped!($base, $scope, $scope_how);)*)?
         }
     };
 }
@@ -115,7 +117,37 @@ macro_rules! hands_out {
     };
 }
 
-/// A hook on a function that tells of an allocator's block and returns nothing.
+/// A hook on a function of a framework that memory is asked for inside. All that may be handed to it goes on to the real one; what
+/// that returns, an integer, a pointer or a truth value, is in one register.
+macro_rules! scoped {
+    ($base:expr, $name:ident, $how:ident) => {
+        /// # Safety
+        /// Takes and returns what the framework's function of this name does; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            unsafe extern "C-unwind" fn body(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+                // SAFETY: entered by the stub below, with the caller's arguments.
+                unsafe { $crate::hooks::scopes::$how(API, [a, b, c, d, e, f]) }
+            }
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
+/// A hook on a function that tells of an allocator's block and returns nothing; `told` is a function of the file that has the row.
 macro_rules! told {
     ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $what:expr) => {
         /// # Safety
@@ -127,7 +159,7 @@ macro_rules! told {
 
             unsafe extern "C-unwind" fn body($($argument: $type),*) {
                 let real = $crate::hooks::around::real_of(API);
-                $crate::hooks::blocks::told(API, || $what);
+                told(API, || $what);
                 // SAFETY: the allocator's function of this name has this signature (see the table for its source), and these are
                 // the program's own arguments.
                 unsafe { std::mem::transmute::<*const (), unsafe extern "C-unwind" fn($($type),*)>(real)($($argument),*) }
@@ -205,4 +237,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {entries, exported, hands_out, recorded, told, watched};
+pub(super) use {entries, exported, hands_out, recorded, scoped, told, watched};

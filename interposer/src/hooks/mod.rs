@@ -22,4 +22,5 @@ pub(crate) mod marks;
 pub(crate) mod nvtx;
 mod pools;
 mod roctx;
+mod scopes;
 mod unload;

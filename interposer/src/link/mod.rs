@@ -17,6 +17,8 @@ mod symbols;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use gpuoom_trace::record::Event;
+
 use crate::base::{guard, log, thread};
 use crate::table::{self, Library};
 
@@ -42,8 +44,8 @@ extern "C" fn not_supported() -> i32 {
     801
 }
 
-/// Answers for a ROCTX that is not there: the outermost level, or no range.
-extern "C" fn no_range() -> u64 {
+/// Answers for a ROCTX that is not there (the outermost level, or no range), and for functions of ggml: no buffer, not done.
+extern "C" fn nothing() -> u64 {
     0
 }
 
@@ -76,11 +78,12 @@ fn search(api: u16, caller: usize) -> *const () {
     let Some(found) = find(row.library, row.name_c, caller) else {
         if row.library == Library::Roctx {
             // A weak reference that would have been null: the program may well come here for each of its ranges.
-            callers::set(api, caller, no_range as *const ());
-            return no_range as *const ();
+            callers::set(api, caller, nothing as *const ());
+            return nothing as *const ();
         }
         log::warn(format_args!("{} was called, but no loaded library has it", row.name));
         return match row.library {
+            Library::Ggml if row.event != Event::Message => nothing as *const (),
             // These must not return.
             Library::Cxx | Library::Ggml => libc::abort as *const (),
             _ => not_supported as *const (),

@@ -67,8 +67,9 @@ const SECTIONS: [Section; 11] = [
     },
     Section {
         library: Library::Ggml,
-        title: "ggml",
-        about: "What llama.cpp says before it aborts. Any name that contains",
+        title: "ggml and llama.cpp",
+        about: "Buffers and what they are for, inside which functions memory is asked for, and what is said before an abort. Since \
+                when each of them is there, `interposer/src/table/ggml.rs` says. Any name that contains",
         since: "",
     },
     Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },
@@ -99,6 +100,7 @@ Every function that the recorder hooks, by interface. This page is made from the
 | always | each call, with size, address, device, thread, time, duration and status |
 | status | each call, with its status; what it takes is not told by the interface |
 | after a failure | only while some thread has an undecided out-of-memory return: one test and a jump otherwise |
+| inside | no event; of a call for memory that is made inside such a function, the trace says so |
 | followed | no event; the recorder remembers what it needs (the thread's device) |
 | hands out | no event; the functions that it hands out are the hooks of this page |
 | virtual card | no event; with `GPUOOM_CAPACITY` the answer is that of the virtual card |
@@ -259,15 +261,16 @@ fn recorded(row: &Row) -> &'static str {
         "context_pushed" | "context_popped" | "hip_context" => "followed",
         "hands_out" => "hands out",
         "answered" => "virtual card",
+        "in_registers" | "on_stack" => "inside",
         "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "graph_node" | "capture_begun"
-        | "capture_ended" | "told" | "" => "always",
+        | "capture_ended" | "told" | "buffer" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }
 
 fn event(row: &Row) -> &'static str {
     match recorded(row) {
-        "followed" | "hands out" | "virtual card" => "",
+        "followed" | "hands out" | "virtual card" | "inside" => "",
         _ => row.event.name(),
     }
 }

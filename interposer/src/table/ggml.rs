@@ -1,4 +1,22 @@
-//! ggml, the library below llama.cpp: what it says before it aborts (`ggml.h`).
+//! ggml, the library below llama.cpp, and llama.cpp's own: what their buffers are for, inside which of their functions memory is
+//! asked for, and what ggml says before it aborts.
+//!
+//! Sources: `ggml-backend.h`, `ggml-alloc.h`, `ggml.h` and `llama.h` of llama.cpp, and the exports and references of a prebuilt one of
+//! 2026. There `libllama` calls `libggml-base` by references that can be hooked, and so do the functions of `libggml-base` each
+//! other. In one shared `libllama` (2023, 2024) the same holds unless it was linked with `-Bsymbolic`; a static build has none.
+//!
+//! Since when, as far as the history was read: buffer types and `ggml_backend_alloc_ctx_tensors` came with ggml's pull request 620
+//! (November 2023; a llama.cpp of that month has neither), `ggml_gallocr_reserve` with 727 (February 2024, "ggml-alloc v3"; the
+//! `ggml_gallocr_alloc_graph` of 2023 makes no buffers). `llama_load_model_from_file` and `llama_new_context_with_model` are from June 2023
+//! (llama.cpp's 1797) and still there; `llama_model_load_from_file` came in January 2025 (11063). Of the others only is known that a
+//! build of 2026 has them all.
+//!
+//! That llama.cpp makes buffers for tensors (`ggml_backend_alloc_ctx_tensors_from_buft`) in a load for weights alone, and in the making of
+//! a context for what that keeps alone, the references of that build show: there `load_tensors` calls it, here the constructors of
+//! `llama_kv_cache`, `llama_memory_recurrent` and the like; adapters and saved states have functions of their own. In versions of early
+//! 2024 a context's inputs came by it, too, in memory of the host: so only a device's counts there.
+//!
+//! The parameters of llama.cpp's functions are structures by value, whose size changes from version to version; they lie on the stack.
 
 use gpuoom_trace::meaning::{Codes, Family, Meaning};
 use gpuoom_trace::record::Layer;
@@ -9,10 +27,30 @@ use super::macros::rows;
 macro_rules! functions {
     ($make:ident) => {
         $make! {
-            base: crate::table::GGML, library: Library::Ggml, layer: Layer::Process, meaning: Meaning::new(Codes::Nothing, Family::Pointers);
+            base: crate::table::GGML, library: Library::Ggml, layer: Layer::Framework, meaning: Meaning::new(Codes::Nothing, Family::Pointers);
             recorded {}
             watched {
                 ggml_abort => Message, [];
+            }
+            told {
+                ggml_backend_buffer_free(buffer: u64) => BlockFree, freed(buffer), does(TellsOfBuffer);
+                ggml_backend_buffer_set_usage(buffer: u64, usage: i32) => BlockUse, used(buffer, usage), does(TellsOfBuffer);
+            }
+            scoped {
+                ggml_backend_buft_alloc_buffer => buffer, Block, does(TellsOfBuffer);
+                ggml_backend_alloc_ctx_tensors_from_buft => in_registers, Scope, does(MakesTensors);
+                ggml_gallocr_reserve => in_registers, Scope, does(PlansGraph);
+                ggml_gallocr_reserve_n => in_registers, Scope, does(PlansGraph);
+                ggml_gallocr_alloc_graph => in_registers, Scope, does(PlansGraph);
+                ggml_backend_sched_reserve => in_registers, Scope, does(PlansGraph);
+                ggml_backend_sched_alloc_graph => in_registers, Scope, does(PlansGraph);
+                llama_load_model_from_file => on_stack, Scope, does(LoadsModel);
+                llama_model_load_from_file => on_stack, Scope, does(LoadsModel);
+                llama_model_load_from_splits => on_stack, Scope, does(LoadsModel);
+                llama_new_context_with_model => on_stack, Scope, does(MakesContext);
+                llama_init_from_model => on_stack, Scope, does(MakesContext);
+                llama_encode => on_stack, Scope, does(Computes);
+                llama_decode => on_stack, Scope, does(Computes);
             }
         }
     };

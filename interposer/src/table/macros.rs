@@ -9,6 +9,7 @@
 //! `watched` rows: `name => event, [positions of device pointers];`
 //! `told` rows: `name(arguments) => event, description;` functions that return nothing and tell of an allocator's block: recorded
 //! before the real call, which may be missing.
+//! `scoped` rows: `name => how, event;` functions of a framework that memory is asked for inside; `how` is a function of `hooks::scopes`.
 //! `answered` rows: `name;` no event; hooked for the virtual card, which answers in the runtime's place.
 //!
 //! What a function means, its table says in `meaning`. A row that means something else says so at its end: `, ends(Context)`,
@@ -33,11 +34,14 @@ macro_rules! rows {
             $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
                 $(, $told_word:ident($told_value:ident))*;
         )* } )?
+        $( scoped { $( $scope:ident => $scope_how:ident, $scope_event:ident $(, $scope_word:ident($scope_value:ident))*; )* } )?
     ) => {
         /// The rows by their names.
         #[allow(non_camel_case_types)]
         #[repr(u16)]
-        pub(crate) enum Number { $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? $($($told,)*)? End }
+        pub(crate) enum Number {
+            $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? $($($told,)*)? $($($scope,)*)? End
+        }
 
         /// Rows of this table.
         pub(super) const COUNT: usize = Number::End as usize;
@@ -99,6 +103,20 @@ macro_rules! rows {
                 #[cfg(test)]
                 how: "told",
                 ..$crate::table::Row::named($crate::table::macros::terminated!($told))
+            },)*)?
+            $($($crate::table::Row {
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::$scope_event,
+                kind: match gpuoom_trace::record::Event::$scope_event {
+                    gpuoom_trace::record::Event::Block => gpuoom_trace::record::Kind::Tensor,
+                    _ => gpuoom_trace::record::Kind::None,
+                },
+                meaning: $crate::table::macros::meant!($meaning $(, $scope_word($scope_value))*),
+                has_hook: true,
+                #[cfg(test)]
+                how: stringify!($scope_how),
+                ..$crate::table::Row::named($crate::table::macros::terminated!($scope))
             },)*)?
         ];
     };

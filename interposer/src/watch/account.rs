@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome};
-use gpuoom_trace::record::{NO_DEVICE, Record};
+use gpuoom_trace::record::{Layer, NO_DEVICE, Record};
 
 use crate::base::log;
 use crate::base::thread::OpenFailure;
@@ -19,12 +19,22 @@ static RECOVERED: AtomicU32 = AtomicU32::new(0);
 static UNRESOLVED: AtomicU32 = AtomicU32::new(0);
 /// Open failures, of all threads, that the program has shown to have noticed.
 static NOTICED: AtomicU32 = AtomicU32::new(0);
+/// Errors that an allocator above the runtime told of: what reached the program, where the failures below are calls of that allocator's.
+static ERRORS: AtomicU32 = AtomicU32::new(0);
+/// Of the failures, those that such an allocator told of where nothing had failed below.
+static OWN: AtomicU32 = AtomicU32::new(0);
 /// Function, device and size of the first failure.
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
 
+/// An allocator above the runtime has no memory for a block.
+pub(crate) fn count_error() {
+    ERRORS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Another failure.
 pub(super) fn count(record: &Record) {
+    OWN.fetch_add(u32::from(table::row(record.api).layer == Layer::Framework), Ordering::Relaxed);
     if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
         let first = [u64::from(record.api), u64::from(record.device), record.requested];
         FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
@@ -38,7 +48,7 @@ pub(super) fn failures() -> u32 {
 
 /// A forked child begins with none.
 pub(super) fn reset() {
-    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED] {
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED, &ERRORS, &OWN] {
         counter.store(0, Ordering::Relaxed);
     }
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
@@ -87,6 +97,8 @@ pub(super) fn print(failure: bool) {
 /// The failures of this process, counted.
 struct Account {
     failures: u32,
+    errors: u32,
+    own: u32,
     dropped: u32,
     propagated: u32,
     recovered: u32,
@@ -116,6 +128,8 @@ impl Account {
         let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
         Account {
             failures: count(&FAILURES),
+            errors: count(&ERRORS),
+            own: count(&OWN),
             dropped: count(&DROPPED),
             propagated: count(&PROPAGATED),
             recovered: count(&RECOVERED),
@@ -127,11 +141,30 @@ impl Account {
     }
 }
 
+impl Account {
+    /// What failed, counted: where an allocator above the runtime told of errors, these reached the program.
+    fn fmt_count(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let Account { failures, errors, own, .. } = *self;
+        let many = |count: u32| if count == 1 { "" } else { "s" };
+        match (errors, failures.saturating_sub(own)) {
+            (0, _) => write!(out, "{failures} out-of-memory return{}, ", many(failures)),
+            (_, 0) => write!(out, "{errors} out-of-memory error{} of {ALLOCATOR}, ", many(errors)),
+            (_, refused) => {
+                write!(out, "{errors} out-of-memory error{} of {ALLOCATOR}, {refused} refused call", many(errors))?;
+                write!(out, "{} below, ", many(refused))
+            }
+        }
+    }
+}
+
+/// The only allocator above the runtime that tells of errors.
+const ALLOCATOR: &str = "PyTorch's allocator";
+
 impl Display for Account {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Account { failures, dropped, propagated, recovered, unresolved, .. } = *self;
         let undecided = self.undecided();
-        write!(out, "{failures} out-of-memory return{}, ", if failures == 1 { "" } else { "s" })?;
+        self.fmt_count(out)?;
         match dropped {
             0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
             0 if propagated == failures => write!(
@@ -152,12 +185,14 @@ impl Display for Account {
             _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
         }
         // Of several, what became of this one is not said here.
-        let first = if failures == 1 { "" } else { "the first: " };
+        let first = if failures.max(self.errors) == 1 { "" } else { "the first: " };
         match self.device {
             NO_DEVICE => write!(out, " ({first}host, ")?,
             device => write!(out, " ({first}GPU {device}, ")?,
         }
-        let name = table::row(self.api).name;
+        let row = table::row(self.api);
+        // Its own function has a name for linkers, not for people.
+        let name = if row.layer == Layer::Framework { ALLOCATOR } else { row.name };
         match &self.requested {
             // A library's handle: nobody tells how much it takes.
             Size(u64::MAX) => write!(out, "{name})"),
@@ -197,7 +232,18 @@ mod tests {
     fn the_account_reads_well() {
         let account = |failures, dropped, propagated, recovered| {
             let (device, requested) = (0, Size(512 << 20));
-            Account { failures, dropped, propagated, recovered, unresolved: 0, api: 0, device, requested }
+            Account {
+                failures,
+                errors: 0,
+                own: 0,
+                dropped,
+                propagated,
+                recovered,
+                unresolved: 0,
+                api: 0,
+                device,
+                requested,
+            }
         };
         let cleared = Account { unresolved: 1, ..account(1, 0, 0, 0) }.to_string();
         assert!(
@@ -206,6 +252,14 @@ mod tests {
         );
         let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
         assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (the first: GPU"), "{mixed}");
+        let told = Account { errors: 3, ..account(6, 0, 6, 0) }.to_string();
+        assert!(
+            told.starts_with("3 out-of-memory errors of PyTorch's allocator, 6 refused calls below, propagated: "),
+            "{told}"
+        );
+        let limit = Account { errors: 2, own: 1, api: table::FRAMEWORK as u16, ..account(1, 0, 1, 0) }.to_string();
+        assert!(limit.starts_with("2 out-of-memory errors of PyTorch's allocator, propagated: "), "{limit}");
+        assert!(limit.ends_with("(the first: GPU 0, PyTorch's allocator 512 MiB)"), "{limit}");
         let account =
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(

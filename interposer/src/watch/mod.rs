@@ -13,6 +13,7 @@ pub(crate) mod waits;
 
 use std::sync::atomic::Ordering;
 
+pub(crate) use account::count_error as error_told;
 pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 

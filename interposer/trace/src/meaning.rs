@@ -160,6 +160,18 @@ numbered! {
         TellsOfTensor = 22 "tells of a block of PyTorch's caching allocator",
         /// A pool of the program's own did, and named itself.
         TellsOfPool = 23 "tells of a block of a pool that names itself",
+        /// ggml made a buffer, freed one, or said what one is for.
+        TellsOfBuffer = 24 "tells of a buffer of ggml",
+        /// ggml makes buffers for tensors of which it knows nothing but their sizes.
+        MakesTensors = 25 "makes buffers for tensors",
+        /// ggml makes room for what a graph computes.
+        PlansGraph = 26 "makes room for a graph",
+        /// A model is loaded.
+        LoadsModel = 27 "loads a model",
+        /// What a model works with is made: its cache, and room for its graphs.
+        MakesContext = 28 "makes a model's context",
+        /// A model works on tokens.
+        Computes = 29 "computes with a model",
     }
 }
 

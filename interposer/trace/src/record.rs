@@ -117,6 +117,16 @@ pub mod message {
     pub const LOG: i32 = 3;
 }
 
+/// What a block is for, as ggml counts it: the `status` of an [`Event::BlockUse`] record.
+pub mod usage {
+    /// Nothing in particular.
+    pub const ANY: i32 = 0;
+    /// A model's weights.
+    pub const WEIGHTS: i32 = 1;
+    /// What a graph computes.
+    pub const COMPUTE: i32 = 2;
+}
+
 /// What an [`Event::Mark`] record is: its `status`.
 pub mod mark {
     /// A label at one moment.
@@ -222,6 +232,10 @@ numbered! {
         BlockFree = 24 "block_free",
         /// A text that belongs to what the thread did just before: what an exception says, what a program aborts with.
         Message = 25 "message",
+        /// An allocator above the runtime says what a block is for.
+        BlockUse = 26 "block_use",
+        /// Not a call: from here on `thread` asks for memory inside the framework's functions that the payload lists.
+        Scope = 27 "scope",
     }
 }
 
@@ -320,7 +334,7 @@ impl Record {
 
     /// Whether the record says what later ones mean, and is not about a call.
     pub fn is_note(&self) -> bool {
-        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code | Event::Library))
+        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code | Event::Library | Event::Scope))
     }
 
     /// Ordinal of the enclosing call within the thread: `None` for an outermost call or one too far back to tell.

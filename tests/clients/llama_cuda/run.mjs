@@ -2,6 +2,7 @@
 //
 //     run.mjs LLAMA_CUDA_DIR MODEL.gguf
 //
+// With LLAMA_LOG_LEVEL=info it prints on standard error what llama.cpp says of its buffers, too.
 // LLAMA_CUDA_DIR is the folder that holds node_modules. Prints what is the same in each run. Without the checks of
 // node-llama-cpp, which refuses from an estimate of its own before CUDA is asked, memory runs out where it really does;
 // then the error is printed and the exit status is 1.
@@ -19,7 +20,7 @@ const llama = await getLlama({
     gpu: "cuda",
     build: "never",
     vramPadding: 0,
-    logLevel: LlamaLogLevel.error,
+    logLevel: LlamaLogLevel[process.env.LLAMA_LOG_LEVEL ?? "error"],
     logger: (level, message) => console.error(`llama.cpp ${level}: ${message.trim()}`)
 });
 console.log(`gpu: ${llama.gpu}`);

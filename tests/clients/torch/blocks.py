@@ -9,6 +9,7 @@ The process ends right after that, without giving anything back: the last record
 import gc
 import json
 import os
+import signal
 import sys
 import threading
 
@@ -169,11 +170,64 @@ def refused():
     return kept
 
 
+def graphs():
+    """A captured step, whose memory lies in a pool of its own, and its replays."""
+    model = network()
+    batch = torch.randn(16, 32, device="cuda")
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side), torch.no_grad():
+        model(batch)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        result = model(batch)
+    for _ in range(3):
+        graph.replay()
+    return graph, result
+
+
+def signals():
+    """A handler that allocates wherever Python looks for signals, also between an allocation's two halves."""
+    caught = []
+
+    is_over = False
+
+    def again():
+        signal.setitimer(signal.ITIMER_REAL, 0 if is_over else 0.001)
+
+    def handler(*_):
+        caught.append(torch.empty(700, device="cuda"))
+        again()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    again()
+    try:
+        kept = [training(steps=2) for _ in range(5)]
+    finally:
+        is_over = True
+        again()
+        signal.signal(signal.SIGALRM, before)
+    return kept, caught
+
+
+def observer():
+    """Python runs inside the allocator, with its error under way."""
+    seen = []
+    torch._C._cuda_attach_out_of_memory_observer(lambda *what: seen.append(what))
+    for _ in range(3):
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+        except OutOfMemoryError:
+            seen.append(torch.empty(600, device="cuda"))
+    return seen
+
+
 SCENARIOS = {
     function.__name__: function
     for function in (
         training, transformer, retained_graph, evaluation_keeps_graphs, evaluation, checkpointed, streams, devices,
         threads, dying, custom_function, large, refused,
+        graphs, signals, observer,
     )
 }
 

@@ -248,6 +248,7 @@ int drv_StreamGetCtx(void *stream, void **context);
 int drv_StreamGetDevice(void *stream, int *device);
 int drv_EventCreate(void **event);
 int drv_EventDestroy(void *event);
+int drv_IpcGetEventHandle(sim_ipc_handle *handle, void *event);
 int drv_EventRecord(void *event, void *stream);
 int drv_EventElapsedTime(float *milliseconds, void *start, void *stop);
 

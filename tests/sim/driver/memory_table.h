@@ -111,8 +111,9 @@ CU(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, sim_IpcOpenMemHandle,
 CU(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, sim_IpcOpenMemHandle, (void **p, sim_ipc_handle h, unsigned f),
    (p, &h))
 CU(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, sim_IpcCloseMemHandle, (void *p), (p))
-CU(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, sim_unsupported, (sim_ipc_handle *h, void *e), ())
-CU(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, sim_unsupported, (void **e, sim_ipc_handle h), ())
+// Work is done when it is asked for, and so is every event of another process.
+CU(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, drv_IpcGetEventHandle, (sim_ipc_handle *h, void *e), (h, e))
+CU(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, drv_EventCreate, (void **e, sim_ipc_handle h), (e))
 CU(cuImportExternalMemory, cuImportExternalMemory, 10000, sim_ImportExternalMemory,
    (void **m, const struct external_memory_description *d), (m, d))
 CU(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000, sim_ExternalMemoryGetMappedBuffer,

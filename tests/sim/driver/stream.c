@@ -126,6 +126,13 @@ int drv_EventCreate(void **handle) {
     return SIM_SUCCESS;
 }
 
+int drv_IpcGetEventHandle(sim_ipc_handle *handle, void *event) {
+    if (!handle) return SIM_INVALID_VALUE;
+    if (!checked_event(event)) return SIM_INVALID_HANDLE;
+    memset(handle, 0, sizeof *handle);
+    return SIM_SUCCESS;
+}
+
 int drv_EventDestroy(void *handle) {
     struct event *event = checked_event(handle);
     if (!event) return SIM_INVALID_HANDLE;

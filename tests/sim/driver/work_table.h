@@ -126,6 +126,8 @@ CU_ANY(cuStreamDestroy, cuStreamDestroy, 2000, drv_StreamDestroy, (void *s), (s)
 CU_PTSZ(cuStreamSynchronize, cuStreamSynchronize, 2000, 7000, drv_StreamSynchronize, (void *s), (s))
 CU_PTSZ(cuStreamQuery, cuStreamQuery, 2000, 7000, drv_StreamQuery, (void *s), (s))
 CU_PTSZ(cuStreamWaitEvent, cuStreamWaitEvent, 3020, 7000, drv_StreamWaitEvent, (void *s, void *e, unsigned f), (s, e))
+CU_PTSZ(cuStreamWriteValue32, cuStreamWriteValue32, 8000, 8000, sim_unsupported,
+        (void *s, void *p, unsigned v, unsigned f), ())
 CU_PTSZ(cuStreamGetPriority, cuStreamGetPriority, 5050, 7000, drv_StreamGetPriority, (void *s, int *v), (s, v))
 CU_PTSZ(cuStreamGetFlags, cuStreamGetFlags, 5050, 7000, drv_StreamGetFlags, (void *s, unsigned *v), (s, v))
 CU_PTSZ(cuStreamGetId, cuStreamGetId, 12000, 12000, drv_StreamGetId, (void *s, unsigned long long *v), (s, v))

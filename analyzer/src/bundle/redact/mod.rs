@@ -83,6 +83,8 @@ pub struct Redactor {
     labels: Numbers,
     sorts: Numbers,
     functions: Numbers,
+    /// Functions of the trace that is being rewritten whose blocks have numbers for a payload, and no names.
+    numbered: Vec<u16>,
     log: Log,
 }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use gpuoom_trace::metadata::{MachineFacts, Module, Modules, ProcessFacts};
+use gpuoom_trace::meaning::{Codes, Does, Family, Meaning};
+use gpuoom_trace::metadata::{ApiMeanings, MachineFacts, Module, Modules, ProcessFacts};
 use gpuoom_trace::payload::{self, LibraryName};
 use gpuoom_trace::reader::Metadata;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record};
@@ -280,6 +281,24 @@ fn pools_and_messages_are_private() {
     assert_eq!(given.split('\0').next(), freed.split('\0').next(), "one pool keeps one name");
     assert_eq!((given.split('\0').count(), freed.ends_with('\0')), (2, true));
     assert!(told(Event::Block, gpuoom_trace::record::flag::TOTALS, b"12345678").1);
+}
+
+#[test]
+fn numbers_of_a_buffer_stay_and_are_no_names() {
+    let mut metadata = metadata("alice", "atlas", "acme", "grumpy");
+    let meaning = |does| (Kind::Tensor, Meaning { does, ..Meaning::new(Codes::Nothing, Family::Pointers) });
+    metadata.meanings = ApiMeanings::of([meaning(Does::TellsOfPool), meaning(Does::TellsOfBuffer)].into_iter());
+    let mut redactor = redactor();
+    redactor.metadata(&mut metadata);
+    let mut stays = |api: u16| {
+        let mut out = [0; MAX_PAYLOAD_BYTES];
+        let mut bytes = payload::numbers(&[0x6161_6161_6161, 1], &mut out).to_vec();
+        bytes.resize(56, 0);
+        let before = bytes.clone();
+        redactor.payload(&Record { api, ..Record::new(Event::Block, Kind::Tensor) }, &mut bytes);
+        bytes == before
+    };
+    assert!(stays(1) && !stays(0) && !stays(7), "what is not known to be numbers may be a name");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A trace's own texts: facts about the process, libraries, the machine's files, marks, messages and names of Python code.
 
+use gpuoom_trace::meaning::Does;
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::Metadata;
 use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
@@ -23,6 +24,9 @@ const POOLS: &str = "pools";
 
 impl Rewording for Redactor {
     fn metadata(&mut self, metadata: &mut Metadata) {
+        let rows = (0..).zip(&metadata.meanings.rows);
+        let has_numbers = rows.filter(|(_, row)| row.does == Does::TellsOfBuffer as u8);
+        self.numbered = has_numbers.map(|(number, _)| number).collect();
         let process = &mut metadata.process;
         process.executable = self.path(PROCESS, &process.executable);
         process.command_line = self.arguments(&process.command_line);
@@ -53,8 +57,9 @@ impl Rewording for Redactor {
                 let label = self.label(MARKS, &label);
                 put(bytes, &label);
             }
-            // An allocator's own totals are numbers; a pool and its block have names.
-            Some(Event::Block | Event::BlockFree) if record.has(flag::TOTALS) => {}
+            // An allocator's own totals and the memory of a buffer are numbers; a pool and its block have names.
+            Some(Event::Block | Event::BlockFree)
+                if record.has(flag::TOTALS) || self.numbered.contains(&record.api) => {}
             Some(Event::Block | Event::BlockFree) if !bytes.is_empty() => {
                 let names = payload::text(bytes);
                 let names: Vec<String> = names.split('\0').map(|name| self.pool(name)).collect();

@@ -240,7 +240,54 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || ranks("2"),
     },
     Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "a single rank", scene: || ranks("1") },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Proven),
+        also: &[],
+        story: "llama.cpp tells that it makes a context's memory",
+        scene: || told(&[9 * GIB], 8 * GIB, CONTEXT),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "ggml tells that it makes room for a graph, where a cache might be",
+        scene: || told(&[9 * GIB], 8 * GIB, GRAPH),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "llama.cpp tells that it loads a model: a second buffer of weights",
+        scene: || told(&[9 * GIB], 8 * GIB, WEIGHTS),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Proven),
+        also: &[],
+        story: "llama.cpp tells that it loads a model, with its first buffer",
+        scene: || told(&[], 16 * GIB, WEIGHTS),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "the first buffer on a card is a context's: the weights lie elsewhere",
+        scene: || told(&[], 16 * GIB, CONTEXT),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: &[],
+        story: "the first buffer on a card is a graph's: the weights lie elsewhere",
+        scene: || told(&[], 16 * GIB, GRAPH),
+    },
 ];
+
+/// Functions inside which llama.cpp makes its buffers.
+const WEIGHTS: [&str; 2] = ["llama_model_load_from_file", "ggml_backend_alloc_ctx_tensors_from_buft"];
+const CONTEXT: [&str; 2] = ["llama_init_from_model", "ggml_backend_alloc_ctx_tensors_from_buft"];
+const GRAPH: [&str; 2] = ["llama_init_from_model", "ggml_gallocr_reserve_n"];
 
 /// With facts of the model.
 pub(super) fn known(mut scene: Scene, facts: &str) -> Scene {
@@ -255,6 +302,21 @@ fn llama(given: &[u64], asked: u64) -> Scene {
     for (number, bytes) in (1..).zip(given) {
         trace.alloc(number << 36, *bytes);
     }
+    trace.refuse(asked);
+    Scene { trace }
+}
+
+/// The same, where the trace tells inside which functions each buffer was asked for: weights first.
+fn told(given: &[u64], asked: u64, functions: [&str; 2]) -> Scene {
+    let mut program = Program::new();
+    program.read(100 * MIB);
+    let mut trace = program.trace;
+    for (number, bytes) in (1..).zip(given) {
+        trace.scope(&WEIGHTS);
+        trace.alloc(number << 36, *bytes);
+        trace.buffer(number, number << 36, *bytes);
+    }
+    trace.scope(&functions);
     trace.refuse(asked);
     Scene { trace }
 }

@@ -44,7 +44,11 @@ pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &
     }
     let other = [Thing::ComputeBuffer, Thing::Phase(Phase::Load)].into_iter().find_map(|thing| facts.on_path(thing));
     let named = facts.says_that(Thing::KvCache, labels::names_the_cache);
-    if let (Some(text), None) = (other, &named) {
+    let by_path = facts.on_path(Thing::KvCache).is_some();
+    let is_surely_other = [Thing::ComputeBuffer, Thing::Phase(Phase::Load)]
+        .into_iter()
+        .any(|thing| facts.on_frameworks_path(thing).is_some());
+    if let Some(text) = other.filter(|_| named.is_none() || is_surely_other && !by_path) {
         check.unless(true, || text);
     }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());

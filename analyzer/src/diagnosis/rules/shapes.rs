@@ -7,6 +7,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::shape::facts::{Facts, Phase};
 use crate::passes::shape::paths::Thing;
 use crate::passes::shape::{MARKS, Shape};
+use crate::replay::purpose::Purpose;
 use crate::software::Program;
 use crate::symbols::Frame;
 use crate::thresholds::share;
@@ -56,12 +57,16 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         _ if llama && is_first(case, failure) => {
             check.must(true, || format!("it is the first buffer on the device, {}", size(failure.oom.requested_bytes)));
             if !model::are_weights(case, failure, check) {
-                names_the_load(facts, check);
+                names_the_load(failure, facts, check);
             }
             its_own_doing(failure, check);
         }
         Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
         _ => is(Shape::Load, case, failure, check),
+    }
+    if let (Purpose::KvCache | Purpose::Compute, Some(what)) = (failure.report.is_for, failure.report.is_for.what_for())
+    {
+        check.unless(true, || format!("the request was {what}, as {} says", said_by(failure)));
     }
     check.unless(others_before(case, failure), || {
         format!(
@@ -71,8 +76,17 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
 }
 
+/// The function that says what the memory of a failed call was for.
+fn said_by<'a>(failure: &Failure<'a>) -> &'a str {
+    failure.report.purpose_by.as_deref().unwrap_or("a function on the way to the call")
+}
+
 /// What says that it is a load: by its place alone it may be another program's first buffer.
-fn names_the_load(facts: Option<&Facts>, check: &mut Check) {
+fn names_the_load(failure: &Failure<'_>, facts: Option<&Facts>, check: &mut Check) {
+    if failure.report.is_for == Purpose::Weights {
+        check.must(true, || format!("the request was for weights, as {} says", said_by(failure)));
+        return;
+    }
     match facts.and_then(|facts| facts.says(Phase::Load)) {
         Some(said) => said.count(check),
         None => check.guess(MARKS),
@@ -99,7 +113,7 @@ fn one_of_the_tensors(case: &Case<'_>, failure: &Failure<'_>, facts: &Facts, che
         check.at_most(Confidence::Possible);
     }
     if !model::are_tensors(case, failure, given, check) {
-        names_the_load(Some(facts), check);
+        names_the_load(failure, Some(facts), check);
     }
     its_own_doing(failure, check);
 }

@@ -122,6 +122,11 @@ impl Where {
         })
     }
 
+    /// What the functions of a framework say that the thread was in, where the way to the call names none of them.
+    pub fn inside(phase: Phase, function: &str) -> Self {
+        Where { phase, function: Some(function.to_owned()), file: None, called_from: None, more: More::Nothing }
+    }
+
     /// What brought the program into it, for people.
     pub fn entry(&self) -> &str {
         self.function.as_deref().unwrap_or("PyTorch's autograd engine")

@@ -23,9 +23,8 @@ use std::collections::BTreeMap;
 use gpuoom_trace::outcome::Outcome;
 
 use crate::judgement::check::{Check, Judgement};
-use crate::passes::oom::deciding;
+use crate::passes::oom::{OomReport, deciding};
 use crate::replay::Replay;
-use crate::symbols::Frame;
 use crate::thresholds::Thresholds;
 use facts::Facts;
 
@@ -131,9 +130,13 @@ impl Shapes {
         Shapes { failures: ends.chain(decides).filter(matters).filter_map(facts).collect() }
     }
 
-    /// The same with what the ways to the failed calls name, by the index of the failure.
-    pub fn by_paths<'a>(mut self, stack: impl Fn(usize) -> &'a [Frame]) -> Self {
-        self.failures.iter_mut().for_each(|(index, facts)| facts.path = paths::named(stack(*index)));
+    /// The same with what the ways to the failed calls name, and the functions of a framework that they came inside.
+    pub fn by_paths(mut self, ooms: &[OomReport]) -> Self {
+        for (index, facts) in &mut self.failures {
+            let Some(oom) = ooms.get(*index) else { continue };
+            let by = oom.purpose_by.as_deref().unwrap_or_default();
+            facts.path = paths::with_purpose(paths::named(&oom.stack), oom.is_for, by);
+        }
         self
     }
 

@@ -79,6 +79,12 @@ impl Facts {
         named.map(|Named { function, .. }| format!("the call comes from {function}"))
     }
 
+    /// The same, where it is a framework's own function: what a label says does not count against that.
+    pub fn on_frameworks_path(&self, thing: Thing) -> Option<String> {
+        let is_named = self.path.iter().any(|named| named.thing == thing && named.is_frameworks);
+        self.on_path(thing).filter(|_| is_named)
+    }
+
     fn said_by_path(&self, thing: Thing) -> Option<Said> {
         let named = self.path.iter().find(|named| named.thing == thing)?;
         let by = if named.is_frameworks { By::Framework } else { By::OwnFunction };

@@ -1,7 +1,8 @@
 //! What the way to a call names: functions of frameworks that do one thing only, and are called by nobody else.
 
 use crate::passes::phase::{Phase, Where, table};
-use crate::symbols::Frame;
+use crate::replay::purpose::Purpose;
+use crate::symbols::{Frame, FrameKind};
 
 /// What a function or a source file stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ const FUNCTIONS: &[(Thing, &[&str])] = &[
             "ggml_backend_sched_reserve",
             "ggml_backend_sched_alloc_graph",
             "graph_reserve",
+            // Before llama.cpp had backends with buffers (2023): the buffer that all nodes of a graph lie in.
+            "ggml_cuda_assign_scratch_offset",
         ],
     ),
     (Thing::LegacyPool, &["ggml_cuda_pool_leg", "ggml_cuda_pool_malloc", "ggml_cuda_pool_malloc_leg"]),
@@ -79,6 +82,26 @@ const FUNCTIONS: &[(Thing, &[&str])] = &[
     ),
     (Thing::Phase(Phase::Evaluation), &["evaluation_loop", "prediction_loop", "prediction_step", "validation_step"]),
 ];
+
+/// Functions of ggml that make memory for tensors, of which they know nothing but their sizes; in 2023 for one tensor at a time.
+const MAKES_TENSORS: &[&str] = &[
+    "ggml_backend_alloc_ctx_tensors_from_buft",
+    "ggml_cuda_assign_buffers_impl",
+    "ggml_cuda_assign_buffers_no_scratch",
+    "ggml_cuda_transform_tensor",
+];
+/// Functions of llama.cpp that load a model: what they make for tensors is for its weights.
+const LOADS_MODEL: &[&str] = &[
+    "llama_model_load",
+    "llama_model_load_from_file",
+    "llama_model_load_from_file_impl",
+    "llama_model_load_from_splits",
+    "llama_load_model_from_file",
+    "llm_load_tensors",
+    "load_tensors",
+];
+/// Functions of llama.cpp that make a context: what they make for tensors on a device is what the context keeps.
+const MAKES_CONTEXT: &[&str] = &["llama_init_from_model", "llama_new_context_with_model"];
 
 /// Python files whose functions stand for one thing: all of them, or those that are named.
 const FILES: &[(Thing, &str, &[&str])] = &[
@@ -103,6 +126,43 @@ pub fn named(stack: &[Frame]) -> Vec<Named> {
         }
     }
     found
+}
+
+/// What ggml's memory is for, by the way to the call, and the function that says so: the innermost one that does one thing only.
+pub fn purpose(stack: &[Frame]) -> Option<(Purpose, String)> {
+    let mut for_tensors = false;
+    for frame in stack.iter().filter(|frame| frame.kind == FrameKind::Native) {
+        let is_one_of = |names: &[&str]| words(frame).any(|word| names.contains(&word));
+        let purpose = match of_function(frame).filter(|_| is_frameworks(frame)) {
+            Some(Thing::KvCache) => Some(Purpose::KvCache),
+            Some(Thing::ComputeBuffer) => Some(Purpose::Compute),
+            _ if for_tensors && is_one_of(LOADS_MODEL) => Some(Purpose::Weights),
+            _ if for_tensors && is_one_of(MAKES_CONTEXT) => Some(Purpose::KvCache),
+            _ => None,
+        };
+        if let Some(purpose) = purpose {
+            let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or_default();
+            return Some((purpose, short(function).to_owned()));
+        }
+        for_tensors |= is_one_of(MAKES_TENSORS);
+    }
+    None
+}
+
+/// What is known of a failed call beside the functions on the way to it goes before what these name: its memory is for one thing.
+pub fn with_purpose(mut path: Vec<Named>, purpose: Purpose, by: &str) -> Vec<Named> {
+    const BUFFERS: [Thing; 3] = [Thing::KvCache, Thing::ComputeBuffer, Thing::Phase(Phase::Load)];
+    let thing = match purpose {
+        Purpose::Unknown => return path,
+        Purpose::Weights => Thing::Phase(Phase::Load),
+        Purpose::KvCache => Thing::KvCache,
+        Purpose::Compute => Thing::ComputeBuffer,
+    };
+    path.retain(|named| named.thing == thing && named.is_frameworks || !BUFFERS.contains(&named.thing));
+    if path.iter().all(|named| named.thing != thing) {
+        path.insert(0, Named { thing, function: by.to_owned(), is_frameworks: true });
+    }
+    path
 }
 
 /// The words of a frame's names, without what is passed to it.
@@ -147,6 +207,58 @@ mod tests {
 
     fn things(stack: &[Frame]) -> Vec<Thing> {
         named(stack).into_iter().map(|named| named.thing).collect()
+    }
+
+    #[test]
+    fn the_innermost_function_of_one_purpose_says_what_memory_is_for() {
+        let of = |stack: &[&str]| {
+            let stack: Vec<Frame> = stack.iter().map(|function| native(function)).collect();
+            purpose(&stack).map(|(purpose, by)| (purpose.name().unwrap(), by))
+        };
+        let says = |purpose: &'static str, by: &str| Some((purpose, by.to_owned()));
+        let tensors = "ggml_backend_alloc_ctx_tensors_from_buft";
+        assert_eq!(
+            of(&[tensors, "llama_kv_cache::llama_kv_cache(llama_model const&)", "llama_init_from_model"]),
+            says("kv-cache", "llama_kv_cache::llama_kv_cache")
+        );
+        assert_eq!(of(&[tensors, "llama_init_from_model"]), says("kv-cache", "llama_init_from_model"), "inlined");
+        let update = "llama_kv_cache::update(llama_context*)";
+        assert_eq!(of(&["ggml_backend_sched_alloc_graph", update]), says("compute", "ggml_backend_sched_alloc_graph"));
+        assert_eq!(
+            of(&[tensors, "llama_model::load_tensors(llama_model_loader&)", "llama_model_load_from_file"]),
+            says("weights", "llama_model::load_tensors")
+        );
+        assert_eq!(of(&["ggml_cuda_transform_tensor", "llm_load_tensors(int)"]), says("weights", "llm_load_tensors"));
+        assert_eq!(
+            of(&["ggml_cuda_assign_buffers_impl(ggml_tensor*)", "llama_new_context_with_model"]),
+            says("kv-cache", "llama_new_context_with_model")
+        );
+        assert_eq!(
+            of(&["ggml_cuda_assign_scratch_offset", "llama_decode"]),
+            says("compute", "ggml_cuda_assign_scratch_offset")
+        );
+        for other in [
+            &[tensors, "main"][..],
+            &["ggml_backend_buft_alloc_buffer", "llama_new_context_with_model"],
+            &["ggml_cuda_pool_vmm::alloc", "llama_decode"],
+            &["llama_model_load_from_file"],
+            &["graph_reserve(llama_kv_cache*)"],
+        ] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn one_call_is_for_one_thing() {
+        let path = || named(&[native("ggml_gallocr_reserve_n"), native("llama_kv_cache::llama_kv_cache()")]);
+        let things = |purpose| -> Vec<Thing> {
+            with_purpose(path(), purpose, "f").into_iter().map(|named| named.thing).collect()
+        };
+        assert_eq!(things(Purpose::Unknown), [Thing::ComputeBuffer, Thing::KvCache]);
+        assert_eq!(things(Purpose::Compute), [Thing::ComputeBuffer]);
+        assert_eq!(things(Purpose::KvCache), [Thing::KvCache]);
+        assert_eq!(things(Purpose::Weights), [Thing::Phase(Phase::Load)]);
+        assert_eq!(with_purpose(Vec::new(), Purpose::KvCache, "f")[0].function, "f");
     }
 
     #[test]

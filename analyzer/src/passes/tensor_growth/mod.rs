@@ -14,10 +14,11 @@ use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{Floor, Rate};
 use crate::passes::phase::{Phase, Where};
 use crate::passes::shape::labels;
+use crate::passes::tensors::name_of;
 use crate::passes::trend::{Course, Point, Trend};
 use crate::replay::Replay;
 use crate::replay::blocks::steps::{Kept, Step, Steps};
-use crate::replay::blocks::{Moment, Told};
+use crate::replay::blocks::{Moment, Owner, Told};
 use crate::symbols::Stacks;
 use crate::thresholds::{Thresholds, share};
 pub use lines::LineGrowth;
@@ -69,7 +70,7 @@ pub enum Until<'a> {
 pub struct TensorGrowth {
     /// Device index.
     pub device: Option<u8>,
-    /// `pytorch`, or the name of the only pool; null where several allocators tell of blocks there.
+    /// `pytorch`, `ggml`, or the name of the only pool; null where several allocators tell of blocks there.
     pub framework: Option<String>,
     /// It rises where it ends, by enough to be worth a word.
     pub significant: bool,
@@ -118,9 +119,8 @@ impl TensorGrowth {
             Until::Failure(moment) => moment.at,
         };
         let chosen = Chosen::of(run, &known.steps, until_at)?;
-        let pool = |told: &Told| run.replay.blocks.pool(told.allocator).unwrap_or("pytorch").to_owned();
-        let mut allocators = known.all().map(pool);
-        let framework = allocators.next().filter(|_| allocators.next().is_none());
+        let mut allocators = known.all().filter_map(|told| run.replay.blocks.owner(told.allocator)).map(name_of);
+        let framework = allocators.next().filter(|_| allocators.next().is_none()).map(str::to_owned);
         let rising = match until {
             _ if !chosen.trend.rises() => Rising::default(),
             Until::End => Rising::of(run, &chosen, &run.replay.blocks.now(device, run.replay.last_at)?),
@@ -180,7 +180,7 @@ impl Run<'_> {
     /// Whether all blocks of an allocator are known: its own totals say so, and where it has none, no record may be missing.
     fn knows_all_of(&self, told: &Told) -> bool {
         let is_of_one_mind = told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0;
-        is_of_one_mind && (self.is_whole || self.replay.blocks.pool(told.allocator).is_none())
+        is_of_one_mind && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
     }
 }
 
@@ -309,5 +309,5 @@ fn points(levels: impl Iterator<Item = (u64, u64)>) -> Vec<Point> {
 /// Bytes of all blocks at a moment, of these call sites.
 fn held_at(moment: &Moment, is_of: impl Fn(u32) -> bool) -> u64 {
     let rows = moment.of.iter().flat_map(|of| &of.rows);
-    saturate(rows.filter(|(site, ..)| is_of(*site)).map(|(_, bytes, _)| *bytes).sum())
+    saturate(rows.filter(|(site, ..)| is_of(*site)).map(|(.., bytes, _)| *bytes).sum())
 }

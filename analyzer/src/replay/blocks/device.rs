@@ -194,9 +194,8 @@ impl Device {
 
     /// A block is gone, whose size is told with that, or 0.
     #[inline]
-    pub(super) fn taken(&mut self, given: &Given, record: &Record, rows_left: &mut usize) {
-        let size_bytes = record.requested;
-        self.goes(given, record.at, rows_left);
+    pub(super) fn taken(&mut self, given: &Given, size_bytes: u64, at: u64, rows_left: &mut usize) {
+        self.goes(given, at, rows_left);
         if size_bytes != 0 && size_bytes != given.size_bytes {
             self.told(given.allocator).other_sizes += 1;
         }

@@ -3,6 +3,7 @@
 //! A block is a part of memory that some call gave, so nothing here is ever added to an account: it says what a part of it is for.
 //! What is kept grows with the blocks that live, or lived at the peak, and not with what happened.
 
+mod buffers;
 mod device;
 mod moment;
 mod moments;
@@ -18,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::Replay;
 use super::account::Account;
+use super::purpose::Purpose;
 use super::sites::Sites;
 
 pub use device::{Device, Height, Own, State, Told};
@@ -49,13 +51,25 @@ pub struct Given {
     pub allocator: u8,
     /// The number by which the device's steps follow the call site.
     slot: u16,
+    /// What it is for, where that is known.
+    pub purpose: Purpose,
 }
 
-/// An allocator: its name, and what of it lives, by address.
-#[derive(Clone, Debug, Default)]
+/// Whose an allocator is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// PyTorch's caching allocator.
+    Torch,
+    /// ggml's buffers.
+    Ggml,
+    /// A pool of the program's own, by its name.
+    Pool(String),
+}
+
+/// An allocator, and what of it lives, by address.
+#[derive(Clone, Debug)]
 struct Allocator {
-    /// `None`: PyTorch's.
-    pool: Option<String>,
+    owner: Owner,
     live: FxHashMap<u64, Given>,
 }
 
@@ -64,6 +78,9 @@ struct Allocator {
 pub struct Blocks {
     allocators: Vec<Allocator>,
     torch: Option<u8>,
+    ggml: Option<u8>,
+    /// The memory of ggml's buffers, by their handles.
+    buffers: FxHashMap<u64, u64>,
     pools: FxHashMap<Box<[u8]>, u8>,
     devices: Vec<Device>,
     segments: Segments,
@@ -80,6 +97,8 @@ impl Default for Blocks {
         Blocks {
             allocators: Vec::new(),
             torch: None,
+            ggml: None,
+            buffers: FxHashMap::default(),
             pools: FxHashMap::default(),
             devices: Vec::new(),
             segments: Segments::default(),
@@ -97,9 +116,9 @@ impl Blocks {
         !self.allocators.is_empty()
     }
 
-    /// The name of a pool; `None`: PyTorch's allocator.
-    pub fn pool(&self, allocator: u8) -> Option<&str> {
-        self.allocators.get(usize::from(allocator)).and_then(|known| known.pool.as_deref())
+    /// Whose an allocator is.
+    pub fn owner(&self, allocator: u8) -> Option<&Owner> {
+        self.allocators.get(usize::from(allocator)).map(|known| &known.owner)
     }
 
     /// What was told of a device.
@@ -114,10 +133,16 @@ impl Blocks {
             Does::TellsOfTensor => match self.torch {
                 Some(known) => Some(known),
                 None => {
-                    self.torch = self.new_allocator(None);
+                    self.torch = self.new_allocator(Owner::Torch);
                     self.torch
                 }
             },
+            Does::TellsOfBuffer => {
+                if self.ggml.is_none() {
+                    self.ggml = self.new_allocator(Owner::Ggml);
+                }
+                self.ggml
+            }
             Does::TellsOfPool => {
                 let text = payload::unpack(payload);
                 let name = text.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -133,18 +158,18 @@ impl Blocks {
 
     #[cold]
     fn new_pool(&mut self, name: &[u8]) -> Option<u8> {
-        let number = self.new_allocator(Some(String::from_utf8_lossy(name).into_owned()))?;
+        let number = self.new_allocator(Owner::Pool(String::from_utf8_lossy(name).into_owned()))?;
         self.pools.insert(name.into(), number);
         Some(number)
     }
 
     #[cold]
-    fn new_allocator(&mut self, pool: Option<String>) -> Option<u8> {
+    fn new_allocator(&mut self, owner: Owner) -> Option<u8> {
         let number = self.allocators.len();
         if number >= MOST_ALLOCATORS {
             return None;
         }
-        self.allocators.push(Allocator { pool, ..Allocator::default() });
+        self.allocators.push(Allocator { owner, live: FxHashMap::default() });
         Some(number as u8)
     }
 
@@ -152,11 +177,16 @@ impl Blocks {
     fn place_of(&mut self, device: u8) -> usize {
         match self.devices.iter().position(|known| known.index == device) {
             Some(place) => place,
-            None => {
-                self.devices.push(Device::new(device));
-                self.devices.len() - 1
-            }
+            None => self.new_place(device),
         }
+    }
+
+    // Out of line: a device is large, and this is asked of each block.
+    #[cold]
+    #[inline(never)]
+    fn new_place(&mut self, device: u8) -> usize {
+        self.devices.push(Device::new(device));
+        self.devices.len() - 1
     }
 
     /// A block was given out. What had its address is gone, though nobody told.
@@ -183,7 +213,7 @@ impl Blocks {
         let device = known.map_or(record.device, |given| given.device);
         let place = self.place_of(device);
         match known {
-            Some(given) => self.devices[place].taken(&given, record, &mut self.rows_left),
+            Some(given) => self.devices[place].taken(&given, record.requested, record.at, &mut self.rows_left),
             None => self.devices[place].told(allocator).unknown_frees += 1,
         }
         device
@@ -234,12 +264,16 @@ impl Replay {
     #[inline]
     pub(super) fn block_told(&mut self, record: &Record, payload: &[u8]) {
         let was_used = self.blocks.is_used();
-        let Some(allocator) = self.blocks.allocator(self.apis.get(record.api).does, payload) else {
+        let does = self.apis.get(record.api).does;
+        let Some(allocator) = self.blocks.allocator(does, payload) else {
             self.blocks.not_followed += 1;
             return;
         };
         if !was_used {
             self.begin_blocks();
+        }
+        if does == Does::TellsOfBuffer {
+            return self.buffer_told(record, payload, allocator);
         }
         let mut device = record.device;
         match record.event() {
@@ -250,7 +284,8 @@ impl Replay {
                     device = self.blocks.segments.device_at(record.address).unwrap_or(device);
                 }
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
-                let given = Given { address, size_bytes, entered, site, device, allocator, slot: 0 };
+                let purpose = Purpose::Unknown;
+                let given = Given { address, size_bytes, entered, site, device, allocator, slot: 0, purpose };
                 self.blocks.give(given, record, &self.sites);
             }
         }
@@ -260,8 +295,15 @@ impl Replay {
         if self.blocks.torch == Some(allocator) {
             known.follow(allocator, record, record.has(flag::TOTALS).then(|| payload::unpack_numbers(payload)));
         }
+        self.look_for_peak_on(device, record);
+    }
+
+    #[inline]
+    fn look_for_peak_on(&mut self, device: u8, record: &Record) {
         let at = record.at.saturating_add(u64::from(record.duration));
-        known.look_for_peak(self.accounts.device(device).map(Account::height).unwrap_or_default(), self.events, at);
+        let height = self.accounts.device(device).map(Account::height).unwrap_or_default();
+        let place = self.blocks.place_of(device);
+        self.blocks.devices[place].look_for_peak(height, self.events, at);
     }
 
     /// The first record of an allocator: from here on the driver's blocks are followed by address.
@@ -276,6 +318,7 @@ impl Replay {
 
     /// After a record of another layer, once blocks are followed: what came and went below them.
     pub(super) fn follow_below_blocks(&mut self, at: u64) {
+        self.end_buffers_below(at);
         let Blocks { segments, devices, .. } = &mut self.blocks;
         for (block, comes) in self.live.changes() {
             match comes {

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::Given;
 use super::device::State;
 use super::segments::Segment;
+use crate::replay::purpose::Purpose;
 
 /// A device at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub struct Moment {
     pub of: Vec<OfAllocator>,
 }
 
-/// Call sites with the bytes and the number of their blocks.
-pub type Rows = Vec<(u32, u128, u64)>;
+/// Call sites and purposes with the bytes and the number of their blocks.
+pub type Rows = Vec<(u32, Purpose, u128, u64)>;
 
 /// One allocator at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,13 +50,14 @@ pub struct Room {
 
 impl OfAllocator {
     pub(super) fn describe(allocator: u8, state: State, blocks: Vec<Given>, segments: Option<Vec<Segment>>) -> Self {
-        let mut sites: FxHashMap<u32, (u128, u64)> = FxHashMap::default();
+        let mut sites: FxHashMap<(u32, Purpose), (u128, u64)> = FxHashMap::default();
         for given in &blocks {
-            let (bytes, number) = sites.entry(given.site).or_default();
+            let (bytes, number) = sites.entry((given.site, given.purpose)).or_default();
             *bytes += u128::from(given.size_bytes);
             *number += 1;
         }
-        let mut rows: Rows = sites.into_iter().map(|(site, (bytes, blocks))| (site, bytes, blocks)).collect();
+        let mut rows: Rows =
+            sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
         rows.sort_unstable();
         OfAllocator { allocator, state, room: segments.and_then(|segments| Room::of(&segments, blocks)), rows }
     }

@@ -28,7 +28,7 @@ pub(super) struct Segment {
     /// Kind of memory; [`Kind::Physical`] for a mapped piece, which goes on where the next one begins.
     pub kind: Kind,
     /// Device number as recorded.
-    device: u8,
+    pub device: u8,
 }
 
 impl Segment {
@@ -75,10 +75,15 @@ impl Segments {
         }
     }
 
-    /// The device of the memory at an address.
-    pub(super) fn device_at(&self, address: u64) -> Option<u8> {
+    /// The memory at an address.
+    pub(super) fn at(&self, address: u64) -> Option<&Segment> {
         let (_, segment) = self.by_address.range(..=address).next_back()?;
-        (address < segment.end).then_some(segment.device)
+        (address < segment.end).then_some(segment)
+    }
+
+    /// Its device.
+    pub(super) fn device_at(&self, address: u64) -> Option<u8> {
+        self.at(address).map(|segment| segment.device)
     }
 
     /// Notes that a block lies here. One may reach over several mapped pieces.

@@ -131,8 +131,10 @@ fn pools_are_told_apart_by_their_names() {
     trace.pool_free("kv", 0x1000_0000);
     let replay = replay(&trace, Options::default());
     let now = replay.blocks.now(0, 0).unwrap();
-    let states: Vec<_> = now.of.iter().map(|one| (replay.blocks.pool(one.allocator), one.state.bytes)).collect();
-    assert_eq!(states, [(Some("kv"), 0), (Some("scratch"), 2 * u128::from(MIB))]);
+    let states: Vec<_> =
+        now.of.iter().map(|one| (replay.blocks.owner(one.allocator).unwrap().clone(), one.state.bytes)).collect();
+    let pool = |name: &str| Owner::Pool(name.to_owned());
+    assert_eq!(states, [(pool("kv"), 0), (pool("scratch"), 2 * u128::from(MIB))]);
     assert!(now.of.iter().all(|one| one.state.own.is_none() && one.room.is_some()));
 }
 
@@ -301,7 +303,7 @@ proptest! {
         }
         let same = |moment: &Moment, naive: &Naive| {
             let one = of(moment);
-            let rows: BTreeMap<u32, (u128, u64)> = one.rows.iter().map(|(site, bytes, blocks)| (*site, (*bytes, *blocks))).collect();
+            let rows: BTreeMap<u32, (u128, u64)> = one.rows.iter().map(|(site, _, bytes, blocks)| (*site, (*bytes, *blocks))).collect();
             prop_assert_eq!(rows, naive.rows());
             prop_assert_eq!(one.state.bytes, u128::from(naive.given() * MIB));
             if let Some(room) = &one.room {

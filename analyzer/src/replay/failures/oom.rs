@@ -10,6 +10,7 @@ use crate::replay::account::Most;
 use crate::replay::arena::FreeSpace;
 use crate::replay::census::Census;
 use crate::replay::held::Held;
+use crate::replay::purpose::Purpose;
 use crate::replay::readings::{DeviceReadings, ProcessReadings};
 
 /// Who refused an allocation.
@@ -132,6 +133,12 @@ pub struct Oom {
     pub model: Option<FreeSpace>,
     /// Of an error that an allocator above the runtime raised: what it told. All else is then of its last attempt, where it has one.
     pub error: Option<Box<FrameworkError>>,
+    /// What the memory was for, by the functions of a framework that asked for it.
+    pub purpose: Purpose,
+    /// The function that says so.
+    pub purpose_by: Option<u16>,
+    /// The functions of a framework that its thread was in, outermost first.
+    pub scopes: Box<[u16]>,
     /// What the exception says that was thrown after it, where that was recorded.
     pub message: Option<Box<str>>,
 }

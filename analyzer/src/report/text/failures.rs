@@ -73,6 +73,9 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         None => page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom))),
     }
     page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
+    if let Some(text) = what_for(oom) {
+        page.indented("      ", "      ", &text);
+    }
     if let Some(entry) = &oom.phase_entry {
         page.indented("      ", "      ", &clean(&entry.words()));
     }
@@ -84,6 +87,12 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         page.indented("      ", "      ", &text);
     }
     stack::write(page, oom);
+}
+
+/// What the memory was for, and by which function that is known.
+pub(in crate::report) fn what_for(oom: &OomReport) -> Option<String> {
+    let by = oom.purpose_by.as_deref().map_or_else(String::new, |by| format!(" ({})", clean(by)));
+    Some(format!("it was {}{by}", oom.is_for.what_for()?))
 }
 
 /// What an allocator had tried before it raised its error.

@@ -6,6 +6,7 @@ use crate::conclusion::Summary;
 use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, Row};
 use crate::passes::tensors::{TensorMoment, Tensors};
+use crate::replay::blocks::Owner;
 use crate::software::Program;
 use crate::words::{clean, count, moment, size};
 
@@ -13,6 +14,10 @@ use crate::words::{clean, count, moment, size};
 const MOST_PLACES: usize = 5;
 /// A moment that is so much later than the ledger's is said to be another, in nanoseconds.
 const LATER_NS: u64 = 10_000_000;
+
+/// What is said of buffers that nobody told of.
+const BY_CALL_PATHS: &str =
+    "what ggml's memory is for, the functions on the way to its calls say: nothing was told of its buffers here";
 
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,14 +44,19 @@ pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMo
     for (kind, bytes, number) in &at.segments {
         rows = without(rows, *kind, *bytes, *number)?;
     }
-    let (owner, holder) = match tensors.is_torch {
-        true => ("tensors", "PyTorch's cache".to_owned()),
-        false => ("pool", "pool".to_owned()),
+    let (owner, holder) = match tensors.owner {
+        Owner::Torch => ("tensors", "PyTorch's cache"),
+        Owner::Ggml => ("ggml", "ggml"),
+        Owner::Pool(_) => ("pool", "pool"),
     };
-    let of_pool = if tensors.is_torch { String::new() } else { format!("{}: ", clean(&tensors.framework)) };
-    let blocks = |number: u64| match tensors.is_torch {
-        true => count(number, "tensor", "tensors"),
-        false => count(number, "block", "blocks"),
+    let of_pool = match &tensors.owner {
+        Owner::Pool(name) => format!("{}: ", clean(name)),
+        _ => String::new(),
+    };
+    let blocks = |number: u64| match tensors.owner {
+        Owner::Torch => count(number, "tensor", "tensors"),
+        Owner::Ggml => count(number, "buffer", "buffers"),
+        Owner::Pool(_) => count(number, "block", "blocks"),
     };
     let (named, (rest, rest_blocks)) = at.named(MOST_PLACES);
     let named = named
@@ -102,9 +112,12 @@ pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
         return (is_silent && holds).then(|| "segments only: which tensors fill them is not known".to_owned());
     };
     if take_apart(ledger, tensors, at).is_none() {
-        let whose = if tensors.is_torch { "PyTorch's tensors were".to_owned() } else { whose_blocks(tensors) };
+        let whose = whose_blocks(&tensors.owner);
         let known = "which of the rows above they fill is not known";
         return (at.allocated_bytes > 0).then(|| format!("{whose} {} then; {known}", size(at.allocated_bytes)));
+    }
+    if tensors.by_call_paths {
+        return (at.allocated_bytes > 0).then(|| BY_CALL_PATHS.to_owned());
     }
     let is_later = at.at_ns.saturating_sub(ledger.at_ns) >= LATER_NS;
     is_later.then(|| {
@@ -115,8 +128,12 @@ pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
     })
 }
 
-fn whose_blocks(tensors: &Tensors) -> String {
-    format!("the blocks of the pool {} were", clean(&tensors.framework))
+fn whose_blocks(owner: &Owner) -> String {
+    match owner {
+        Owner::Torch => "PyTorch's tensors were".to_owned(),
+        Owner::Ggml => "ggml's buffers were".to_owned(),
+        Owner::Pool(name) => format!("the blocks of the pool {} were", clean(name)),
+    }
 }
 
 #[cfg(test)]

@@ -540,6 +540,28 @@ fn tensors_fill_the_segments() {
 }
 
 #[test]
+fn buffers_of_ggml_are_told_apart() {
+    let mut trace = card();
+    let memory = 0x7f00_0000_0000;
+    let tensors = "ggml_backend_alloc_ctx_tensors_from_buft";
+    for (number, function, bytes) in [(0, "llama_model_load_from_file", 9 * GIB), (1, "llama_init_from_model", 4 * GIB)]
+    {
+        trace.scope(&[function, tensors]);
+        trace.alloc(memory + number * 16 * GIB, bytes);
+        trace.buffer(0x10 + number, memory + number * 16 * GIB, bytes);
+    }
+    trace.scope(&[]);
+    trace.alloc(memory + 64 * GIB, GIB);
+    trace.scope(&["llama_init_from_model", "ggml_backend_sched_reserve", "ggml_gallocr_reserve_n"]);
+    let seq = trace.refuse(3 * GIB);
+    read(&mut trace, seq, gib(1.5));
+    trace.end(process::EXITS, 1);
+    let page = page(&trace);
+    let part = |from: &str| page[page.find(from).unwrap()..].split("\n\n").next().unwrap().to_owned();
+    insta::assert_snapshot!(["VERDICT", "OUT OF MEMORY", "WHO HOLDS"].map(part).join("\n\n"));
+}
+
+#[test]
 fn without_word_of_tensors_only_segments_are_known() {
     let mut trace = training();
     trace.alloc(0x7f00_0000_0000, 8 * GIB);

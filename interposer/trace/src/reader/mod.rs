@@ -172,6 +172,13 @@ impl TraceFile {
         self.chunks.iter().map(|(_, chunk)| u64::from(chunk.records)).sum()
     }
 
+    /// Whether no record is missing, as far as the file knows: none lost, none claimed and never written, nothing damaged. What a
+    /// killed process was writing in its last instant does not count: there is nothing behind it.
+    pub fn is_whole(&self) -> bool {
+        let torn = if self.header.closed == 1 { self.header.torn } else { 0 };
+        self.header.events_lost == 0 && torn == 0 && self.damages().is_empty()
+    }
+
     /// Damage found so far, in the order of discovery.
     pub fn damages(&self) -> &[Damage] {
         &self.damages

@@ -19,6 +19,8 @@ pub use kept::{Kept, SiteLevel, Step};
 
 /// Call sites that are followed on a device; what comes by more counts as of a place that is not known.
 const MOST_SITES: usize = 1 << 14;
+/// Numbers of sites that are looked up without a search: recorders count from 1.
+const MOST_NEAR: usize = 1 << 16;
 /// Sorts of labels that are followed; labels differ in sort where they differ in more than numbers.
 const MOST_LABELS: usize = 8;
 /// Cycles with great swings above which smaller ones behind a load do not matter.
@@ -90,6 +92,9 @@ struct InBackward {
 #[derive(Clone, Debug)]
 pub struct Steps {
     slots: Vec<Slot>,
+    /// The place of each site that is followed, by the site's number; 0 of those that are not.
+    near: Vec<u16>,
+    /// The same of sites with large numbers.
     by_site: FxHashMap<u32, u16>,
     bytes: u64,
     given_bytes: u64,
@@ -108,6 +113,7 @@ impl Default for Steps {
         Steps {
             // The first one is for what comes from a place that is not known.
             slots: vec![Slot::default()],
+            near: Vec::new(),
             by_site: FxHashMap::default(),
             bytes: 0,
             given_bytes: 0,
@@ -125,6 +131,14 @@ impl Steps {
     /// The number by which a call site is followed.
     #[inline]
     pub(super) fn slot(&mut self, site: u32, sites: &Sites) -> u16 {
+        match self.near.get(site as usize) {
+            Some(slot) if *slot != 0 => *slot,
+            _ => self.far_slot(site, sites),
+        }
+    }
+
+    /// That of a site with a large number, or of a new one.
+    fn far_slot(&mut self, site: u32, sites: &Sites) -> u16 {
         match self.by_site.get(&site) {
             Some(slot) => *slot,
             None => self.new_slot(site, sites),
@@ -139,7 +153,12 @@ impl Steps {
         let slot = self.slots.len() as u16;
         let python = sites.looked_for_python(site);
         self.slots.push(Slot { site, way: way(site, sites), python, ..Slot::default() });
-        self.by_site.insert(site, slot);
+        if (site as usize) < MOST_NEAR {
+            self.near.resize(self.near.len().max(site as usize + 1), 0);
+            self.near[site as usize] = slot;
+        } else {
+            self.by_site.insert(site, slot);
+        }
         slot
     }
 

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::replay::blocks::steps::kept::MOST_STEPS;
+use crate::replay::purpose::Purpose;
 
 const MIB: u64 = 1 << 20;
 
@@ -21,7 +22,16 @@ impl Program {
     fn give(&mut self, site: u32, size_bytes: u64) -> usize {
         self.at += 1;
         let slot = self.steps.slot(site, &Sites::default());
-        let given = Given { address: 0, size_bytes, entered: self.at, site, device: 0, allocator: 0, slot };
+        let given = Given {
+            address: 0,
+            size_bytes,
+            entered: self.at,
+            site,
+            device: 0,
+            allocator: 0,
+            slot,
+            purpose: Purpose::Unknown,
+        };
         self.steps.given(&given, 7, self.at, &mut self.rows_left);
         self.live.push(Some(given));
         self.live.len() - 1
@@ -149,6 +159,11 @@ fn sites_and_rows_are_bounded() {
     (1..=MOST_SITES as u32 + 100).for_each(|site| _ = program.give(site, 1));
     assert_eq!(program.steps.slots.len(), MOST_SITES);
     assert_eq!(program.steps.slots[0].now.blocks, 101, "of no known place");
+    let mut far = Program::new();
+    for site in [u32::MAX, 7, u32::MAX, MOST_NEAR as u32] {
+        far.give(site, MIB);
+    }
+    assert_eq!((far.steps.slots.len(), far.steps.near.len()), (4, 8));
     program.rows_left = 10;
     program.steps.marked("step", program.at, &mut program.rows_left);
     assert!(program.steps.labelled()[0].kept.is_cut() && program.rows_left == 10);
