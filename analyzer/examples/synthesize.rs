@@ -1,7 +1,7 @@
 //! Writes a large trace to measure the analyzer with: `synthesize FILE [EVENTS [LIVE [LAYERS]]]`.
 //!
 //! Two threads allocate and free blocks of mixed sizes on one card; addresses are reused as an allocator would. Each call
-//! passes LAYERS layers (1 to 3): the runtime, HSA, KFD.
+//! passes LAYERS layers (1 to 3): the runtime, HSA, KFD. With 0 layers these are blocks of PyTorch's allocator, from 500 call sites.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -14,6 +14,10 @@ use gpuoom_trace::ring::SlotWords;
 
 /// Sizes that a framework asks for, in bytes: small tensors, activations, weights.
 const SIZES: [u64; 8] = [512, 4096, 20_480, 262_144, 2 << 20, 2 << 20, 8 << 20, 20 << 20];
+/// Call sites of blocks.
+const SITES: u32 = 500;
+/// The function that PyTorch's caching allocator tells of its blocks by.
+const TENSOR: &str = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
 /// Threads of the program.
 const THREADS: [u32; 2] = [4711, 4712];
 
@@ -42,16 +46,37 @@ struct Program {
     layers: Vec<(u16, u16)>,
     /// Records of calls below, still to be written.
     waiting: Vec<Record>,
+    /// Whether these are blocks, told by this function.
+    blocks: Option<u16>,
+    sites: u32,
 }
 
 impl Program {
     fn next(&mut self, seq: u64) -> Record {
+        if let Some(api) = self.blocks {
+            return Record { commit: seq + 1, ..self.block(api) };
+        }
         if self.waiting.is_empty() {
             let outermost = self.outermost();
             self.waiting = self.through_layers(outermost);
         }
         let record = self.waiting.pop().unwrap_or_default();
         Record { commit: seq + 1, ..record }
+    }
+
+    /// The next block: first its call sites, each once.
+    fn block(&mut self, api: u16) -> Record {
+        if self.sites < SITES {
+            self.sites += 1;
+            let address = 0x5500_0000_0000 + u64::from(self.sites);
+            return Record { site: self.sites, address, ..Record::new(Event::Site, Kind::None) };
+        }
+        let call = self.outermost();
+        let gives = call.event() == Some(Event::Alloc);
+        let site = 1 + self.random.below(u64::from(SITES)) as u32;
+        let event = if gives { Event::Block } else { Event::BlockFree };
+        let block = Record { at: call.at, thread: call.thread, device: 0, api, ..Record::new(event, Kind::Tensor) };
+        Record { address: call.address, requested: call.requested, site: if gives { site } else { 0 }, ..block }
     }
 
     /// The records of a call and those below it, the first one last: an allocation is recorded after what it calls.
@@ -118,6 +143,7 @@ fn main() -> std::io::Result<()> {
         ("hsa_amd_memory_pool_allocate", "hsa_amd_memory_pool_free"),
         ("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "AMDKFD_IOC_FREE_MEMORY_OF_GPU"),
     ];
+    let blocks = (number(4, 1) == 0).then(|| builder.api(TENSOR));
     let layers = layers[..number(4, 1).clamp(1, 3) as usize].iter();
     let layers = layers.map(|(give, back)| (builder.api(give), builder.api(back))).collect();
     let mut file = BufWriter::new(File::create(path)?);
@@ -132,6 +158,8 @@ fn main() -> std::io::Result<()> {
         at_ns: 1000,
         layers,
         waiting: Vec::new(),
+        blocks,
+        sites: 0,
     };
     let mut maker = ChunkMaker::default();
     let mut seq = 0;

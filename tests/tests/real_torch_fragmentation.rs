@@ -54,8 +54,35 @@ fn memory_in_pieces_is_proven_by_the_snapshot() {
     let report = with_both(&run);
     report.assert_cause("caching-fragmentation", "proven");
     assert!(!report.excerpt("/diagnoses/0/evidence").contains("believed"), "{}", report.excerpt("/diagnoses/0"));
-    // Without either the exception's own words are in the trace, of the same moment.
+    // Without either the blocks in the trace say so, and the exception's own words.
     run.only_trace().report().assert_cause("caching-fragmentation", "proven");
+}
+
+/// No snapshot and no log: the trace has each block, and so the pieces that lie between them when the cache was given back.
+#[test]
+fn memory_in_pieces_is_proven_by_the_blocks() {
+    let Some(run) = run("half", SMALL, "") else { return };
+    let report = run.only_trace().report();
+    report.assert_cause("caching-fragmentation", "proven");
+    let evidence = report.excerpt("/diagnoses/0/evidence");
+    for said in ["400 MiB in unused blocks", "300 MiB was asked for", "in 20 pieces", "the largest has 20 MiB"] {
+        assert!(evidence.contains(said), "{said}: {evidence}");
+    }
+    assert!(!evidence.contains("believed"), "{evidence}");
+    assert_eq!(report.number("/devices/0/tensors/moments/0/unused_bytes"), printed(&run, "unused"));
+}
+
+/// Sequences of changing length, as a cache of a transformer has them: what is unused is in pieces, and no request fits.
+#[test]
+fn changing_lengths_leave_pieces() {
+    let Some(client) = torch_client("lengths.py") else { return };
+    let run = client.env("SIM_CAPACITY", "700M").env("GPUOOM_PROBE", "off").run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    let report = run.only_trace().report();
+    report.assert_cause("caching-fragmentation", "proven");
+    let unused = printed(&run, "unused at the error");
+    let evidence = report.excerpt("/diagnoses/0/evidence");
+    assert!(evidence.contains(&format!("{} MiB in unused blocks", unused / MIB)), "{unused}: {evidence}");
 }
 
 #[test]

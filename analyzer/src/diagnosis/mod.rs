@@ -15,6 +15,7 @@ pub mod related;
 mod rounding;
 pub mod rules;
 mod since_refusal;
+mod tensor_leak;
 pub mod torch_sums;
 pub mod which_card;
 

@@ -3,6 +3,7 @@
 use gpuoom_trace::record::Kind;
 
 use super::case::{Case, Failure};
+use super::tensor_leak;
 use super::torch_sums::MOST_ADDED_BYTES;
 use crate::evidence::torch_message::TorchMessage;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
@@ -44,8 +45,20 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Puts a leak to the test: by tensors where PyTorch's snapshot has a history with cycles, else by what the driver gave.
+    /// Puts a leak to the test: by the blocks that the trace tells of, by tensors where PyTorch's snapshot has a history with cycles, else
+    /// by what the driver gave.
     pub fn judge_leak(&self, device: Option<u8>, check: &mut Check) {
+        match (self.tensor_growth(device), self.run_of(device)) {
+            (Some(growth), _) if growth.significant => return tensor_leak::leak(growth, self.thresholds, check),
+            (Some(growth), Some(run)) => {
+                leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
+                let held = self.facts.devices.iter().find(|known| known.index == device);
+                let held_bytes = held.map_or(0, |known| known.account.peak.requested_bytes);
+                let outside = self.outside_bytes(device, "peak", held_bytes);
+                return tensor_leak::unless_flat(growth, run.rise.as_ref(), outside, check);
+            }
+            _ => {}
+        }
         let tensors = self.tensors.iter().find(|run| Some(run.device) == device);
         match (tensors, self.run_of(device)) {
             (Some(tensors), _) if tensors.rises() => {

@@ -9,6 +9,7 @@ use crate::evidence::torch_message::{Printed, TorchMessage};
 use crate::evidence::torch_snapshot::{DeviceSums, Frame, Moment, sums};
 use crate::judgement::check::{Basis, Holds};
 use crate::passes::fragmentation::saturate;
+use crate::replay::blocks::Owner;
 use crate::thresholds::share;
 use crate::words::size;
 use gpuoom_trace::record::Kind;
@@ -23,6 +24,8 @@ pub enum Told {
     Message,
     /// PyTorch's message, as it was recorded with this very error.
     Error,
+    /// Its blocks and its own totals in the trace, at this very failure.
+    Blocks,
     /// A snapshot that has this failure in its history.
     SnapshotAtFailure,
     /// A snapshot of a later moment.
@@ -34,10 +37,20 @@ impl Told {
     pub fn by(self) -> &'static str {
         match self {
             Told::Message | Told::Error => "PyTorch's message",
+            Told::Blocks => "PyTorch's blocks in the trace",
             Told::SnapshotAtFailure => "PyTorch's snapshot, at its record of this failure",
             Told::SnapshotLater => "PyTorch's snapshot, taken at another moment",
         }
     }
+}
+
+/// Unused memory between an allocator's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Stretches.
+    pub number: u64,
+    /// The longest, in bytes.
+    pub largest_bytes: u64,
 }
 
 /// What PyTorch's allocator held at a failure.
@@ -59,6 +72,8 @@ pub struct TorchSums<'a> {
     pub moment: Option<&'a Moment>,
     /// The stack of the request, the innermost frame first.
     pub stack: Vec<&'a Frame>,
+    /// In which pieces the unused memory lies, where the blocks in the trace tell.
+    pub pieces: Option<Pieces>,
     /// How message and snapshot differ, and which is believed.
     pub disagreement: Option<String>,
     /// Whether what it calls free is what was read at the failure: else it is of another one.
@@ -68,7 +83,7 @@ pub struct TorchSums<'a> {
 impl TorchSums<'_> {
     /// Where the numbers come from.
     pub fn basis(&self) -> Basis {
-        if self.told == Told::Error { Basis::Measured } else { Basis::Given }
+        if matches!(self.told, Told::Error | Told::Blocks) { Basis::Measured } else { Basis::Given }
     }
 
     /// Whether they are of this failure, and nothing contradicts them.
@@ -95,8 +110,55 @@ fn agree(one: Printed, other: Printed) -> bool {
 }
 
 impl<'a> Case<'a> {
-    /// What PyTorch's allocator held at a failure, where a message or a snapshot tells.
+    /// What PyTorch's allocator held at a failure: by its blocks, a message or a snapshot.
     pub fn torch_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
+        let Some(blocks) = self.by_blocks(failure) else { return self.given_sums(failure) };
+        // These have what the blocks do not show: what private pools hold, and what the driver calls free.
+        let other = self.given_sums(failure);
+        let Some(other) = other.filter(|other| other.told != Told::SnapshotLater) else { return Some(blocks) };
+        if agree(blocks.unused, other.unused) {
+            return Some(TorchSums { pieces: blocks.pieces, ..other });
+        }
+        // What was told of another moment contradicts nothing.
+        if other.is_of_failure == Holds::No {
+            return Some(blocks);
+        }
+        let disagreement = format!(
+            "{} says {} unused and its blocks in the trace {}: the blocks are believed, of which each was recorded",
+            other.told.by(),
+            size(other.unused.bytes),
+            size(blocks.unused.bytes)
+        );
+        Some(TorchSums { disagreement: Some(disagreement), ..blocks })
+    }
+
+    /// By the blocks in the trace: at PyTorch's error, when it has given back what it had cached, or where another library was refused.
+    /// At a refusal that PyTorch itself went on from, its cache is not given back yet.
+    fn by_blocks(&self, failure: &Failure<'_>) -> Option<TorchSums<'static>> {
+        let is_other = || self.asked_by_another(failure).is_some();
+        let tensors = failure.device?.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch)?;
+        let moment = tensors.moment(&format!("oom:{}", failure.report.number))?;
+        if failure.oom.error.is_none() && !is_other() {
+            return None;
+        }
+        let number = moment.unused_pieces.zip(moment.largest_unused_bytes);
+        Some(TorchSums {
+            told: Told::Blocks,
+            is_of_failure: Holds::Yes,
+            tried: exactly(failure.report.requested_bytes),
+            unused: exactly(moment.unused_bytes?),
+            allocated: Some(exactly(moment.allocated_bytes)),
+            free: None,
+            private: None,
+            moment: None,
+            pieces: number.map(|(number, largest_bytes)| Pieces { number, largest_bytes }),
+            stack: Vec::new(),
+            disagreement: None,
+        })
+    }
+
+    /// What a message or a snapshot tells.
+    fn given_sums<'c>(&'c self, failure: &Failure<'_>) -> Option<TorchSums<'c>> {
         let recorded = self.recorded_message(failure).and_then(by_message);
         let recorded = recorded.map(|told| TorchSums { told: Told::Error, ..told });
         let of_log = || self.message(failure).and_then(by_message).map(|told| self.tied(told, failure));
@@ -213,6 +275,7 @@ impl<'a> Case<'a> {
             free: None,
             private: Some(exactly(sums.private_bytes)),
             moment: None,
+            pieces: None,
             stack: Vec::new(),
             disagreement: None,
         })
@@ -229,6 +292,7 @@ fn by_message(message: &TorchMessage) -> Option<TorchSums<'static>> {
         free: message.free,
         private: message.private_pools,
         moment: None,
+        pieces: None,
         stack: Vec::new(),
         disagreement: None,
     })
@@ -244,6 +308,7 @@ fn by_moment(moment: &Moment) -> TorchSums<'_> {
         free: Some(exactly(moment.driver_free_bytes)),
         private: Some(exactly(moment.private_bytes)),
         moment: Some(moment),
+        pieces: None,
         stack: Vec::new(),
         disagreement: None,
     }

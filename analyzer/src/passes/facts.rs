@@ -27,6 +27,7 @@ use crate::passes::phase::sites::OfSites;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
+use crate::passes::tensor_growth::{self, TensorGrowth, Until};
 use crate::passes::time::rfc3339;
 use crate::passes::which_card::WhichCard;
 use crate::passes::{buffers, tensors};
@@ -161,6 +162,12 @@ pub struct Facts {
     pub host_ledger: Vec<DeviceLedger>,
     /// How what stays between cycles grows, of each device with at least five cycles.
     pub growth: Vec<Growth>,
+    /// The same of the blocks that allocators above the runtime gave out, by line of the program; of each device whose blocks and steps
+    /// are known.
+    pub tensor_growth: Vec<TensorGrowth>,
+    /// The same up to failures, by the failure's index.
+    #[serde(skip)]
+    pub tensor_growth_at: BTreeMap<usize, TensorGrowth>,
     /// Where in a training or in serving the failures came.
     #[serde(skip)]
     pub shapes: Shapes,
@@ -237,6 +244,10 @@ impl Facts {
             .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
             .collect();
         buffers::add_to(&mut devices, &ledger);
+        let shapes = Shapes::of(replay, &evidence.thresholds).by_paths(&ooms).by_blocks(replay, &phases);
+        let thresholds = &evidence.thresholds;
+        let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
+        let tensor_growth_at = tensor_growth_at(&run, &shapes);
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
@@ -246,13 +257,15 @@ impl Facts {
             devices,
             machine,
             host: describe_account(replay, &replay.accounts.host),
-            shapes: Shapes::of(replay, &evidence.thresholds).by_paths(&ooms).by_blocks(replay, &phases),
+            shapes,
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
             ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
+            tensor_growth: run.of_devices(),
+            tensor_growth_at,
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
             moments: numbered.flat_map(|(at, file)| moments(&file.content).into_iter().map(move |m| (at, m))).collect(),
@@ -300,6 +313,16 @@ fn describe_growth(replay: &Replay, thresholds: &Thresholds, stacks: &Stacks<'_>
     let mut growth = growth::of_devices(replay, thresholds);
     growth::name_callers(&mut growth, stacks);
     growth
+}
+
+/// Of the failures that are looked at.
+fn tensor_growth_at(run: &tensor_growth::Run<'_>, shapes: &Shapes) -> BTreeMap<usize, TensorGrowth> {
+    let of = |index: usize| {
+        let oom = run.replay.failures.listed.get(index)?;
+        let moment = run.replay.blocks.moments.at_failure(oom.seq)?;
+        Some((index, TensorGrowth::of(run, oom.device?, Until::Failure(moment))?))
+    };
+    shapes.indices().filter_map(of).collect()
 }
 
 fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSummary) -> Versions {

@@ -42,7 +42,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn of(slope: &Slope) -> Self {
+    pub(in crate::passes) fn of(slope: &Slope) -> Self {
         Rate { bytes: slope.median, low: slope.low, high: slope.high }
     }
 }

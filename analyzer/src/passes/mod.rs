@@ -30,6 +30,7 @@ pub mod rows;
 pub mod segments;
 pub mod shape;
 pub mod stays;
+pub mod tensor_growth;
 pub mod tensors;
 pub mod time;
 pub mod trend;

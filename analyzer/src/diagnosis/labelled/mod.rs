@@ -4,6 +4,7 @@
 //! none that is not true of a trace is ever called proven.
 
 mod allocator_options;
+mod blocks;
 mod capacity;
 mod ceilings;
 mod counts;
@@ -107,6 +108,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         which_card::TRACES,
         the_rest::TRACES,
         torch_errors::TRACES,
+        blocks::TRACES,
     ]
     .into_iter()
     .flatten()

@@ -22,18 +22,18 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Probable),
+        says: Says::First(Proven),
         also: &[],
-        story: "the same, and nobody recorded what the exception says",
+        story: "the same, and nobody recorded what the exception says: the blocks show that the cache is empty",
         scene: || scene(full_card(None)),
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Probable),
+        says: Says::First(Proven),
         also: &[],
         story: "the same, and the message that was recorded is of another exception",
         scene: || {
-            let mut trace = before_the_throw(4 * GIB, 2 * GIB);
+            let mut trace = before_the_throw(4 * GIB, 2 * GIB, 22 * GIB - 100 * MIB);
             trace.throws(THREAD, OBJECT, None);
             trace.message(THREAD, OBJECT + 64, FULL);
             trace.message(OTHER, OBJECT, FULL);
@@ -47,7 +47,7 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "PyTorch's own message, recorded with the error: 9.27 GiB are held unused, and 8.54 are asked for",
         scene: || {
-            let mut trace = before_the_throw(gib(8.54), 0);
+            let mut trace = before_the_throw(gib(8.54), 0, gib(12.73));
             trace.throws(THREAD, OBJECT, Some(SPLIT));
             ends(&mut trace);
             scene(trace)
@@ -135,6 +135,8 @@ pub(super) const TRACES: &[Labelled] = &[
 
 const FULL: &str = "CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. \
      Of the allocated memory 21.90 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.";
+const EMPTY: &str = "CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0 bytes is free. \
+     Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
 const SPLIT: &str = "HIP out of memory. Tried to allocate 8.54 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0 bytes is free. \
      Of the allocated memory 12.73 GiB is allocated by PyTorch, and 9.27 GiB is reserved by PyTorch but unallocated.";
 const SPLIT_OF_4: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB \
@@ -152,22 +154,24 @@ fn ends(trace: &mut TraceBuilder) {
     trace.end(process::EXITS, 1);
 }
 
-/// PyTorch holds 22 of 24 GiB, is refused twice, and tells of its error.
-fn before_the_throw(asked: u64, free: u64) -> TraceBuilder {
+/// PyTorch holds 22 of 24 GiB, of which so much is in tensors, is refused twice, and tells of its error.
+fn before_the_throw(asked: u64, free: u64, allocated: u64) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 22 * GIB);
-    trace.tensor_on(THREAD, 0x10_0000_0000, gib(21.9), [gib(21.9), 22 * GIB]);
+    trace.tensor_on(THREAD, 0x10_0000_0000, 2 * GIB, [2 * GIB, 22 * GIB]);
+    let behind = 0x10_0000_0000 + 2 * GIB + (22 * GIB - allocated) / 2;
+    trace.tensor_on(THREAD, behind, allocated - 2 * GIB, [allocated, 22 * GIB]);
     for _ in 0..2 {
         let seq = trace.refuse(asked);
         full(&mut trace, seq, 24 * GIB, 22 * GIB, free);
         trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
     }
-    trace.framework_error(THREAD, asked, [gib(21.9), 22 * GIB]);
+    trace.framework_error(THREAD, asked, [allocated, 22 * GIB]);
     trace
 }
 
 fn full_card(text: Option<&str>) -> TraceBuilder {
-    let mut trace = before_the_throw(4 * GIB, 2 * GIB);
+    let mut trace = before_the_throw(4 * GIB, 2 * GIB, 22 * GIB - 100 * MIB);
     trace.throws(THREAD, OBJECT, text);
     ends(&mut trace);
     trace
@@ -193,7 +197,7 @@ fn in_pieces() -> TraceBuilder {
         }
     }
     trace.framework_error(THREAD, 4 * GIB, [22 * GIB, 22 * GIB]);
-    trace.throws(THREAD, OBJECT, Some(FULL));
+    trace.throws(THREAD, OBJECT, Some(EMPTY));
     ends(&mut trace);
     trace
 }

@@ -220,11 +220,13 @@ const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an en
 fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
     let leaks = case.leaks(failure.oom.device);
-    if leaks.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
+    let growth = case.tensor_growth_at(failure);
+    if leaks.is_some() || growth.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
         let rises = |run: &DeviceRun| run.rise.as_ref().is_some_and(Rise::is_significant);
         // What took less than was missing is not why the card is full.
-        let may_be = !leaks::rises_in_vain(case, failure)
-            && (leaks.is_some() || case.run_of(failure.oom.device).is_some_and(rises));
+        let by_segments = || case.run_of(failure.oom.device).is_some_and(rises);
+        let rises = growth.map_or_else(by_segments, |growth| growth.significant);
+        let may_be = !leaks::rises_in_vain(case, failure) && (leaks.is_some() || rises);
         check.unless(if may_be { Holds::Unknown(IS_IT_MEANT) } else { Holds::No }, || {
             "a leak: blocks that stay become more from step to step, and without them the request would have fitted"
                 .to_owned()

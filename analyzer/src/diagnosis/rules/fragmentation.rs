@@ -98,8 +98,20 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
 }
 
-/// What only a snapshot of the failure shows: in which pieces the unused memory lay, and for whom.
+/// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.
 fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
+    if let Some(pieces) = sums.pieces {
+        let (number, largest) = (pieces.number, pieces.largest_bytes);
+        check.note_by(Basis::Measured, largest < sums.tried.bytes, || {
+            format!("it lay in {}, of which the largest has {}", count(number, "piece", "pieces"), size(largest))
+        });
+        check.unless(sums.moment.is_none() && largest >= sums.tried.bytes.max(1), || {
+            format!(
+                "one unused piece of {} would have held the request: it is of another stream or pool",
+                size(largest)
+            )
+        });
+    }
     let Some(moment) = sums.moment else { return };
     check.note_by(Basis::Given, moment.largest_usable_bytes < sums.tried.bytes, || {
         format!("the largest unused block that the request could use had {}", size(moment.largest_usable_bytes))

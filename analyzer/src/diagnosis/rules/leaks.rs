@@ -3,16 +3,20 @@
 use super::{Rule, device, failure, run, shapes};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::since_refusal::AT_REFUSAL;
+use crate::diagnosis::tensor_leak;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::passes::callers::CallerRow;
 use crate::passes::device::DeviceSummary;
+use crate::passes::fragmentation::saturate;
 use crate::passes::kept::Kept;
 use crate::passes::ledger::DeviceLedger;
 use crate::passes::rise::Rise;
 use crate::passes::shape::facts::{self as shape_facts, Phase};
 use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
+use crate::passes::shape::tensors::TensorRun;
 use crate::passes::stays::Stays;
+use crate::passes::tensor_growth::TensorGrowth;
 use crate::passes::trend::Course;
 use crate::replay::tracks::modules::Balance;
 use crate::software::Program;
@@ -45,7 +49,9 @@ fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     }
     case.judge_leak(device.index, check);
     // Nothing failed, and blocks tell nothing of what the program still needs: an optimizer's states and a cache fill the same way.
-    if case.tensors_of(device.index).is_none_or(|tensors| !tensors.rises()) {
+    let by_blocks = case.tensor_growth(device.index).map(|growth| growth.significant);
+    let by_snapshot = || case.tensors_of(device.index).is_some_and(TensorRun::rises);
+    if !by_blocks.unwrap_or_else(by_snapshot) {
         check.at_most(Confidence::Possible);
         check.would_settle(LONGER);
     }
@@ -58,7 +64,16 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.applies(false);
         return;
     };
-    if case.tensors_of(device).is_some_and(|tensors| tensors.rises() || facts.are_segments) {
+    let growth = case.tensor_growth_at(failure);
+    if let Some(growth) = growth.filter(|growth| growth.significant) {
+        return by_lines(failure, growth, check);
+    }
+    if let Some(growth) = growth {
+        shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
+        let moment = format!("oom:{}", failure.report.number);
+        let outside = case.outside_bytes(device, &moment, saturate(failure.oom.held.requested_bytes));
+        tensor_leak::unless_flat(growth, facts.rise.as_ref(), outside, check);
+    } else if case.tensors_of(device).is_some_and(|tensors| tensors.rises() || facts.are_segments) {
         case.judge_leak(device, check);
     } else {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
@@ -69,6 +84,16 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let stays_bytes = facts.stays.as_ref().map_or(0, |stays| stays.at_most_bytes);
         shapes::decided_by_the_rest(failure, stays_bytes, check);
         unusual_step(failure, facts, check);
+    }
+}
+
+/// The same where the blocks say which lines keep them.
+fn by_lines(failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
+    tensor_leak::leak(growth, failure.thresholds, check);
+    if !check.is_over() {
+        tensor_leak::took_what_was_missing(failure, growth, check);
+        shapes::not_enough(failure, check);
+        shapes::decided_by_the_rest(failure, growth.rising_held_bytes, check);
     }
 }
 
@@ -178,6 +203,10 @@ pub(super) fn rises_in_vain(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let mut check = Check::default();
     live_leak_at_failure(case, failure, &mut check);
+    let is_found = matches!(check.judgement(), Judgement::Found(_));
+    if let Some(growth) = case.tensor_growth_at(failure) {
+        return is_found && growth.significant && tensor_leak::goes_on(growth, case.thresholds);
+    }
     let Some(facts) = shapes::facts(case, failure) else { return false };
     let is_by_one_path = |kept: &Kept| kept.path_share() >= case.thresholds.one_path_share;
     let goes_on = |rise: &Rise| {
@@ -185,7 +214,7 @@ pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
         rise.trend.course == Course::Rises && !is_load && rise.kept.as_ref().is_some_and(is_by_one_path)
     };
     let is_cache = facts.are_segments && case.versions.has(Program::Torch);
-    matches!(check.judgement(), Judgement::Found(_)) && !is_cache && facts.rise.as_ref().is_some_and(goes_on)
+    is_found && !is_cache && facts.rise.as_ref().is_some_and(goes_on)
 }
 
 /// Whether a number rises up to the end: a cache that fills hardly does where it ends.

@@ -158,6 +158,11 @@ impl Shapes {
         self
     }
 
+    /// The failures that are looked at, by index.
+    pub fn indices(&self) -> impl Iterator<Item = usize> {
+        self.failures.keys().copied()
+    }
+
     /// What is known up to the failure with this index, where it is looked at.
     pub fn failure(&self, index: usize) -> Option<&Facts> {
         self.failures.get(&index)

@@ -160,7 +160,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
 }
 
 /// What rises without an end is a leak, and what fills and stops is a cache: where the run ended in between, both look the same.
-pub(super) fn is_it_meant(check: &mut Check) {
+pub fn is_it_meant(check: &mut Check) {
     check.at_most(Confidence::Probable);
     check.would_settle(
         "whether the rise is meant and has an end, as that of a cache: the code at the place where it comes from",

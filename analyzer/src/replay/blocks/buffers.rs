@@ -10,10 +10,10 @@ use crate::replay::purpose::{Purpose, purpose_of};
 
 impl Blocks {
     /// The memory at this address is no buffer's any more; answers the device that it lay on.
-    fn buffer_goes(&mut self, allocator: u8, address: u64) -> Option<u8> {
+    fn buffer_goes(&mut self, allocator: u8, address: u64, at: u64) -> Option<u8> {
         let given = self.allocators[usize::from(allocator)].live.remove(&address)?;
         let place = self.place_of(given.device);
-        self.devices[place].taken(&given, 0);
+        self.devices[place].taken(&given, 0, at, &mut self.rows_left);
         Some(given.device)
     }
 }
@@ -26,7 +26,7 @@ impl Replay {
             Some(Event::Block) => self.buffer_made(record, payload, allocator),
             Some(Event::BlockFree) => {
                 let memory = self.blocks.buffers.remove(&record.address);
-                memory.and_then(|address| self.blocks.buffer_goes(allocator, address))
+                memory.and_then(|address| self.blocks.buffer_goes(allocator, address, record.at))
             }
             Some(Event::BlockUse) => self.buffer_used(record, allocator),
             _ => None,
@@ -42,7 +42,7 @@ impl Replay {
         let (memory, calls) = (numbers.next()?, numbers.next()?);
         // A handle that comes again is another buffer, whatever became of the first.
         if let Some(old) = self.blocks.buffers.remove(&record.address) {
-            self.blocks.buffer_goes(allocator, old);
+            self.blocks.buffer_goes(allocator, old, record.at);
         }
         // Of several pieces nobody told which bytes are whose; memory of the host is no device's.
         let segment = self.blocks.segments.at(memory).filter(|_| calls == 1);
@@ -52,9 +52,9 @@ impl Replay {
         }
         let purpose = purpose_of(self.scopes.of(record.thread), &self.apis, side).0;
         let (size_bytes, entered, site) = (record.requested, self.events, record.site);
-        let python = self.sites.looked_for_python(site);
         self.blocks.buffers.insert(record.address, memory);
-        self.blocks.give(Given { address: memory, size_bytes, entered, site, device, allocator, purpose }, python);
+        let given = Given { address: memory, size_bytes, entered, site, device, allocator, slot: 0, purpose };
+        self.blocks.give(given, record, &self.sites);
         Some(device)
     }
 
@@ -69,11 +69,11 @@ impl Replay {
     }
 
     /// Memory that the runtime took back is no buffer's any more, whether ggml told of that or not.
-    pub(super) fn end_buffers_below(&mut self) {
+    pub(super) fn end_buffers_below(&mut self, at: u64) {
         let Some(allocator) = self.blocks.ggml else { return };
         for (block, comes) in self.live.latest_changes() {
             if !comes {
-                self.blocks.buffer_goes(allocator, block.address);
+                self.blocks.buffer_goes(allocator, block.address, at);
             }
         }
     }

@@ -106,6 +106,7 @@ mod tests {
             site: 7,
             device: 0,
             allocator: 0,
+            slot: 0,
             purpose: Purpose::Unknown,
         };
         for (at, bytes) in [(10, 4), (20, 6), (30, 5), (40, 9), (50, 9)] {

@@ -4,6 +4,7 @@ use gpuoom_trace::record::{Event, Record};
 
 use super::Given;
 use super::segments::Segment;
+use super::steps::Steps;
 
 /// An allocator's own word: bytes given out, and bytes that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,6 +163,8 @@ pub struct Device {
     /// The peak, unless that was before anything was told.
     pub peak: Option<Peak>,
     told: Vec<Told>,
+    /// What lives where steps of the program end.
+    pub steps: Steps,
     /// Blocks that lived at the peak and are gone.
     pub(super) gone: Vec<Given>,
     /// Segments that were there at the peak and are gone.
@@ -171,7 +174,7 @@ pub struct Device {
 impl Device {
     pub(super) fn new(index: u8) -> Self {
         let (told, gone, gone_segments) = Default::default();
-        Device { index, bytes: 0, peaks: 0, peak: None, told, gone, gone_segments }
+        Device { index, bytes: 0, peaks: 0, peak: None, told, steps: Steps::default(), gone, gone_segments }
     }
 
     /// Its allocators.
@@ -217,8 +220,8 @@ impl Device {
 
     /// A block is gone, whose size is told with that, or 0.
     #[inline]
-    pub(super) fn taken(&mut self, given: &Given, size_bytes: u64) {
-        self.goes(given);
+    pub(super) fn taken(&mut self, given: &Given, size_bytes: u64, at: u64, rows_left: &mut usize) {
+        self.goes(given, at, rows_left);
         if size_bytes != 0 && size_bytes != given.size_bytes {
             self.told(given.allocator).other_sizes += 1;
         }
@@ -226,13 +229,13 @@ impl Device {
 
     /// A block is gone, and nobody told.
     #[cold]
-    pub(super) fn lost(&mut self, given: &Given) {
-        self.goes(given);
+    pub(super) fn lost(&mut self, given: &Given, at: u64, rows_left: &mut usize) {
+        self.goes(given, at, rows_left);
         self.told(given.allocator).replaced += 1;
     }
 
     #[inline]
-    fn goes(&mut self, given: &Given) {
+    fn goes(&mut self, given: &Given, at: u64, rows_left: &mut usize) {
         let (bytes, number) = (u128::from(given.size_bytes), self.peaks);
         let told = self.told(given.allocator);
         told.changes(number);
@@ -242,6 +245,7 @@ impl Device {
             told.gone_since_most.push(*given);
         }
         self.bytes -= bytes;
+        self.steps.taken(given, at, rows_left);
         if self.peak.is_some_and(|peak| given.entered <= peak.position) {
             self.gone.push(*given);
         }

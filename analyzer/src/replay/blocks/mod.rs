@@ -10,6 +10,7 @@ mod layout;
 mod moment;
 mod moments;
 mod segments;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use rustc_hash::FxHashMap;
 use super::Replay;
 use super::account::Account;
 use super::purpose::Purpose;
+use super::sites::Sites;
 
 use came::AllCame;
 pub use came::Came;
@@ -34,6 +36,8 @@ use segments::{Segment, Segments};
 const MOST_ALLOCATORS: usize = 64;
 /// Bytes of a pool's name that are kept.
 const MAX_NAME: usize = 256;
+/// Rows of call sites that are kept of the ends of all steps together.
+const MOST_STEP_ROWS: usize = 1 << 20;
 
 /// A block that an allocator gave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Given {
     pub device: u8,
     /// Number of the allocator.
     pub allocator: u8,
+    /// The number by which the device's steps follow the call site.
+    slot: u16,
     /// What it is for, where that is known.
     pub purpose: Purpose,
 }
@@ -73,7 +79,7 @@ struct Allocator {
 }
 
 /// All that allocators above the runtime told.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Blocks {
     allocators: Vec<Allocator>,
     torch: Option<u8>,
@@ -87,8 +93,28 @@ pub struct Blocks {
     came: AllCame,
     /// What was the case at failures and labels.
     pub moments: Moments,
+    /// Rows of call sites that may still be kept of the ends of steps.
+    rows_left: usize,
     /// Records of allocators that are more than are followed, or that this version does not know.
     pub not_followed: u64,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Blocks {
+            allocators: Vec::new(),
+            torch: None,
+            ggml: None,
+            buffers: FxHashMap::default(),
+            pools: FxHashMap::default(),
+            devices: Vec::new(),
+            segments: Segments::default(),
+            came: AllCame::default(),
+            moments: Moments::default(),
+            rows_left: MOST_STEP_ROWS,
+            not_followed: 0,
+        }
+    }
 }
 
 impl Blocks {
@@ -178,16 +204,24 @@ impl Blocks {
     fn place_of(&mut self, device: u8) -> usize {
         match self.devices.iter().position(|known| known.index == device) {
             Some(place) => place,
-            None => {
-                self.devices.push(Device::new(device));
-                self.devices.len() - 1
-            }
+            None => self.new_place(device),
         }
+    }
+
+    // Out of line: a device is large, and this is asked of each block.
+    #[cold]
+    #[inline(never)]
+    fn new_place(&mut self, device: u8) -> usize {
+        self.devices.push(Device::new(device));
+        self.devices.len() - 1
     }
 
     /// A block was given out. What had its address is gone, though nobody told.
     #[inline]
-    fn give(&mut self, given: Given, python: bool) {
+    fn give(&mut self, given: Given, record: &Record, sites: &Sites) {
+        let place = self.place_of(given.device);
+        let slot = self.devices[place].steps.slot(given.site, sites);
+        let given = Given { slot, ..given };
         self.segments.lies_in(&given);
         if self.torch == Some(given.allocator) {
             self.came.note(&given);
@@ -195,10 +229,11 @@ impl Blocks {
         let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
         if let Some(old) = old {
             let place = self.place_of(old.device);
-            self.devices[place].lost(&old);
+            self.devices[place].lost(&old, record.at, &mut self.rows_left);
         }
-        let place = self.place_of(given.device);
+        let python = self.devices[place].steps.looked_for_python(&given, sites);
         self.devices[place].given(&given, python);
+        self.devices[place].steps.given(&given, record.thread, record.at, &mut self.rows_left);
     }
 
     /// A block was taken back; answers the device that it lay on.
@@ -208,7 +243,7 @@ impl Blocks {
         let device = known.map_or(record.device, |given| given.device);
         let place = self.place_of(device);
         match known {
-            Some(given) => self.devices[place].taken(&given, record.requested),
+            Some(given) => self.devices[place].taken(&given, record.requested, record.at, &mut self.rows_left),
             None => self.devices[place].told(allocator).unknown_frees += 1,
         }
         device
@@ -290,9 +325,9 @@ impl Replay {
                     device = self.blocks.segments.device_at(record.address).unwrap_or(device);
                 }
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
-                let python = self.sites.looked_for_python(site);
                 let purpose = Purpose::Unknown;
-                self.blocks.give(Given { address, size_bytes, entered, site, device, allocator, purpose }, python);
+                let given = Given { address, size_bytes, entered, site, device, allocator, slot: 0, purpose };
+                self.blocks.give(given, record, &self.sites);
             }
         }
         let place = self.blocks.place_of(device);
@@ -324,7 +359,7 @@ impl Replay {
 
     /// After a record of another layer, once blocks are followed: what came and went below them.
     pub(super) fn follow_below_blocks(&mut self, at: u64) {
-        self.end_buffers_below();
+        self.end_buffers_below(at);
         let Blocks { segments, devices, .. } = &mut self.blocks;
         for (block, comes) in self.live.changes() {
             match comes {
@@ -368,7 +403,14 @@ impl Replay {
 
     /// Keeps what is the case at a label, on each device, if its turn comes.
     pub(super) fn keep_at_mark(&mut self, record: &Record, payload: &[u8]) {
-        if !self.blocks.is_used() || !self.blocks.moments.keeps_next_mark() {
+        if !self.blocks.is_used() {
+            return;
+        }
+        let label = super::tracks::marks::label(payload);
+        for known in &mut self.blocks.devices {
+            known.steps.marked(&label, record.at, &mut self.blocks.rows_left);
+        }
+        if !self.blocks.moments.keeps_next_mark() {
             return;
         }
         // The blocks of all devices are looked at for each.
@@ -376,7 +418,6 @@ impl Replay {
         if !self.blocks.moments.affords(cost) {
             return;
         }
-        let label = super::tracks::marks::label(payload);
         let devices: Vec<u8> = self.blocks.devices.iter().map(|known| known.index).collect();
         let now = devices.into_iter().filter_map(|device| Some((device, self.blocks.now(device, record.at)?)));
         let now = now.collect();

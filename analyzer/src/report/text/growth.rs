@@ -2,22 +2,54 @@
 
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
+use crate::passes::tensor_growth::TensorGrowth;
 use crate::passes::trend::Course;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, size, span};
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
-    let significant: Vec<&Growth> = summary.facts.growth.iter().filter(|growth| growth.significant).collect();
-    if significant.is_empty() {
+    let facts = &summary.facts;
+    let significant: Vec<&Growth> = facts.growth.iter().filter(|growth| growth.significant).collect();
+    let of_blocks: Vec<&TensorGrowth> = facts.tensor_growth.iter().filter(|growth| growth.significant).collect();
+    if significant.is_empty() && of_blocks.is_empty() {
         return;
     }
     page.headed("GROWTH", Paint::Bold, "what stays from step to step, judged where it ends");
     for growth in significant {
-        let ran_out = summary.facts.ooms.iter().any(|oom| oom.device == growth.device);
-        page.indented("  ", "  ", &describe(growth, ran_out));
+        let ran_out = facts.ooms.iter().any(|oom| oom.device == growth.device);
+        let blocks = facts.tensor_growth.iter().find(|known| known.device == growth.device);
+        let flat = blocks
+            .filter(|blocks| !blocks.significant)
+            .map_or_else(String::new, |blocks| format!("; what {} hold does not rise with it", blocks.blocks()));
+        page.indented("  ", "  ", &format!("{}{flat}", describe(growth, ran_out)));
+    }
+    for growth in of_blocks {
+        page.indented("  ", "  ", &describe_blocks(growth));
+        for line in &growth.lines {
+            page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
+        }
     }
     page.gap();
+}
+
+/// What blocks of an allocator above the runtime hold; the lines follow.
+fn describe_blocks(growth: &TensorGrowth) -> String {
+    let (rate, step, steps) = (&growth.per_step, growth.by.step(), growth.by.steps());
+    let bytes = |rate: f64| size(rate.max(0.0) as u64);
+    format!(
+        "{}, {}: {} more after each {step} (95 %: {} to {}, over the last {}), {} in {}{}{}",
+        gpu(growth.device),
+        growth.blocks(),
+        bytes(rate.bytes),
+        bytes(rate.low),
+        bytes(rate.high),
+        growth.stretch,
+        size(growth.total_bytes.unsigned_abs()),
+        count(growth.steps, step, steps),
+        if growth.course == Course::Slows { "; it slows down" } else { "" },
+        if growth.few_points { "; that rests on few" } else { "" },
+    )
 }
 
 fn describe(growth: &Growth, ran_out: bool) -> String {

@@ -1,0 +1,324 @@
+//! What the blocks of an allocator above the runtime show: lines of the program whose tensors become more, and memory in pieces. The
+//! segments below them stay as they are.
+
+use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::record::{Event, process};
+
+use super::scenes::{full, torch};
+use super::{Labelled, Says, Scene};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
+
+/// One segment, in which all of a training lies.
+const SEGMENT: u64 = 0x10_0000_0000;
+/// Where in it activations lie, the first gradient, and what may stay.
+const ACTIVATIONS: u64 = SEGMENT;
+const GRADIENT: u64 = SEGMENT + 2 * GIB;
+const KEPT: u64 = SEGMENT + 3 * GIB;
+/// Call sites: a line of the model, the first gradient of a backward pass, the line that may keep something.
+const MODEL: u32 = 21;
+const BACKWARD: u32 = 22;
+const KEEPS: u32 = 23;
+const STEPS: u64 = 24;
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "one line keeps a tensor of each step of a training, inside of one segment",
+        scene: || training(|trace, step| keep(trace, step, 30 * MIB)),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "the same training, and nothing stays",
+        scene: || training(|_, _| ()),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a cache of eight tensors, which is full after a third of the run",
+        scene: || {
+            training(|trace, step| {
+                if step < STEPS / 3 {
+                    keep(trace, step, 60 * MIB);
+                }
+            })
+        },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a replay buffer at its bound: each tensor takes the place of an older one",
+        scene: || {
+            training(|trace, step| {
+                if step >= 8 {
+                    trace.free_tensor(KEPT + (step - 8) * 64 * MIB);
+                }
+                keep(trace, step, 60 * MIB);
+            })
+        },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "the batch grows: one tensor, each time a larger one",
+        scene: || {
+            training(|trace, step| {
+                if step > 0 {
+                    trace.free_tensor(KEPT + (step % 2) * GIB);
+                }
+                keep_at(trace, KEPT + ((step + 1) % 2) * GIB, 30 * MIB * (step + 1));
+            })
+        },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "results of an evaluation pile up over the last steps of an epoch and are given back: the second epoch does the same",
+        scene: || {
+            training(|trace, step| {
+                if step == STEPS / 2 {
+                    (0..step).for_each(|number| _ = trace.free_tensor(KEPT + number * 64 * MIB));
+                }
+                keep(trace, step, 30 * MIB);
+            })
+        },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "tensors stay of each round, and nobody says what a round is: a cache that fills with a context does the same",
+        scene: || rounds(false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and what stays is given back where a request ends, twice before",
+        scene: || rounds(true),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "segments rise step by step, and what tensors hold does not: the cache grows",
+        scene: segments_rise,
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "one line keeps a tensor of each step until the card is full",
+        scene: || until_it_is_full(40 * MIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same training needs more than the card, and keeps nothing of its steps",
+        scene: || until_it_is_full(0),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::First(Proven),
+        also: &[],
+        story: "9 GiB are unused in pieces of 1 GiB after the cache was given back, and 8 GiB are asked for; nobody recorded what the exception says",
+        scene: || in_pieces(GIB, None),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and the exception says that 6 GiB are unused: one of the two is wrong",
+        scene: || in_pieces(GIB, Some(OTHER_SUMS)),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::Not,
+        also: &[],
+        story: "9 GiB are unused in one piece, which would have held the request: it is of another stream or pool",
+        scene: || in_pieces(9 * GIB, None),
+    },
+];
+
+const OTHER_SUMS: &str = "HIP out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of \
+     the allocated memory 14.00 GiB is allocated by PyTorch, and 6.00 GiB is reserved by PyTorch but unallocated.";
+
+/// A card with PyTorch, and the lines of a program.
+fn program(total: u64) -> TraceBuilder {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", total));
+    trace.code(1, "/home/me/train.py", "train_step").code(2, "/home/me/model.py", "forward").code(
+        3,
+        "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py",
+        "_make_grads",
+    );
+    trace.code(4, "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py", "backward");
+    let line = |code: u32, line: u32| PythonFrame { code, line };
+    trace.stack(MODEL, &[0x7000_0020], &[line(2, 7), line(1, 30)]);
+    trace.stack(BACKWARD, &[0x7000_0030], &[line(3, 233), line(4, 390), line(1, 31)]);
+    trace.stack(KEEPS, &[0x7000_0040], &[line(1, 38)]);
+    trace
+}
+
+fn from(trace: &mut TraceBuilder, site: u32, address: u64, bytes: u64) {
+    trace.site = site;
+    trace.tensor(0, address, bytes);
+    trace.site = 0;
+}
+
+fn keep_at(trace: &mut TraceBuilder, address: u64, bytes: u64) {
+    from(trace, KEEPS, address, bytes);
+}
+
+fn keep(trace: &mut TraceBuilder, step: u64, bytes: u64) {
+    keep_at(trace, KEPT + step * 64 * MIB, bytes);
+}
+
+/// Six activations, with a backward pass that gives them back.
+fn step(trace: &mut TraceBuilder, with_backward: bool) {
+    (0..6).for_each(|layer| from(trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
+    if with_backward {
+        from(trace, BACKWARD, GRADIENT, 512);
+    }
+    (0..6).for_each(|layer| _ = trace.free_tensor(ACTIVATIONS + layer * 100 * MIB));
+    if with_backward {
+        trace.free_tensor(GRADIENT);
+    }
+}
+
+fn training(mut behind: impl FnMut(&mut TraceBuilder, u64)) -> Scene {
+    let mut trace = program(16 * GIB);
+    trace.segment(SEGMENT, 8 * GIB);
+    for number in 0..STEPS {
+        step(&mut trace, true);
+        behind(&mut trace, number);
+    }
+    Scene { trace }
+}
+
+/// Rounds without a backward pass; `given_back`: as two requests before did.
+fn rounds(given_back: bool) -> Scene {
+    let mut trace = program(16 * GIB);
+    trace.segment(SEGMENT, 12 * GIB);
+    for number in 0..3 * STEPS {
+        if given_back && number > 0 && number.is_multiple_of(STEPS) {
+            (number - STEPS..number).for_each(|number| _ = trace.free_tensor(KEPT + number * 64 * MIB));
+        }
+        from(&mut trace, MODEL, ACTIVATIONS, 100 * MIB);
+        trace.free_tensor(ACTIVATIONS);
+        keep(&mut trace, number, 30 * MIB);
+    }
+    Scene { trace }
+}
+
+/// Segments of 2 MiB and more come and go, of which one more stays each time; a tensor lies in each that comes, and in none that stays.
+fn segments_rise() -> Scene {
+    let mut trace = program(16 * GIB);
+    let mut next = 0x20_0000_0000;
+    let mut held = 0;
+    for _ in 0..STEPS {
+        let mut give = |trace: &mut TraceBuilder| {
+            next += GIB;
+            trace.segment(next, 100 * MIB);
+            held += 100 * MIB;
+            from(trace, MODEL, next, 90 * MIB);
+            next
+        };
+        let given: Vec<u64> = (0..6).map(|_| give(&mut trace)).collect();
+        given.iter().for_each(|address| _ = trace.free_tensor(*address));
+        for address in &given[1..] {
+            trace.free(*address);
+            held -= 100 * MIB;
+        }
+        trace.reserved(0, held);
+    }
+    Scene { trace }
+}
+
+/// A training that holds 14 of 16 GiB, keeps so much of each step in segments of its own, and is refused 2 GiB at last.
+fn until_it_is_full(kept_bytes: u64) -> Scene {
+    let mut trace = program(16 * GIB);
+    let base = if kept_bytes > 0 { 13 * GIB } else { 15 * GIB };
+    trace.segment(SEGMENT, base);
+    from(&mut trace, MODEL, SEGMENT + 3 * GIB, base - 3 * GIB);
+    let steps = if kept_bytes > 0 { 48 } else { STEPS };
+    for number in 0..steps {
+        step(&mut trace, true);
+        if kept_bytes > 0 {
+            let address = 0x80_0000_0000 + number * GIB;
+            trace.segment(address, kept_bytes);
+            keep_at(&mut trace, address, kept_bytes);
+        }
+    }
+    let own = base + kept_bytes * steps;
+    (0..29).for_each(|layer| from(&mut trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
+    for _ in 0..2 {
+        let seq = trace.refuse(16 * GIB - own + 100 * MIB);
+        full(&mut trace, seq, 16 * GIB, own, 16 * GIB - own);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    let allocated = base - 3 * GIB + kept_bytes * steps + 2900 * MIB;
+    trace.site = MODEL;
+    trace.framework_error(THREAD, 16 * GIB - own + 100 * MIB, [allocated, own]);
+    trace.throws(THREAD, 0x5555_0000_1000, None);
+    trace.end(process::EXITS, 1);
+    Scene { trace }
+}
+
+/// PyTorch holds 23 of 24 GiB, of which 9 are unused in pieces of so many bytes, and 8 GiB are refused.
+fn in_pieces(piece: u64, message: Option<&str>) -> Scene {
+    let mut trace = program(24 * GIB);
+    trace.segment(SEGMENT, 23 * GIB);
+    let (pieces, used) = (9 * GIB / piece, 14 * GIB);
+    let each = used / pieces;
+    (0..pieces).for_each(|number| from(&mut trace, MODEL, SEGMENT + number * (each + piece), each));
+    let used = each * pieces;
+    for _ in 0..2 {
+        let seq = trace.refuse(8 * GIB);
+        full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.framework_error(THREAD, 8 * GIB, [used, 23 * GIB]);
+    trace.throws(THREAD, 0x5555_0000_1000, message);
+    trace.end(process::EXITS, 1);
+    Scene { trace }
+}
+
+fn told(scene: &Scene, id: &str) -> String {
+    let summary = super::summed_up(scene);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == id).expect(id);
+    found.evidence.iter().map(|evidence| evidence.text.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn the_report_names_the_line_that_keeps_tensors() {
+    insta::assert_snapshot!(told(&training(|trace, step| keep(trace, step, 30 * MIB)), "live-leak"));
+    insta::assert_snapshot!(told(&until_it_is_full(40 * MIB), "live-leak"));
+}
+
+#[test]
+fn the_report_names_the_pieces_that_are_too_small() {
+    insta::assert_snapshot!(told(&in_pieces(GIB, None), "caching-fragmentation"));
+    insta::assert_snapshot!(told(&in_pieces(GIB, Some(OTHER_SUMS)), "caching-fragmentation"));
+}
+
+#[test]
+fn what_grows_is_one_section_with_its_lines() {
+    let page = |scene: &Scene| {
+        let page =
+            crate::report::text::write(&super::summed_up(scene), &[], crate::report::page::Look::new(100, false));
+        let from = page.find("GROWTH").map_or(page.len(), |place| place);
+        page[from..].lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(page(&training(|trace, step| keep(trace, step, 30 * MIB))));
+    insta::assert_snapshot!(page(&segments_rise()));
+    assert_eq!(page(&training(|_, _| ())), "");
+}

@@ -1,0 +1,165 @@
+//! A leak among the blocks that an allocator above the runtime gave out, by line of the program: what its segments only suggest.
+
+use super::case::{Case, Failure};
+use super::since_refusal::AT_REFUSAL;
+use crate::judgement::check::{Check, Confidence, Holds};
+use crate::passes::rise::Rise;
+use crate::passes::shape::run::is_it_meant;
+use crate::passes::tensor_growth::{Cut, TensorGrowth};
+use crate::passes::trend::Course;
+use crate::thresholds::Thresholds;
+use crate::words::{count, percent, size};
+
+/// Lines that are named.
+const MOST_NAMED: usize = 3;
+/// What would tell a step from a cycle.
+const LABELS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: a cache that fills with a context rises like this, too";
+/// What would show which line keeps too much.
+const WHICH_LINE: &str = "which of several lines keeps too much: what stays comes by many";
+
+impl<'a> Case<'a> {
+    /// What blocks of allocators above the runtime hold from step to step, where that is told.
+    pub fn tensor_growth(&self, device: Option<u8>) -> Option<&'a TensorGrowth> {
+        self.facts.tensor_growth.iter().find(|growth| growth.device == device)
+    }
+
+    /// The same up to a failure.
+    pub fn tensor_growth_at(&self, failure: &Failure<'_>) -> Option<&'a TensorGrowth> {
+        self.facts.tensor_growth_at.get(&((failure.report.number - 1) as usize))
+    }
+}
+
+/// Whether blocks of the same lines become more step after step.
+pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut Check) {
+    if !check.applies(growth.significant) {
+        return;
+    }
+    let (blocks, step, steps) = (growth.blocks(), growth.by.step(), growth.by.steps());
+    let bytes = |rate: f64| size(rate.max(0.0) as u64);
+    check.must(true, || {
+        let rate = &growth.per_step;
+        format!(
+            "what {blocks} hold after a {step} rises by {} each time (95 %: {} to {}, over the last {}); {} in {}",
+            bytes(rate.bytes),
+            bytes(rate.low),
+            bytes(rate.high),
+            growth.stretch,
+            size(growth.total_bytes.unsigned_abs()),
+            count(growth.steps, step, steps),
+        )
+    });
+    check.unless(growth.lines_share() < thresholds.dominant_share, || {
+        "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
+    });
+    check.must(true, || {
+        let lines = growth.lines.iter().take(MOST_NAMED).map(|line| line.told(blocks, step));
+        lines.collect::<Vec<_>>().join("; ")
+    });
+    let share = growth.line_share();
+    check.note(share < 1.0 && growth.lines.len() == 1, || format!("that is {} of the rise", percent(share)));
+    if share < thresholds.dominant_share {
+        check.at_most(Confidence::Probable);
+        check.would_settle(WHICH_LINE);
+    }
+    if growth.by == Cut::Cycles {
+        check.at_most(Confidence::Possible);
+        check.would_settle(LABELS);
+    }
+    is_it_meant(check);
+    if growth.course == Course::Slows {
+        check.at_most(Confidence::Possible);
+        check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
+    }
+    if growth.few_points {
+        check.at_most(Confidence::Possible);
+        check.would_settle(&format!("a longer run: the trend rests on few {steps}"));
+    }
+    if growth.may_be_a_load(thresholds) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            let share = percent(growth.kept_share);
+            format!("{share} of what these {steps} were given stays, and little was there before: they may be parts of a load")
+        });
+    }
+}
+
+/// Refutes a leak that segments suggest, where the allocator holds what rises and its blocks do not rise. What another library leaks is in
+/// none of its segments: `outside_bytes` is what the program's calls hold beside them.
+pub(super) fn unless_flat(growth: &TensorGrowth, rise: Option<&Rise>, outside_bytes: Option<u64>, check: &mut Check) {
+    let least = rise.map_or(0, |rise| u64::try_from(rise.total_bytes()).unwrap_or(0) / 2);
+    check.unless(outside_bytes.is_some_and(|outside| outside < least), || {
+        let floors = || growth.floors.iter().map(|floor| floor.bytes);
+        format!(
+            "over {} {} held {} to {} after each, which is no steady rise: the allocator's cache grows, and none of them leaks",
+            count(growth.steps, growth.by.step(), growth.by.steps()),
+            growth.blocks(),
+            size(floors().min().unwrap_or(0)),
+            size(floors().max().unwrap_or(0))
+        )
+    });
+}
+
+impl Case<'_> {
+    /// What the program's calls held at a moment beside the memory of its allocators above the runtime, where those tell what they hold;
+    /// `held_bytes`: what the calls held.
+    pub(super) fn outside_bytes(&self, device: Option<u8>, moment: &str, held_bytes: u64) -> Option<u64> {
+        let device = self.facts.devices.iter().find(|known| known.index == device)?;
+        let tensors = device.tensors.as_ref()?;
+        let held = std::iter::once(tensors).chain(&tensors.others).map(|one| one.moment(moment)?.reserved_bytes);
+        let held = held.sum::<Option<u64>>()?;
+        Some(held_bytes.saturating_sub(held))
+    }
+}
+
+/// A leak made a request fail only where it took what was missing: the rest, and what the failed step itself took, does not count.
+pub(super) fn took_what_was_missing(failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
+    let Some((request, free)) = failure.request_bytes().zip(failure.free_bytes()).get() else {
+        check.must(failure.request_bytes().zip(failure.free_bytes()).is(|_| true), String::new);
+        return;
+    };
+    let missing = request.saturating_sub(failure.moved.free_at_least(free));
+    // The allocator rounds up what it asks for: what these blocks took, and no more than all of its own.
+    let most = failure.moved.free_at_most(free).saturating_add(growth.rising_held_bytes);
+    let fits = match () {
+        () if missing <= growth.rising_bytes => Holds::Yes,
+        () if request > most => Holds::No,
+        () if failure.moved.is_none() => {
+            Holds::Unknown("how much of it had come to stay before the steps that are looked at")
+        }
+        () => Holds::Unknown(AT_REFUSAL),
+    };
+    if matches!(fits, Holds::Unknown(_)) {
+        check.at_most(Confidence::Possible);
+    }
+    let came = || match missing {
+        0 => "nothing was missing but what rounding and pieces take".to_owned(),
+        _ => format!("{} was missing", size(missing)),
+    };
+    check.decides(
+        fits,
+        || {
+            format!(
+                "{}: without the {} that came to stay over these {}, the request would have fitted",
+                came(),
+                size(growth.rising_bytes),
+                growth.by.steps()
+            )
+        },
+        || {
+            format!(
+                "even without the {} that the lines hold which still rise, the request would not have fitted",
+                size(growth.rising_held_bytes)
+            )
+        },
+    );
+}
+
+/// Whether it is more of a reason than the full card that it ends in: blocks that become more up to the failure, where the steps are known,
+/// or by one line.
+pub(super) fn goes_on(growth: &TensorGrowth, thresholds: &Thresholds) -> bool {
+    let is_of_lines = match growth.by {
+        Cut::Cycles => growth.line_share() >= thresholds.one_path_share,
+        _ => growth.lines_share() >= thresholds.dominant_share,
+    };
+    growth.course == Course::Rises && is_of_lines && !growth.may_be_a_load(thresholds)
+}

@@ -1,0 +1,167 @@
+//! The lines of a program whose blocks become more from step to step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Chosen, Run, held_at, points};
+use crate::passes::growth::Rate;
+use crate::passes::trend::Trend;
+use crate::replay::blocks::Moment;
+use crate::replay::blocks::steps::SiteLevel;
+use crate::symbols::key::label_with_line;
+use crate::symbols::{Frame, Stacks};
+use crate::words::{clean, size};
+
+/// Lines that are listed.
+const MOST_LINES: usize = 5;
+/// Call sites whose names are looked up, those that grew most.
+const MOST_NAMED: usize = 1024;
+/// What stands for places that have no name.
+const NOT_KNOWN: &str = "places that the trace does not tell";
+
+/// The growth of one line of the program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineGrowth {
+    /// For people: function, file and line of Python, else function and library.
+    pub label: String,
+    /// What other runs and builds call the same place; null where it has no name.
+    pub key: Option<String>,
+    /// Rise per step over the last stretch.
+    pub per_step: Rate,
+    /// What it holds after the last step less what it held after the first.
+    pub total_bytes: u64,
+    /// What it holds after the last step.
+    pub bytes: u64,
+    /// In so many blocks.
+    pub blocks: u64,
+    /// What it held after each of the steps that are listed (`floors`), in bytes.
+    pub floors_bytes: Vec<u64>,
+    /// Of its blocks, those that were given back between the first and the last step.
+    pub freed_blocks: u64,
+    /// The way that most of it came by.
+    pub stack: Vec<Frame>,
+}
+
+impl LineGrowth {
+    /// A sentence without its beginning and its end. `blocks`: what the program takes them for; `step`: what a step is.
+    pub fn told(&self, blocks: &str, step: &str) -> String {
+        let per_step = size(self.per_step.bytes.max(0.0) as u64);
+        let freed = match self.freed_blocks {
+            0 => ", and none of them is freed up to the last one".to_owned(),
+            freed => format!(", while {freed} {blocks} of that place are freed"),
+        };
+        let (place, held) = (clean(&self.label), size(self.bytes));
+        format!(
+            "{blocks} allocated in {place} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
+            self.blocks
+        )
+    }
+}
+
+/// All lines that rise.
+#[derive(Default)]
+pub(super) struct Rising {
+    /// The first of them, those that grew most.
+    pub(super) lines: Vec<LineGrowth>,
+    /// What all of them came to hold over the steps.
+    pub(super) bytes: u64,
+    /// What they held after the last step.
+    pub(super) bytes_at_last: u64,
+    /// What they hold at the moment up to which it is looked at.
+    pub(super) held_bytes: u64,
+}
+
+/// The call sites of one line.
+#[derive(Default)]
+struct Line {
+    sites: Vec<u32>,
+    key: Option<String>,
+}
+
+impl Rising {
+    /// By the call sites whose blocks become more over the last stretch; `now`: what is the case at its end.
+    pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment) -> Self {
+        let lines = by_line(run.stacks, &growing_sites(chosen));
+        let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
+        for (label, line) in lines {
+            rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
+        }
+        rising.sort_by_key(|(line, _)| std::cmp::Reverse((line.total_bytes, line.bytes)));
+        let sites: BTreeSet<u32> = rising.iter().flat_map(|(_, sites)| sites).copied().collect();
+        let sum =
+            |of: fn(&LineGrowth) -> u64| rising.iter().fold(0, |sum: u64, (line, _)| sum.saturating_add(of(line)));
+        Rising {
+            bytes: sum(|line| line.total_bytes),
+            bytes_at_last: sum(|line| line.bytes),
+            held_bytes: held_at(now, |site| sites.contains(&site)),
+            lines: rising.into_iter().take(MOST_LINES).map(|(line, _)| line).collect(),
+        }
+    }
+}
+
+/// The sites that hold more blocks, and more in them, after the last step than after the first of the stretch: one whose block is replaced
+/// by a larger one keeps nothing.
+fn growing_sites(chosen: &Chosen<'_>) -> Vec<u32> {
+    let first = chosen.stretch()[0];
+    let more = |row: &SiteLevel| {
+        let before = first.of_site(row.site).map_or((0, 0), |before| (before.bytes, before.blocks));
+        (row.bytes > before.0 && row.blocks > before.1).then(|| (row.bytes - before.0, row.site))
+    };
+    let mut growing: Vec<(u64, u32)> = chosen.last().rows.iter().filter_map(more).collect();
+    growing.sort_unstable_by_key(|(bytes, site)| (std::cmp::Reverse(*bytes), *site));
+    growing.into_iter().take(MOST_NAMED).map(|(_, site)| site).collect()
+}
+
+fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {
+    let mut lines: BTreeMap<String, Line> = BTreeMap::new();
+    for site in sites {
+        let known = stacks.call_site(*site);
+        let label = known.as_ref().map_or_else(
+            || NOT_KNOWN.to_owned(),
+            |known| label_with_line(&known.who).unwrap_or_else(|| known.label.clone()),
+        );
+        let line = lines.entry(label).or_default();
+        line.key = line.key.take().or(known.map(|known| known.key.clone()));
+        line.sites.push(*site);
+    }
+    lines
+}
+
+/// The growth of a line, if it goes on to the last step.
+fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Option<LineGrowth> {
+    let levels: Vec<SiteLevel> =
+        chosen.steps.iter().map(|step| sum(line.sites.iter().filter_map(|site| step.of_site(*site)))).collect();
+    let numbered = chosen.steps.iter().zip(&levels).map(|(step, level)| (step.number, level.bytes));
+    let trend = Trend::of(&points(numbered), &run.thresholds.trend_limits()).filter(Trend::rises)?;
+    let (first, last) = (levels.first()?, levels.last()?);
+    Some(LineGrowth {
+        label,
+        key: line.key.clone(),
+        per_step: Rate::of(&trend.slope),
+        total_bytes: last.bytes.saturating_sub(first.bytes),
+        bytes: last.bytes,
+        blocks: last.blocks,
+        floors_bytes: levels.iter().map(|level| level.bytes).collect(),
+        freed_blocks: line.sites.iter().map(|site| freed(chosen, *site)).sum(),
+        stack: line.sites.first().map(|site| run.stacks.of(*site).frames).unwrap_or_default(),
+    })
+}
+
+fn sum<'a>(rows: impl Iterator<Item = &'a SiteLevel>) -> SiteLevel {
+    let nothing = SiteLevel { site: 0, bytes: 0, blocks: 0, given: 0 };
+    rows.fold(nothing, |sum, row| SiteLevel {
+        bytes: sum.bytes.saturating_add(row.bytes),
+        blocks: sum.blocks + row.blocks,
+        given: sum.given + row.given,
+        ..sum
+    })
+}
+
+/// Blocks of a site that were given back since the first step after which it held any.
+fn freed(chosen: &Chosen<'_>, site: u32) -> u64 {
+    let gone = |row: &SiteLevel| row.given.saturating_sub(row.blocks);
+    let mut rows = chosen.steps.iter().filter_map(|step| step.of_site(site));
+    let first = rows.next().map_or(0, gone);
+    chosen.last().of_site(site).map_or(0, gone).saturating_sub(first)
+}

@@ -1,0 +1,144 @@
+use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
+
+use crate::passes::tensor_growth::{Cut, TensorGrowth};
+use crate::passes::trend::Course;
+use crate::testing::{GIB, MIB, TraceBuilder, json, summary};
+
+const SEGMENT: u64 = 0x7f00_0000_0000;
+const KEPT: u64 = SEGMENT + 4 * GIB;
+
+fn program() -> TraceBuilder {
+    let mut trace = TraceBuilder::new(MIB).device(0, "Card", 64 * GIB);
+    trace.code(1, "/home/me/train.py", "train_step").code(2, "/home/me/model.py", "forward");
+    let line = |code: u32, line: u32| PythonFrame { code, line };
+    trace.stack(1, &[0x10], &[line(1, 38)]);
+    trace.stack(2, &[0x20], &[line(2, 7), line(1, 30)]);
+    trace.stack(3, &[0x30], &[line(1, 38)]);
+    trace.segment(SEGMENT, 60 * GIB);
+    trace
+}
+
+fn mark(trace: &mut TraceBuilder, label: &str) {
+    let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+    trace.with_text(Record { device: NO_DEVICE, ..mark }, label);
+}
+
+fn from(trace: &mut TraceBuilder, site: u32, address: u64, bytes: u64) {
+    trace.site = site;
+    trace.tensor(0, address, bytes);
+    trace.site = 0;
+}
+
+fn growth(trace: &TraceBuilder) -> Option<TensorGrowth> {
+    summary(trace).facts.tensor_growth.first().cloned()
+}
+
+/// So many steps with labels; each keeps 80 MiB, by two ways to one line, and gives a temporary of a third place.
+fn labelled(steps: u64) -> TraceBuilder {
+    let mut trace = program();
+    for step in 0..steps {
+        mark(&mut trace, &format!("step {step}"));
+        from(&mut trace, 2, SEGMENT, GIB);
+        from(&mut trace, 1 + 2 * u32::from(step % 2 == 1), KEPT + step * 80 * MIB, 80 * MIB);
+        trace.free_tensor(SEGMENT);
+    }
+    trace
+}
+
+#[test]
+fn a_line_that_keeps_tensors_is_named_with_its_numbers() {
+    let growth = growth(&labelled(48)).unwrap();
+    assert_eq!((growth.by, growth.course, growth.significant), (Cut::Marks, Course::Rises, true));
+    assert_eq!((growth.steps, growth.total_bytes), (47, 45 * 80 * MIB as i64), "the first with a block is left out");
+    assert_eq!((growth.per_step.bytes, growth.floors.len()), ((80 * MIB) as f64, 46));
+    let [line] = &growth.lines[..] else { panic!("{:?}", growth.lines) };
+    assert_eq!((line.label.as_str(), line.blocks, line.freed_blocks), ("train_step (train.py:38)", 47, 0));
+    assert_eq!((line.bytes, line.per_step.bytes), (47 * 80 * MIB, (80 * MIB) as f64));
+    insta::assert_snapshot!(line.told("tensors", "step"));
+}
+
+/// More than are kept: the numbers are those of all.
+#[test]
+fn a_long_run_has_the_same_rate() {
+    let growth = growth(&labelled(700)).unwrap();
+    assert_eq!((growth.per_step.bytes, growth.significant), ((80 * MIB) as f64, true));
+    assert!(growth.steps > 680 && growth.floors.len() <= 64, "{}", growth.steps);
+}
+
+#[test]
+fn names_in_json_are_those_of_the_contract() {
+    let json = json(&summary(&labelled(20)));
+    let growth = &json["tensor_growth"][0];
+    for name in [
+        "device",
+        "framework",
+        "significant",
+        "course",
+        "by",
+        "steps",
+        "stretch",
+        "floors",
+        "total_bytes",
+        "per_step",
+        "lines",
+    ] {
+        assert!(!growth[name].is_null(), "{name}: {growth}");
+    }
+    assert_eq!((&growth["by"], &growth["lines"][0]["freed_blocks"]), (&"marks".into(), &0.into()));
+}
+
+/// Where an allocator's own sum is another one, some blocks are not known, and nothing is said of them.
+#[test]
+fn what_is_not_of_one_mind_says_nothing() {
+    let mut trace = labelled(30);
+    trace.hostile_tensor(false, 0, SEGMENT + GIB, MIB, Some([1, 60 * GIB]));
+    assert_eq!(growth(&trace), None);
+    assert_eq!(growth(&program()), None, "no steps");
+}
+
+/// A pool has no totals: where records are missing, nobody knows all of its blocks.
+#[test]
+fn a_pool_says_nothing_where_records_are_missing() {
+    let pool = |lost: u64| {
+        let mut trace = program();
+        for step in 0..30 {
+            mark(&mut trace, "step");
+            trace.pool_alloc("arena", "kept", KEPT + step * 80 * MIB, 80 * MIB);
+        }
+        trace.header.events_lost = lost;
+        growth(&trace)
+    };
+    assert_eq!(pool(0).map(|growth| (growth.significant, growth.framework)), Some((true, Some("arena".to_owned()))));
+    assert_eq!(pool(1), None);
+}
+
+#[test]
+fn labels_of_a_load_and_labels_that_stop_are_no_steps() {
+    let mut trace = program();
+    for layer in 0..20 {
+        mark(&mut trace, &format!("load layer {layer}"));
+        from(&mut trace, 1, KEPT + layer * 80 * MIB, 80 * MIB);
+    }
+    assert_eq!(growth(&trace), None);
+    let mut trace = labelled(20);
+    for _ in 0..20 {
+        from(&mut trace, 2, SEGMENT, GIB);
+        trace.free_tensor(SEGMENT);
+    }
+    let growth = growth(&trace).unwrap();
+    assert_eq!((growth.by, growth.significant), (Cut::Cycles, false), "{growth:?}");
+}
+
+#[test]
+fn blocks_of_a_place_that_come_and_go_are_counted() {
+    let mut trace = program();
+    for step in 0..30 {
+        mark(&mut trace, "step");
+        from(&mut trace, 1, SEGMENT, GIB);
+        from(&mut trace, 1, KEPT + step * 80 * MIB, 80 * MIB);
+        trace.free_tensor(SEGMENT);
+    }
+    let growth = growth(&trace).unwrap();
+    assert_eq!(growth.lines[0].freed_blocks, 27, "{:?}", growth.lines);
+}
