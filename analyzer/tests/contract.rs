@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_trace::record::{Event, Kind};
 use serde_json::Value;
 
 /// What a field holds: one of the types (`string`, `integer`, `number`, `bool`, `list`, `object`; a `?` behind it: or null),
@@ -132,6 +134,25 @@ const EVENT: [Promise; 14] = [
     ("status", "object"),
 ];
 
+/// Fields of `devices[].tensors`, which is null where no allocator above the runtime was seen.
+const TENSORS: [Promise; 15] = [
+    ("framework", "string"),
+    ("moments", "list"),
+    ("moments[].at", "string"),
+    ("moments[].at_ns", "integer"),
+    ("moments[].allocated_bytes", "integer"),
+    ("moments[].reserved_bytes", "integer?"),
+    ("moments[].unused_bytes", "integer?"),
+    ("moments[].largest_unused_bytes", "integer?"),
+    ("moments[].unused_pieces", "integer?"),
+    ("moments[].allocated_by.rows", "list"),
+    ("moments[].allocated_by.rows[].label", "string"),
+    ("moments[].allocated_by.rows[].bytes", "integer"),
+    ("moments[].allocated_by.rows[].blocks", "integer"),
+    ("moments[].allocated_by.rows[].key", "string?"),
+    ("moments[].allocated_by.rows[].stack", "list"),
+];
+
 fn traces() -> Vec<PathBuf> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
     let folders = std::fs::read_dir(fixtures).unwrap().map(|entry| entry.unwrap().path());
@@ -192,6 +213,39 @@ fn every_report_has_the_promised_fields() {
         for (path, promised) in REPORT {
             check(&report, path, promised, &whose);
         }
+    }
+}
+
+/// Of PyTorch's allocator with totals, of one whose totals do not agree, and of a pool.
+#[test]
+fn tensors_have_the_promised_fields() {
+    let mut agreeing = TraceBuilder::new(MIB).device(0, "card", 16 * GIB);
+    agreeing.segment(0x7f00_0000_0000, 20 * MIB);
+    agreeing.tensor(0, 0x7f00_0000_0000, 4 * MIB);
+    agreeing.refuse(99 * GIB);
+    let mark = agreeing.record(Event::Mark, Kind::None, "gpuoom_mark");
+    agreeing.with_text(mark, "step 1");
+    let mut differing = agreeing.clone();
+    differing.hostile_tensor(false, 0, 0x7f00_0040_0000, MIB, Some([GIB, GIB]));
+    let mut pool = TraceBuilder::new(MIB).device(0, "card", 16 * GIB);
+    pool.alloc(0x7f00_0000_0000, 20 * MIB);
+    pool.pool_alloc("arena", "kv cache", 0x7f00_0000_0000, MIB);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, trace, framework, moments) in [
+        ("agreeing", &agreeing, "pytorch", &["oom:1", "peak", "end", "mark:step 1"][..]),
+        ("differing", &differing, "pytorch", &["oom:1", "peak", "end", "mark:step 1"]),
+        ("pool", &pool, "arena", &["peak", "end"]),
+    ] {
+        let path = folder.path().join(name);
+        trace.write(&path).unwrap();
+        let text = analyze(&["report", "--no-local-symbols", "--format", "json"], &[path]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let tensors = &report["devices"][0]["tensors"];
+        TENSORS.iter().for_each(|(path, promised)| check(tensors, path, promised, name));
+        assert_eq!(tensors["framework"], framework, "{name}");
+        let found: Vec<&str> =
+            tensors["moments"].as_array().unwrap().iter().filter_map(|one| one["at"].as_str()).collect();
+        assert_eq!(found, moments, "{name}");
     }
 }
 

@@ -3,13 +3,16 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use gpuoom_analyze::compare::{Threshold, compare};
 use gpuoom_analyze::conclusion::{Summary, sum_up};
 use gpuoom_analyze::evidence::Evidence;
 use gpuoom_analyze::intake::read_through;
 use gpuoom_analyze::job::{Member, assemble};
 use gpuoom_analyze::passes::ledger::DeviceLedger;
 use gpuoom_analyze::passes::map::{Moment, draw};
+use gpuoom_analyze::passes::profile::profile;
 use gpuoom_analyze::passes::rows::Rows;
+use gpuoom_analyze::passes::segments::of_device;
 use gpuoom_analyze::replay::timeline::Timeline;
 use gpuoom_analyze::replay::{Options, Replay};
 use gpuoom_analyze::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_text};
@@ -17,10 +20,15 @@ use gpuoom_analyze::report::page::{Look, Page};
 use gpuoom_analyze::report::{events, json, text};
 use gpuoom_analyze::symbols::SymbolPlaces;
 use gpuoom_analyze::testing::{GIB, MIB, TraceBuilder};
+use gpuoom_analyze::thresholds::Thresholds;
+use gpuoom_analyze::whatif::torch::policy::Policy;
+use gpuoom_analyze::whatif::torch::told::Histories;
+use gpuoom_analyze::whatif::torch::{KnownCard, TorchQuestion, ask_told};
+use gpuoom_trace::columns::Batch;
 use gpuoom_trace::metadata::{Quantity, Reading};
 use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::reader::{ReadError, TraceFile};
-use gpuoom_trace::record::{Event, Kind, Record, process};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 use proptest::prelude::*;
 
 /// Does everything that the commands do with a file. `None` where the file was refused.
@@ -36,8 +44,13 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
     replay.finish();
     let evidence = Evidence { symbols: SymbolPlaces::here(&[]), ..Evidence::default() };
     let summary = sum_up(&trace, &replay, &evidence);
-    let maps = draw(&replay, Moment::Peak, None);
-    let now = draw(&replay, Moment::Now, None);
+    let [maps, now] = [Moment::Peak, Moment::Now].map(|moment| {
+        let mut maps = draw(&replay, moment, None);
+        for device in &mut maps {
+            device.allocators = of_device(&replay, device.device.unwrap_or(NO_DEVICE), moment, true);
+        }
+        maps
+    });
     let look = Look::new(80, true);
     json::write_one(&mut std::io::sink(), &summary).unwrap();
     text::write(&summary, &maps, look);
@@ -59,7 +72,23 @@ fn use_it(path: &Path, granularity_bytes: Option<u64>) -> Option<Summary> {
         serde_json::to_string(&document).unwrap();
     }
     list_events(path);
+    ask_the_allocator(&mut trace, &replay);
+    let profile = profile(&trace, &replay, &SymbolPlaces::default(), &Thresholds::default());
+    assert!(compare(&profile, &profile, Threshold::default()).is_equal);
     Some(summary)
+}
+
+fn ask_the_allocator(trace: &mut TraceFile, replay: &Replay) {
+    let policy = Policy::default();
+    let mut histories = Histories::new(replay, &policy);
+    let work = |batch: &Batch| {
+        histories.batch(batch);
+        ControlFlow::Continue(())
+    };
+    read_through(trace, |_| {}, work);
+    let policies = vec![Policy::parse("expandable_segments:True").unwrap()];
+    let question = TorchQuestion { policies, ..TorchQuestion::default() };
+    ask_told(&histories.finish(), &policy, &question, |_| KnownCard::default());
 }
 
 fn list_events(path: &Path) {

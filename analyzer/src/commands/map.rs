@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use gpuoom_trace::reader::TraceFile;
+use gpuoom_trace::record::NO_DEVICE;
 
 use super::TraceArg;
 use super::output::Output;
@@ -14,6 +15,7 @@ use super::units::{At, no_such_failure, parse_at, parse_size};
 use crate::intake::read_through;
 use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::passes::numbered;
+use crate::passes::segments::of_device;
 use crate::replay::{Options, Replay, Until};
 use crate::report::map::{ADDRESS_LEGEND, Document, MODEL_LEGEND, SCHEMA, write_json, write_text};
 use crate::report::page::Page;
@@ -98,5 +100,10 @@ fn replay(trace: &mut TraceFile, args: &MapArgs) -> anyhow::Result<(Vec<DeviceMa
     {
         bail!(no_such_failure(number, replay.failures.count))
     }
-    Ok((draw(&replay, moment, args.device), replay.went_to_the_end()))
+    let is_whole = trace.is_whole();
+    let mut devices = draw(&replay, moment, args.device);
+    for device in &mut devices {
+        device.allocators = of_device(&replay, device.device.unwrap_or(NO_DEVICE), moment, is_whole);
+    }
+    Ok((devices, replay.went_to_the_end()))
 }

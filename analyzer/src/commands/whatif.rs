@@ -1,9 +1,12 @@
 //! `whatif`.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use gpuoom_trace::columns::Batch;
+use gpuoom_trace::reader::TraceFile;
 
 use super::TraceArg;
 use super::output::Output;
@@ -12,11 +15,16 @@ use super::thresholds::ThresholdArgs;
 use super::traces;
 use super::units::{parse_size, parse_size_or_nothing};
 use crate::evidence::{Evidence, Source, load};
+use crate::intake::read_through;
+use crate::options::{Setup, choose};
+use crate::replay::{Options, Replay};
 use crate::report::page::Page;
 use crate::report::whatif::{write_json, write_text};
+use crate::software::Versions;
 use crate::whatif::overhead::Origin;
-use crate::whatif::torch::policy::Policy;
-use crate::whatif::torch::{KnownCard, TorchAnswer, TorchQuestion, ask_snapshot};
+use crate::whatif::torch::policy::{Policy, PolicyError};
+use crate::whatif::torch::told::Histories;
+use crate::whatif::torch::{KnownCard, TorchAnswer, TorchQuestion, ask_snapshot, ask_told};
 use crate::whatif::{Answer, Question, ask};
 
 /// Combinations of cards and granules that one call answers.
@@ -36,11 +44,13 @@ pub(super) struct WhatifArgs {
     /// Memory that is in use beside the program's blocks, such as 600M, or none (default: what was measured)
     #[arg(long, value_name = "SIZE", value_parser = parse_overhead)]
     overhead: Option<u64>,
-    /// Memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot) with a history: replays the caching allocator
+    /// Memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot) with a history, to be replayed in place of what the trace has of
+    /// the caching allocator
     #[arg(long, value_name = "FILE")]
     torch_snapshot: Option<PathBuf>,
-    /// Settings of the caching allocator, such as expandable_segments:True; may be given several times
-    #[arg(long, value_name = "CONF", value_parser = parse_policy, requires = "torch_snapshot")]
+    /// Settings of PyTorch's caching allocator, such as expandable_segments:True: replays what the program asked of it; may be given
+    /// several times
+    #[arg(long, value_name = "CONF", value_parser = parse_policy)]
     torch_alloc_conf: Vec<Policy>,
     /// Only this device
     #[arg(long, value_name = "INDEX")]
@@ -101,9 +111,11 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
     if let (Some(device), true) = (args.device, answer.devices.is_empty()) {
         bail!("--device {device}: the trace has no allocation on this device");
     }
-    if let Some(path) = &args.torch_snapshot {
-        answer.torch = ask_torch(path, args, &question, &answer)?;
-    }
+    answer.torch = match &args.torch_snapshot {
+        Some(path) => ask_snapshot_of(path, args, &question, &answer)?,
+        None if args.torch_alloc_conf.is_empty() => Vec::new(),
+        None => ask_trace(&mut trace, args, &question, &answer)?,
+    };
     let output = Output::open(args.output.as_deref())?;
     let mut page = Page::new(output.look());
     output.write(|out| match args.format {
@@ -116,28 +128,36 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
     Ok(super::status_of(&trace))
 }
 
-/// What the caching allocator's history says. What is known of a device is known from the trace.
-fn ask_torch(path: &Path, args: &WhatifArgs, question: &Question, answer: &Answer) -> anyhow::Result<Vec<TorchAnswer>> {
+fn torch_question(args: &WhatifArgs, question: &Question) -> TorchQuestion {
+    TorchQuestion { policies: args.torch_alloc_conf.clone(), capacities_bytes: question.capacities_bytes.clone() }
+}
+
+/// What is known of a device from the trace.
+fn card(answer: &Answer, device: u32) -> KnownCard {
+    let known = answer.devices.iter().find(|known| known.index.map(u32::from) == Some(device));
+    let overhead = known.map(|known| known.overhead).filter(|known| known.origin != Origin::Unknown);
+    KnownCard {
+        total_bytes: known.and_then(|known| known.total_bytes),
+        overhead_bytes: overhead.map(|known| known.bytes),
+    }
+}
+
+/// What the caching allocator's history says, of the devices that are asked about.
+fn ask_snapshot_of(
+    path: &Path,
+    args: &WhatifArgs,
+    question: &Question,
+    answer: &Answer,
+) -> anyhow::Result<Vec<TorchAnswer>> {
     let mut evidence = Evidence::default();
     load(&mut evidence, Source::TorchSnapshot, path)?;
-    let wanted =
-        TorchQuestion { policies: args.torch_alloc_conf.clone(), capacities_bytes: question.capacities_bytes.clone() };
-    let card = |device: u32| {
-        let known = answer.devices.iter().find(|known| known.index.map(u32::from) == Some(device));
-        KnownCard {
-            total_bytes: known.and_then(|known| known.total_bytes),
-            overhead_bytes: known
-                .map(|known| known.overhead)
-                .filter(|known| known.origin != Origin::Unknown)
-                .map(|known| known.bytes),
-        }
-    };
+    let wanted = torch_question(args, question);
     let mut answers = Vec::new();
     for given in &evidence.torch_snapshots {
-        let asked = ask_snapshot(&given.path, &given.content, &wanted, card).with_context(|| given.path.clone())?;
-        answers
-            .extend(asked.into_iter().filter(|found| args.device.is_none_or(|only| u32::from(only) == found.device)));
+        let asked = ask_snapshot(&given.path, &given.content, &wanted, |device| card(answer, device));
+        answers.extend(asked.with_context(|| given.path.clone())?);
     }
+    answers.retain(|found| is_wanted(args, found));
     if answers.is_empty() {
         bail!(
             "{}: the snapshot has no history to replay; begin it with torch.cuda.memory._record_memory_history()",
@@ -145,4 +165,58 @@ fn ask_torch(path: &Path, args: &WhatifArgs, question: &Question, answer: &Answe
         );
     }
     Ok(answers)
+}
+
+fn is_wanted(args: &WhatifArgs, found: &TorchAnswer) -> bool {
+    args.device.is_none_or(|only| u32::from(only) == found.device)
+}
+
+/// The same from what the trace has of the allocator.
+fn ask_trace(
+    trace: &mut TraceFile,
+    args: &WhatifArgs,
+    question: &Question,
+    answer: &Answer,
+) -> anyhow::Result<Vec<TorchAnswer>> {
+    let instead = "--torch-snapshot FILE has its history, too";
+    if !trace.is_whole() {
+        bail!(
+            "--torch-alloc-conf: records are missing in the trace, and what PyTorch asked for can't be replayed without them; {instead}"
+        );
+    }
+    let mut replay = Replay::new(trace, Options::default());
+    read_through(trace, |_| {}, |batch| replay.batch(batch));
+    replay.finish();
+    let policy = recorded_options(trace).context("the recorded options of PyTorch's allocator")?;
+    let mut histories = Histories::new(&replay, &policy);
+    if histories.is_empty() {
+        bail!(
+            "--torch-alloc-conf: the trace has no blocks of PyTorch's caching allocator (GPUOOM_FRAMEWORK was off, the recorder or \
+             PyTorch is too old, or another allocator is used); {instead}"
+        );
+    }
+    let follow = |batch: &Batch| {
+        histories.batch(batch);
+        ControlFlow::Continue(())
+    };
+    read_through(trace, |_| {}, follow);
+    let told = histories.finish();
+    let mut answers = ask_told(&told, &policy, &torch_question(args, question), |device| card(answer, device));
+    answers.retain(|found| is_wanted(args, found));
+    if answers.is_empty() {
+        bail!("--torch-alloc-conf: PyTorch's caching allocator gave nothing out on that device");
+    }
+    Ok(answers)
+}
+
+/// PyTorch's options as the recorded environment has them.
+fn recorded_options(trace: &TraceFile) -> Result<Policy, PolicyError> {
+    let runtimes = trace.metadata.devices.iter().map(|facts| (facts.runtime.as_str(), Some(facts.runtime_version)));
+    let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
+    let process = &trace.metadata.process;
+    let versions = Versions::of(runtimes, &process.executable, modules, &trace.metadata.machine.files);
+    let setup = Setup { platform: versions.platform, torch: versions.torch, rocm: versions.rocm };
+    let variables = &process.environment;
+    let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    Policy::parse(&choose(value, setup).map_or_else(String::new, |chosen| chosen.text))
 }

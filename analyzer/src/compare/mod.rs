@@ -2,6 +2,7 @@
 
 mod names;
 mod notes;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -15,6 +16,7 @@ use serde::{Serialize, Serializer};
 use names::Agreed;
 
 use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run, SiteProfile};
+pub use tensors::TensorDifference;
 pub use threshold::Threshold;
 
 /// In which of the two runs something is there.
@@ -79,6 +81,8 @@ pub struct PlaceDifference {
     pub is_notable: bool,
     /// The same by kind of memory.
     pub kinds: Vec<KindDifference>,
+    /// What an allocator above the runtime gave out and held there; null where neither trace has any blocks.
+    pub tensors: Option<TensorDifference>,
 }
 
 /// A call site on one device, for one kind of memory.
@@ -121,6 +125,10 @@ pub struct Difference {
     pub places: Vec<PlaceDifference>,
     /// Call sites: those that grew most at the peak first, then at the end, in bytes, in calls.
     pub sites: Vec<SiteDifference>,
+    /// Who had asked for blocks of an allocator above the runtime when most was in them, growth first: parts of what calls gave. Only
+    /// of devices where both traces tell it.
+    #[serde(serialize_with = "tensors::serialize_sites")]
+    pub tensor_sites: Vec<SiteDifference>,
 }
 
 fn kind_name<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -131,12 +139,14 @@ fn kind_name<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Erro
 pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Difference {
     let matched_by = matched_by(base, new);
     let agreed = Agreed::between(base, new, matched_by);
-    let sites = sites(base, new, matched_by, &agreed, &threshold);
+    let sites = sites([&base.sites, &new.sites], matched_by, &agreed, &threshold);
+    let tensor_sites = tensors::sites(base, new, &agreed, &threshold);
     let places = places(base, new, &sites, &threshold);
     let is_equal = places.iter().all(|place| place.pair.is_equal() && place.presence == Presence::Both)
-        && sites.iter().all(|site| site.pair.is_equal() && site.presence == Presence::Both);
+        && places.iter().all(|place| place.tensors.as_ref().is_none_or(|known| known.base == known.new))
+        && sites.iter().chain(&tensor_sites).all(|site| site.pair.is_equal() && site.presence == Presence::Both);
     let is_notable = places.iter().any(|place| place.is_notable || place.kinds.iter().any(|kind| kind.is_notable))
-        || sites.iter().any(|site| site.is_notable);
+        || sites.iter().chain(&tensor_sites).any(|site| site.is_notable);
     Difference {
         base: base.run.clone(),
         new: new.run.clone(),
@@ -147,6 +157,7 @@ pub fn compare(base: &Profile, new: &Profile, threshold: Threshold) -> Differenc
         notes: notes::notes(base, new, &agreed),
         places,
         sites,
+        tensor_sites,
     }
 }
 
@@ -159,9 +170,9 @@ fn matched_by(base: &Profile, new: &Profile) -> KnownBy {
     }
 }
 
+/// Call sites of the base run and of the new one, matched by name.
 fn sites(
-    base: &Profile,
-    new: &Profile,
+    [base, new]: [&[SiteProfile]; 2],
     matched_by: KnownBy,
     agreed: &Agreed,
     threshold: &Threshold,
@@ -171,14 +182,14 @@ fn sites(
         |site: &SiteProfile, is_base| (site.place, site.kind, agreed.name(site.name.at_most(matched_by), is_base));
     // What is in the base run only keeps the names that it has there.
     let mut names_there = BTreeMap::new();
-    for site in &base.sites {
+    for site in base {
         let key = key(site, true);
         names_there.entry(key.clone()).or_insert_with(|| agreed.name_there(site.name.at_most(matched_by)));
         let (pair, in_base, _) = pairs.entry(key).or_default();
         pair.base.add(&site.figures);
         *in_base = true;
     }
-    for site in &new.sites {
+    for site in new {
         let (pair, _, in_new) = pairs.entry(key(site, false)).or_default();
         pair.new.add(&site.figures);
         *in_new = true;
@@ -210,6 +221,7 @@ fn places(base: &Profile, new: &Profile, sites: &[SiteDifference], threshold: &T
     let mut all: Vec<Place> = base.places.iter().chain(&new.places).map(|profile| profile.place).collect();
     all.sort_unstable();
     all.dedup();
+    let (base_run, new_run) = (base, new);
     let of = |profile: &'_ Profile, place| profile.places.iter().find(|known| known.place == place).cloned();
     let difference = |place| {
         let (base, new) = (of(base, place), of(new, place));
@@ -217,11 +229,14 @@ fn places(base: &Profile, new: &Profile, sites: &[SiteDifference], threshold: &T
             |profile: &Option<PlaceProfile>| profile.as_ref().map_or(Figures::default(), |known| known.figures);
         let presence = presence(base.is_some(), new.is_some());
         let pair = Pair { base: figures(&base), new: figures(&new) };
+        let tensors = tensors::of_place(base_run, new_run, place, threshold);
+        let of_tensors = tensors.as_ref().is_some_and(|known| known.is_notable);
         PlaceDifference {
             place,
             presence,
-            is_notable: presence != Presence::Both || threshold.is_passed_by(&pair),
+            is_notable: presence != Presence::Both || threshold.is_passed_by(&pair) || of_tensors,
             pair,
+            tensors,
             name: new.and_then(|known| known.name).or(base.and_then(|known| known.name)),
             kinds: kinds(sites.iter().filter(|site| site.place == place), threshold),
         }

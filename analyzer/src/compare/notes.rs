@@ -37,6 +37,9 @@ pub(super) fn notes(base: &Profile, new: &Profile, agreed: &Agreed) -> Vec<Strin
         notes.extend(call_sites(&base.run, &new.run));
     }
     notes.extend(symbols(agreed));
+    if !base.places.is_empty() && !new.places.is_empty() {
+        notes.extend(super::tensors::notes(base, new));
+    }
     notes.extend(devices(base, new));
     notes
 }

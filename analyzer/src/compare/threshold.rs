@@ -38,9 +38,15 @@ impl Threshold {
         match figure.unit() {
             _ if change == 0 => false,
             _ if figure.is_failure() => true,
-            Unit::Bytes => change > u128::from(self.bytes) && share_passed,
+            Unit::Bytes => self.is_passed_by_bytes(pair.base[figure], pair.new[figure]),
             Unit::Count => share_passed,
         }
+    }
+
+    /// Whether a size differs by more.
+    pub fn is_passed_by_bytes(&self, base: u64, new: u64) -> bool {
+        let change = new.abs_diff(base);
+        change > self.bytes && change as f64 > base as f64 * self.share
     }
 }
 

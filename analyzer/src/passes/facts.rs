@@ -23,6 +23,7 @@ use crate::passes::growth::{self, Growth};
 use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
+use crate::passes::phase::sites::OfSites;
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
@@ -236,13 +237,14 @@ impl Facts {
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
         let mut devices = describe_devices(trace, replay, &machine);
-        tensors::add_to(&mut devices, trace, replay, &stacks);
+        let phases = OfSites::new(&stacks);
+        tensors::add_to(&mut devices, trace, replay, &phases);
         let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
         let ledger: Vec<DeviceLedger> = used_accounts(replay)
             .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
             .collect();
         buffers::add_to(&mut devices, &ledger);
-        let shapes = Shapes::of(replay, &evidence.thresholds).by_paths(&ooms);
+        let shapes = Shapes::of(replay, &evidence.thresholds).by_paths(&ooms).by_blocks(replay, &phases);
         let thresholds = &evidence.thresholds;
         let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
         let tensor_growth_at = tensor_growth_at(&run, &shapes);

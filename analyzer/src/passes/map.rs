@@ -4,6 +4,7 @@ use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use crate::passes::fragmentation::arena_at_peak;
+use crate::passes::segments::AllocatorMap;
 use crate::replay::Replay;
 use crate::replay::account::{Account, has_no_room};
 use crate::replay::arena::{Arena, NO_PLACE};
@@ -31,7 +32,7 @@ pub struct Stretch {
     pub runs: Vec<Run>,
 }
 
-fn hexadecimal<S: serde::Serializer>(address: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn hexadecimal<S: serde::Serializer>(address: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{address:#x}"))
 }
 
@@ -86,6 +87,9 @@ pub struct DeviceMap {
     pub address_space: AddressMap,
     /// Model; `None` where the size of the card is not known.
     pub model: Option<ArenaMap>,
+    /// Allocators above the runtime, with their segments; empty where none told of blocks, or where nobody asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allocators: Vec<AllocatorMap>,
 }
 
 /// Which state is drawn.
@@ -133,11 +137,12 @@ fn draw_device(replay: &Replay, device: u8, account: &Account, moment: Moment) -
         managed_allocations: managed().count() as u64,
         address_space: address_map(&blocks, &mappings, cell_bytes),
         model: model.map(|(arena, blocks)| arena_map(&arena, &blocks, cell_bytes)),
+        allocators: Vec::new(),
     }
 }
 
 /// Puts cells together into runs.
-struct Cells {
+pub(super) struct Cells {
     stretches: Vec<Stretch>,
     cell_bytes: u64,
     folds: bool,
@@ -148,13 +153,13 @@ struct Cells {
 }
 
 impl Cells {
-    fn new(cell_bytes: u64, folds: bool) -> Self {
+    pub(super) fn new(cell_bytes: u64, folds: bool) -> Self {
         let stretches = if folds { Vec::new() } else { vec![Stretch { start: 0, runs: Vec::new() }] };
         Cells { stretches, cell_bytes, folds, next: 0, open: None }
     }
 
     /// Uses bytes `start..end`, which lie behind everything used so far.
-    fn fill(&mut self, start: u64, end: u64) {
+    pub(super) fn fill(&mut self, start: u64, end: u64) {
         let (first, last) = (start / self.cell_bytes, end.saturating_sub(1) / self.cell_bytes);
         if first == last {
             return self.add(first, end - start);
@@ -203,7 +208,7 @@ impl Cells {
         }
     }
 
-    fn finish(mut self, until_cell: Option<u64>) -> Vec<Stretch> {
+    pub(super) fn finish(mut self, until_cell: Option<u64>) -> Vec<Stretch> {
         self.close();
         if let Some(cells) = until_cell.and_then(|until| until.checked_sub(self.next)).filter(|cells| *cells > 0) {
             self.push(Run { cells, used_bytes: 0 });

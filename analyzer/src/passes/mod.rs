@@ -27,6 +27,7 @@ pub mod phase;
 pub mod profile;
 pub mod rise;
 pub mod rows;
+pub mod segments;
 pub mod shape;
 pub mod stays;
 pub mod tensor_growth;

@@ -9,6 +9,8 @@ use serde::Serialize;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::passes::oom::deciding;
+use crate::passes::phase::Phase;
+use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::replay::blocks::{Moment, OfAllocator, Own, Owner, Room, Rows, Told};
 use crate::replay::purpose::Purpose;
@@ -23,7 +25,7 @@ const FEW_ROWS: usize = 5;
 /// Call sites whose names are looked up for one moment, those with most bytes.
 const MOST_NAMED: usize = 4096;
 /// The frameworks whose allocators need no name.
-const PYTORCH: &str = "pytorch";
+pub const PYTORCH: &str = "pytorch";
 pub(super) const GGML: &str = "ggml";
 /// The row that sums up what has none of its own.
 const OTHERS: &str = "others";
@@ -81,10 +83,24 @@ pub struct TensorMoment {
 pub struct AllocatedBy {
     /// Those with most bytes, the largest first, then all others in one row: they add up to `allocated_bytes`.
     pub rows: Vec<TensorRow>,
+    /// The same bytes by the phase that functions on the way to them name; empty where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRow>,
+}
+
+/// Blocks that came in one phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PhaseRow {
+    /// Null: no function on the way to them names one.
+    pub phase: Option<&'static str>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub blocks: u64,
 }
 
 /// One place in the program.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TensorRow {
     /// For people: function, file and line of Python, else function and library; `others` for the rest, and for what came by calls
     /// whose place the trace does not tell.
@@ -97,8 +113,15 @@ pub struct TensorRow {
     pub key: Option<String>,
     /// What they are for: `weights`, `kv-cache`, `compute`; null where nobody says.
     pub kind: Option<&'static str>,
+    /// The phase that they came in, where functions on all ways to this place name the same one.
+    #[serde(serialize_with = "by_name")]
+    pub phase: Option<Phase>,
     /// The way that most bytes came by.
     pub stack: Vec<Frame>,
+}
+
+fn by_name<S: serde::Serializer>(phase: &Option<Phase>, serializer: S) -> Result<S::Ok, S::Error> {
+    phase.map(Phase::name).serialize(serializer)
 }
 
 impl Tensors {
@@ -121,11 +144,12 @@ impl TensorMoment {
 }
 
 /// Says of each device what allocators above the runtime told of it. `is_whole`: no record of the trace is missing.
-pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay, stacks: &Stacks<'_>) {
+pub fn add_to(devices: &mut [DeviceSummary], trace: &TraceFile, replay: &Replay, phases: &OfSites<'_>) {
     if !replay.blocks.is_used() {
         return;
     }
-    let all = All { replay, stacks, is_whole: trace.is_whole(), has_python: has_python(trace) };
+    let stacks = phases.stacks();
+    let all = All { replay, stacks, phases, is_whole: trace.is_whole(), has_python: has_python(trace) };
     for device in devices {
         device.tensors = all.of_device(device.index.unwrap_or(NO_DEVICE));
     }
@@ -140,6 +164,7 @@ fn has_python(trace: &TraceFile) -> bool {
 struct All<'a> {
     replay: &'a Replay,
     stacks: &'a Stacks<'a>,
+    phases: &'a OfSites<'a>,
     is_whole: bool,
     has_python: bool,
 }
@@ -210,14 +235,7 @@ impl All<'_> {
 
     fn moment(&self, name: &str, at: u64, of: &OfAllocator, is_torch: bool, most: usize) -> TensorMoment {
         let allocated_bytes = saturate(of.state.bytes);
-        let (held, room) = match is_torch {
-            true => self.by_own_word(of),
-            // ggml and a pool have no totals: what it holds is what its blocks lie in, if none of them is missing.
-            false => {
-                let room = of.room.as_ref().filter(|_| self.is_whole);
-                (room.map(|room| (saturate(room.bytes), Some(saturate(room.unused_bytes)))), room)
-            }
-        };
+        let (held, room) = held(of, is_torch, self.is_whole);
         TensorMoment {
             at: name.to_owned(),
             at_ns: self.replay.clock.at_ns(at),
@@ -226,22 +244,12 @@ impl All<'_> {
             unused_bytes: held.and_then(|(_, unused)| unused),
             largest_unused_bytes: room.map(|room| room.largest_unused_bytes),
             unused_pieces: room.map(|room| room.unused_pieces),
-            allocated_by: AllocatedBy { rows: self.rows(&of.rows, allocated_bytes, most) },
+            allocated_by: AllocatedBy {
+                rows: self.rows(&of.rows, allocated_bytes, most),
+                phases: if is_torch { self.by_phase(&of.rows) } else { Vec::new() },
+            },
             segments: room.map(segments).unwrap_or_default(),
         }
-    }
-
-    /// What the allocator says it holds, what of that is unused if it says the same of its blocks as they do, and the memory that
-    /// they lie in if it says the same of that. Where records are missing, only what it said in that very record counts.
-    fn by_own_word<'a>(&self, of: &'a OfAllocator) -> (Option<(u64, Option<u64>)>, Option<&'a Room>) {
-        let Some(Own { allocated_bytes, reserved_bytes }) = of.state.own.filter(|_| self.is_whole || of.state.is_said)
-        else {
-            return (None, None);
-        };
-        let agrees = !of.state.differs();
-        let unused = reserved_bytes.checked_sub(allocated_bytes).filter(|_| agrees);
-        let room = of.room.as_ref().filter(|room| agrees && room.bytes == u128::from(reserved_bytes));
-        (Some((reserved_bytes, unused)), room)
     }
 
     /// The places with most bytes, and a row for the rest, which add up to this sum.
@@ -256,7 +264,8 @@ impl All<'_> {
             let Some((label, key)) = self.name(site).or_else(|| Some((purpose.words()?.to_owned(), None))) else {
                 continue;
             };
-            let place = places.entry((purpose, label, key)).or_insert(Place { site, bytes: 0, blocks: 0 });
+            let place = places.entry((purpose, label, key)).or_default();
+            place.sites.push(site);
             (place.bytes, place.blocks) = (place.bytes + bytes, place.blocks + blocks);
         }
         let mut places: Vec<_> = places.into_iter().collect();
@@ -267,14 +276,44 @@ impl All<'_> {
         for ((purpose, label, _), place) in places {
             let bytes = saturate(place.bytes).min(left);
             (left, blocks_left) = (left - bytes, blocks_left - place.blocks);
-            let key = self.stacks.call_site(place.site).map(|known| known.key.clone());
-            let (stack, kind) = (self.stacks.of(place.site).frames, purpose.name());
-            rows.push(TensorRow { label: labelled(purpose, label), bytes, blocks: place.blocks, key, kind, stack });
+            let first = place.sites[0];
+            let row = TensorRow {
+                label: labelled(purpose, label),
+                bytes,
+                blocks: place.blocks,
+                key: self.stacks.call_site(first).map(|known| known.key.clone()),
+                kind: purpose.name(),
+                phase: self.phase(&place.sites),
+                stack: self.stacks.of(first).frames,
+            };
+            rows.push(row);
         }
         if left > 0 || blocks_left > 0 {
-            let (label, key, kind, stack) = (OTHERS.to_owned(), None, None, Vec::new());
-            rows.push(TensorRow { label, bytes: left, blocks: blocks_left, key, kind, stack });
+            rows.push(TensorRow { label: OTHERS.to_owned(), bytes: left, blocks: blocks_left, ..TensorRow::default() });
         }
+        rows
+    }
+
+    /// The phase that all of these name.
+    fn phase(&self, sites: &[u32]) -> Option<Phase> {
+        let (first, rest) = sites.split_first()?;
+        let phase = self.phases.phase(*first);
+        phase.filter(|_| rest.iter().all(|site| self.phases.phase(*site) == phase))
+    }
+
+    /// Sums by phase, the largest first.
+    fn by_phase(&self, sites: &Rows) -> Vec<PhaseRow> {
+        let mut sums: BTreeMap<Option<&'static str>, (u128, u64)> = BTreeMap::new();
+        for (site, _, bytes, blocks) in sites {
+            let sum = sums.entry(self.phases.phase(*site).map(Phase::name)).or_default();
+            *sum = (sum.0 + bytes, sum.1 + blocks);
+        }
+        if sums.keys().all(Option::is_none) {
+            return Vec::new();
+        }
+        let row = |(phase, (bytes, blocks))| PhaseRow { phase, bytes: saturate(bytes), blocks };
+        let mut rows: Vec<PhaseRow> = sums.into_iter().map(row).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.bytes, row.blocks)));
         rows
     }
 
@@ -296,7 +335,8 @@ pub(super) fn labelled(purpose: Purpose, place: String) -> String {
     }
 }
 
-pub(in crate::passes) fn name_of(owner: &Owner) -> &str {
+/// What a framework or a pool is called in JSON.
+pub fn name_of(owner: &Owner) -> &str {
     match owner {
         Owner::Torch => PYTORCH,
         Owner::Ggml => GGML,
@@ -304,13 +344,42 @@ pub(in crate::passes) fn name_of(owner: &Owner) -> &str {
     }
 }
 
-/// One place while sums are made; the first site has most bytes.
+/// One place while sums are made.
+#[derive(Default)]
 struct Place {
-    site: u32,
+    /// The one with most bytes first.
+    sites: Vec<u32>,
     bytes: u128,
     blocks: u64,
 }
 
 fn segments(room: &Room) -> Vec<(Kind, u64, u64)> {
     room.kinds.iter().map(|(kind, bytes, number)| (*kind, saturate(*bytes), *number)).collect()
+}
+
+/// What an allocator holds, and what of that is unused, each where it is known.
+type Held = (u64, Option<u64>);
+
+/// What an allocator holds at a moment, and the memory that its blocks lie in where that is all that it holds. `is_whole`: no record is
+/// missing.
+pub fn held(of: &OfAllocator, is_torch: bool, is_whole: bool) -> (Option<Held>, Option<&Room>) {
+    if is_torch {
+        return by_own_word(of, is_whole);
+    }
+    // ggml and a pool have no totals: what it holds is what its blocks lie in, if none of them is missing.
+    let room = of.room.as_ref().filter(|_| is_whole);
+    (room.map(|room| (saturate(room.bytes), Some(saturate(room.unused_bytes)))), room)
+}
+
+/// What the allocator says it holds, what of that is unused if it says the same of its blocks as they do, and the memory that
+/// they lie in if it says the same of that. Where records are missing, only what it said in that very record counts.
+fn by_own_word(of: &OfAllocator, is_whole: bool) -> (Option<Held>, Option<&Room>) {
+    let own = of.state.own.filter(|_| is_whole || of.state.is_said);
+    let Some((Own { allocated_bytes, .. }, reserved_bytes)) = own.zip(of.state.reserved_bytes()) else {
+        return (None, None);
+    };
+    let agrees = !of.state.differs();
+    let unused = reserved_bytes.checked_sub(allocated_bytes).filter(|_| agrees);
+    let room = of.room.as_ref().filter(|room| agrees && room.bytes == u128::from(reserved_bytes));
+    (Some((reserved_bytes, unused)), room)
 }

@@ -151,7 +151,7 @@ struct Compared<'a> {
 /// Applies a policy to runs, each with what it is compared with, and to all of them together.
 pub fn check(name: &str, policy: &Policy, runs: &[(&Profile, Option<&Profile>)], jobs: Jobs<'_>) -> Checked {
     let compared = |(new, base): &(&'_ Profile, Option<&'_ Profile>)| {
-        let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new() };
+        let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
         compare(base.unwrap_or(&nothing), new, Threshold::NONE)
     };
     let runs: Vec<Compared> =
@@ -202,7 +202,9 @@ pub fn about_nothing(rule: &Rule, about: &[&Difference]) -> Option<String> {
     let scope = &rule.scope;
     let used = || about.iter().flat_map(|run| &run.places).map(|known| known.place);
     let glob = scope.site.as_ref().or(scope.each_site.as_ref());
-    let fits = |glob: &Glob| about.iter().flat_map(|run| &run.sites).any(|site| glob.fits(&site.key));
+    let of_tensors = rule.metric == Metric::Tensors;
+    let sites = about.iter().flat_map(|run| if of_tensors { &run.tensor_sites } else { &run.sites });
+    let fits = |glob: &Glob| sites.clone().any(|site| glob.fits(&site.key));
     let because = if about.is_empty() {
         "no trace is of such a process".to_owned()
     } else if scope.device.is_some_and(|device| !used().any(|place| place == Place::Gpu(device))) {

@@ -170,6 +170,9 @@ fn devices(profile: &Profile) -> Vec<Place> {
 }
 
 fn of_place<'a>(rule: &Rule, sides: &Sides<'a>, place: Place) -> Vec<Subject<'a>> {
+    if let Some(figure) = rule.metric.of_tensors() {
+        return super::tensors::subjects(rule, sides, place, figure);
+    }
     let growth: fn(&Rule, Option<&PlaceProfile>) -> Result<f64, String> = match rule.metric {
         Metric::GrowthPerSecond => growth_per_second,
         Metric::GrowthPerMark => growth_per_mark,

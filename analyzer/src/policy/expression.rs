@@ -118,6 +118,12 @@ pub(super) fn check(rule: &Rule) -> Result<(), String> {
     let sentence = match metric {
         _ if scope.site.is_some() && scope.each_site.is_some() => "site and each_site can't stand together".to_owned(),
         _ if scope.host && scope.device.is_some() => "host and device can't stand together".to_owned(),
+        _ if metric.of_tensors().is_some() && (scope.job || scope.host || scope.kind.is_some()) => {
+            format!("{name} is known of each process's devices: leave out job, host and kind")
+        }
+        Metric::Reserved | Metric::Unused if scope.is_of_sites() => {
+            format!("{name} is known of devices only: tensors is known of call sites")
+        }
         _ if scope.job && (scope.is_of_sites() || scope.host) => {
             "a job is of whole processes: device, process and rank can narrow it".to_owned()
         }

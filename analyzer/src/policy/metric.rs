@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::options::parse::meant;
-use crate::passes::profile::Figure;
+use crate::passes::profile::{Figure, TensorFigure};
 
 /// What a metric counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +37,12 @@ pub enum Metric {
     PaddedPeak,
     /// What padding adds to the peak.
     Padding,
+    /// Most bytes in blocks of an allocator above the runtime.
+    Tensors,
+    /// Most that it held.
+    Reserved,
+    /// What of that was in no block.
+    Unused,
     /// Most pinned and registered host memory at once.
     Pinned,
     /// Bytes that are not given back.
@@ -68,10 +74,13 @@ pub enum Metric {
 }
 
 /// Metric, name, unit, what it is about by itself, words.
-const TABLE: [(Metric, &str, Unit, Per, &str); 17] = [
+const TABLE: [(Metric, &str, Unit, Per, &str); 20] = [
     (Metric::Peak, "peak", Unit::Bytes, Per::Device, "peak"),
     (Metric::PaddedPeak, "peak_padded", Unit::Bytes, Per::Device, "padded peak"),
     (Metric::Padding, "padding", Unit::Bytes, Per::Device, "padding at the peak"),
+    (Metric::Tensors, "tensors", Unit::Bytes, Per::Device, "most in tensors"),
+    (Metric::Reserved, "reserved", Unit::Bytes, Per::Device, "most reserved for tensors"),
+    (Metric::Unused, "unused", Unit::Bytes, Per::Device, "memory reserved for tensors and unused"),
     (Metric::Pinned, "pinned", Unit::Bytes, Per::Host, "peak of pinned memory"),
     (Metric::LiveAtEnd, "live_at_end", Unit::Bytes, Per::Device, "memory live at the end"),
     (Metric::BlocksAtEnd, "blocks_at_end", Unit::Count, Per::Device, "number of blocks at the end"),
@@ -130,6 +139,8 @@ impl Metric {
     /// The figures that it is the difference of: the second is taken from the first.
     pub fn figures(self) -> Option<(Figure, Option<Figure>)> {
         Some(match self {
+            // Of call sites only: a device's may be unknown.
+            Metric::Tensors => (Figure::Peak, None),
             Metric::Peak | Metric::Pinned => (Figure::Peak, None),
             Metric::PaddedPeak => (Figure::PaddedPeak, None),
             Metric::Padding => (Figure::PaddedPeak, Some(Figure::Peak)),
@@ -143,8 +154,19 @@ impl Metric {
             Metric::Propagated => (Figure::Propagated, None),
             Metric::Dropped => (Figure::Dropped, None),
             Metric::Unresolved => (Figure::Unresolved, None),
+            Metric::Reserved | Metric::Unused => return None,
             Metric::GrowthPerMark | Metric::GrowthPerSecond | Metric::EventsLost => return None,
         })
+    }
+
+    /// Of an allocator above the runtime: which of its numbers.
+    pub fn of_tensors(self) -> Option<TensorFigure> {
+        match self {
+            Metric::Tensors => Some(TensorFigure::Tensors),
+            Metric::Reserved => Some(TensorFigure::Reserved),
+            Metric::Unused => Some(TensorFigure::Unused),
+            _ => None,
+        }
     }
 }
 

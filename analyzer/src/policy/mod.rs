@@ -9,6 +9,7 @@ mod glob;
 mod job;
 mod metric;
 mod quantity;
+mod tensors;
 #[cfg(test)]
 mod tests;
 

@@ -37,7 +37,7 @@ fn run() -> Profile {
 }
 
 fn verdicts(statement: &str, new: &Profile, base: Option<&Profile>) -> Vec<(String, Verdict)> {
-    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
     let difference = compare(base.unwrap_or(&nothing), new, Threshold::NONE);
     let rule = parse_expression(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     let judged = judge(&rule, &Sides { difference: &difference, new, base });
@@ -132,7 +132,7 @@ fn growth_over_a_base_run() {
 #[test]
 fn those_behind_it_are_named() {
     let run = run();
-    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new() };
+    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
     let difference = compare(&nothing, &run, Threshold::NONE);
     let judged =
         judge(&parse_expression("peak <= 1G").unwrap(), &Sides { difference: &difference, new: &run, base: None });
@@ -217,5 +217,83 @@ proptest! {
         let text = format!("{metric}{scope} {sign} {limit}");
         let rule = parse_expression(&text).unwrap();
         prop_assert_eq!(rule.to_string(), text);
+    }
+}
+
+/// 3 GiB in two segments, 2.5 GiB of it in tensors of two places at the most; 1 GiB at the end.
+fn with_tensors() -> TraceBuilder {
+    let mut trace = builder();
+    let (one, two) = (0x7f00_0000_0000, 0x7f10_0000_0000);
+    trace.segment(one, 2 * GIB);
+    trace.segment(two, GIB);
+    for (site, at, bytes) in [(1, one, GIB), (1, one + GIB, GIB / 2), (2, two, GIB)] {
+        trace.site = site;
+        trace.tensor(0, at, bytes);
+    }
+    trace.site = 0;
+    trace.free_tensor(one + GIB);
+    trace.free_tensor(two);
+    trace
+}
+
+#[test]
+fn tensors_are_judged_by_device_and_by_call_site() {
+    let run = profile(&with_tensors());
+    for (statement, subject, verdict) in [
+        ("tensors == 2560M", "most in tensors of GPU 0", Verdict::True),
+        ("tensors <= 2G", "most in tensors of GPU 0", Verdict::False),
+        ("reserved == 3G", "most reserved for tensors of GPU 0", Verdict::True),
+        ("unused[device=0] == 512M", "memory reserved for tensors and unused of GPU 0", Verdict::True),
+        ("tensors[site=*alpha*] == 1536M", "most in tensors of GPU 0 by call sites that fit '*alpha*'", Verdict::True),
+    ] {
+        assert_eq!(verdicts(statement, &run, None), [(subject.to_owned(), verdict)], "{statement}");
+    }
+    let each = verdicts("tensors[each_site=*] <= 1G", &run, None);
+    let of = |name: &str| format!("most in tensors of GPU 0 by tensors in {name}");
+    assert_eq!(each, [(of("libalpha.so"), Verdict::False), (of("libbeta.so"), Verdict::True)]);
+}
+
+/// What is not known is neither kept nor exceeded, and no zero.
+#[test]
+fn tensors_that_are_not_known_are_not_judged() {
+    let without = run();
+    let mut differing = with_tensors();
+    differing.hostile_tensor(false, 0, 0x7f00_8000_0000, GIB, Some([GIB, GIB]));
+    let mut lost = with_tensors();
+    lost.header.events_lost = 1;
+    let mut pool = builder();
+    pool.alloc(0x7f00_0000_0000, GIB);
+    pool.pool_alloc("arena", "", 0x7f00_0000_0000, MIB);
+    for statement in ["tensors >= 0", "tensors <= 99G", "reserved == 0", "unused <= 1", "tensors[each_site=*] <= 1G"] {
+        for run in [&without, &profile(&differing), &profile(&lost)] {
+            let found = verdicts(statement, run, None);
+            assert!(
+                found.iter().all(|(_, verdict)| *verdict == Verdict::NotJudged) && !found.is_empty(),
+                "{statement}"
+            );
+        }
+    }
+    // A pool has no totals, and its blocks are known.
+    let of = |statement: &str| verdicts(statement, &profile(&pool), None)[0].1;
+    assert_eq!(
+        [of("tensors == 1M"), of("reserved >= 0"), of("unused >= 0")],
+        [Verdict::True, Verdict::NotJudged, Verdict::NotJudged]
+    );
+    // Nor is anything said against a base run that does not tell.
+    let new = profile(&with_tensors());
+    assert_eq!(verdicts("tensors <= base + 5%", &new, Some(&without))[0].1, Verdict::NotJudged);
+    assert_eq!(verdicts("tensors <= base", &new, Some(&new))[0].1, Verdict::True);
+}
+
+#[test]
+fn what_tensors_can_be_narrowed_by() {
+    for (statement, says) in [
+        ("tensors[kind=device] <= 1", "leave out job, host and kind"),
+        ("reserved[job] <= 1", "leave out job, host and kind"),
+        ("unused[host] <= 1", "leave out job, host and kind"),
+        ("reserved[site=*] <= 1", "tensors is known of call sites"),
+    ] {
+        let error = parse_expression(statement).unwrap_err();
+        assert!(error.contains(says), "{statement}: {error}");
     }
 }

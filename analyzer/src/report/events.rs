@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use crate::passes::rows::EventRow;
 use crate::report::page::Look;
 use crate::report::text::stack::INFERRED;
+use crate::symbols::function_name;
 use crate::symbols::key::label;
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, gpu, shorten, size, span};
@@ -127,12 +128,18 @@ fn describe(frame: &Frame) -> String {
 fn line(row: &EventRow) -> String {
     let at = format!("{:.6} s", row.at_ns as f64 / 1e9);
     let name = match row.parent {
-        Some(_) => format!("└ {}", clean(row.api.as_deref().unwrap_or(row.event))),
-        None => clean(row.api.as_deref().unwrap_or(row.event)),
+        Some(_) => format!("└ {}", name(row)),
+        None => name(row),
     };
     format!("{:>8} {at:>14} {:>7}  {:<11} {name:<26} {}", row.seq, row.thread, row.event, details(row))
         .trim_end()
         .to_owned()
+}
+
+/// The function for people: an allocator above the runtime tells by C++ functions, whose names are no text.
+fn name(row: &EventRow) -> String {
+    let api = row.api.as_deref().unwrap_or(row.event);
+    clean(&if api.starts_with("_Z") { function_name(api) } else { api.to_owned() })
 }
 
 fn details(row: &EventRow) -> String {
@@ -170,4 +177,44 @@ fn shorten_end(line: &str, width: usize) -> String {
     }
     let kept: String = line.chars().take(width.saturating_sub(1)).collect();
     format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::intake::read_through;
+    use crate::passes::rows::Rows;
+    use crate::symbols::SymbolPlaces;
+    use crate::testing::{MIB, TraceBuilder, open};
+
+    fn all(builder: &TraceBuilder, write: fn(&mut Vec<u8>, &EventRow)) -> String {
+        let mut trace = open(builder);
+        let mut rows = Rows::new(&trace, &SymbolPlaces::default(), false);
+        let mut out = Vec::new();
+        let mut take = |row: EventRow| {
+            write(&mut out, &row);
+            ControlFlow::Continue(())
+        };
+        read_through(&mut trace, |_| {}, |batch| rows.batch(batch, &mut take));
+        let _ = rows.finish(&mut take);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Blocks of allocators above the runtime are allocations of a layer of their own; a pool's have names.
+    #[test]
+    fn blocks_in_all_formats() {
+        let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 << 30);
+        trace.segment(0x7f00_0000_0000, 20 * MIB);
+        trace.tensor(0, 0x7f00_0000_0000, 2 * MIB);
+        trace.free_tensor(0x7f00_0000_0000);
+        trace.pool_alloc("arena, large", "kv cache", 0x7f00_0020_0000, MIB);
+        trace.pool_free("arena, large", 0x7f00_0020_0000);
+        trace.no_tensor(0, 64 * MIB);
+        let text = all(&trace, |out, row| write_text(out, row, None).unwrap());
+        let json = all(&trace, |out, row| write_json(out, row).unwrap());
+        let csv = all(&trace, |out, row| write_csv(out, row).unwrap());
+        insta::assert_snapshot!(format!("{text}\n{json}\n{csv}"));
+    }
 }

@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::passes::map::{AddressMap, ArenaMap, DeviceMap, Run};
+use crate::passes::segments::{AllocatorMap, MOST_CELLS, SegmentMap, keep_most_unused};
+use crate::replay::blocks::Owner;
 use crate::report::page::{Page, Paint};
 use crate::report::shade::{LEGEND, Row, rows};
-use crate::words::{count, gpu, moment, percent, size};
+use crate::words::{clean, count, gpu, moment, percent, size};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.map/1";
@@ -15,6 +17,10 @@ pub const SCHEMA: &str = "gpuoom.map/1";
 const MANY_ROWS: usize = 48;
 /// Characters beside the cells of a row: indent, address, bytes in use.
 const BESIDE_CELLS: usize = 36;
+/// Sizes of unused pieces that are told of one segment.
+const MOST_PIECES: usize = 4;
+/// A moment that is so much later than the device's is said, in nanoseconds.
+const LATER_NS: u64 = 10_000_000;
 /// Rows that are drawn rather than folded.
 const FEW: u64 = 2;
 
@@ -24,6 +30,10 @@ pub const ADDRESS_LEGEND: &str = "Address use: where the blocks lie in the progr
 /// What the model map is and is not.
 pub const MODEL_LEGEND: &str = "Model: the card as granules of this size, each block padded to whole granules and placed first fit. It was asked \
      for, not measured.";
+
+/// What the shades of segments are.
+pub const SEGMENTS_LEGEND: &str = "Segments: what an allocator above the runtime took from it. There █ is all in blocks (tensors), ▓ more than 2/3, ▒ \
+     more than 1/3, ░ less, and · unused: in no block, and free for nobody but the allocator.";
 
 /// A map as a document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,10 +96,84 @@ pub fn write_text(page: &mut Page, document: &Document<'_>) {
             ),
         }
         page.gap();
+        device.allocators.iter().for_each(|allocator| draw_segments(page, allocator, device.at_ns));
     }
     page.indented("", "", LEGEND);
+    if document.devices.iter().flat_map(|device| &device.allocators).any(|allocator| allocator.segments.is_some()) {
+        page.indented("", "", SEGMENTS_LEGEND);
+    }
     page.indented("", "", ADDRESS_LEGEND);
     page.indented("", "", MODEL_LEGEND);
+}
+
+/// The segments of an allocator, a row each.
+fn draw_segments(page: &mut Page, map: &AllocatorMap, device_at_ns: u64) {
+    let whose = match &map.owner {
+        Owner::Torch => "PyTorch's allocator".to_owned(),
+        Owner::Ggml => "ggml's buffers".to_owned(),
+        Owner::Pool(name) => format!("the pool {}", clean(name)),
+    };
+    let blocks = count(map.blocks, "block", "blocks");
+    let Some(segments) = &map.segments else {
+        let text = format!(
+            "Segments of {whose}: it has {} in {blocks}; which memory they fill is not known, because its own totals, its blocks and \
+             the recorded calls do not agree, or records are missing",
+            size(map.allocated_bytes)
+        );
+        page.indented("  ", "  ", &text);
+        return page.gap();
+    };
+    let sums = map.sums();
+    let later = map.at_ns.saturating_sub(device_at_ns) >= LATER_NS;
+    let when = if later { format!(" at {}, when most of it was in use", moment(map.at_ns)) } else { String::new() };
+    let text = format!(
+        "Segments of {whose}{when}, {} a cell: {} in {}, of which {} in {blocks}; {}",
+        size(map.cell_bytes),
+        size(sums.bytes),
+        count(sums.segments, "segment", "segments"),
+        size(map.allocated_bytes),
+        unused(sums.unused_bytes, sums.unused_pieces, &[])
+    );
+    page.indented("  ", "  ", &text);
+    let mut shown = segments.clone();
+    let mut rest = map.left_out;
+    rest.join(&keep_most_unused(&mut shown, MANY_ROWS));
+    shown.iter().for_each(|segment| draw_segment(page, segment, map.cell_bytes));
+    if rest.segments > 0 {
+        let more = count(rest.segments, "more segment", "more segments");
+        let text = format!("… {more} with less unused: {}, {} of it unused", size(rest.bytes), size(rest.unused_bytes));
+        page.indented("    ", "    ", &text);
+    }
+    page.gap();
+}
+
+fn draw_segment(page: &mut Page, segment: &SegmentMap, cell_bytes: u64) {
+    let drawn = rows(&segment.runs, cell_bytes, MOST_CELLS, 1).0;
+    let cells = drawn.first().map_or("", |row| row.cells.as_str());
+    let wide = MOST_CELLS as usize;
+    let head = format!("    {:#014x} {:>9}  {cells:<wide$}  ", segment.address, size(segment.bytes));
+    let indent = " ".repeat(head.chars().count());
+    let text = format!(
+        "{}, {}",
+        count(segment.blocks, "block", "blocks"),
+        unused(segment.unused_bytes, segment.unused_pieces, &segment.unused_piece_bytes)
+    );
+    page.indented(&head, &indent, &text);
+}
+
+/// What is unused, and the sizes of its pieces, the largest first.
+fn unused(bytes: u64, pieces: u64, sizes: &[u64]) -> String {
+    if pieces == 0 {
+        return "nothing unused".to_owned();
+    }
+    let listed: Vec<String> = sizes.iter().take(MOST_PIECES).map(|bytes| size(*bytes)).collect();
+    let more = if pieces > listed.len() as u64 { ", ..." } else { "" };
+    let sizes = match listed.len() {
+        0 => String::new(),
+        1 if pieces == 1 => String::new(),
+        _ => format!(": {}{more}", listed.join(", ")),
+    };
+    format!("{} unused in {}{sizes}", size(bytes), count(pieces, "piece", "pieces"))
 }
 
 fn cells_in_row(page: &Page) -> u64 {
@@ -172,4 +256,65 @@ fn say_left_out(page: &mut Page, rows: u64) {
 /// Whether a map has anything to show.
 pub fn is_drawn(runs: &[Run]) -> bool {
     runs.iter().any(|run| run.used_bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::map::{Moment, draw};
+    use crate::passes::segments::of_device;
+    use crate::replay::Options;
+    use crate::report::page::Look;
+    use crate::testing::{GIB, MIB, TraceBuilder, replay};
+
+    const SEGMENT: u64 = 0x7f00_0000_0000;
+
+    fn page(trace: &TraceBuilder, moment: Moment) -> String {
+        let replay = replay(trace, Options::default());
+        let mut devices = draw(&replay, moment, None);
+        devices[0].allocators = of_device(&replay, 0, moment, true);
+        let document = Document {
+            schema: SCHEMA,
+            trace: "trace.bin".into(),
+            moment: "peak".into(),
+            address_space_is: ADDRESS_LEGEND,
+            model_is: MODEL_LEGEND,
+            devices: &devices,
+        };
+        let mut page = Page::new(Look::new(100, false));
+        write_text(&mut page, &document);
+        page.into_text()
+    }
+
+    #[test]
+    fn segments_of_pytorch_and_of_a_pool() {
+        let mut trace = TraceBuilder::new(MIB).device(0, "Card", GIB);
+        for number in 0..3 {
+            trace.segment(SEGMENT + number * 64 * MIB, 40 * MIB);
+            trace.tensor(0, SEGMENT + number * 64 * MIB, (10 + number * 15) * MIB);
+        }
+        trace.segment(SEGMENT + GIB, 2 * MIB);
+        trace.tensor(0, SEGMENT + GIB + MIB, MIB / 2);
+        trace.tensor(0, SEGMENT + 20 * MIB, 5 * MIB);
+        trace.alloc(SEGMENT + 2 * GIB, 16 * MIB);
+        trace.pool_alloc("arena", "kv", SEGMENT + 2 * GIB + MIB, 3 * MIB);
+        insta::assert_snapshot!(page(&trace, Moment::Peak));
+        // Another total than the sum of the blocks: nothing is drawn of PyTorch's.
+        trace.hostile_tensor(false, 0, SEGMENT + 30 * MIB, MIB, Some([GIB, GIB]));
+        let page = page(&trace, Moment::Now);
+        let section = &page[page.find("  Segments of PyTorch").unwrap()..];
+        insta::assert_snapshot!(section.split("\n\n").next().unwrap());
+    }
+
+    #[test]
+    fn many_segments_are_summed_up() {
+        let mut trace = TraceBuilder::new(MIB).device(0, "Card", 64 * GIB);
+        for number in 0..100 {
+            trace.segment(SEGMENT + number * GIB, 20 * MIB);
+            trace.tensor(0, SEGMENT + number * GIB, MIB * (1 + number % 10));
+        }
+        let text = page(&trace, Moment::Now);
+        assert!(text.contains("100 segments") && text.contains("… 52 more segments with less unused"), "{text}");
+        assert!(text.lines().count() < 200);
+    }
 }

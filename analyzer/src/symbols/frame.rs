@@ -81,8 +81,12 @@ impl Frame {
         }
     }
 
-    /// The function as far as one is known, without parameters and template arguments.
+    /// The function as far as one is known, without parameters and template arguments. Python's names have neither: brackets are
+    /// a part of them (`train.<locals>.closure`).
     pub fn short(&self) -> Option<String> {
-        self.function.as_deref().map(super::short)
+        match self.kind {
+            FrameKind::Native => self.function.as_deref().map(super::short),
+            FrameKind::Python => self.function.clone(),
+        }
     }
 }

@@ -2,7 +2,8 @@
 
     blocks.py SCENARIO|all JSON
 
-The JSON has the blocks that are given out ([{"device", "address", "bytes"}]), and of each device the bytes allocated and reserved.
+The JSON has the blocks that are given out ([{"device", "address", "bytes"}]), the segments ([{"device", "address", "bytes",
+"allocated", "pieces"}]), and of each device the bytes allocated and reserved.
 The process ends right after that, without giving anything back: the last record of the trace is the same moment.
 """
 
@@ -232,10 +233,17 @@ SCENARIOS = {
 }
 
 
+def pieces(segment):
+    """Stretches of a segment that no tensor has, whatever PyTorch calls what lies in them."""
+    states = [block["state"] == "active_allocated" for block in segment["blocks"]]
+    return sum(not used and (index == 0 or states[index - 1]) for index, used in enumerate(states))
+
+
 def account():
-    blocks = []
+    blocks, segments = [], []
     for segment in torch.cuda.memory_snapshot():
-        at = segment["address"]
+        at, own = segment["address"], {name: segment[name] for name in ("device", "address")}
+        segments.append({**own, "bytes": segment["total_size"], "allocated": segment["allocated_size"], "pieces": pieces(segment)})
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 blocks.append({"device": segment["device"], "address": at, "bytes": block["size"]})
@@ -245,7 +253,7 @@ def account():
     counts = [torch.cuda.memory_stats(index) for index in used]
     given = sum(count["allocation.all.allocated"] for count in counts)
     taken = sum(count["allocation.all.freed"] for count in counts)
-    return {"blocks": blocks, "totals": totals, "given": given, "taken": taken}
+    return {"blocks": blocks, "segments": segments, "totals": totals, "given": given, "taken": taken}
 
 
 def main(scenario, path):

@@ -1,10 +1,10 @@
 """Memory of changing sizes, with the allocator's history:
 
-    churn.py PICKLE [SEED]
+    churn.py PICKLE|- [SEED] [one]
 
 Takes and drops blocks of all the sizes that the caching allocator treats differently, on two streams, with an
 empty_cache() between rounds, and writes torch.cuda.memory's snapshot. What does not fit is dropped and the round ends.
-The requests are the same in each run, whatever the allocator's settings.
+The requests are the same in each run, whatever the allocator's settings. `one`: all on one stream.
 """
 
 import random
@@ -45,21 +45,24 @@ def churn(draw, side, lasting):
     return 0
 
 
-def main(path, seed):
-    torch.cuda.memory._record_memory_history(max_entries=1000000, stacks="python")
-    draw, side, lasting = random.Random(seed), torch.cuda.Stream(), []
+def main(path, seed=1, streams=""):
+    if path != "-":
+        torch.cuda.memory._record_memory_history(max_entries=1000000, stacks="python")
+    side = torch.cuda.current_stream() if streams else torch.cuda.Stream()
+    draw, lasting = random.Random(int(seed)), []
     failures = 0
     for number in range(ROUNDS):
         failures += churn(draw, side, lasting)
         if number % 2 == 1:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-    torch.cuda.memory._dump_snapshot(path)
-    torch.cuda.memory._record_memory_history(enabled=None)
+    if path != "-":
+        torch.cuda.memory._dump_snapshot(path)
+        torch.cuda.memory._record_memory_history(enabled=None)
     say("failures", failures)
     say("segments", torch.cuda.memory_stats()["segment.all.current"])
     say_statistics()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    main(*sys.argv[1:])

@@ -21,6 +21,7 @@ mod machines;
 mod numbers;
 mod pending;
 mod phantom_free;
+mod phases;
 mod platform;
 mod pools;
 mod removals;
@@ -100,6 +101,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         platform::TRACES,
         uma::TRACES,
         training::TRACES,
+        phases::TRACES,
         serving::TRACES,
         host::TRACES,
         hardware::TRACES,

@@ -112,6 +112,37 @@ fn what_is_said_of_one_failure_is_not_said_of_another() {
     assert_eq!(said, [(Confidence::Possible, vec![1], Some(1)), (Confidence::Probable, vec![2], Some(2))]);
 }
 
+/// Where PyTorch's blocks were not recorded, and neither a message, a log nor a snapshot tells of them, nobody knows of tensors.
+#[test]
+fn nothing_is_said_of_tensors_that_nobody_told_of() {
+    let mut looked_at = 0;
+    for labelled in super::all() {
+        let trace = (labelled.scene)().trace;
+        let evidence = &trace.evidence;
+        let summary = summary(&trace);
+        let facts = &summary.facts;
+        let is_told = facts.devices.iter().any(|device| device.tensors.is_some())
+            || facts.ooms.iter().any(|oom| oom.message.is_some())
+            || !evidence.torch_logs.is_empty()
+            || !evidence.torch_snapshots.is_empty();
+        if is_told {
+            continue;
+        }
+        looked_at += 1;
+        let verdict = summary.conclusion.verdict.sentences.join(" ");
+        let said = summary.conclusion.findings.iter().flat_map(|finding| {
+            let refuters =
+                finding.refuters_checked.iter().filter(|refuter| refuter.checked).map(|one| one.text.clone());
+            let evidence = finding.evidence.iter().map(|evidence| evidence.text.clone());
+            evidence.chain(refuters).chain([finding.title.to_string()])
+        });
+        for text in said.chain([verdict]) {
+            assert!(!text.contains("tensor"), "{} ({}): {text}", labelled.id, labelled.story);
+        }
+    }
+    assert!(looked_at > 300, "{looked_at}");
+}
+
 /// Physical memory of the machine is no matter of a card, however little of that is free.
 #[test]
 fn physical_memory_without_a_device_is_no_memory_of_a_card() {

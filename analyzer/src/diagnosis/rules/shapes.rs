@@ -201,6 +201,10 @@ const PARAMETERS: &str = "the number of the model's parameters (--model, --model
 /// The optimizer's state does not fit.
 fn oom_optimizer_step(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::Optimizer, case, failure, check);
+    // What the frames say needs no size.
+    if facts(case, failure).is_some_and(Facts::is_by_frames) {
+        return;
+    }
     let parameters = case.evidence.model.as_ref().and_then(|model| model.parameters);
     if parameters.is_none() {
         check.at_most(Confidence::Probable);

@@ -1,6 +1,7 @@
 //! In which phase of a training or of serving a call came. Functions of frameworks name it, which do nothing else, or a capture
 //! that is under way; where none of them is on the way to the call, nobody knows.
 
+pub mod sites;
 pub(in crate::passes) mod table;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,10 @@ use crate::symbols::{Frame, FrameKind};
 pub enum Phase {
     /// It loads a model, or brings it to the card.
     Load,
+    /// It loads a file of which nobody tells what is in it.
+    File,
+    /// It loads an optimizer's state.
+    State,
     /// It loads data.
     Data,
     /// Forward pass.
@@ -36,7 +41,7 @@ impl Phase {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Load | Phase::Data => "loading",
+            Phase::Load | Phase::File | Phase::State | Phase::Data => "loading",
             Phase::Forward => "forward",
             Phase::Backward => "backward",
             Phase::Optimizer => "optimizer",
@@ -49,7 +54,9 @@ impl Phase {
     /// Where something is, in words.
     fn words(self) -> &'static str {
         match self {
-            Phase::Load => "while a model or its state was loaded",
+            Phase::Load => "while a model was loaded, moved or converted",
+            Phase::File => "while a file was loaded",
+            Phase::State => "while the state of an optimizer was loaded",
             Phase::Data => "in the data loader",
             Phase::Forward => "in a forward pass",
             Phase::Backward => "in a backward pass",
@@ -57,6 +64,24 @@ impl Phase {
             Phase::Evaluation => "in an evaluation",
             Phase::Collective => "in a collective operation",
             Phase::Capture => "while a stream was captured",
+        }
+    }
+}
+
+impl Phase {
+    /// Whose a block is that came in it, behind its name.
+    pub fn of_it(self) -> &'static str {
+        match self {
+            Phase::Load => "of a model's load",
+            Phase::File => "of a loaded file",
+            Phase::State => "of an optimizer's load",
+            Phase::Data => "of a data loader",
+            Phase::Forward => "of a forward pass",
+            Phase::Backward => "of a backward pass",
+            Phase::Optimizer => "of an optimizer's step",
+            Phase::Evaluation => "of an evaluation",
+            Phase::Collective => "of a collective",
+            Phase::Capture => "of a capture",
         }
     }
 }
@@ -148,7 +173,8 @@ impl Where {
             More::Without(context) => format!(", which is decorated with {context}"),
             _ => String::new(),
         };
-        let from = self.called_from.as_ref().map_or(String::new(), |line| format!(", called from {line}"));
+        let at = if self.phase == Phase::Capture && self.function.is_none() { "at" } else { "called from" };
+        let from = self.called_from.as_ref().map_or(String::new(), |line| format!(", {at} {line}"));
         format!("{phase}{function}{context}{from}")
     }
 }
@@ -160,9 +186,14 @@ fn in_order(stack: &[Frame]) -> Vec<&Frame> {
     [&native[..inside], &python, &native[inside..]].concat()
 }
 
-/// The program's own line that is nearest.
-fn line_of<'a>(mut frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
-    frames.find(|frame| frame.kind == FrameKind::Python && !is_plumbing(frame)).and_then(|frame| label_with_line(frame))
+/// The program's own line that is nearest; where all lines are of installed packages, the nearest of those that do not only pass
+/// memory on. Behind the functions that begin a process the program has no line.
+fn line_of<'a>(frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
+    let python = frames.filter(|frame| frame.kind == FrameKind::Python);
+    let lines: Vec<&&Frame> = python.take_while(|frame| !table::begins_a_process(frame)).collect();
+    let mut known = lines.iter().filter(|frame| !is_plumbing(frame));
+    let own = known.clone().find(|frame| frame.package_path.is_none());
+    own.or_else(|| known.next()).and_then(|frame| label_with_line(frame))
 }
 
 /// What the nearest function says; of a forward pass also for what it runs.
@@ -174,14 +205,14 @@ fn named(way: &[&Frame]) -> Option<Named> {
     let outer =
         |wanted: Phase| found.iter().position(|(_, phase)| *phase == wanted).filter(|_| phase == Phase::Forward);
     if let Some(backward) = outer(Phase::Backward) {
-        let place = end_of(&found, backward);
+        let place = end_of(way, &found, backward);
         let is_again = way[innermost..place].iter().any(|frame| table::computes_again(frame));
         return Some(Named { phase: Phase::Backward, place, more: if is_again { More::Again } else { More::Nothing } });
     }
     if let Some(evaluation) = outer(Phase::Evaluation) {
-        return Some(Named { phase: Phase::Evaluation, place: end_of(&found, evaluation), more: More::Nothing });
+        return Some(Named { phase: Phase::Evaluation, place: end_of(way, &found, evaluation), more: More::Nothing });
     }
-    let place = end_of(&found, 0);
+    let place = end_of(way, &found, 0);
     let decorated = (phase == Phase::Forward).then(|| without_gradients(way, place)).flatten();
     Some(match decorated {
         Some((place, context)) => Named { phase: Phase::Evaluation, place, more: More::Without(context) },
@@ -189,11 +220,14 @@ fn named(way: &[&Frame]) -> Option<Named> {
     })
 }
 
-/// The place of the outermost frame that says the same as the one found at this index, with nothing else between.
-fn end_of(found: &[(usize, Phase)], index: usize) -> usize {
+/// The place of the outermost frame that says the same as the one found at this index, with nothing else between. A frame of Python
+/// that was called by a line of the program comes before all native ones: where in Python those were called is not known.
+fn end_of(way: &[&Frame], found: &[(usize, Phase)], index: usize) -> usize {
     let phase = found[index].1;
-    let same = found[index..].iter().take_while(|(_, other)| *other == phase);
-    same.last().map_or(found[index].0, |(place, _)| *place)
+    let same = || found[index..].iter().take_while(|(_, other)| *other == phase).map(|(place, _)| *place);
+    let of_python = same().filter(|place| way[*place].kind == FrameKind::Python).last();
+    let has_line = |place: &usize| line_of(way[place + 1..].iter()).is_some();
+    of_python.filter(has_line).or_else(|| same().last()).unwrap_or(found[index].0)
 }
 
 /// The program's own function around a forward pass that is decorated with a context without gradients. The nearest context counts:

@@ -20,15 +20,18 @@ const fn python(phase: Phase, file: &'static str, functions: &'static [&'static 
 const PYTHON: &[PythonRow] = &[
     // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
     python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
-    python(Phase::Load, "torch/optim/optimizer.py", &["load_state_dict"]),
+    python(Phase::State, "torch/optim/optimizer.py", &["load_state_dict"]),
     python(Phase::Backward, "torch/_tensor.py", &["backward"]),
     python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
     python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
-    python(Phase::Load, "torch/nn/modules/module.py", &["to", "cuda", "load_state_dict"]),
+    python(Phase::Load, "torch/nn/modules/module.py", &["to", "cuda", "to_empty", "load_state_dict"]),
     python(Phase::Forward, "torch/nn/modules/module.py", CALL),
-    python(Phase::Load, "torch/serialization.py", &["load"]),
-    python(Phase::Load, "safetensors/torch.py", &["load_file", "load_model", "load"]),
+    python(Phase::File, "torch/serialization.py", &["load"]),
+    python(Phase::File, "safetensors/torch.py", &["load_file", "load"]),
+    python(Phase::Load, "safetensors/torch.py", &["load_model"]),
     python(Phase::Load, "transformers/modeling_utils.py", &["from_pretrained"]),
+    // Its threads, since version 5.
+    python(Phase::Load, "transformers/core_model_loading.py", &["_materialize_copy", "shard_tensor"]),
     python(Phase::Load, "accelerate/utils/modeling.py", &["load_checkpoint_in_model", "load_state_dict"]),
     python(Phase::Load, "accelerate/big_modeling.py", &["load_checkpoint_and_dispatch", "dispatch_model"]),
     python(Phase::Load, "vllm/model_executor/model_loader/", &[]),
@@ -38,6 +41,7 @@ const PYTHON: &[PythonRow] = &[
     python(Phase::Evaluation, "pytorch_lightning/loops/evaluation_loop.py", &[]),
     python(Phase::Evaluation, "pytorch_lightning/loops/prediction_loop.py", &[]),
     python(Phase::Collective, "torch/distributed/distributed_c10d.py", COLLECTIVES),
+    python(Phase::Collective, "torch/distributed/_functional_collectives.py", COLLECTIVES),
     python(Phase::Collective, "torch/distributed/fsdp/", GATHERS),
     python(Phase::Collective, "torch/distributed/_composable/fsdp/", GATHERS),
     python(Phase::Collective, "torch/distributed/fsdp/", REDUCTIONS),
@@ -49,24 +53,45 @@ const PYTHON: &[PythonRow] = &[
 /// How a module calls its `forward`.
 const CALL: &[&str] = &["_wrapped_call_impl", "_call_impl"];
 const COLLECTIVES: &[&str] = &[
+    "_all_gather_base",
+    "_reduce_scatter_base",
     "all_gather",
     "all_gather_coalesced",
     "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced",
     "all_gather_object",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "all_gather_tensor",
+    "all_gather_tensor_autograd",
     "all_reduce",
     "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
+    "all_to_all_single_autograd",
     "barrier",
+    "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
     "gather",
+    "gather_into_tensor",
     "gather_object",
+    "gather_single",
+    "irecv",
+    "isend",
+    "recv",
+    "recv_object_list",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
     "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd",
+    "reduce_scatter_tensor_coalesced",
     "scatter",
     "scatter_object_list",
+    "send",
+    "send_object_list",
 ];
 /// By which FSDP puts parameters together; both of its versions.
 pub(in crate::passes) const GATHERS: &[&str] = &[
@@ -119,6 +144,14 @@ const WITHOUT_GRADIENTS: &[&str] = &["no_grad", "inference_mode"];
 /// The functions that compute a checkpointed forward pass again.
 const AGAIN: (&str, &[&str]) = ("torch/utils/checkpoint.py", &["backward", "unpack", "unpack_hook", "recompute_fn"]);
 
+/// Functions of optimizers that make their state, and nothing else.
+const STATE: &[(&str, &[&str])] = &[("torch/optim/", &["_init_group"]), ("bitsandbytes/optim/", &["init_state"])];
+
+/// Whether a frame makes an optimizer's state.
+pub(in crate::passes) fn makes_state(frame: &Frame) -> bool {
+    STATE.iter().any(|(folder, functions)| is_one_of(frame, folder, functions))
+}
+
 /// The phase that a frame names.
 pub(super) fn phase_of(frame: &Frame) -> Option<Phase> {
     match frame.kind {
@@ -157,6 +190,11 @@ pub(super) fn context_of(frame: &Frame) -> Option<&str> {
 /// Whether a context takes no gradients.
 pub(super) fn takes_no_gradients(context: &str) -> bool {
     WITHOUT_GRADIENTS.contains(&context)
+}
+
+/// Whether a frame is of the functions by which Python begins a process: nobody in that process called them.
+pub(super) fn begins_a_process(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Python && frame.file.as_deref().is_some_and(|file| file.contains("/multiprocessing/"))
 }
 
 /// Whether a checkpointed forward pass is computed again in a frame.

@@ -65,7 +65,7 @@ fn the_nearest_function_names_the_phase_and_the_outermost_of_its_phase_the_entry
         [package("torch/nn/modules/module.py", "Module._apply"), package("torch/nn/modules/module.py", "Module.to")];
     assert_eq!(
         words(&stack(&[&load, &train])),
-        "while a model or its state was loaded: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
+        "while a model was loaded, moved or converted: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
     );
     let gather = [package("torch/distributed/distributed_c10d.py", "all_gather_into_tensor")];
     let of = Where::of(&stack(&[&gather, &forward(), &train]), false).unwrap();
@@ -92,6 +92,34 @@ fn a_module_called_in_something_else_belongs_to_that() {
     // The optimizer's closure runs a forward pass, with gradients.
     let closure = own("train.py", "closure", 20);
     assert!(words(&stack(&[&forward(), &[closure], &step()])).starts_with("in a forward pass: Net.forward"));
+}
+
+#[test]
+fn a_line_is_the_programs_own_where_one_is_there() {
+    // On the program's own thread the engine calls back, and nobody tells where among the frames of Python it lies.
+    let inside = [native("_PyEval_EvalFrameDefault"), native("torch::autograd::Engine::evaluate_function(int)")];
+    let backward = [
+        own("model.py", "Doubled.backward", 9),
+        package("torch/autograd/graph.py", "_engine_run_backward"),
+        package("torch/_tensor.py", "Tensor.backward"),
+        own("train.py", "train", 31),
+    ];
+    assert_eq!(
+        words(&stack(&[&inside, &backward])),
+        "in a backward pass: Tensor.backward (torch/_tensor.py), called from train (train.py:31)"
+    );
+    // On the engine's thread, what a checkpointed function calls is called by no line of the program.
+    let again = [
+        package("torch/autograd/__init__.py", "backward"),
+        package("torch/utils/checkpoint.py", "CheckpointFunction.backward"),
+    ];
+    assert_eq!(words(&stack(&[&inside, &again])), "in a backward pass");
+    let trainer = [package("accelerate/optimizer.py", "AcceleratedOptimizer.step"), own("train.py", "train", 31)];
+    assert!(words(&stack(&[&step(), &trainer])).ends_with(", called from train (train.py:31)"));
+    let process = Frame::python("/usr/lib/python3.12/multiprocessing/spawn.py", "spawn_main", 122);
+    let worker =
+        [package("torch/utils/data/_utils/worker.py", "_worker_loop"), process, own("<string>", "<module>", 1)];
+    assert_eq!(words(&worker), "in the data loader: _worker_loop (torch/utils/data/_utils/worker.py)");
 }
 
 #[test]
@@ -128,7 +156,7 @@ fn a_capture_under_way_decides() {
     let at = Where::of(&stack(&[&forward(), &train]), true).unwrap();
     assert_eq!(
         (at.phase.name(), at.words()),
-        ("capture", "while a stream was captured, called from Net.forward (model.py:12)".to_owned())
+        ("capture", "while a stream was captured, at Net.forward (model.py:12)".to_owned())
     );
     assert_eq!(Where::of(&[], true).map(|at| at.words()), Some("while a stream was captured".to_owned()));
 }
@@ -149,6 +177,6 @@ fn functions_that_are_only_called_so_name_nothing() {
     );
     assert_eq!(
         words(&[native("llama_model_load_from_file")]),
-        "while a model or its state was loaded: llama_model_load_from_file"
+        "while a model was loaded, moved or converted: llama_model_load_from_file"
     );
 }

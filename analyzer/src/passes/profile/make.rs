@@ -9,6 +9,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 use super::figures::{Figure, Figures};
 use super::script::script;
 use super::sites::{Sites, file_name};
+use super::tensors::tensors;
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
 use crate::passes::facts;
@@ -71,9 +72,15 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
     });
     let places = places.collect();
     let sites_known_by = rows.keys().map(|(_, _, name)| name.known_by()).max().unwrap_or_default();
-    let sites = rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
+    let sites_of_calls =
+        rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
     let thresholds_set = thresholds.changes().iter().map(Change::words).collect();
-    Profile { run: Run { sites_known_by, thresholds_set, ..run(trace, replay) }, places, sites: sites.collect() }
+    Profile {
+        run: Run { sites_known_by, thresholds_set, ..run(trace, replay) },
+        places,
+        sites: sites_of_calls.collect(),
+        tensors: tensors(replay, &sites, trace.is_whole()),
+    }
 }
 
 fn run(trace: &TraceFile, replay: &Replay) -> Run {

@@ -4,6 +4,7 @@ pub mod figures;
 mod make;
 mod script;
 mod sites;
+pub mod tensors;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::passes::trend::Limits;
 
 pub use figures::{Figure, Figures, Unit};
 pub use make::profile;
+pub use tensors::{TensorFigure, TensorFigures, TensorProfile};
 
 /// The thresholds that the numbers of a profile depend on: what blocks are rounded to, and what growth is laid through.
 pub const THRESHOLDS: [&str; 10] = [
@@ -227,4 +229,6 @@ pub struct Profile {
     pub places: Vec<PlaceProfile>,
     /// Call sites, in the order of place, kind and name.
     pub sites: Vec<SiteProfile>,
+    /// What allocators above the runtime told, by device.
+    pub tensors: Vec<TensorProfile>,
 }

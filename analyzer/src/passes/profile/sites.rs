@@ -38,15 +38,19 @@ impl<'a> Sites<'a> {
         if let Some(known) = self.known.get(&(api, site)) {
             return known.clone();
         }
-        let by_function = self.replay.apis.get(api).name.clone();
-        let name = SiteName {
-            by_stack: self.by_stack(&by_function, site),
-            by_caller: self.by_caller(&by_function, site),
-            by_library: self.by_library(&by_function, site),
-            by_function,
-        };
+        let name = self.name_of(&self.replay.apis.get(api).name, site);
         self.known.insert((api, site), name.clone());
         name
+    }
+
+    /// The names of what was given to this site, by its own name.
+    pub(super) fn name_of(&self, what: &str, site: u32) -> SiteName {
+        SiteName {
+            by_stack: self.by_stack(what, site),
+            by_caller: self.by_caller(what, site),
+            by_library: self.by_library(what, site),
+            by_function: what.to_owned(),
+        }
     }
 
     fn by_stack(&self, function: &str, site: u32) -> Option<String> {

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
 pub(crate) use super::labels::ends_the_load;
-use super::paths::Named;
+use super::of_blocks::OfBlocks;
+use super::paths::{Named, Thing};
 use super::repetition::Repetition;
 use crate::passes::fit::rank_correlation;
 pub use crate::passes::phase::Phase;
@@ -84,6 +85,8 @@ pub struct Facts {
     pub phase_since: Option<u64>,
     /// What the way to the call names.
     pub path: Vec<Named>,
+    /// What PyTorch's blocks tell, where they do.
+    pub told: Option<OfBlocks>,
     /// Call site, 0 where it is not known.
     pub site: u32,
     /// What was held after each step before, where there were enough of them.
@@ -155,6 +158,7 @@ impl Facts {
             held_bytes: around.held_bytes,
             phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
             path: Vec::new(),
+            told: None,
             site: replay.sites.place(oom.site),
             stays: rise.as_ref().and_then(|rise| stays(replay, around, rise)),
             rise,
@@ -188,6 +192,13 @@ impl Facts {
     /// Ticks when the first cycle began.
     pub fn cycles_began_at(&self) -> u64 {
         self.cycles.steps().first().map_or(0, |cycle| cycle.from.at)
+    }
+
+    /// Whether functions of frameworks and the ways of PyTorch's blocks tell of the phases, where sizes need not.
+    pub fn is_by_frames(&self) -> bool {
+        let by_path =
+            self.path.first().is_some_and(|named| named.is_frameworks && matches!(named.thing, Thing::Phase(_)));
+        by_path && self.told.is_some()
     }
 
     /// What the last label says.

@@ -3,11 +3,13 @@
 //! A shape is judged like a diagnosis: what must hold, what refutes it, what is missing, with the numbers. The phases come
 //! from marks where there are any, then from repetition and cycles, then from pauses.
 
+mod by_frames;
 pub mod cycles;
 pub mod facts;
 pub mod inference;
 pub(crate) mod labels;
 mod named;
+pub mod of_blocks;
 pub mod paths;
 #[cfg(test)]
 pub(crate) mod programs;
@@ -24,9 +26,11 @@ use gpuoom_trace::outcome::Outcome;
 
 use crate::judgement::check::{Check, Judgement};
 use crate::passes::oom::{OomReport, deciding};
+use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::thresholds::Thresholds;
 use facts::Facts;
+use of_blocks::OfBlocks;
 
 /// Failures whose shape is judged of the beginning, and as many of the end, beside the one that decides.
 const EACH: usize = 4;
@@ -97,6 +101,9 @@ impl Shape {
 
     /// Puts the shape to the test.
     pub fn judge(self, facts: &Facts, check: &mut Check) {
+        if by_frames::judge(self, facts, check) {
+            return;
+        }
         match self {
             Shape::Load => training::load(facts, check),
             Shape::FirstForward => training::first_forward(facts, check),
@@ -136,6 +143,17 @@ impl Shapes {
             let Some(oom) = ooms.get(*index) else { continue };
             let by = oom.purpose_by.as_deref().unwrap_or_default();
             facts.path = paths::with_purpose(paths::named(&oom.stack), oom.is_for, by);
+        }
+        self
+    }
+
+    /// The same with what PyTorch's blocks tell. What is captured runs later, and in no phase of its own.
+    pub fn by_blocks(mut self, replay: &Replay, phases: &OfSites<'_>) -> Self {
+        for (index, facts) in &mut self.failures {
+            let captured = replay.tracks.around.failure(*index).and_then(|around| around.captured);
+            let oom = replay.failures.listed.get(*index);
+            let oom = oom.filter(|_| !captured.is_some_and(|captured| captured.is_under_way));
+            facts.told = oom.and_then(|oom| OfBlocks::of(replay, oom, phases));
         }
         self
     }

@@ -7,7 +7,7 @@ use super::segments::Segment;
 use super::steps::Steps;
 
 /// An allocator's own word: bytes given out, and bytes that it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// Given out.
     pub allocated_bytes: u64,
@@ -26,12 +26,19 @@ pub struct State {
     pub own: Option<Own>,
     /// Whether its own word stood in its last record, and was not concluded from the one before.
     pub is_said: bool,
+    /// Bytes of its segments that went back to the runtime since its last record: its own word counts them still.
+    pub given_back_bytes: u64,
 }
 
 impl State {
     /// Whether its own word is another number than the sum of its blocks.
     pub fn differs(&self) -> bool {
         self.own.is_some_and(|own| u128::from(own.allocated_bytes) != self.bytes)
+    }
+
+    /// What it holds: by its own word, less what went back since.
+    pub fn reserved_bytes(&self) -> Option<u64> {
+        self.own?.reserved_bytes.checked_sub(self.given_back_bytes)
     }
 }
 
@@ -46,6 +53,14 @@ pub struct Told {
     pub now: State,
     /// The most that its blocks ever were, in bytes.
     pub most_bytes: u128,
+    /// Ordinal of the record that reached it.
+    pub(super) most_at: u64,
+    /// Blocks that lived then and are gone.
+    pub(super) gone_since_most: Vec<Given>,
+    /// By its own word: the most that it held, and the most that it had given out of that.
+    pub most_held: Own,
+    /// Whether its own word is not known after some record.
+    pub lacks_totals: bool,
     /// All that was given out, in bytes.
     pub given_bytes: u128,
     /// Of it, by call sites where frames of Python were looked for.
@@ -83,6 +98,7 @@ impl Told {
     #[inline]
     fn follow(&mut self, record: &Record, said: Option<impl Iterator<Item = u64>>) {
         self.now.is_said = said.is_some();
+        self.now.given_back_bytes = 0;
         self.now.own = match said {
             Some(mut numbers) => numbers
                 .next()
@@ -97,6 +113,13 @@ impl Told {
                 Some(Own { allocated_bytes: allocated_bytes?, ..own })
             }),
         };
+        match self.now.own {
+            Some(own) => {
+                let height = |own: Own| (own.reserved_bytes, own.allocated_bytes);
+                self.most_held = if height(own) > height(self.most_held) { own } else { self.most_held };
+            }
+            None => self.lacks_totals = true,
+        }
         if self.now.differs() {
             self.mismatches += 1;
             self.first_mismatch.get_or_insert(record.seq());
@@ -188,7 +211,10 @@ impl Device {
         told.now.blocks += 1;
         told.given_bytes += bytes;
         told.python_bytes += if python { bytes } else { 0 };
-        told.most_bytes = told.most_bytes.max(told.now.bytes);
+        if told.now.bytes > told.most_bytes {
+            (told.most_bytes, told.most_at) = (told.now.bytes, given.entered);
+            told.gone_since_most.clear();
+        }
         self.bytes += bytes;
     }
 
@@ -215,6 +241,9 @@ impl Device {
         told.changes(number);
         told.now.bytes -= bytes;
         told.now.blocks -= 1;
+        if given.entered <= told.most_at {
+            told.gone_since_most.push(*given);
+        }
         self.bytes -= bytes;
         self.steps.taken(given, at, rows_left);
         if self.peak.is_some_and(|peak| given.entered <= peak.position) {
@@ -224,6 +253,11 @@ impl Device {
 
     /// A segment is gone.
     pub(super) fn segment_goes(&mut self, segment: &Segment) {
+        let number = self.peaks;
+        for told in self.told.iter_mut().filter(|told| segment.has_blocks_of(told.allocator)) {
+            told.changes(number);
+            told.now.given_back_bytes = told.now.given_back_bytes.saturating_add(segment.bytes());
+        }
         if self.peak.is_some_and(|peak| segment.entered <= peak.position) {
             self.gone_segments.push(*segment);
         }

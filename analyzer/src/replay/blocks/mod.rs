@@ -4,7 +4,9 @@
 //! What is kept grows with the blocks that live, or lived at the peak, and not with what happened.
 
 mod buffers;
+mod came;
 mod device;
+mod layout;
 mod moment;
 mod moments;
 mod segments;
@@ -22,10 +24,13 @@ use super::account::Account;
 use super::purpose::Purpose;
 use super::sites::Sites;
 
+use came::AllCame;
+pub use came::Came;
 pub use device::{Device, Height, Own, State, Told};
+pub use layout::{Laid, Layout};
 pub use moment::{Moment, OfAllocator, Room, Rows};
 pub use moments::{MOST_MARKS, Moments};
-use segments::Segments;
+use segments::{Segment, Segments};
 
 /// Allocators that are followed, so that a bit of a word stands for each: PyTorch's, and pools by their names.
 const MOST_ALLOCATORS: usize = 64;
@@ -84,6 +89,8 @@ pub struct Blocks {
     pools: FxHashMap<Box<[u8]>, u8>,
     devices: Vec<Device>,
     segments: Segments,
+    /// What came of PyTorch's blocks.
+    came: AllCame,
     /// What was the case at failures and labels.
     pub moments: Moments,
     /// Rows of call sites that may still be kept of the ends of steps.
@@ -104,6 +111,7 @@ impl Default for Blocks {
             segments: Segments::default(),
             moments: Moments::default(),
             rows_left: MOST_STEP_ROWS,
+            came: Default::default(),
             not_followed: 0,
         }
     }
@@ -124,6 +132,25 @@ impl Blocks {
     /// What was told of a device.
     pub fn device(&self, device: u8) -> Option<&Device> {
         self.devices.iter().find(|known| known.index == device)
+    }
+
+    /// The devices that something was told of.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter()
+    }
+
+    /// The call sites of an allocator's blocks at the moment when most was in them.
+    pub fn when_most(&self, allocator: u8, device: u8) -> Rows {
+        let told = self.device(device).and_then(|known| known.all().find(|told| told.allocator == allocator));
+        let Some(told) = told else { return Rows::new() };
+        let still = self.live(allocator, device).filter(|given| given.entered <= told.most_at);
+        moment::rows(still.chain(&told.gone_since_most))
+    }
+
+    /// What PyTorch's caching allocator told of a device.
+    pub fn of_torch(&self, device: u8) -> Option<&Told> {
+        let torch = self.torch?;
+        self.device(device)?.all().find(|told| told.allocator == torch)
     }
 
     /// The allocator that a record is of.
@@ -196,6 +223,9 @@ impl Blocks {
         let slot = self.devices[place].steps.slot(given.site, sites);
         let given = Given { slot, ..given };
         self.segments.lies_in(&given);
+        if self.torch == Some(given.allocator) {
+            self.came.note(&given);
+        }
         let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
         if let Some(old) = old {
             let place = self.place_of(old.device);
@@ -229,11 +259,26 @@ impl Blocks {
     pub fn now(&self, device: u8, at: u64) -> Option<Moment> {
         let known = self.device(device)?;
         let of = known.all().map(|told| {
-            let blocks = self.live(told.allocator, device).copied().collect();
-            let segments = self.segments.of(told.allocator, device, u64::MAX, &[]);
+            let (blocks, segments) = self.parts_now(told.allocator, device);
             OfAllocator::describe(told.allocator, told.now, blocks, segments)
         });
         Some(Moment { at, of: of.collect() })
+    }
+
+    /// An allocator's blocks now, and the segments that they lie in where these are known.
+    fn parts_now(&self, allocator: u8, device: u8) -> (Vec<Given>, Option<Vec<Segment>>) {
+        (self.live(allocator, device).copied().collect(), self.segments.of(allocator, device, u64::MAX, &[]))
+    }
+
+    /// The same at the peak of the device, with what was the case then; `None` where that is not known.
+    fn parts_at_peak(&self, told: &Told, device: u8) -> Option<(State, Vec<Given>, Option<Vec<Segment>>)> {
+        let known = self.device(device)?;
+        let peak = known.peak?;
+        let allocator = told.allocator;
+        let still = self.live(allocator, device).filter(|given| given.entered <= peak.position);
+        let gone = known.gone.iter().filter(|given| given.allocator == allocator);
+        let segments = self.segments.of(allocator, device, peak.position, &known.gone_segments);
+        Some((told.at_peak(peak.number), still.chain(gone).copied().collect(), segments))
     }
 
     /// What was the case when the device's calls held most, and of such moments, when most of it was given out in blocks; `None`
@@ -241,13 +286,9 @@ impl Blocks {
     pub fn at_peak(&self, device: u8) -> Option<Moment> {
         let known = self.device(device)?;
         let peak = known.peak?;
-        let of = known.all().map(|told| {
-            let allocator = told.allocator;
-            let still = self.live(allocator, device).filter(|given| given.entered <= peak.position);
-            let gone = known.gone.iter().filter(|given| given.allocator == allocator);
-            let segments = self.segments.of(allocator, device, peak.position, &known.gone_segments);
-            let blocks = still.chain(gone).copied().collect();
-            OfAllocator::describe(allocator, told.at_peak(peak.number), blocks, segments)
+        let of = known.all().filter_map(|told| {
+            let (state, blocks, segments) = self.parts_at_peak(told, device)?;
+            Some(OfAllocator::describe(told.allocator, state, blocks, segments))
         });
         Some(Moment { at: peak.at, of: of.collect() })
     }
@@ -354,6 +395,9 @@ impl Replay {
             && let Some(moment) = self.blocks.now(device, at)
         {
             self.blocks.moments.failed(seq, moment);
+            if self.blocks.moments.affords(self.blocks.came.count() as u64) {
+                self.blocks.moments.came_before(seq, self.blocks.came.now());
+            }
         }
     }
 

@@ -50,45 +50,72 @@ pub struct Room {
 
 impl OfAllocator {
     pub(super) fn describe(allocator: u8, state: State, blocks: Vec<Given>, segments: Option<Vec<Segment>>) -> Self {
-        let mut sites: FxHashMap<(u32, Purpose), (u128, u64)> = FxHashMap::default();
-        for given in &blocks {
-            let (bytes, number) = sites.entry((given.site, given.purpose)).or_default();
-            *bytes += u128::from(given.size_bytes);
-            *number += 1;
-        }
-        let mut rows: Rows =
-            sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
-        rows.sort_unstable();
+        let rows = rows(blocks.iter());
         OfAllocator { allocator, state, room: segments.and_then(|segments| Room::of(&segments, blocks)), rows }
     }
 }
 
+/// Blocks by call site, by the sites' numbers.
+pub(super) fn rows<'a>(blocks: impl Iterator<Item = &'a Given>) -> Rows {
+    let mut sites: FxHashMap<(u32, Purpose), (u128, u64)> = FxHashMap::default();
+    for given in blocks {
+        let (bytes, number) = sites.entry((given.site, given.purpose)).or_default();
+        *bytes += u128::from(given.size_bytes);
+        *number += 1;
+    }
+    let mut rows: Rows =
+        sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// What is seen on the way through segments, by address.
+pub(super) enum Seen<'a> {
+    /// A segment; whether it goes on where the last one ended.
+    Segment(&'a Segment, bool),
+    /// A block in it.
+    Block(&'a Given),
+    /// Memory that is in no block: its length, which may be 0.
+    Unused(u64),
+}
+
+/// Goes through segments, which are in order, and these blocks in them; `None` where the one does not fit into the other.
+pub(super) fn walk(segments: &[Segment], mut blocks: Vec<Given>, mut see: impl FnMut(Seen<'_>)) -> Option<()> {
+    blocks.sort_unstable_by_key(|given| (given.address, given.size_bytes));
+    let mut blocks = blocks.iter().peekable();
+    let mut segments = segments.iter().peekable();
+    while let Some(first) = segments.next() {
+        see(Seen::Segment(first, false));
+        let mut end = first.end;
+        // Mapped pieces that lie beside each other are one stretch of addresses.
+        while let Some(next) = segments.next_if(|next| goes_on(first, next, end)) {
+            see(Seen::Segment(next, true));
+            end = next.end;
+        }
+        let mut at = first.address;
+        while let Some(given) = blocks.next_if(|given| given.address < end) {
+            see(Seen::Unused(given.address.checked_sub(at)?));
+            see(Seen::Block(given));
+            at = given.address.checked_add(given.size_bytes).filter(|past| *past <= end)?;
+        }
+        see(Seen::Unused(end - at));
+        if segments.peek().is_some_and(|next| next.address < end) {
+            return None;
+        }
+    }
+    blocks.peek().is_none().then_some(())
+}
+
 impl Room {
     /// What these blocks leave unused of these segments, which are in order; `None` where the one does not fit into the other.
-    fn of(segments: &[Segment], mut blocks: Vec<Given>) -> Option<Self> {
-        blocks.sort_unstable_by_key(|given| (given.address, given.size_bytes));
-        let mut blocks = blocks.into_iter().peekable();
+    fn of(segments: &[Segment], blocks: Vec<Given>) -> Option<Self> {
         let mut room = Room::default();
-        let mut segments = segments.iter().peekable();
-        while let Some(first) = segments.next() {
-            room.add(first);
-            let mut end = first.end;
-            // Mapped pieces that lie beside each other are one stretch of addresses.
-            while let Some(next) = segments.next_if(|next| goes_on(first, next, end)) {
-                room.add(next);
-                end = next.end;
-            }
-            let mut at = first.address;
-            while let Some(given) = blocks.next_if(|given| given.address < end) {
-                room.unused(given.address.checked_sub(at)?);
-                at = given.address.checked_add(given.size_bytes).filter(|past| *past <= end)?;
-            }
-            room.unused(end - at);
-            if segments.peek().is_some_and(|next| next.address < end) {
-                return None;
-            }
-        }
-        blocks.peek().is_none().then_some(room)
+        walk(segments, blocks, |seen| match seen {
+            Seen::Segment(segment, _) => room.add(segment),
+            Seen::Block(_) => {}
+            Seen::Unused(bytes) => room.unused(bytes),
+        })?;
+        Some(room)
     }
 
     fn add(&mut self, segment: &Segment) {

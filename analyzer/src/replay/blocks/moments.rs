@@ -1,5 +1,8 @@
 //! What allocators held at failures and at labels, within bounds.
 
+use std::collections::BTreeMap;
+
+use super::came::Came;
 use super::moment::Moment;
 
 /// Labels whose moments are kept: more become half as many, evenly chosen.
@@ -24,6 +27,8 @@ pub struct AtMark {
 #[derive(Clone, Debug)]
 pub struct Moments {
     failures: Vec<(u64, Moment)>,
+    /// What of PyTorch's blocks had come before failures, by the failures' sequence numbers.
+    came: BTreeMap<u64, Vec<Came>>,
     marks: Vec<AtMark>,
     /// Labels so far.
     seen: u64,
@@ -35,7 +40,7 @@ pub struct Moments {
 
 impl Default for Moments {
     fn default() -> Self {
-        Moments { failures: Vec::new(), marks: Vec::new(), seen: 0, every: 1, rows: 0, looks: 0 }
+        Moments { failures: Vec::new(), came: BTreeMap::new(), marks: Vec::new(), seen: 0, every: 1, rows: 0, looks: 0 }
     }
 }
 
@@ -43,6 +48,20 @@ impl Moments {
     /// What was the case at the failure whose record has this sequence number.
     pub fn at_failure(&self, seq: u64) -> Option<&Moment> {
         self.failures.binary_search_by_key(&seq, |(known, _)| *known).ok().map(|place| &self.failures[place].1)
+    }
+
+    /// What had come of PyTorch's blocks, on all devices, before that failure; `None` where not all of it is known.
+    pub fn before_failure(&self, seq: u64) -> Option<&[Came]> {
+        self.came.get(&seq).map(Vec::as_slice)
+    }
+
+    /// Keeps what had come before a failure, where there is room.
+    pub(super) fn came_before(&mut self, seq: u64, came: Option<Vec<Came>>) {
+        let rows = came.as_ref().map_or(0, Vec::len);
+        if let Some(came) = came.filter(|_| self.rows.saturating_add(rows) <= MOST_ROWS) {
+            self.rows += rows;
+            self.came.insert(seq, came);
+        }
     }
 
     /// The labels that are kept, in order.

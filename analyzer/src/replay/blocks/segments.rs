@@ -33,7 +33,12 @@ pub(super) struct Segment {
 
 impl Segment {
     fn is_of(&self, allocator: u8, device: u8) -> bool {
-        self.by & 1 << allocator != 0 && self.device == device
+        self.has_blocks_of(allocator) && self.device == device
+    }
+
+    /// Whether blocks of an allocator lie in it, or lay.
+    pub(super) fn has_blocks_of(&self, allocator: u8) -> bool {
+        self.by & 1 << allocator != 0
     }
 
     /// Bytes.

@@ -105,6 +105,26 @@ fn what_does_not_fit_is_not_known() {
     }
 }
 
+/// An allocator's own word counts what it gave back until its next block.
+#[test]
+fn what_went_back_is_not_held_any_more() {
+    let mut trace = trace();
+    for number in 0..2 {
+        trace.segment(0x1000_0000 << number, 16 * MIB);
+        trace.tensor(0, 0x1000_0000 << number, MIB);
+    }
+    trace.free_tensor(0x1000_0000);
+    trace.free(0x1000_0000);
+    let now = replay(&trace, Options::default()).blocks.now(0, 0).unwrap();
+    assert_eq!(of(&now).state.own.unwrap().reserved_bytes, 32 * MIB);
+    assert_eq!((of(&now).state.reserved_bytes(), room(&now)), (Some(16 * MIB), (15 * u128::from(MIB), 15 * MIB, 1)));
+    let at_peak = replay(&trace, Options::default()).blocks.at_peak(0).unwrap();
+    assert_eq!(of(&at_peak).state.reserved_bytes(), Some(32 * MIB));
+    trace.reserved(0, 16 * MIB).tensor(0, 0x2000_0000 + MIB, MIB);
+    let now = replay(&trace, Options::default()).blocks.now(0, 0).unwrap();
+    assert_eq!(of(&now).state.reserved_bytes(), Some(16 * MIB), "and then it is not taken off twice");
+}
+
 #[test]
 fn another_number_than_the_sum_is_counted() {
     let mut trace = trace();
@@ -242,6 +262,8 @@ proptest! {
         let mut trace = trace();
         let mut naive = Naive::default();
         let (mut peak, mut highest, mut reserved): (Option<Naive>, u64, u64) = (None, 0, 0);
+        // When most was in blocks, and the most that was said to be held.
+        let (mut most, mut most_held) = (Naive::default(), (0, 0));
         let mut next = 0x100;
         let mut told = false;
         for step in steps {
@@ -278,6 +300,10 @@ proptest! {
                     trace.site = site;
                     trace.reserved(0, reserved * MIB).tensor(0, at * MIB, bytes * MIB);
                     told = true;
+                    if naive.given() > most.given() {
+                        most = naive.clone();
+                    }
+                    most_held = most_held.max((reserved * MIB, naive.given() * MIB));
                 }
                 Step::Take(which) if !naive.blocks.is_empty() => {
                     let at = *naive.blocks.keys().nth(which.index(naive.blocks.len())).unwrap();
@@ -322,5 +348,9 @@ proptest! {
         }
         let told = replay.blocks.device(0).unwrap().all().next().unwrap();
         prop_assert_eq!((told.mismatches, told.unknown_frees, told.replaced), (0, 0, 0));
+        let rows: BTreeMap<u32, (u128, u64)> =
+            replay.blocks.when_most(0, 0).into_iter().map(|(site, _, bytes, blocks)| (site, (bytes, blocks))).collect();
+        prop_assert_eq!((rows, told.most_bytes), (most.rows(), u128::from(most.given() * MIB)));
+        prop_assert_eq!((told.most_held.reserved_bytes, told.most_held.allocated_bytes), most_held);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Conditions;
 use super::words::{
-    amount, folded, is_notable, matched_by, notable, of_place, place_heading, presence, run, share, signed, site,
-    unchanged_places, verdict, whereabouts,
+    SiteWords, amount, folded, is_notable, matched_by, notable, notable_tensors, of_place, of_tensors, place_heading,
+    presence, run, share, signed, site, tensor_site, unchanged_places, verdict, whereabouts,
 };
 use crate::compare::{Difference, KindDifference, Pair, PlaceDifference, SiteDifference};
 use crate::passes::profile::{Figure, Run};
@@ -29,6 +29,7 @@ pub fn write_markdown(difference: &Difference, conditions: &Conditions, most: us
             page.paragraph(&plain(&unchanged));
         }
         sites(&mut page, difference, most);
+        tensor_sites(&mut page, difference, most);
     }
     let of = |name: &str, of: &Run| format!("{name}: {} ({})", code(&of.path), plain(&run(of)));
     page.paragraph(&format!("<sub>{} · {}</sub>", of("BASE", &difference.base), of("NEW", &difference.new)));
@@ -55,6 +56,7 @@ fn places(page: &mut Markdown, difference: &Difference) {
         page.paragraph(&format!("**{}**", plain(&place_heading(place))));
         let mut rows: Vec<Vec<String>> =
             of_place(place).into_iter().map(|figure| row(figure.words(), figure, &place.pair)).collect();
+        rows.extend(of_tensors(place).into_iter().map(Vec::from));
         if place.kinds.len() > 1 {
             let changed = place.kinds.iter().filter(|kind| difference.threshold.is_passed(Figure::Peak, &kind.pair));
             let of_kind = |kind: &KindDifference| format!("of the peak: {}", kind.kind.name());
@@ -86,9 +88,28 @@ fn sites(page: &mut Markdown, difference: &Difference, most: usize) {
     });
 }
 
+fn tensor_sites(page: &mut Markdown, difference: &Difference, most: usize) {
+    let notable = notable_tensors(difference);
+    if notable.is_empty() {
+        return;
+    }
+    let changed = words::count(notable.len() as u64, "call site", "call sites");
+    page.details(&format!("{changed} of tensors changed"), |page| {
+        let row = |listed: &&SiteDifference| say_site(listed, tensor_site(listed), &listed.place.words());
+        let rows: Vec<Vec<String>> = notable.iter().take(most).map(row).collect();
+        page.table(&[">change", "call site", "where", "details"], &rows);
+        if notable.len() > most {
+            page.paragraph(&format!("{} more.", words::grouped((notable.len() - most) as u64)));
+        }
+    });
+}
+
 fn one_site(difference: &Difference, of: &SiteDifference) -> Vec<String> {
-    let said = site(difference, of);
+    say_site(of, site(difference, of), &whereabouts(of))
+}
+
+fn say_site(of: &SiteDifference, said: SiteWords, place: &str) -> Vec<String> {
     let state = presence(of.presence);
     let state = if state.is_empty() { String::new() } else { format!("**{state}** ") };
-    vec![said.change, format!("{state}{}", code(&of.key)), plain(&whereabouts(of)), plain(&said.details)]
+    vec![said.change, format!("{state}{}", code(&of.key)), plain(place), plain(&said.details)]
 }

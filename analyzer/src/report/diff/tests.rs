@@ -92,3 +92,46 @@ fn a_long_list_is_cut_and_says_so() {
     let text = page.into_text();
     assert!(text.contains("3 more call sites changed"), "{text}");
 }
+
+fn with_tensors(scale: u64) -> TraceBuilder {
+    let mut trace = program(1);
+    let segment = 0x7f00_0000_0000;
+    trace.site = 3;
+    trace.segment(segment, 4 * GIB * scale);
+    trace.tensor(0, segment, GIB * scale);
+    trace.site = 2;
+    trace.tensor(0, segment + 2 * GIB, GIB);
+    trace.free_tensor(segment);
+    trace.site = 0;
+    trace
+}
+
+#[test]
+fn tensors_in_all_formats() {
+    let [base, new] = [1, 2].map(|scale| profile(&with_tensors(scale)));
+    let difference = compare(&base, &new, Threshold::default());
+    let (text, markdown) = (text(&difference, 100), write_markdown(&difference, &Conditions::default(), 20));
+    let mut json = Vec::new();
+    write_json(&mut json, &difference, &Conditions::default()).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let json = serde_json::json!({ "tensors": json["places"][0]["tensors"], "tensor_sites": json["tensor_sites"] });
+    insta::assert_snapshot!(format!("{text}\n{markdown}\n{json:#}"));
+}
+
+/// A run without the layer is no run without tensors.
+#[test]
+fn tensors_of_one_run_only_are_no_change() {
+    let mut base = with_tensors(1);
+    base.header.events_lost = 1;
+    for (base, says) in [
+        (program(1), "BASE has no blocks of an allocator above the runtime: tensors can't be compared."),
+        (base, "records of its blocks are missing"),
+    ] {
+        let difference = compare(&profile(&base), &profile(&with_tensors(1)), Threshold::default());
+        let tensors = difference.places[0].tensors.as_ref().unwrap();
+        assert_eq!(tensors.pair(crate::passes::profile::TensorFigure::Tensors), [None, Some(2 * GIB)]);
+        let text = text(&difference, 200);
+        assert!(text.contains(says) && !text.contains("TENSORS"), "{text}");
+        assert!(!text.lines().any(|line| line.contains("in tensors") && line.contains("0 bytes")), "{text}");
+    }
+}

@@ -2,8 +2,8 @@
 
 use super::Conditions;
 use super::words::{
-    amount, folded, is_notable, matched_by, notable, of_place, place_heading, presence, run, share, signed, site,
-    unchanged_places, verdict, whereabouts,
+    SiteWords, amount, folded, is_notable, matched_by, notable, notable_tensors, of_place, of_tensors, place_heading,
+    presence, run, share, signed, site, tensor_site, unchanged_places, verdict, whereabouts,
 };
 use crate::compare::{Difference, PlaceDifference, SiteDifference};
 use crate::passes::profile::{Figure, Run};
@@ -46,6 +46,27 @@ pub fn write_text(page: &mut Page, difference: &Difference, conditions: &Conditi
         page.gap();
     }
     sites(page, difference, most);
+    tensor_sites(page, difference, most);
+}
+
+fn tensor_sites(page: &mut Page, difference: &Difference, most: usize) {
+    let notable = notable_tensors(difference);
+    if notable.is_empty() {
+        return;
+    }
+    page.gap();
+    page.headed(
+        "TENSORS",
+        Paint::Bold,
+        "who had asked for them when most was in tensors; parts of the above, growth first",
+    );
+    for listed in notable.iter().take(most) {
+        say_site(page, listed, &tensor_site(listed), &listed.place.words());
+    }
+    if notable.len() > most {
+        let more = words::count((notable.len() - most) as u64, "more call site", "more call sites");
+        page.indented("  ", "  ", &format!("{more} changed: --sites N lists as many as you want."));
+    }
 }
 
 fn head(page: &mut Page, name: &str, of: &Run) {
@@ -60,6 +81,10 @@ fn place(page: &mut Page, difference: &Difference, place: &PlaceDifference) {
     for figure in of_place(place) {
         let name = format!("  {}", figure.words());
         row(page, room, &name, figure, &place.pair);
+    }
+    for [name, was, is, change, share] in of_tensors(place) {
+        let name = words::shorten(&format!("  {name}"), room - 1);
+        page.line(&format!("{name:<room$}{was:>NUMBER$}{is:>NUMBER$}{change:>NUMBER$}{share:>SHARE$}"));
     }
     let changed = place.kinds.iter().filter(|kind| difference.threshold.is_passed(Figure::Peak, &kind.pair));
     if place.kinds.len() > 1 {
@@ -93,12 +118,14 @@ fn sites(page: &mut Page, difference: &Difference, most: usize) {
 }
 
 fn one_site(page: &mut Page, difference: &Difference, of: &SiteDifference) {
-    let said = site(difference, of);
+    say_site(page, of, &site(difference, of), &whereabouts(of));
+}
+
+fn say_site(page: &mut Page, of: &SiteDifference, said: &SiteWords, place: &str) {
     let change = format!("  {:>width$}  ", said.change, width = CHANGE - 2);
     let indent = " ".repeat(change.chars().count());
     let state = presence(of.presence);
     let state = if state.is_empty() { String::new() } else { format!("{state}: ") };
-    let place = whereabouts(of);
     page.indented(&change, &indent, &format!("{state}{} ({place})", words::clean(&of.key)));
     page.indented(&indent, &indent, &said.details);
 }

@@ -1,7 +1,7 @@
 //! What text and Markdown have in common: which numbers are shown, and the sentences.
 
 use crate::compare::{Difference, Pair, PlaceDifference, Presence, SiteDifference};
-use crate::passes::profile::{Figure, Figures, KnownBy, Place, Run, Unit};
+use crate::passes::profile::{Figure, Figures, KnownBy, Place, Run, TensorFigure, Unit};
 use crate::words;
 
 /// Figures of a device that are always shown.
@@ -49,6 +49,45 @@ pub(super) fn share(pair: &Pair, figure: Figure) -> String {
         _ if change / i128::from(base) >= 10 => format!("×{:.0}", pair.new[figure] as f64 / base as f64),
         _ => format!("{:+.1} %", change as f64 / base as f64 * 100.0),
     }
+}
+
+/// The lines of a device about what an allocator above the runtime gave out and held: name, both numbers, change, share. What is not
+/// known is `?`.
+pub(super) fn of_tensors(place: &PlaceDifference) -> Vec<[String; 5]> {
+    let Some(tensors) = &place.tensors else { return Vec::new() };
+    let line = |figure: TensorFigure| {
+        let sides = tensors.pair(figure);
+        let [was, is] = sides.map(|number| number.map_or("?".to_owned(), words::size));
+        let (change, share) = match sides {
+            [Some(base), Some(new)] => {
+                let mut pair = Pair::default();
+                (pair.base[Figure::Peak], pair.new[Figure::Peak]) = (base, new);
+                (signed(Figure::Peak, pair.change(Figure::Peak)), share(&pair, Figure::Peak))
+            }
+            _ => ("?".to_owned(), String::new()),
+        };
+        [figure.words().to_owned(), was, is, change, share]
+    };
+    TensorFigure::ALL.into_iter().map(line).collect()
+}
+
+/// The call sites of blocks that are listed, in the same words as the others.
+pub(super) fn notable_tensors(difference: &Difference) -> Vec<&SiteDifference> {
+    difference.tensor_sites.iter().filter(|site| site.is_notable).collect()
+}
+
+/// What is to be said of a call site of blocks.
+pub(super) fn tensor_site(site: &SiteDifference) -> SiteWords {
+    let [was, is] = [&site.pair.base, &site.pair.new].map(|figures| {
+        let blocks = words::count(figures[Figure::PeakBlocks], "block", "blocks");
+        format!("{} in {blocks}", words::size(figures[Figure::Peak]))
+    });
+    let details = match site.presence {
+        Presence::Both => format!("when most was in tensors: {was}, now {is}"),
+        Presence::New => format!("when most was in tensors: {is}"),
+        Presence::Gone => format!("when most was in tensors: {was}"),
+    };
+    SiteWords { change: signed(Figure::Peak, site.pair.change(Figure::Peak)), details }
 }
 
 /// The figures of a device that are worth a line.
@@ -207,6 +246,7 @@ pub(super) fn verdict(difference: &Difference) -> String {
         return sentences.join(" ");
     }
     sentences.push(peaks(difference));
+    sentences.extend(tensors(difference));
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));
     sentences.join(" ")
@@ -266,6 +306,29 @@ fn mover(difference: &Difference, place: &PlaceDifference, figure: Figure) -> St
     let moved = signed(figure, most.pair.change(figure));
     let most_moved = if change > 0 { "grew most" } else { "fell most" };
     format!("; the call site that {most_moved}: {} ({moved})", words::clean(&most.key))
+}
+
+/// What was in tensors at the most, of the device where that changed most.
+fn tensors(difference: &Difference) -> Option<String> {
+    let changed = difference.places.iter().filter_map(|place| {
+        let tensors = place.tensors.as_ref()?;
+        let [base, new] = tensors.pair(TensorFigure::Tensors);
+        let is_passed = tensors.is_passed(TensorFigure::Tensors, &difference.threshold);
+        Some((place, base?, new?)).filter(|_| is_passed)
+    });
+    let (place, base, new) = changed.max_by_key(|(_, base, new)| (new > base, new.abs_diff(*base)))?;
+    let here = difference.tensor_sites.iter().filter(|site| site.place == place.place);
+    let change = |site: &&SiteDifference| site.pair.change(Figure::Peak);
+    let mover = match new > base {
+        true => here.max_by_key(change).filter(|site| change(site) > 0),
+        false => here.min_by_key(change).filter(|site| change(site) < 0),
+    };
+    let mover = mover.map_or(String::new(), |site| {
+        format!("; the line that changed most: {} ({})", words::clean(&site.key), signed(Figure::Peak, change(&site)))
+    });
+    let grew = if new > base { "grew" } else { "fell" };
+    let [by, was, is] = [new.abs_diff(base), base, new].map(words::size);
+    Some(format!("The most in tensors of {} {grew} by {by}, from {was} to {is}{mover}.", place.place.words()))
 }
 
 /// Memory that is not given back any more.

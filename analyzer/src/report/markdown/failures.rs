@@ -31,6 +31,10 @@ fn row(summary: &Summary, oom: &OomReport) -> Vec<String> {
         "host-pinned" | "registered" => "the host".to_owned(),
         _ => gpu(oom.device),
     };
+    let then = match &oom.phase_entry {
+        Some(entry) => format!("{}; {}", entry.words(), free_then(summary, oom)),
+        None => free_then(summary, oom),
+    };
     vec![
         oom.number.to_string(),
         moment(oom.at_ns),
@@ -42,6 +46,6 @@ fn row(summary: &Summary, oom: &OomReport) -> Vec<String> {
         place,
         plain(&attempts(summary, oom).unwrap_or_else(|| format!("{}, {}", status(oom), refused(summary, oom)))),
         format!("**{}**: {}", oom.outcome.name(), plain(&became(oom))),
-        plain(&free_then(summary, oom)),
+        plain(&then),
     ]
 }

@@ -4,20 +4,21 @@ use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
 use crate::report::text::ledger::{MOST_ROWS, describe_holder, notes, told};
+use crate::report::text::tensors;
 use crate::words::{moment, percent, size};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let (devices, host) = told(summary);
     for ledger in devices {
-        write_one(page, &format!("Who holds {}", ledger.place()), ledger, level);
+        write_one(page, summary, ledger, level);
     }
     if let Some(ledger) = host {
-        write_one(page, &format!("Who holds {}", ledger.place()), ledger, level);
+        write_one(page, summary, ledger, level);
     }
 }
 
-fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: usize) {
-    page.heading(level, heading);
+fn write_one(page: &mut Markdown, summary: &Summary, ledger: &DeviceLedger, level: usize) {
+    page.heading(level, &format!("Who holds {}", ledger.place()));
     let when = match ledger.moment.strip_prefix("oom:") {
         Some(number) => format!("At failure {number}, {}.", moment(ledger.at_ns)),
         None => format!("At the {}, {}.", ledger.moment, moment(ledger.at_ns)),
@@ -30,10 +31,13 @@ fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: u
     let line = |who: String, caller: String, bytes: u64, source: &str| {
         vec![who, caller, size(bytes), share(bytes), plain(source)]
     };
-    let (shown, rest) = ledger.rows.split_at(ledger.rows.len().min(MOST_ROWS));
-    let mut rows: Vec<Vec<String>> = shown
-        .iter()
-        .map(|row| {
+    let apart = tensors::of(summary, ledger).and_then(|(all, at)| tensors::take_apart(ledger, all, at));
+    let holders = apart.as_ref().map_or(&ledger.rows, |apart| &apart.rows);
+    let (shown, rest) = holders.split_at(holders.len().min(MOST_ROWS));
+    let of_tensors = apart.iter().flat_map(|apart| &apart.lines);
+    let of_tensors = of_tensors.map(|(text, bytes)| line(plain(&who(text)), String::new(), *bytes, "the allocator"));
+    let mut rows: Vec<Vec<String>> = of_tensors
+        .chain(shown.iter().map(|row| {
             let (owner, what) = describe_holder(row);
             let mut cells = line(plain(&format!("{owner}: {what}")), caller(row), row.bytes, row.source);
             if row.asked_bytes > row.bytes {
@@ -43,7 +47,7 @@ fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: u
                 (cells[2], cells[3]) = (at_least, "?".to_owned());
             }
             cells
-        })
+        }))
         .collect();
     if !rest.is_empty() {
         let bytes = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
@@ -56,8 +60,14 @@ fn write_one(page: &mut Markdown, heading: &str, ledger: &DeviceLedger, level: u
         rows.push(line("free".to_owned(), String::new(), bytes, by));
     }
     page.table(&["who", "asked through", ">bytes", ">of the card", "by"], &rows);
-    let notes: Vec<String> = notes(ledger).iter().map(|note| plain(note)).collect();
+    let of_tensors = tensors::note(summary, ledger);
+    let notes: Vec<String> = of_tensors.iter().chain(&notes(ledger)).map(|note| plain(note)).collect();
     page.list(false, &notes);
+}
+
+/// A line whose owner stands in a column of its own, in one cell.
+fn who(text: &str) -> String {
+    text.split_once("  ").map_or(text.to_owned(), |(owner, what)| format!("{owner}: {}", what.trim_start()))
 }
 
 fn caller(row: &Row) -> String {

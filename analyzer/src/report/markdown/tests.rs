@@ -92,3 +92,16 @@ fn several_traces() {
     let (job, summaries) = assemble(vec![read(&other).0, read(&dropped()).0], Vec::new());
     insta::assert_snapshot!(super::write_job(&job, &summaries));
 }
+
+/// The ledger splits segments into tensors, as the text does.
+#[test]
+fn tensors_in_the_ledger() {
+    let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
+    trace.segment(0x7f00_0000_0000, 4 * GIB);
+    trace.tensor(0, 0x7f00_0000_0000, GIB);
+    trace.tensor(0, 0x7f00_8000_0000, GIB);
+    let (member, maps) = read(&trace);
+    let text = super::write(&member.summary, &maps, 1);
+    let part = &text[text.find("## Who holds").unwrap()..];
+    insta::assert_snapshot!(part[..part[3..].find("##").map_or(part.len(), |at| at + 3)].trim_end());
+}

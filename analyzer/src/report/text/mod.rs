@@ -13,7 +13,7 @@ pub(in crate::report) mod job;
 pub(in crate::report) mod ledger;
 mod memory;
 pub(in crate::report) mod stack;
-mod tensors;
+pub(in crate::report) mod tensors;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

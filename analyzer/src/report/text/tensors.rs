@@ -5,13 +5,15 @@ use gpuoom_trace::record::Kind;
 use crate::conclusion::Summary;
 use crate::passes::holders::PROGRAM;
 use crate::passes::ledger::{DeviceLedger, Row};
-use crate::passes::tensors::{TensorMoment, Tensors};
+use crate::passes::tensors::{TensorMoment, TensorRow, Tensors};
 use crate::replay::blocks::Owner;
 use crate::software::Program;
-use crate::words::{clean, count, moment, size};
+use crate::words::{clean, count, moment, percent, size};
 
 /// Places of the program that are named in a ledger.
 const MOST_PLACES: usize = 5;
+/// A share that rounds to all.
+const NEARLY_ALL: f64 = 0.9995;
 /// A moment that is so much later than the ledger's is said to be another, in nanoseconds.
 const LATER_NS: u64 = 10_000_000;
 
@@ -21,7 +23,7 @@ const BY_CALL_PATHS: &str =
 
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Apart {
+pub(in crate::report) struct Apart {
     /// What its blocks are, and what of its memory is in none.
     pub lines: Vec<(String, u64)>,
     /// The other rows. All together are what the ledger's rows were.
@@ -29,7 +31,10 @@ pub(super) struct Apart {
 }
 
 /// What is known of tensors at the moment of a ledger.
-pub(super) fn of<'a>(summary: &'a Summary, ledger: &DeviceLedger) -> Option<(&'a Tensors, &'a TensorMoment)> {
+pub(in crate::report) fn of<'a>(
+    summary: &'a Summary,
+    ledger: &DeviceLedger,
+) -> Option<(&'a Tensors, &'a TensorMoment)> {
     let devices = summary.facts.devices.iter().filter(|_| !ledger.is_host);
     let device = devices.into_iter().find(|device| device.index == ledger.device)?;
     let tensors = device.tensors.as_ref()?;
@@ -37,7 +42,7 @@ pub(super) fn of<'a>(summary: &'a Summary, ledger: &DeviceLedger) -> Option<(&'a
 }
 
 /// Takes the segments out of the rows of the program's own calls; `None` where it is not known which of them they are.
-pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMoment) -> Option<Apart> {
+pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMoment) -> Option<Apart> {
     let unused = at.unused_bytes.zip(at.largest_unused_bytes).zip(at.unused_pieces);
     let ((unused, largest), pieces) = unused.filter(|_| !at.segments.is_empty())?;
     let mut rows = ledger.rows.clone();
@@ -59,9 +64,9 @@ pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMo
         Owner::Pool(_) => count(number, "block", "blocks"),
     };
     let (named, (rest, rest_blocks)) = at.named(MOST_PLACES);
-    let named = named
-        .iter()
-        .map(|row| (format!("{owner:<16} {of_pool}{}, {}", clean(&row.label), blocks(row.blocks)), row.bytes));
+    let named = named.iter().map(|row| {
+        (format!("{owner:<16} {of_pool}{}, {}{}", clean(&row.label), blocks(row.blocks), in_phase(row)), row.bytes)
+    });
     let mut lines: Vec<(String, u64)> = named.collect();
     if rest > 0 {
         let others = if lines.is_empty() { "" } else { "of other places, " };
@@ -72,6 +77,11 @@ pub(super) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at: &TensorMo
         lines.push((format!("{holder:<16} {of_pool}unused, in {pieces}, largest {}", size(largest)), unused));
     }
     Some(Apart { lines, rows })
+}
+
+/// The phase that a row's blocks came in.
+fn in_phase(row: &TensorRow) -> String {
+    row.phase.map(|phase| format!(" {}", phase.of_it())).unwrap_or_default()
 }
 
 /// Takes so many bytes of a kind out of the rows of the program's calls. Where several rows have that kind, nobody says of which they
@@ -101,7 +111,7 @@ fn without(rows: Vec<Row>, kind: Kind, bytes: u64, number: u64) -> Option<Vec<Ro
 }
 
 /// What must be said of tensors beside the rows.
-pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
+pub(in crate::report) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
     if ledger.is_host || ledger.device.is_none() {
         return None;
     }
@@ -126,6 +136,17 @@ pub(super) fn note(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
             moment(at.at_ns)
         )
     })
+}
+
+/// Of what share of the bytes frames of Python were looked for, where that is not all: the others are named by native functions.
+pub(super) fn share_with_python(summary: &Summary, ledger: &DeviceLedger) -> Option<String> {
+    let (tensors, _) = of(summary, ledger)?;
+    let share = tensors.with_python_share.filter(|share| *share < 1.0)?;
+    // What is nearly all is not told as all.
+    let share = if share > NEARLY_ALL { format!("less than {}", percent(1.0)) } else { percent(share) };
+    Some(format!(
+        "lines of Python were looked for on {share} of the bytes that came in blocks; the others have native names only"
+    ))
 }
 
 fn whose_blocks(owner: &Owner) -> String {

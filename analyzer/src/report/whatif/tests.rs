@@ -7,7 +7,8 @@ use crate::evidence::torch_snapshot::{Action, Event, Snapshot};
 use crate::report::page::{Look, Page};
 use crate::testing::{GIB, MIB, TraceBuilder, gib, open};
 use crate::whatif::torch::policy::Policy;
-use crate::whatif::torch::{KnownCard, TorchQuestion, ask_snapshot};
+use crate::whatif::torch::told::tests::told as told_history;
+use crate::whatif::torch::{KnownCard, TorchQuestion, ask_snapshot, ask_told};
 use crate::whatif::{Question, ask};
 
 fn page(trace: &TraceBuilder, question: &Question) -> String {
@@ -192,4 +193,48 @@ fn the_caching_allocator_under_other_settings() {
     let mut page = Page::new(Look::new(100, false));
     torch.iter().for_each(|answer| super::torch::write(&mut page, answer));
     insta::assert_snapshot!(page.into_text());
+}
+
+fn told_page(trace: &TraceBuilder) -> String {
+    let policy = Policy::default();
+    let policies = vec![Policy::parse("expandable_segments:True").unwrap()];
+    let question = TorchQuestion { policies, capacities_bytes: vec![64 * MIB] };
+    let card = KnownCard { total_bytes: Some(16 * GIB), overhead_bytes: Some(GIB) };
+    let answers = ask_told(&told_history(trace, &policy), &policy, &question, |_| card);
+    let mut page = Page::new(Look::new(100, false));
+    answers.iter().for_each(|answer| super::torch::write(&mut page, answer));
+    page.into_text()
+}
+
+/// The blocks in the trace, of which one may have been asked for with less, and its whole run explained.
+#[test]
+fn the_caching_allocator_by_its_own_blocks() {
+    let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 * GIB);
+    let at = |number: u64| 0x7f00_0000_0000 + number * GIB;
+    for number in 0..3 {
+        trace.segment(at(number), 20 * MIB);
+        trace.tensor(0, at(number), 9 * MIB);
+        trace.tensor(0, at(number) + 9 * MIB, 9 * MIB);
+    }
+    for number in 0..3 {
+        trace.free_tensor(at(number));
+    }
+    trace.segment(at(4), 26 * MIB);
+    trace.tensor(0, at(4), 26 * MIB);
+    insta::assert_snapshot!(told_page(&trace));
+}
+
+/// Several streams, by what they leave: a cached block that fits is not taken.
+#[test]
+fn the_caching_allocator_where_the_model_differs() {
+    let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 * GIB);
+    for number in 0..4 {
+        let at = 0x7f00_0000_0000 + number * GIB;
+        trace.segment(at, 12 * MIB);
+        trace.tensor(0, at, 12 * MIB);
+        if number > 0 {
+            trace.free_tensor(at);
+        }
+    }
+    insta::assert_snapshot!(told_page(&trace));
 }

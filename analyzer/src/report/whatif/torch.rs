@@ -2,8 +2,9 @@
 
 use crate::report::page::{Page, Paint};
 use crate::whatif::cards::Fate;
-use crate::whatif::torch::{PolicyAnswer, SelfCheck, TorchAnswer, UsableBy};
-use crate::words::{clean, count, percent, size};
+use crate::whatif::torch::told::Stop;
+use crate::whatif::torch::{PolicyAnswer, TorchAnswer, UsableBy};
+use crate::words::{clean, count, grouped, percent, size};
 
 /// Failures that are told one by one.
 const MOST_FAILURES: usize = 8;
@@ -12,10 +13,16 @@ pub(super) fn write(page: &mut Page, answer: &TorchAnswer) {
     let settings = if answer.settings.is_empty() { "the default settings" } else { &answer.settings };
     let text = format!("the caching allocator of GPU {}, recorded with {}", answer.device, clean(settings));
     page.headed("PYTORCH", Paint::Bold, &text);
-    item(page, "history", &format!("{} ({})", clean(&answer.snapshot), requests(answer)));
-    item(page, "check", &checked(&answer.check));
+    let history = answer.snapshot.as_deref().map_or("the blocks in the trace".to_owned(), clean);
+    item(page, "history", &format!("{history} ({})", requests(answer)));
+    item(page, "check", &checked(answer));
+    not_known(answer).iter().for_each(|text| item(page, "not known", text));
     item(page, "limit", &limit(answer));
     page.gap();
+    if answer.answered_requests == 0 {
+        page.indented("  ", "  ", "The model explains no request of this run, so nothing is said of other settings.");
+        return;
+    }
     write_policies(page, answer);
     write_failures(page, answer);
     write_warnings(page, answer);
@@ -26,31 +33,80 @@ fn item(page: &mut Page, name: &str, text: &str) {
 }
 
 fn requests(answer: &TorchAnswer) -> String {
+    if answer.stops_because.is_some() {
+        // What came behind is not looked at, failures among it.
+        return count(answer.check.requests, "request", "requests");
+    }
     let failed =
         if answer.failures == 0 { "none failed".to_owned() } else { format!("{} more failed", answer.failures) };
     format!("{}, {failed}", count(answer.check.requests, "request", "requests"))
 }
 
-fn checked(check: &SelfCheck) -> String {
+fn checked(answer: &TorchAnswer) -> String {
+    let check = &answer.check;
     let calls = check.calls;
     let mut text = format!(
         "the model makes {} of the {} that were recorded, and puts {} of {} at the recorded address",
-        calls.matched,
+        grouped(calls.matched),
         count(calls.recorded, "segment call", "segment calls"),
-        check.placed,
+        grouped(check.placed),
         count(check.requests, "block", "blocks")
     );
     if calls.extra > 0 {
         text.push_str(&format!("; it makes {} more that were not", calls.extra));
     }
-    if let Some(number) = calls.first_difference {
+    if let Some(number) = calls.first_difference.filter(|_| answer.snapshot.is_some()) {
         text.push_str(&format!("; the first difference is call #{number}: what follows is as good as that"));
     }
     if check.blocks_before > 0 {
         let blocks = count(check.blocks_before, "block", "blocks");
         text.push_str(&format!("; {blocks} lived before the history began and are placed anew"));
     }
+    if let Some(stop) = answer.stops_because {
+        text.push_str(&format!("; {}", stopped(answer, stop)));
+    }
     text
+}
+
+/// Why the answers are about a part of the run.
+fn stopped(answer: &TorchAnswer, stop: Stop) -> String {
+    let next = answer.answered_requests + 1;
+    let because = match stop {
+        Stop::ModelDiffers => format!("it differs first at request #{next}"),
+        Stop::TotalsDiffer => format!("from request #{next} on PyTorch's own total is not the sum of its blocks"),
+        Stop::OwnLimit => {
+            format!(
+                "request #{next} failed although nobody refused memory: PyTorch had a limit that the trace does not tell"
+            )
+        }
+        Stop::TooLong => format!("request #{next} and what follows are too many"),
+    };
+    format!("{because}, and nothing is said of what follows")
+}
+
+/// What the model needs and the trace does not tell.
+fn not_known(answer: &TorchAnswer) -> Vec<String> {
+    if answer.snapshot.is_some() {
+        return Vec::new();
+    }
+    let differs = answer.stops_because == Some(Stop::ModelDiffers);
+    let streams = match differs {
+        true => {
+            "streams, graphs' pools and blocks that wait for other streams: one of these may be why the model differs"
+        }
+        false => {
+            "streams: all blocks are taken for one stream's, which explains the recorded run; a program with several may do \
+             otherwise under other settings"
+        }
+    };
+    let rounded = answer.check.rounded_requests;
+    let sizes = (rounded > 0).then(|| {
+        format!(
+            "what {} asked for: PyTorch tells the size of the block; where it matters both ends are told",
+            count(rounded, "request", "requests")
+        )
+    });
+    std::iter::once(streams.to_owned()).chain(sizes).collect()
 }
 
 fn limit(answer: &TorchAnswer) -> String {
@@ -64,36 +120,54 @@ fn limit(answer: &TorchAnswer) -> String {
 }
 
 fn write_policies(page: &mut Page, answer: &TorchAnswer) {
-    page.headed("SETTINGS", Paint::Bold, "the same requests under each (modelled)");
+    let which = match answer.stops_because {
+        Some(_) => {
+            format!("the first {} under each (modelled)", count(answer.answered_requests, "request", "requests"))
+        }
+        None => "the same requests under each (modelled)".to_owned(),
+    };
+    page.headed("SETTINGS", Paint::Bold, &which);
     let heads = ["", "card", "peak reserved", "in tensors", "unused", "takes", "gives", "retries", "fail"];
     page.line(&row(heads.map(str::to_owned)));
     for policy in &answer.policies {
         page.indented("  ", "    ", &named(policy));
-        let fail = policy.failures.iter().filter(|failure| failure.fate == Fate::Remains).count() as u64;
-        let (least, most) = (fail + policy.new_failures_least, fail + policy.new_failures_most);
-        let fails = if least == most { least.to_string() } else { format!("{least} to {most}") };
-        let numbers = [policy.takes, policy.gives, policy.retries].map(|number| number.to_string());
-        let [takes, gives, retries] = numbers;
-        page.line(&row([
-            String::new(),
-            policy.capacity_bytes.map_or("-".to_owned(), size),
-            size(policy.peak_reserved_bytes),
-            size(policy.peak_allocated_bytes),
-            percent(policy.unused_at_peak),
-            takes,
-            gives,
-            retries,
-            fails,
-        ]));
+        page.line(&numbers(policy));
+        if let Some(least) = &policy.with_least_requests {
+            page.indented("    ", "    ", "if requests were the least that their blocks can stand for");
+            page.line(&numbers(least));
+        }
     }
     let text = "takes, gives: calls of the driver for segments; unused: what no tensor had when most was reserved; retries: \
                 the driver refused, and all cached memory was given back.";
     page.indented("  ", "  ", text);
-    if answer.policies.iter().any(|policy| policy.first_change.is_some()) {
+    if answer.policies.iter().any(changes) {
         let text = "Where a request has another outcome the program may go another way: what is counted behind it is what \
                     happens if it asks for the same nevertheless.";
         page.indented("  ", "  ", text);
     }
+}
+
+fn numbers(policy: &PolicyAnswer) -> String {
+    let fail = policy.failures.iter().filter(|failure| failure.fate == Fate::Remains).count() as u64;
+    let (least, most) = (fail + policy.new_failures_least, fail + policy.new_failures_most);
+    let fails = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let [takes, gives, retries] = [policy.takes, policy.gives, policy.retries].map(|number| number.to_string());
+    row([
+        String::new(),
+        policy.capacity_bytes.map_or("-".to_owned(), size),
+        size(policy.peak_reserved_bytes),
+        size(policy.peak_allocated_bytes),
+        percent(policy.unused_at_peak),
+        takes,
+        gives,
+        retries,
+        fails,
+    ])
+}
+
+fn changes(policy: &PolicyAnswer) -> bool {
+    policy.first_change.is_some()
+        || policy.with_least_requests.as_ref().is_some_and(|least| least.first_change.is_some())
 }
 
 fn named(policy: &PolicyAnswer) -> String {
@@ -118,7 +192,7 @@ fn write_failures(page: &mut Page, answer: &TorchAnswer) {
         let head = format!("  #{:<3} {}: ", failure.number, size(failure.requested_bytes));
         let words = [(Fate::Remains, "remains with"), (Fate::Gone, "gone with"), (Fate::Depends, "depends with")];
         let told = words.iter().filter_map(|(fate, words)| {
-            let here = |policy: &&PolicyAnswer| policy.failures.get(index).is_some_and(|failure| failure.fate == *fate);
+            let here = |policy: &&PolicyAnswer| policy.fate(index) == Some(*fate);
             let names: Vec<String> = answer.policies.iter().filter(here).map(short).collect();
             (!names.is_empty()).then(|| format!("{words} {}", names.join("; ")))
         });

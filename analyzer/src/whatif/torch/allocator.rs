@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Block, BlockId, Blocks, FreeKey, Pool, PoolId, State};
 use super::driver::{Call, CallKind, Driver};
-use super::policy::{Policy, SMALL, Ties};
+use super::policy::{MIN_BLOCK, Policy, SMALL, Ties};
 
 /// No card is larger: address space is set aside for all of it.
 const MAX_CARD_BYTES: u64 = 1 << 44;
@@ -72,6 +72,10 @@ pub struct Allocator<D> {
     pub(super) freeable: FxHashSet<Owner>,
     pub(super) segments: Vec<Expandable>,
     segments_taken: u64,
+    /// Whether sizes of requests are rounded up; not where they are those of blocks that its policy gave.
+    pub(super) rounds: bool,
+    /// Whether the block that was handed out last was split off a larger one.
+    pub(super) was_split: bool,
     /// Blocks that wait for work on other streams, with the name that they were freed under.
     pub(super) pending: FxHashMap<BlockId, u64>,
 }
@@ -90,6 +94,8 @@ impl<D: Driver> Allocator<D> {
             freeable: FxHashSet::default(),
             segments: Vec::new(),
             segments_taken: 0,
+            rounds: true,
+            was_split: false,
             pending: FxHashMap::default(),
         };
         // The usual pools come first: large, then small, the order in which they give memory back.
@@ -107,7 +113,8 @@ impl<D: Driver> Allocator<D> {
     }
 
     fn request(&mut self, requested: u64, stream: u64, owner: Owner) -> Request {
-        let bytes = self.policy.block_bytes(requested.min(MAX_REQUEST_BYTES));
+        let requested = requested.min(MAX_REQUEST_BYTES);
+        let bytes = if self.rounds { self.policy.block_bytes(requested) } else { requested.max(MIN_BLOCK) };
         Request { bytes, stream, pool: self.pool(owner, bytes <= SMALL) }
     }
 
@@ -263,7 +270,8 @@ impl<D: Driver> Allocator<D> {
     fn hand_out(&mut self, id: BlockId, bytes: u64) -> BlockId {
         let whole = *self.blocks.get(id);
         let remaining = whole.bytes.saturating_sub(bytes);
-        if !self.policy.splits(self.pools[whole.pool].small, bytes, remaining) {
+        self.was_split = self.policy.splits(self.pools[whole.pool].small, bytes, remaining);
+        if !self.was_split {
             self.blocks.get_mut(id).state = State::Allocated;
             return id;
         }

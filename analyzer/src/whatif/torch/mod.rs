@@ -1,4 +1,5 @@
-//! PyTorch's caching allocator under other settings: its history, from a snapshot, replayed through a model of its rules.
+//! PyTorch's caching allocator under other settings: its history, from a snapshot or from the trace itself, replayed through a model of
+//! its rules.
 //!
 //! How far the model can be trusted is told with every answer: the recorded run itself is replayed too, and its calls to
 //! the driver are compared one by one.
@@ -14,14 +15,16 @@ pub mod run;
 pub mod steps;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 use serde::Serialize;
 
 use crate::evidence::torch_snapshot::Snapshot;
 use driver::Match;
 use policy::{Policy, PolicyError, Ties};
-use run::{Outcome, run};
-use steps::{History, Step, read};
+use run::{Asks, Outcome, Stage, run};
+use steps::{History, Sizes, Step, read};
+use told::{Stop, ToldHistory};
 
 /// A card of which nobody knows the size: expandable segments take as much address space.
 const UNKNOWN_CARD_BYTES: u64 = 1 << 40;
@@ -73,6 +76,8 @@ pub struct SelfCheck {
     pub first_misplaced: Option<u64>,
     /// Blocks that lived before the history began: they are placed anew, and the calls for them were not recorded.
     pub blocks_before: u64,
+    /// Requests of which only the size of the block is known, and that may have been smaller.
+    pub rounded_requests: u64,
 }
 
 /// What becomes of a recorded failure.
@@ -122,15 +127,18 @@ pub struct PolicyAnswer {
     pub expandable_with_max_split: bool,
     /// A threshold is set that never acts, because no share of the card is.
     pub inert_threshold: bool,
+    /// The same if each request was the least that its block can stand for; left out where that is no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_least_requests: Option<Box<PolicyAnswer>>,
     /// These numbers are of a model.
     pub modelled: bool,
 }
 
-/// The answers about one device of a snapshot.
+/// The answers about one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TorchAnswer {
-    /// The snapshot.
-    pub snapshot: String,
+    /// The snapshot; null where the history is what the trace has of the allocator.
+    pub snapshot: Option<String>,
     /// Device number.
     pub device: u32,
     /// The recorded settings.
@@ -139,7 +147,11 @@ pub struct TorchAnswer {
     pub ties: Ties,
     /// How far the model does what was recorded.
     pub check: SelfCheck,
-    /// Recorded failures.
+    /// Requests that the answers are about, failed ones included: all, or those before the history stops.
+    pub answered_requests: u64,
+    /// Why that is not all of the run; null where it is.
+    pub stops_because: Option<Stop>,
+    /// Recorded failures among these.
     pub failures: u64,
     /// What PyTorch could have of the recorded card.
     pub usable_bytes: Option<u64>,
@@ -181,17 +193,46 @@ pub fn ask_snapshot(
         .map(|(device, _)| {
             let card = card(device);
             let card_bytes = card.total_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
-            let (recorded, history) = best_explained(snapshot, device as usize, &recorded, card_bytes);
-            answer(path, device, &recorded, &history, question, card)
+            let explained = best_explained(snapshot, device as usize, &recorded, card_bytes, Sizes::Requested);
+            TorchAnswer { snapshot: Some(path.to_owned()), ..answer(device, &explained, question, card) }
         })
         .collect())
 }
 
+/// Asks what a trace has of the allocator itself, about each device with a history. Where the model does something else than was
+/// recorded, nothing is said of what follows: with several streams, a graph's pool or a limit of the program's it may mean nothing.
+pub fn ask_told(
+    told: &ToldHistory,
+    policy: &Policy,
+    question: &TorchQuestion,
+    card: impl Fn(u32) -> KnownCard,
+) -> Vec<TorchAnswer> {
+    let recorded = told.policy(policy);
+    let devices =
+        (0u32..).zip(&told.snapshot.device_traces).zip(&told.stops).filter(|((_, events), _)| !events.is_empty());
+    let one = |((device, _), stop): ((u32, _), &Option<Stop>)| {
+        let card = card(device);
+        let card_bytes = card.total_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
+        let mut explained = best_explained(&told.snapshot, device as usize, &recorded, card_bytes, Sizes::OfBlocks);
+        let differs = explained.1.agreed_steps.map(|_| Stop::ModelDiffers);
+        explained.1.keep_what_agrees();
+        let answer = answer(device, &explained, question, card);
+        TorchAnswer { stops_because: differs.or(*stop), ..answer }
+    };
+    devices.map(one).collect()
+}
+
 /// The history by the rules of the version that does it best: the snapshot does not say which it was.
-fn best_explained(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64) -> (Policy, History) {
+fn best_explained(
+    snapshot: &Snapshot,
+    device: usize,
+    policy: &Policy,
+    card_bytes: u64,
+    sizes: Sizes,
+) -> (Policy, History) {
     let by = |ties: Ties| {
         let policy = Policy { ties, ..policy.clone() };
-        let history = read(snapshot, device, &policy, card_bytes);
+        let history = read(snapshot, device, &policy, card_bytes, sizes);
         (policy, history)
     };
     let newest = by(Ties::Segment);
@@ -199,7 +240,9 @@ fn best_explained(snapshot: &Snapshot, device: usize, policy: &Policy, card_byte
         return newest;
     }
     let older = by(Ties::Address);
-    let good = |history: &History| (history.compared.matched, history.placed);
+    // Of a trace nothing counts that comes behind the first difference.
+    let agreed = |history: &History| history.agreed_steps.filter(|_| sizes == Sizes::OfBlocks).unwrap_or(usize::MAX);
+    let good = |history: &History| (agreed(history), history.compared.matched, history.placed);
     if good(&older.1) > good(&newest.1) { older } else { newest }
 }
 
@@ -213,10 +256,8 @@ fn usable(history: &History, card: KnownCard) -> (Option<u64>, UsableBy) {
 }
 
 fn answer(
-    path: &str,
     device: u32,
-    recorded: &Policy,
-    history: &History,
+    (recorded, history): &(Policy, History),
     question: &TorchQuestion,
     card: KnownCard,
 ) -> TorchAnswer {
@@ -227,15 +268,17 @@ fn answer(
     let others = question.capacities_bytes.iter();
     cards.extend(others.map(|bytes| (Some(*bytes), Some(bytes.saturating_sub(beside)), false)));
     let asked = question.policies.iter().map(|policy| Policy { ties: recorded.ties, ..policy.clone() });
-    let policies = std::iter::once((recorded.clone(), true)).chain(asked.map(|policy| (policy, false)));
+    // The same options in other words are the recorded ones, too.
+    let is_same = |policy: &Policy| Policy { settings: recorded.settings.clone(), ..policy.clone() } == *recorded;
+    let policies = std::iter::once(recorded.clone()).chain(asked).map(|policy| (is_same(&policy), policy));
     let mut answers = Vec::new();
-    for (policy, same) in policies {
+    for (same, policy) in policies {
         for (capacity, usable, real) in &cards {
-            answers.push(under(history, &policy, *capacity, *usable, same && *real));
+            answers.push(under(history, &policy, *capacity, *usable, [same, *real]));
         }
     }
     TorchAnswer {
-        snapshot: path.to_owned(),
+        snapshot: None,
         device,
         settings: recorded.settings.clone(),
         ties: recorded.ties,
@@ -245,7 +288,10 @@ fn answer(
             placed: history.placed,
             first_misplaced: history.first_misplaced,
             blocks_before: history.before.len() as u64,
+            rounded_requests: history.rounded,
         },
+        answered_requests: history.requests_in_steps(),
+        stops_because: None,
         failures: history.steps.iter().filter(|step| matches!(step, Step::Refused { .. })).count() as u64,
         usable_bytes,
         usable_by,
@@ -258,20 +304,36 @@ fn under(
     policy: &Policy,
     capacity_bytes: Option<u64>,
     usable_bytes: Option<u64>,
-    is_recorded: bool,
+    [is_policy, is_card]: [bool; 2],
 ) -> PolicyAnswer {
-    let card_bytes = capacity_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
-    let outcomes =
-        [false, true].map(|holds| run(history, policy, usable_bytes.unwrap_or(UNLIMITED_BYTES), card_bytes, holds));
-    let [least, most] = &outcomes;
+    let is_recorded = is_policy && is_card;
+    let of = |asks| {
+        let stage = Stage {
+            policy,
+            usable_bytes: usable_bytes.unwrap_or(UNLIMITED_BYTES),
+            card_bytes: capacity_bytes.unwrap_or(UNKNOWN_CARD_BYTES),
+            asks,
+        };
+        let outcomes = [false, true].map(|holds| run(history, stage, holds));
+        PolicyAnswer { capacity_bytes, usable_bytes, is_recorded, ..policy_answer(history, policy, &outcomes) }
+    };
+    let known = if is_policy && history.sizes == Sizes::OfBlocks { Asks::Given } else { Asks::Known };
+    let answer = of(known);
+    // The recorded run gave these very blocks, whatever was asked for.
+    let least = (history.rounded > 0 && !is_recorded).then(|| Box::new(of(Asks::Least)));
+    PolicyAnswer { with_least_requests: least.filter(|least| **least != answer), ..answer }
+}
+
+fn policy_answer(history: &History, policy: &Policy, outcomes: &[Outcome; 2]) -> PolicyAnswer {
+    let [least, most] = outcomes;
     let sums = least.sums;
     let unused = sums.peak_reserved.saturating_sub(sums.allocated_at_peak);
     let new = outcomes.each_ref().map(|outcome| outcome.new_failures);
     PolicyAnswer {
         settings: policy.settings.clone(),
-        is_recorded,
-        capacity_bytes,
-        usable_bytes,
+        is_recorded: false,
+        capacity_bytes: None,
+        usable_bytes: None,
         peak_reserved_bytes: sums.peak_reserved,
         peak_allocated_bytes: sums.peak_allocated,
         unused_at_peak: if sums.peak_reserved == 0 { 0.0 } else { unused as f64 / sums.peak_reserved as f64 },
@@ -284,7 +346,18 @@ fn under(
         failures: failures(history, least, most),
         expandable_with_max_split: policy.is_expandable_with_max_split(),
         inert_threshold: policy.has_inert_threshold(),
+        with_least_requests: None,
         modelled: true,
+    }
+}
+
+impl PolicyAnswer {
+    /// What becomes of a recorded failure, by its place; of one that the sizes of requests decide, that it depends.
+    pub fn fate(&self, index: usize) -> Option<super::cards::Fate> {
+        let fate = self.failures.get(index)?.fate;
+        let other =
+            self.with_least_requests.as_ref().map_or(Some(fate), |least| Some(least.failures.get(index)?.fate))?;
+        Some(if fate == other { fate } else { super::cards::Fate::Depends })
     }
 }
 

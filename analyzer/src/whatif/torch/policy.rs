@@ -232,6 +232,37 @@ impl Policy {
         }
     }
 
+    /// The least that may have been asked for where a block of this size was given: one that was not split may have more than that,
+    /// and sizes are rounded up. `is_fresh`: its segment was taken for it. What is rounded to [`MIN_BLOCK`] is left as it is: every
+    /// policy rounds to that.
+    pub fn least_request(&self, block: u64, was_split: bool, is_fresh: bool) -> u64 {
+        let spare = match block {
+            _ if was_split || block <= SMALL || self.expandable_segments => 0,
+            // A new segment has no more than its size is rounded up by.
+            _ if block >= self.max_split_bytes && is_fresh => ROUND_SEGMENT - MIN_BLOCK,
+            _ if block >= self.max_split_bytes => self.max_non_split_rounding_bytes.max(SMALL),
+            _ => SMALL,
+        };
+        // What needs less goes to another pool, or to a segment that is shared.
+        let smallest = if is_fresh && block >= OWN_SEGMENT { OWN_SEGMENT } else { SMALL + MIN_BLOCK };
+        let least = if spare == 0 { block } else { block.saturating_sub(spare).max(smallest).min(block) };
+        let rounds = self.roundup_power2_divisions.iter().any(|divisions| *divisions > 1);
+        if rounds { self.least_rounded_to(least) } else { least }
+    }
+
+    /// The least multiple of [`MIN_BLOCK`] that is rounded up to at least this.
+    fn least_rounded_to(&self, bytes: u64) -> u64 {
+        let (mut low, mut high) = (1, (bytes / MIN_BLOCK).max(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.block_bytes(middle.saturating_mul(MIN_BLOCK)) >= bytes {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        high.saturating_mul(MIN_BLOCK).min(bytes)
+    }
+
     /// Whether the pair is set that the catalogue warns of.
     pub fn is_expandable_with_max_split(&self) -> bool {
         self.expandable_segments && self.max_split_bytes != u64::MAX
@@ -276,6 +307,37 @@ mod tests {
         assert_eq!(policy.block_bytes(1000), 1024);
         let policy = Policy::parse("roundup_power2_divisions:[64:8,128:2,256:4,>:1]").unwrap();
         assert_eq!(policy.roundup_power2_divisions, [8, 8, 8, 8, 8, 8, 8, 2, 4, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    /// What was asked for lies between the least and the block, for every policy and size.
+    #[test]
+    fn a_block_stands_for_requests_down_to_the_least() {
+        let texts = ["", "roundup_power2_divisions:4", "roundup_power2_divisions:[64:8,>:1]", "max_split_size_mb:30"];
+        for policy in texts.map(|text| Policy::parse(text).unwrap()) {
+            for requested in (1..200u64).flat_map(|number| [number * 512, number * 3 * 65_536, number * MIB - 5]) {
+                let bytes = policy.block_bytes(requested);
+                // Split off, with a rest that is not worth it, and as a segment of its own.
+                let whole = policy.segment_bytes(bytes);
+                let is_kept = !policy.splits(bytes <= SMALL, bytes, whole - bytes);
+                for (block, was_split, is_fresh) in [(bytes, true, false), (bytes, false, false), (whole, false, true)]
+                    .into_iter()
+                    .take(2 + usize::from(is_kept))
+                {
+                    let least = policy.least_request(block, was_split, is_fresh);
+                    let rounded = requested.next_multiple_of(MIN_BLOCK);
+                    assert!(least <= rounded.min(block), "{policy:?} {requested} {block}");
+                    assert!(block - least <= 20 * MIB || policy.roundup_power2_divisions[0] > 1);
+                }
+            }
+        }
+        let policy = Policy::default();
+        assert_eq!(policy.least_request(512, false, true), 512);
+        assert_eq!(policy.least_request(5 * MIB, true, false), 5 * MIB);
+        assert_eq!(policy.least_request(5 * MIB, false, false), 4 * MIB);
+        assert_eq!(
+            (policy.least_request(10 * MIB, false, true), policy.least_request(12 * MIB, false, true)),
+            (10 * MIB, 11 * MIB)
+        );
     }
 
     #[test]

@@ -21,9 +21,35 @@ pub struct Outcome {
     pub first_change: Option<u64>,
 }
 
+/// Where a history runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage<'a> {
+    /// The settings.
+    pub policy: &'a Policy,
+    /// What the allocator can have of the card.
+    pub usable_bytes: u64,
+    /// The card.
+    pub card_bytes: u64,
+    /// What is asked for.
+    pub asks: Asks,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// The known size, rounded up by the policy.
+    Known,
+    /// The known size, which the same policy gave in the recorded run.
+    Given,
+    /// The least that may have been asked for.
+    Least,
+}
+
 /// Runs a history. `holds` says that what was refused in the recorded run and is given here is held to the end.
-pub fn run(history: &History, policy: &Policy, usable_bytes: u64, card_bytes: u64, holds: bool) -> Outcome {
+pub fn run(history: &History, stage: Stage<'_>, holds: bool) -> Outcome {
+    let Stage { policy, usable_bytes, card_bytes, asks } = stage;
     let mut model = Allocator::new(policy.clone(), Card::new(usable_bytes), card_bytes);
+    model.rounds = asks != Asks::Given;
     let mut blocks: FxHashMap<u64, BlockId> = FxHashMap::default();
     let mut outcome = Outcome::default();
     let mut requests = 0;
@@ -31,15 +57,17 @@ pub fn run(history: &History, policy: &Policy, usable_bytes: u64, card_bytes: u6
         let mut changed = false;
         requests += u64::from(matches!(step, Step::Take { .. } | Step::Refused { .. }));
         match *step {
-            Step::Take { key, requested, stream, owner } => match model.allocate(requested, stream, owner) {
-                Some(id) => {
-                    blocks.insert(key, id);
+            Step::Take { key, requested, least, stream, owner } => {
+                match model.allocate(if asks == Asks::Least { least } else { requested }, stream, owner) {
+                    Some(id) => {
+                        blocks.insert(key, id);
+                    }
+                    None => {
+                        changed = true;
+                        outcome.new_failures += 1;
+                    }
                 }
-                None => {
-                    changed = true;
-                    outcome.new_failures += 1;
-                }
-            },
+            }
             Step::Free { key, waits } => {
                 if let Some(id) = if waits { blocks.get(&key).copied() } else { blocks.remove(&key) } {
                     model.free(id, waits.then_some(key));

@@ -21,6 +21,8 @@ pub enum Step {
         key: u64,
         /// Bytes.
         requested: u64,
+        /// The least that may have been asked for; less than `requested` where only the size of the block is known.
+        least: u64,
         /// Stream.
         stream: u64,
         /// Pool.
@@ -46,7 +48,7 @@ pub enum Step {
         stream: u64,
         /// Pool.
         owner: Owner,
-        /// What the driver called free.
+        /// What the driver called free; [`FREE_IS_UNKNOWN`] where nobody told.
         free_bytes: u64,
         /// Microseconds since 1970.
         time_us: u64,
@@ -57,9 +59,24 @@ pub enum Step {
     Freeable(Owner),
 }
 
+/// Stands for what the driver called free where nobody told.
+pub const FREE_IS_UNKNOWN: u64 = u64::MAX;
+
+/// What the sizes of a history are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// What was asked for.
+    #[default]
+    Requested,
+    /// The blocks that were given: rounded up, and with what was not worth splitting off.
+    OfBlocks,
+}
+
 /// A history, and how far the model does the same as the allocator did.
 #[derive(Clone, Debug, Default)]
 pub struct History {
+    /// What the sizes of requests are.
+    pub sizes: Sizes,
     /// What the program asked.
     pub steps: Vec<Step>,
     /// Blocks that lived before the history began.
@@ -76,6 +93,29 @@ pub struct History {
     pub usable_bytes: Option<u64>,
     /// Frees of blocks that nobody took.
     pub unknown_frees: u64,
+    /// Requests that may have been smaller than the size that is known of them.
+    pub rounded: u64,
+    /// How many steps the model makes just as they were recorded; `None`: all of them.
+    pub agreed_steps: Option<usize>,
+}
+
+impl History {
+    /// Forgets what comes behind the first step that the model makes in another way.
+    pub fn keep_what_agrees(&mut self) {
+        self.steps.truncate(self.agreed_steps.unwrap_or(usize::MAX));
+        let is_rounded = |step: &&Step| matches!(step, Step::Take { requested, least, .. } if least < requested);
+        self.rounded = self.steps.iter().filter(is_rounded).count() as u64;
+        // What the model holds where it differs is not what the allocator held.
+        let tells = |step: &Step| matches!(step, Step::Refused { free_bytes, .. } if *free_bytes != FREE_IS_UNKNOWN);
+        if !self.steps.iter().any(tells) {
+            self.usable_bytes = None;
+        }
+    }
+
+    /// Requests among the steps, those that failed included.
+    pub fn requests_in_steps(&self) -> u64 {
+        self.steps.iter().filter(|step| matches!(step, Step::Take { .. } | Step::Refused { .. })).count() as u64
+    }
 }
 
 struct Reader<'a> {
@@ -94,14 +134,15 @@ struct Reader<'a> {
 }
 
 /// Reads the history of a device, and replays it with the settings that really were in force.
-pub fn read(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64) -> History {
+pub fn read(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64, sizes: Sizes) -> History {
     let events = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
     let mappings = events.iter().filter_map(call_of).filter(|call| call.kind == CallKind::Map);
-    let model = Allocator::new(policy.clone(), Script::new(mappings.collect()), card_bytes);
+    let mut model = Allocator::new(policy.clone(), Script::new(mappings.collect()), card_bytes);
+    model.rounds = sizes == Sizes::Requested;
     let mut reader = Reader {
         snapshot,
         model,
-        history: History::default(),
+        history: History { sizes, ..History::default() },
         calls: Vec::new(),
         live: FxHashMap::default(),
         waiting: FxHashMap::default(),
@@ -111,10 +152,14 @@ pub fn read(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64
     };
     reader.begin(&super::before::blocks_before(snapshot, device as u32, events));
     for (index, event) in events.iter().enumerate() {
+        let steps = reader.history.steps.len();
         reader.event(event, events.get(index + 1));
+        reader.note_agreement(steps);
     }
+    let steps = reader.history.steps.len();
     reader.flush_calls();
     reader.complete_late();
+    reader.note_agreement(steps);
     reader.history.compared = reader.model.driver.compared;
     reader.history
 }
@@ -142,7 +187,7 @@ impl Reader<'_> {
             if let Some(id) = self.model.allocate(requested, stream, owner) {
                 self.live.insert(lived.address, (key, id));
             }
-            self.history.before.push(Step::Take { key, requested, stream, owner });
+            self.history.before.push(Step::Take { key, requested, least: requested, stream, owner });
         }
         self.model.driver.compared = Match::default();
     }
@@ -168,6 +213,17 @@ impl Reader<'_> {
             // The request to come may have waited for it, and not found it free before.
             Action::FreeCompleted => self.late.extend(self.waiting.remove(&event.address_or_free_bytes)),
             _ => {}
+        }
+    }
+
+    /// Notes the first step that the model makes in another way: up to it the number of steps is this.
+    fn note_agreement(&mut self, steps: usize) {
+        let history = &mut self.history;
+        let differs = self.model.driver.compared.first_difference.is_some()
+            || history.first_misplaced.is_some()
+            || history.unknown_frees > 0;
+        if differs {
+            history.agreed_steps.get_or_insert(steps);
         }
     }
 
@@ -237,8 +293,15 @@ impl Reader<'_> {
         let Event { address_or_free_bytes: address, size_bytes: requested, stream, pool: owner, .. } = *event;
         let key = self.key();
         self.model.driver.expect(calls, false);
+        let takes = self.model.sums.takes;
         let found = self.model.allocate(requested, stream, owner);
         self.model.driver.step_is_over();
+        let is_fresh = self.model.sums.takes > takes;
+        let least = match self.history.sizes {
+            Sizes::Requested => requested,
+            Sizes::OfBlocks => self.model.policy.least_request(requested, self.model.was_split, is_fresh),
+        };
+        self.history.rounded += u64::from(least < requested);
         self.history.requests += 1;
         if let Some(id) = found {
             let is_placed = self.model.address(id) == address;
@@ -248,7 +311,7 @@ impl Reader<'_> {
             }
             self.live.insert(address, (key, id));
         }
-        self.push(Step::Take { key, requested, stream, owner });
+        self.push(Step::Take { key, requested, least, stream, owner });
         self.complete_late();
     }
 
@@ -263,7 +326,9 @@ impl Reader<'_> {
         }
         self.model.driver.step_is_over();
         self.model.driver.expect([], false);
-        self.history.usable_bytes.get_or_insert(self.model.sums.reserved.saturating_add(free_bytes));
+        if free_bytes != FREE_IS_UNKNOWN {
+            self.history.usable_bytes.get_or_insert(self.model.sums.reserved.saturating_add(free_bytes));
+        }
         self.push(Step::Refused { requested, stream, owner, free_bytes, time_us });
         self.complete_late();
     }

@@ -1,0 +1,290 @@
+//! Phases of a training with PyTorch, by the functions on the way to its blocks and to its error.
+
+use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::record::process;
+
+use super::scenes::{full, torch};
+use super::{Labelled, Says, Scene};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
+
+pub(super) const TRACES: &[Labelled] = &[
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Proven),
+        also: FULL,
+        story: "PyTorch raises its error in Module.to",
+        scene: || Run::new().gives(OTHER, 4, 5 * GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: FULL,
+        story: "what an optimizer loads is no model",
+        scene: || Run::new().gives(OTHER, 4, 5 * GIB).fails(STATE, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "a model is loaded, and the way of the forward pass that fails had given nothing before",
+        scene: || Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(DEEPER, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Not,
+        also: FULL,
+        story: "the same behind a step of the optimizer",
+        scene: || Run::new().gives(STEP, 2, GIB).gives(FORWARD, 18, GIB).fails(DEEPER, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Not,
+        also: FULL,
+        story: "the way had given blocks before: it may be any batch",
+        scene: || Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Proven),
+        also: FULL,
+        story: "a load, a forward pass, and the backward pass fails",
+        scene: || {
+            Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "the same, and on some ways nobody looked for Python's frames",
+        scene: || {
+            let run = Run::new().gives(LOAD, 4, GIB).gives(UNSEEN, 1, GIB);
+            run.gives(FORWARD, 13, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "a backward pass over what no module computed: whether it is the first, nobody knows",
+        scene: || Run::new().gives(OTHER, 14, GIB).gives(BACKWARD, 6, GIB).fails(BACKWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the first backward pass, and nearly all of the card is held by something else",
+        scene: || Run::new().gives(OTHER, 19, GIB).gives(FORWARD, 1, GIB).fails(BACKWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: FULL,
+        story: "the optimizer had done a step",
+        scene: || {
+            let run = Run::new().gives(STEP, 4, GIB).gives(FORWARD, 14, GIB);
+            run.gives(BACKWARD, 2, GIB).fails(BACKWARD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: FULL,
+        story: "a forward pass came behind an earlier backward pass, and the optimizer keeps nothing",
+        scene: || {
+            let run = Run::new().gives(FORWARD, 4, GIB).gives(BACKWARD, 4, GIB);
+            run.gives(FORWARD, 12, GIB).fails(BACKWARD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Proven),
+        also: FULL,
+        story: "the function that makes the optimizer's state gets no memory",
+        scene: || {
+            let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
+            run.gives(STEP, 8, GIB).fails(STEP, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "the state is there, and the step asks for more",
+        scene: || {
+            let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
+            run.gives(STEP, 8, GIB).fails(LATER_STEP, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Not,
+        also: FULL,
+        story: "a step asks for more, and of the optimizer hardly anything lives",
+        scene: || Run::new().gives(OTHER, 19, GIB).gives(STEP, 1, GIB).fails(LATER_STEP, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "thirty batches of 1 GiB fit, and one of 3 does not",
+        scene: || trained(30).gives(OTHER, 18, GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "the same, and other layers of that batch had their 3 GiB by the same way already",
+        scene: || trained(30).gives(OTHER, 12, GIB).gives(FORWARD, 2, 3 * GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "three batches are none to compare with",
+        scene: || trained(3).gives(OTHER, 18, GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "the batch is as large as those before",
+        scene: || trained(30).gives(OTHER, 19, GIB).fails(FORWARD, GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "behind a training with blocks of 1 GiB, the evaluation asks for 3",
+        scene: || trained(5).gives(OTHER, 18, GIB).fails(EVALUATION, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "the evaluation asks for no more than the training did",
+        scene: || trained(5).gives(OTHER, 19, GIB).fails(EVALUATION, GIB),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "fifteen blocks of one line of the evaluation live",
+        scene: || trained(5).gives(EVALUATION, 15, GIB).gives(OTHER, 3, GIB).fails(EVALUATION, GIB),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Not,
+        also: FULL,
+        story: "two blocks are what any forward pass has",
+        scene: || trained(5).gives(EVALUATION, 2, GIB).gives(OTHER, 16, GIB).fails(EVALUATION, GIB),
+    },
+];
+
+/// The card is full, whoever filled it.
+const FULL: &[&str] = &["true-capacity"];
+/// Where the segment lies, and how large it is; the card has 2 GiB more than it.
+const SEGMENT: u64 = 0x10_0000_0000;
+const HELD: u64 = 22 * GIB;
+
+/// Call sites, by the places in [`WAYS`].
+const OTHER: u32 = 20;
+const LOAD: u32 = 21;
+const STATE: u32 = 22;
+const FORWARD: u32 = 23;
+const DEEPER: u32 = 24;
+const BACKWARD: u32 = 25;
+const STEP: u32 = 26;
+const LATER_STEP: u32 = 27;
+const EVALUATION: u32 = 28;
+/// A way on which nobody looked for Python's frames.
+const UNSEEN: u32 = 29;
+
+/// Files and functions on the ways, innermost first, under the folder of installed packages where there is no `/` before them.
+const WAYS: &[(u32, &[(&str, &str)])] = &[
+    (OTHER, &[("/home/me/train.py", "prepare")]),
+    (LOAD, &[("torch/nn/modules/module.py", "Module.to"), ("/home/me/train.py", "main")]),
+    (STATE, &[("torch/optim/optimizer.py", "Optimizer.load_state_dict"), ("/home/me/train.py", "main")]),
+    (FORWARD, &[CALL, ("/home/me/train.py", "train")]),
+    (DEEPER, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "train")]),
+    (BACKWARD, &[("torch/autograd/graph.py", "_engine_run_backward"), ("/home/me/train.py", "train")]),
+    (STEP, &[("torch/optim/adam.py", "Adam._init_group"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
+    (LATER_STEP, &[("torch/optim/adam.py", "_multi_tensor_adam"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
+    (EVALUATION, &[CALL, ("transformers/trainer.py", "Trainer.evaluation_loop"), ("/home/me/train.py", "main")]),
+];
+const CALL: (&str, &str) = ("torch/nn/modules/module.py", "Module._call_impl");
+const WRAPPER: (&str, &str) = ("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper");
+
+/// A run whose allocator holds one segment of 22 GiB, on a card of 24.
+struct Run {
+    trace: TraceBuilder,
+    next: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+        trace.process.executable = "/usr/bin/python3".into();
+        let mut code = 0;
+        for (site, way) in WAYS {
+            let mut python = Vec::new();
+            for (file, function) in *way {
+                code += 1;
+                let folder = if file.starts_with('/') { "" } else { "/usr/lib/python3/dist-packages/" };
+                trace.code(code, &format!("{folder}{file}"), function);
+                python.push(PythonFrame { code, line: 10 + code });
+            }
+            trace.stack(*site, &[0x7000_0000 + 8 * u64::from(*site)], &python);
+        }
+        trace.stack(UNSEEN, &[0x7000_0400], &[]);
+        trace.alloc(SEGMENT, HELD);
+        trace.reserved(0, HELD);
+        Run { trace, next: SEGMENT }
+    }
+
+    /// So many blocks of this size come by a way, and stay.
+    fn gives(mut self, site: u32, blocks: u64, bytes: u64) -> Self {
+        self.trace.site = site;
+        for _ in 0..blocks {
+            self.trace.tensor(0, self.next, bytes);
+            self.next += bytes;
+        }
+        self
+    }
+
+    /// One block comes by a way, and goes.
+    fn passes(mut self, site: u32, bytes: u64) -> Self {
+        self.trace.site = site;
+        self.trace.tensor(0, SEGMENT + HELD - 2 * GIB, bytes);
+        self.trace.free_tensor(SEGMENT + HELD - 2 * GIB);
+        self
+    }
+
+    /// No block comes by a way: PyTorch asks twice and raises an error, which ends the program.
+    fn fails(mut self, site: u32, bytes: u64) -> Scene {
+        let used = self.next - SEGMENT;
+        self.trace.site = site;
+        for _ in 0..2 {
+            let seq = self.trace.refuse(bytes.max(2 * GIB + 2 * MIB));
+            full(&mut self.trace, seq, 24 * GIB, HELD, 2 * GIB);
+        }
+        self.trace.no_tensor(0, bytes);
+        let text = format!(
+            "CUDA out of memory. Tried to allocate {0}.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. Of the \
+             allocated memory {1}.00 GiB is allocated by PyTorch, and {2}.00 GiB is reserved by PyTorch but unallocated.",
+            bytes / GIB,
+            used / GIB,
+            (HELD - used) / GIB
+        );
+        self.trace.throws(THREAD, 0x5555_0000_1000, Some(&text));
+        self.trace.end(process::EXITS, 1);
+        Scene { trace: self.trace }
+    }
+}
+
+/// A training that did so many steps with blocks of 1 GiB, of which the optimizer kept one.
+fn trained(steps: u64) -> Run {
+    let run = Run::new().gives(STEP, 1, GIB);
+    (0..steps).fold(run, |run, _| run.passes(FORWARD, GIB).passes(BACKWARD, GIB))
+}

@@ -1,0 +1,195 @@
+//! Shapes of a training with PyTorch, where functions on the way to the failure name the phase, and the ways of the blocks that came
+//! before say which phases had been. Behind an allocator with a cache, neither sizes nor cycles of the runtime's calls would.
+
+use super::facts::{Facts, Phase};
+use super::of_blocks::OfBlocks;
+use super::{MARKS, Shape};
+use crate::judgement::check::{Check, Confidence, Holds};
+use crate::passes::shape::paths::Thing;
+use crate::thresholds::share;
+use crate::words::{count, percent, size};
+
+/// What frames that nobody looked for leave open.
+const FRAMES: &str = "which phases had been before: on some ways to PyTorch's blocks nobody looked for Python's frames";
+/// What would tell how often a forward pass had been.
+const PASSES: &str =
+    "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
+const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
+
+/// The phase that functions of frameworks name, where PyTorch told of its blocks.
+fn named(facts: &Facts) -> Option<(Phase, &OfBlocks)> {
+    let phase = facts.path.first().filter(|named| named.is_frameworks).and_then(|named| match named.thing {
+        Thing::Phase(phase) => Some(phase),
+        _ => None,
+    })?;
+    Some((phase, facts.told.as_ref()?))
+}
+
+/// Puts a shape to the test by frames; false where they say nothing of it.
+pub(super) fn judge(shape: Shape, facts: &Facts, check: &mut Check) -> bool {
+    let Some((phase, told)) = named(facts) else { return false };
+    match shape {
+        Shape::Load => load(phase, told, facts, check),
+        Shape::FirstForward => first_forward(phase, told, facts, check),
+        Shape::FirstBackward => first_backward(phase, told, facts, check),
+        Shape::Optimizer => optimizer(phase, told, facts, check),
+        Shape::LongestBatch => longest_batch(phase, told, facts, check),
+        Shape::EvalAccumulation => eval_accumulation(phase, told, facts, check),
+        Shape::EvalBatch => eval_batch(phase, told, facts, check),
+        Shape::KvIncremental | Shape::LegacyPool | Shape::GatherSpike => return false,
+    }
+    true
+}
+
+/// Whether this is that phase, by the function that says so.
+fn is_in(wanted: Phase, phase: Phase, facts: &Facts, check: &mut Check) -> bool {
+    if !check.applies(phase == wanted) {
+        return false;
+    }
+    check.must(true, || facts.on_path(Thing::Phase(phase)).unwrap_or_default());
+    true
+}
+
+/// What PyTorch's blocks were then, by phase.
+fn live(told: &OfBlocks, check: &mut Check) {
+    let named: Vec<String> = told
+        .live
+        .iter()
+        .filter_map(|live| Some((live.phase?, live)))
+        .map(|(phase, live)| format!("{} {}", size(live.bytes), phase.of_it()))
+        .collect();
+    check.note(!named.is_empty(), || {
+        format!("of the {} in PyTorch's blocks then came {}", size(told.all_bytes()), named.join(", "))
+    });
+}
+
+/// What is blamed must be much of what PyTorch holds.
+fn is_much(blamed: u64, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if share(blamed, told.all_bytes()) < facts.thresholds.others_share {
+        check.at_most(Confidence::Possible);
+        check.would_settle("what the other blocks are for: their lines (WHO HOLDS)");
+    }
+}
+
+/// Something that had not been, as far as the ways of all blocks were looked at.
+fn not_before(has_been: bool, told: &OfBlocks) -> Holds {
+    match has_been {
+        true => Holds::Yes,
+        false if told.is_whole => Holds::No,
+        false => Holds::Unknown(FRAMES),
+    }
+}
+
+fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if is_in(Phase::Load, phase, facts, check) {
+        live(told, check);
+    }
+}
+
+fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    // A way that asked before may be the next layer's, or the next batch's.
+    if !check.applies(told.same_way.is_none()) || !is_in(Phase::Forward, phase, facts, check) {
+        return;
+    }
+    check.must(true, || "no block had come by that way before".to_owned());
+    let has_been =
+        told.has_seen(Phase::Backward) || told.has_seen(Phase::Optimizer) || told.has_seen(Phase::Evaluation);
+    check.unless(not_before(has_been, told), || "a backward pass, a step or an evaluation had been before".to_owned());
+    live(told, check);
+    is_much(told.live_bytes(&[Phase::Forward]).saturating_add(told.requested_bytes), told, facts, check);
+    check.at_most(Confidence::Probable);
+    check.would_settle(MARKS);
+}
+
+fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if !is_in(Phase::Backward, phase, facts, check) {
+        return;
+    }
+    check.must(if told.has_seen(Phase::Forward) { Holds::Yes } else { Holds::Unknown(PASSES) }, || {
+        "blocks of a forward pass had come before it".to_owned()
+    });
+    check.unless(not_before(told.has_trained(), told), || {
+        "a step of an optimizer had been, or a forward pass behind an earlier backward pass".to_owned()
+    });
+    live(told, check);
+    is_much(told.live_bytes(&[Phase::Forward, Phase::Backward]), told, facts, check);
+}
+
+fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if !is_in(Phase::Optimizer, phase, facts, check) {
+        return;
+    }
+    let state = told.live_bytes(&[Phase::Optimizer]);
+    match &told.makes_state {
+        Some(function) => check.must(true, || format!("{function} makes the optimizer's state")),
+        None => {
+            let part = share(state, told.all_bytes());
+            check.must(part >= facts.thresholds.others_share, || {
+                format!("{} of PyTorch's blocks came in the optimizer's step, and stay", percent(part))
+            });
+            check.at_most(Confidence::Probable);
+            check.would_settle("whether that is the optimizer's state: a function that makes it");
+        }
+    }
+    live(told, check);
+}
+
+fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    let is_of_batch = [Phase::Forward, Phase::Backward].contains(&phase);
+    if !check.applies(is_of_batch && told.has_trained()) || !is_in(phase, phase, facts, check) {
+        return;
+    }
+    let before = told.same_way.map_or(0, |came| came.blocks);
+    check.must(before >= facts.thresholds.stable_cycles, || {
+        format!("{} had come by the same way", count(before, "block", "blocks"))
+    });
+    let largest = told.largest_before_step(phase);
+    let is_longer = |largest: u64| told.requested_bytes as f64 > (1.0 + facts.thresholds.longer_share) * largest as f64;
+    check.must(largest.is_some_and(is_longer), || {
+        let largest = size(largest.unwrap_or(0));
+        format!(
+            "{} was asked for, and in the steps before never more than {largest} by that way",
+            size(told.requested_bytes)
+        )
+    });
+    check.unless(facts.rise.as_ref().is_some_and(crate::passes::rise::Rise::is_significant), || {
+        "what stays between the cycles rises".to_owned()
+    });
+    live(told, check);
+    check.at_most(Confidence::Probable);
+    check.would_settle(RESTART);
+}
+
+fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if !check.applies(told.has_trained()) || !is_in(Phase::Evaluation, phase, facts, check) {
+        return;
+    }
+    let place = told.of_evaluation.as_ref();
+    let many = facts.thresholds.least_cycles() as u64;
+    let part = share(place.map_or(0, |place| place.bytes), told.all_bytes());
+    check.must(place.is_some_and(|place| place.blocks >= many) && part >= facts.thresholds.others_share, || {
+        let place = place.map(|place| (place.label.clone(), place.blocks, place.bytes)).unwrap_or_default();
+        let blocks = count(place.1, "block", "blocks");
+        format!(
+            "{blocks} ({}) of it live that came by {}, {} of PyTorch's blocks",
+            size(place.2),
+            place.0,
+            percent(part)
+        )
+    });
+    live(told, check);
+    check.at_most(Confidence::Probable);
+    check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
+}
+
+fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    if !check.applies(told.has_trained()) || !is_in(Phase::Evaluation, phase, facts, check) {
+        return;
+    }
+    let largest = told.largest(&[Phase::Forward, Phase::Backward]);
+    check.must(largest > 0 && told.requested_bytes > largest, || {
+        format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
+    });
+    live(told, check);
+    check.at_most(Confidence::Probable);
+}

@@ -1,0 +1,152 @@
+//! What PyTorch's blocks tell of a run up to a failure, by the phases of the ways that they came by.
+
+use crate::passes::fragmentation::saturate;
+use crate::passes::phase::sites::OfSites;
+use crate::passes::phase::{Phase, table};
+use crate::replay::Replay;
+use crate::replay::blocks::{Came, OfAllocator, Owner, Rows};
+use crate::replay::failures::Oom;
+use crate::symbols::key::label_with_line;
+
+/// Blocks that live at the failure and came in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The phase; `None`: no function names one.
+    pub phase: Option<Phase>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub blocks: u64,
+}
+
+/// Blocks of one place of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPlace {
+    /// The place, for people.
+    pub label: String,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub blocks: u64,
+}
+
+/// What is told of PyTorch's blocks at a failure of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfBlocks {
+    /// Bytes that PyTorch's allocator was asked for.
+    pub requested_bytes: u64,
+    /// What lives on the device, by phase.
+    pub live: Vec<Live>,
+    /// The place with most blocks of an evaluation.
+    pub of_evaluation: Option<OfPlace>,
+    /// The function on the way to the failure that makes an optimizer's state.
+    pub makes_state: Option<String>,
+    /// Blocks that came before by the way that failed.
+    pub same_way: Option<Came>,
+    /// What came before on any device, with its phase.
+    came: Vec<(Option<Phase>, Came)>,
+    /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
+    pub is_whole: bool,
+}
+
+impl OfBlocks {
+    /// Of a failure; `None` where PyTorch did not tell of its blocks there, or not everything about them is known.
+    pub(super) fn of(replay: &Replay, oom: &Oom, phases: &OfSites<'_>) -> Option<Self> {
+        let moment = replay.blocks.moments.at_failure(oom.seq)?;
+        let of_torch = |of: &&OfAllocator| replay.blocks.owner(of.allocator) == Some(&Owner::Torch);
+        let rows = &moment.of.iter().find(of_torch)?.rows;
+        let all = replay.blocks.moments.before_failure(oom.seq)?;
+        let error = oom.error.as_ref();
+        let site = error.map_or(oom.site, |error| if error.site == 0 { oom.site } else { error.site });
+        let stack = phases.stacks().of(site).frames;
+        let state = stack.iter().find(|frame| table::makes_state(frame));
+        let same = all.iter().find(|came| came.site == site && site != 0);
+        let came: Vec<(Option<Phase>, Came)> = all.iter().map(|came| (phases.phase(came.site), *came)).collect();
+        let looked = |came: &Came| phases.phase(came.site).is_some() || replay.sites.looked_for_python(came.site);
+        Some(OfBlocks {
+            requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
+            live: live(rows, phases),
+            of_evaluation: of_evaluation(rows, phases),
+            makes_state: state.and_then(|frame| frame.short()),
+            same_way: same.copied(),
+            is_whole: phases.is_open() && all.iter().all(looked),
+            came,
+        })
+    }
+
+    /// Bytes that live and came in one of these phases.
+    pub fn live_bytes(&self, phases: &[Phase]) -> u64 {
+        let of = self.live.iter().filter(|live| live.phase.is_some_and(|phase| phases.contains(&phase)));
+        of.fold(0, |sum, live| sum.saturating_add(live.bytes))
+    }
+
+    /// All bytes that live.
+    pub fn all_bytes(&self) -> u64 {
+        self.live.iter().fold(0, |sum, live| sum.saturating_add(live.bytes))
+    }
+
+    /// Whether a block had come in a phase.
+    pub fn has_seen(&self, phase: Phase) -> bool {
+        self.came_in(phase).next().is_some()
+    }
+
+    /// Whether a block of a forward pass had come behind one of a backward pass: that pass was over.
+    pub fn has_begun_again(&self) -> bool {
+        let first = self.came_in(Phase::Backward).map(|came| came.first).min();
+        let last = self.came_in(Phase::Forward).map(|came| came.last).max();
+        first.zip(last).is_some_and(|(backward, forward)| backward < forward)
+    }
+
+    /// Whether a training had done a step, or a forward and a backward pass.
+    pub fn has_trained(&self) -> bool {
+        self.has_seen(Phase::Optimizer) || self.has_begun_again()
+    }
+
+    /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
+    pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
+        let last = |phase: Phase| self.came_in(phase).map(|came| came.last).max();
+        let began = match phase {
+            Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
+            _ => last(Phase::Optimizer),
+        };
+        self.same_way?.largest_until(began?)
+    }
+
+    /// The largest block that had come in one of these phases.
+    pub fn largest(&self, phases: &[Phase]) -> u64 {
+        phases.iter().flat_map(|phase| self.came_in(*phase)).map(|came| came.largest_bytes).max().unwrap_or(0)
+    }
+
+    fn came_in(&self, phase: Phase) -> impl Iterator<Item = &Came> {
+        self.came.iter().filter(move |(known, _)| *known == Some(phase)).map(|(_, came)| came)
+    }
+}
+
+/// Sums by phase, the largest first.
+fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
+    let mut sums: Vec<Live> = Vec::new();
+    for (site, _, bytes, blocks) in rows {
+        let (phase, bytes) = (phases.phase(*site), saturate(*bytes));
+        match sums.iter_mut().find(|known| known.phase == phase) {
+            Some(known) => (known.bytes, known.blocks) = (known.bytes.saturating_add(bytes), known.blocks + blocks),
+            None => sums.push(Live { phase, bytes, blocks: *blocks }),
+        }
+    }
+    sums.sort_by_key(|live| std::cmp::Reverse(live.bytes));
+    sums
+}
+
+/// The place with most bytes of blocks that came in an evaluation.
+fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
+    let mut places: Vec<OfPlace> = Vec::new();
+    for (site, _, bytes, blocks) in rows.iter().filter(|(site, ..)| phases.phase(*site) == Some(Phase::Evaluation)) {
+        let known = phases.stacks().call_site(*site)?;
+        let label = label_with_line(&known.who).unwrap_or_else(|| known.label.clone());
+        let bytes = saturate(*bytes);
+        match places.iter_mut().find(|place| place.label == label) {
+            Some(place) => (place.bytes, place.blocks) = (place.bytes.saturating_add(bytes), place.blocks + blocks),
+            None => places.push(OfPlace { label, bytes, blocks: *blocks }),
+        }
+    }
+    places.into_iter().max_by_key(|place| place.bytes)
+}

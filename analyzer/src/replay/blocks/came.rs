@@ -1,0 +1,121 @@
+//! What PyTorch's blocks came by: how many, how large and when by each call site, of those that live and those that are gone.
+
+use rustc_hash::FxHashMap;
+
+use super::Given;
+
+/// Call sites that are followed. Where there are more, nothing is said of any.
+const MOST_SITES: usize = 1 << 16;
+
+/// The blocks that came by one call site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Its number, 0 where it is not known.
+    pub site: u32,
+    /// Ordinal (in the replay) of the record of the first.
+    pub first: u64,
+    /// Of the last.
+    pub last: u64,
+    /// How many.
+    pub blocks: u64,
+    /// The largest, in bytes.
+    pub largest_bytes: u64,
+    /// Ordinal of the record of the first that was so large.
+    pub largest_at: u64,
+    /// The largest before that one.
+    pub smaller_bytes: u64,
+}
+
+impl Came {
+    /// A size that none had surpassed up to a record with this ordinal; `None` where none had come.
+    pub fn largest_until(&self, ordinal: u64) -> Option<u64> {
+        match self.largest_at <= ordinal {
+            true => Some(self.largest_bytes),
+            false => (self.first <= ordinal && self.smaller_bytes > 0).then_some(self.smaller_bytes),
+        }
+    }
+}
+
+/// All of them up to now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllCame {
+    by_site: FxHashMap<u32, Came>,
+    is_cut: bool,
+}
+
+impl AllCame {
+    /// A block was given out.
+    #[inline]
+    pub(super) fn note(&mut self, given: &Given) {
+        match self.by_site.get_mut(&given.site) {
+            Some(known) => {
+                known.last = given.entered;
+                known.blocks += 1;
+                if given.size_bytes > known.largest_bytes {
+                    known.smaller_bytes = known.largest_bytes;
+                    (known.largest_bytes, known.largest_at) = (given.size_bytes, given.entered);
+                }
+            }
+            None => self.first(given),
+        }
+    }
+
+    #[cold]
+    fn first(&mut self, given: &Given) {
+        self.is_cut |= self.by_site.len() >= MOST_SITES;
+        if !self.is_cut {
+            let Given { site, entered, size_bytes: largest_bytes, .. } = *given;
+            let first = Came {
+                site,
+                first: entered,
+                last: entered,
+                blocks: 1,
+                largest_bytes,
+                largest_at: entered,
+                smaller_bytes: 0,
+            };
+            self.by_site.insert(site, first);
+        }
+    }
+
+    /// How many sites there are.
+    pub(super) fn count(&self) -> usize {
+        self.by_site.len()
+    }
+
+    /// Those up to now, by their sites' numbers; `None` where not all are known.
+    pub(super) fn now(&self) -> Option<Vec<Came>> {
+        let mut all: Vec<Came> = self.by_site.values().copied().collect();
+        all.sort_unstable_by_key(|came| came.site);
+        (!self.is_cut).then_some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::purpose::Purpose;
+
+    #[test]
+    fn what_none_had_surpassed_is_known_where_one_larger_came_since() {
+        let mut all = AllCame::default();
+        let given = |entered, size_bytes| Given {
+            address: 1,
+            size_bytes,
+            entered,
+            site: 7,
+            device: 0,
+            allocator: 0,
+            slot: 0,
+            purpose: Purpose::Unknown,
+        };
+        for (at, bytes) in [(10, 4), (20, 6), (30, 5), (40, 9), (50, 9)] {
+            all.note(&given(at, bytes));
+        }
+        let came = all.now().unwrap()[0];
+        assert_eq!((came.first, came.last, came.blocks, came.largest_bytes), (10, 50, 5, 9));
+        assert_eq!([45, 35].map(|at| came.largest_until(at)), [Some(9), Some(6)]);
+        // Before 15 none had more than 4, and that is not kept: none had more than 6 is as true.
+        assert_eq!((came.largest_until(15), came.largest_until(5)), (Some(6), None));
+    }
+}
