@@ -41,8 +41,8 @@ pub struct OfBlocks {
     pub of_evaluation: Option<OfPlace>,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
-    /// Blocks that came before by the way that failed.
-    pub same_way: Option<Came>,
+    /// What came before by the way that failed.
+    pub same_way: Vec<Came>,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
@@ -60,7 +60,8 @@ impl OfBlocks {
         let site = error.map_or(oom.site, |error| if error.site == 0 { oom.site } else { error.site });
         let stack = phases.stacks().of(site).frames;
         let state = stack.iter().find(|frame| table::makes_state(frame));
-        let same = all.iter().find(|came| came.site == site && site != 0);
+        let way = phases.way(site).filter(|_| site != 0);
+        let is_same = |came: &&Came| came.site != 0 && way.is_some() && phases.way(came.site) == way;
         let came: Vec<(Option<Phase>, Came)> = all.iter().map(|came| (phases.phase(came.site), *came)).collect();
         let looked = |came: &Came| phases.phase(came.site).is_some() || replay.sites.looked_for_python(came.site);
         Some(OfBlocks {
@@ -68,7 +69,7 @@ impl OfBlocks {
             live: live(rows, phases),
             of_evaluation: of_evaluation(rows, phases),
             makes_state: state.and_then(|frame| frame.short()),
-            same_way: same.copied(),
+            same_way: all.iter().filter(is_same).copied().collect(),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -78,6 +79,16 @@ impl OfBlocks {
     pub fn live_bytes(&self, phases: &[Phase]) -> u64 {
         let of = self.live.iter().filter(|live| live.phase.is_some_and(|phase| phases.contains(&phase)));
         of.fold(0, |sum, live| sum.saturating_add(live.bytes))
+    }
+
+    /// Blocks that live and came in a phase.
+    pub fn live_blocks(&self, phase: Phase) -> u64 {
+        self.live.iter().filter(|live| live.phase == Some(phase)).map(|live| live.blocks).sum()
+    }
+
+    /// Blocks that had come in a phase, on all devices, those that are gone among them.
+    pub fn came_blocks(&self, phase: Phase) -> u64 {
+        self.came_in(phase).map(|came| came.blocks).sum()
     }
 
     /// All bytes that live.
@@ -109,7 +120,8 @@ impl OfBlocks {
             Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
             _ => last(Phase::Optimizer),
         };
-        self.same_way?.largest_until(began?)
+        let began = began?;
+        self.same_way.iter().filter_map(|came| came.largest_until(began)).max()
     }
 
     /// The largest block that had come in one of these phases.
