@@ -41,7 +41,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-first-forward",
         says: Says::Not,
         also: FULL,
-        story: "most of what came in forward passes is gone: it may be any batch",
+        story: "of the way that what lives came by, blocks are gone: it may be any batch",
         scene: || {
             let run = (0..20).fold(Run::new(), |run, _| run.passes(FORWARD, GIB));
             run.gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(FORWARD, 3 * GIB)

@@ -90,12 +90,17 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     if !is_in(Phase::Forward, phase, facts, check) {
         return;
     }
-    // Of a pass that is over a half at least would be gone, and what came since is no more than it was.
-    let (came, live_blocks) = (told.came_blocks(Phase::Forward), told.live_blocks(Phase::Forward));
-    check.must(live_blocks.saturating_mul(2) >= came, || match came {
-        0 => "no block had come in a forward pass before".to_owned(),
-        _ => format!("of {} that came in forward passes {live_blocks} live", count(came, "block", "blocks")),
+    // Of an earlier pass by the same ways something would be gone.
+    let (kept, live_blocks) = (told.kept_of_forward, told.live_blocks(Phase::Forward));
+    check.must(kept.saturating_mul(2) >= live_blocks, || match live_blocks {
+        0 => "no block had come in a forward pass".to_owned(),
+        _ => format!(
+            "{} of a forward pass live, {kept} of them by ways of which none is gone",
+            count(live_blocks, "block", "blocks")
+        ),
     });
+    // Without gradients nothing need stay of a pass.
+    check.must(live_blocks > 0 || !told.has_seen(Phase::Forward), String::new);
     let has_been =
         told.has_seen(Phase::Backward) || told.has_seen(Phase::Optimizer) || told.has_seen(Phase::Evaluation);
     check.unless(not_before(has_been, told), || "a backward pass, a step or an evaluation had been before".to_owned());

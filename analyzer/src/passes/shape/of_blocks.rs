@@ -1,5 +1,7 @@
 //! What PyTorch's blocks tell of a run up to a failure, by the phases of the ways that they came by.
 
+use rustc_hash::FxHashMap;
+
 use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
 use crate::passes::phase::{Phase, table};
@@ -39,6 +41,8 @@ pub struct OfBlocks {
     pub live: Vec<Live>,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
+    /// Blocks of a forward pass that live and came by ways of which none is gone.
+    pub kept_of_forward: u64,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
     /// What came before by the way that failed.
@@ -68,6 +72,7 @@ impl OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             of_evaluation: of_evaluation(rows, phases),
+            kept_of_forward: kept_of_forward(rows, all, phases),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
             is_whole: phases.is_open() && all.iter().all(looked),
@@ -84,11 +89,6 @@ impl OfBlocks {
     /// Blocks that live and came in a phase.
     pub fn live_blocks(&self, phase: Phase) -> u64 {
         self.live.iter().filter(|live| live.phase == Some(phase)).map(|live| live.blocks).sum()
-    }
-
-    /// Blocks that had come in a phase, on all devices, those that are gone among them.
-    pub fn came_blocks(&self, phase: Phase) -> u64 {
-        self.came_in(phase).map(|came| came.blocks).sum()
     }
 
     /// All bytes that live.
@@ -146,6 +146,19 @@ fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     }
     sums.sort_by_key(|live| std::cmp::Reverse(live.bytes));
     sums
+}
+
+/// Blocks of a forward pass that live and came by ways of which none is gone.
+fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
+    let mut ways: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
+    let is_forward = |site: u32| phases.phase(site) == Some(Phase::Forward);
+    for came in all.iter().filter(|came| is_forward(came.site)) {
+        ways.entry(phases.way(came.site).unwrap_or(0)).or_default().0 += came.blocks;
+    }
+    for (site, .., blocks) in rows.iter().filter(|(site, ..)| is_forward(*site)) {
+        ways.entry(phases.way(*site).unwrap_or(0)).or_default().1 += blocks;
+    }
+    ways.into_values().filter(|(came, live)| came == live).map(|(_, live)| live).sum()
 }
 
 /// The place with most bytes of blocks that came in an evaluation.
