@@ -27,7 +27,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-first-forward",
         says: Says::Found(Probable),
         also: FULL,
-        story: "a model is loaded, and the way of the forward pass that fails had given nothing before",
+        story: "a model is loaded, and all that came in a forward pass lives",
         scene: || Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(DEEPER, 3 * GIB),
     },
     Labelled {
@@ -41,8 +41,11 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-first-forward",
         says: Says::Not,
         also: FULL,
-        story: "the way had given blocks before: it may be any batch",
-        scene: || Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(FORWARD, 3 * GIB),
+        story: "of the way that what lives came by, blocks are gone: it may be any batch",
+        scene: || {
+            let run = (0..20).fold(Run::new(), |run, _| run.passes(FORWARD, GIB));
+            run.gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(FORWARD, 3 * GIB)
+        },
     },
     Labelled {
         id: "oom-first-backward",

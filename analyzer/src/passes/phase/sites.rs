@@ -1,19 +1,30 @@
 //! The phases of call sites: what blocks came in, of those that live and those that are gone.
 
 use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Phase, Where};
-use crate::symbols::Stacks;
+use crate::symbols::{Frame, FrameKind, Stacks};
 
 /// Call sites whose phases are looked up. Those behind them count as sites that no function names a phase of.
 const MOST_SITES: usize = 1 << 14;
 
+/// What the libraries of PyTorch's allocators are called. They tell of a block in another place than of an error.
+const ALLOCATORS: &str = "libc10";
+
+/// What is known of one site.
+#[derive(Clone, Copy)]
+struct Known {
+    phase: Option<Phase>,
+    way: u64,
+}
+
 /// Phases of a trace's call sites, each looked up once.
 pub struct OfSites<'a> {
     stacks: &'a Stacks<'a>,
-    known: RefCell<FxHashMap<u32, Option<Phase>>>,
+    known: RefCell<FxHashMap<u32, Known>>,
 }
 
 impl<'a> OfSites<'a> {
@@ -29,18 +40,58 @@ impl<'a> OfSites<'a> {
 
     /// The phase that functions on the way to a site name.
     pub fn phase(&self, site: u32) -> Option<Phase> {
+        self.known(site)?.phase
+    }
+
+    /// What is the same number for sites to which the program came by the same way, whatever the allocator did behind it.
+    pub fn way(&self, site: u32) -> Option<u64> {
+        self.known(site).map(|known| known.way)
+    }
+
+    fn known(&self, site: u32) -> Option<Known> {
         if let Some(known) = self.known.borrow().get(&site) {
-            return *known;
+            return Some(*known);
         }
         self.is_open().then(|| {
-            let phase = Where::of(&self.stacks.of(site).frames, false).map(|at| at.phase);
-            self.known.borrow_mut().insert(site, phase);
-            phase
-        })?
+            let frames = self.stacks.of(site).frames;
+            let known = Known { phase: Where::of(&frames, false).map(|at| at.phase), way: way(&frames) };
+            self.known.borrow_mut().insert(site, known);
+            known
+        })
     }
 
     /// Whether more can be looked up, so that a site without a phase is one that no function names a phase of.
     pub fn is_open(&self) -> bool {
         self.known.borrow().len() < MOST_SITES
+    }
+}
+
+/// A number for a way, without the allocator's own frames at its inner end.
+fn way(frames: &[Frame]) -> u64 {
+    let is_allocators = |frame: &&Frame| {
+        frame.kind == FrameKind::Native && frame.module.as_deref().is_some_and(|name| name.starts_with(ALLOCATORS))
+    };
+    let mut hasher = FxHasher::default();
+    for frame in frames.iter().skip_while(is_allocators) {
+        (frame.address, &frame.file, &frame.function, frame.line).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_the_same_whatever_the_allocator_did_behind_it() {
+        let native = |module: &str, address: u64| Frame { module: Some(module.to_owned()), ..Frame::native(address) };
+        let line = |line: u32| Frame::python("/home/me/train.py", "main", line);
+        let of = |inner: &[u64], outer: u64, at: u32| {
+            let inner = inner.iter().map(|address| native("libc10_cuda.so", *address));
+            way(&inner.chain([native("libtorch_cpu.so", outer), line(at)]).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[1, 2], 9, 7), of(&[3], 9, 7));
+        assert_ne!(of(&[1, 2], 9, 7), of(&[1, 2], 8, 7));
+        assert_ne!(of(&[1, 2], 9, 7), of(&[1, 2], 9, 6));
     }
 }

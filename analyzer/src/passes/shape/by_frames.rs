@@ -87,11 +87,20 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
 }
 
 fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
-    // A way that asked before may be the next layer's, or the next batch's.
-    if !check.applies(told.same_way.is_none()) || !is_in(Phase::Forward, phase, facts, check) {
+    if !is_in(Phase::Forward, phase, facts, check) {
         return;
     }
-    check.must(true, || "no block had come by that way before".to_owned());
+    // Of an earlier pass by the same ways something would be gone.
+    let (kept, live_blocks) = (told.kept_of_forward, told.live_blocks(Phase::Forward));
+    check.must(kept.saturating_mul(2) >= live_blocks, || match live_blocks {
+        0 => "no block had come in a forward pass".to_owned(),
+        _ => format!(
+            "{} of a forward pass live, {kept} of them by ways of which none is gone",
+            count(live_blocks, "block", "blocks")
+        ),
+    });
+    // Without gradients nothing need stay of a pass.
+    check.must(live_blocks > 0 || !told.has_seen(Phase::Forward), String::new);
     let has_been =
         told.has_seen(Phase::Backward) || told.has_seen(Phase::Optimizer) || told.has_seen(Phase::Evaluation);
     check.unless(not_before(has_been, told), || "a backward pass, a step or an evaluation had been before".to_owned());
@@ -139,7 +148,7 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     if !check.applies(is_of_batch && told.has_trained()) || !is_in(phase, phase, facts, check) {
         return;
     }
-    let before = told.same_way.map_or(0, |came| came.blocks);
+    let before = told.same_way.iter().map(|came| came.blocks).sum();
     check.must(before >= facts.thresholds.stable_cycles, || {
         format!("{} had come by the same way", count(before, "block", "blocks"))
     });

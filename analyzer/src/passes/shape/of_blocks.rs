@@ -1,5 +1,7 @@
 //! What PyTorch's blocks tell of a run up to a failure, by the phases of the ways that they came by.
 
+use rustc_hash::FxHashMap;
+
 use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
 use crate::passes::phase::{Phase, table};
@@ -39,10 +41,12 @@ pub struct OfBlocks {
     pub live: Vec<Live>,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
+    /// Blocks of a forward pass that live and came by ways of which none is gone.
+    pub kept_of_forward: u64,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
-    /// Blocks that came before by the way that failed.
-    pub same_way: Option<Came>,
+    /// What came before by the way that failed.
+    pub same_way: Vec<Came>,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
@@ -60,15 +64,17 @@ impl OfBlocks {
         let site = error.map_or(oom.site, |error| if error.site == 0 { oom.site } else { error.site });
         let stack = phases.stacks().of(site).frames;
         let state = stack.iter().find(|frame| table::makes_state(frame));
-        let same = all.iter().find(|came| came.site == site && site != 0);
+        let way = phases.way(site).filter(|_| site != 0);
+        let is_same = |came: &&Came| came.site != 0 && way.is_some() && phases.way(came.site) == way;
         let came: Vec<(Option<Phase>, Came)> = all.iter().map(|came| (phases.phase(came.site), *came)).collect();
         let looked = |came: &Came| phases.phase(came.site).is_some() || replay.sites.looked_for_python(came.site);
         Some(OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             of_evaluation: of_evaluation(rows, phases),
+            kept_of_forward: kept_of_forward(rows, all, phases),
             makes_state: state.and_then(|frame| frame.short()),
-            same_way: same.copied(),
+            same_way: all.iter().filter(is_same).copied().collect(),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -78,6 +84,11 @@ impl OfBlocks {
     pub fn live_bytes(&self, phases: &[Phase]) -> u64 {
         let of = self.live.iter().filter(|live| live.phase.is_some_and(|phase| phases.contains(&phase)));
         of.fold(0, |sum, live| sum.saturating_add(live.bytes))
+    }
+
+    /// Blocks that live and came in a phase.
+    pub fn live_blocks(&self, phase: Phase) -> u64 {
+        self.live.iter().filter(|live| live.phase == Some(phase)).map(|live| live.blocks).sum()
     }
 
     /// All bytes that live.
@@ -109,7 +120,8 @@ impl OfBlocks {
             Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
             _ => last(Phase::Optimizer),
         };
-        self.same_way?.largest_until(began?)
+        let began = began?;
+        self.same_way.iter().filter_map(|came| came.largest_until(began)).max()
     }
 
     /// The largest block that had come in one of these phases.
@@ -134,6 +146,19 @@ fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     }
     sums.sort_by_key(|live| std::cmp::Reverse(live.bytes));
     sums
+}
+
+/// Blocks of a forward pass that live and came by ways of which none is gone.
+fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
+    let mut ways: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
+    let is_forward = |site: u32| phases.phase(site) == Some(Phase::Forward);
+    for came in all.iter().filter(|came| is_forward(came.site)) {
+        ways.entry(phases.way(came.site).unwrap_or(0)).or_default().0 += came.blocks;
+    }
+    for (site, .., blocks) in rows.iter().filter(|(site, ..)| is_forward(*site)) {
+        ways.entry(phases.way(*site).unwrap_or(0)).or_default().1 += blocks;
+    }
+    ways.into_values().filter(|(came, live)| came == live).map(|(_, live)| live).sum()
 }
 
 /// The place with most bytes of blocks that came in an evaluation.
