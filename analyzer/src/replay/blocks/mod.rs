@@ -112,7 +112,6 @@ impl Default for Blocks {
             came: AllCame::default(),
             moments: Moments::default(),
             rows_left: MOST_STEP_ROWS,
-            came: Default::default(),
             not_followed: 0,
         }
     }
