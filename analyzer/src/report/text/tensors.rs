@@ -118,7 +118,8 @@ pub(in crate::report) fn note(summary: &Summary, ledger: &DeviceLedger) -> Optio
     let Some((tensors, at)) = of(summary, ledger) else {
         let told = summary.facts.devices.iter().any(|device| device.tensors.is_some());
         let is_silent = !told && summary.facts.versions.programs.contains(&Program::Torch);
-        let holds = ledger.rows.iter().any(|row| row.owner == PROGRAM);
+        // With `backend:cudaMallocAsync` each tensor is a block of the runtime's pool, and a row of its own.
+        let holds = ledger.rows.iter().any(|row| row.owner == PROGRAM && row.kind != Kind::Pool.name());
         return (is_silent && holds).then(|| "segments only: which tensors fill them is not known".to_owned());
     };
     if take_apart(ledger, tensors, at).is_none() {

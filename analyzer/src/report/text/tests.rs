@@ -573,4 +573,7 @@ fn without_word_of_tensors_only_segments_are_known() {
     let mut other = card();
     other.alloc(0x7f00_0000_0000, 8 * GIB);
     assert!(!page(&other).contains(sentence));
+    let mut asynchronous = training();
+    asynchronous.alloc_kind(Kind::Pool, "hipMallocAsync", 0x7f00_0000_0000, 8 * GIB);
+    assert!(!page(&asynchronous).contains(sentence), "each tensor is a block there");
 }
