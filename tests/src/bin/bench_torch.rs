@@ -3,7 +3,7 @@
 //! Run by `scripts/bench torch [ROUNDS]`, after `scripts/real-clients install` and `build`. The same program, in turns; then a long run of
 //! it, held against PyTorch's own totals.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -78,9 +78,7 @@ fn say_ways(rounds: usize, runs: &[Vec<Cost>; WAYS.len()]) {
 fn say_long_run(rounds: usize) {
     let Some(client) = torch_client("toy.py") else { return };
     let (_, directory) = client.arg(LONG).processor_time_and_files(true);
-    let files =
-        std::fs::read_dir(directory.path()).expect("the run's directory").filter_map(|entry| Some(entry.ok()?.path()));
-    let trace = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "bin")).expect("a trace");
+    let trace = files(directory.path(), "bin").pop().expect("a trace");
     let told = told_blocks(&trace);
     let events = told.given + told.taken;
     println!(
@@ -110,15 +108,20 @@ fn seconds(trace: &Path) -> f64 {
 
 fn cost(client: Client, is_recorded: bool) -> Cost {
     let (time, directory) = client.processor_time_and_files(is_recorded);
-    let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |data| data.len());
-    let files =
-        std::fs::read_dir(directory.path()).expect("the run's directory").filter_map(|entry| Some(entry.ok()?.path()));
-    let is_kept = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "pickle" || end == "bin");
+    let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |data| data.len());
+    let kept = ["pickle", "bin"].map(|end| files(directory.path(), end)).concat();
     Cost {
         user_seconds: time.user().as_secs_f64(),
         most_memory_bytes: time.most_memory_bytes as f64,
-        file_bytes: files.filter(is_kept).map(|path| size(&path)).sum::<u64>() as f64,
+        file_bytes: kept.into_iter().map(size).sum::<u64>() as f64,
     }
+}
+
+/// What a run left in the directory that it ran in and in that of its trace, by the end of its name.
+fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = ["cwd", "trace"].map(|name| std::fs::read_dir(directory.join(name)).expect("a directory of the run"));
+    let paths = entries.into_iter().flatten().map(|entry| entry.expect("a directory entry").path());
+    paths.filter(|path| path.extension().is_some_and(|known| known == end)).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
