@@ -47,9 +47,7 @@ impl LiveSet {
     #[inline]
     pub fn insert(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
         if self.changes.is_some() {
-            let old = self.get(block.space(), block.address).copied();
-            self.changed(old.as_ref().into_iter(), false);
-            self.changed([&block].into_iter(), true);
+            self.comes(&block);
         }
         match self.table(block.space()).entry(block.address) {
             Entry::Occupied(entry) => {
@@ -64,11 +62,24 @@ impl LiveSet {
     /// Lets the block at an address go.
     #[inline]
     pub fn remove(&mut self, space: Space, address: u64) -> Option<Block> {
-        let gone = self.table(space).remove(&address);
         if self.changes.is_some() {
-            self.changed(gone.as_ref().into_iter(), false);
+            self.goes(space, address);
         }
-        gone
+        self.table(space).remove(&address)
+    }
+
+    // Out of line, and before the table changes: a reference to what the table gives back would keep the block from registers
+    // in every trace, also where nobody asked for changes.
+    #[inline(never)]
+    fn comes(&mut self, block: &Block) {
+        self.goes(block.space(), block.address);
+        self.changed(std::iter::once(block), true);
+    }
+
+    #[inline(never)]
+    fn goes(&mut self, space: Space, address: u64) {
+        let gone = self.get(space, address).copied();
+        self.changed(gone.iter(), false);
     }
 
     /// Keeps what comes and goes from now on, for [`LiveSet::changes`].
