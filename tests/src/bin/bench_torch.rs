@@ -16,6 +16,9 @@ const STEPS: &str = "1500";
 /// Steps of a run with ten million records.
 const LONG: &str = "9200";
 
+/// Steps of a run that is all start and end.
+const SHORT: &str = "5";
+
 struct Way {
     name: &'static str,
     client: fn(Client) -> Client,
@@ -92,11 +95,15 @@ fn say_long_run(rounds: usize) {
     let synthesize = recorder().with_file_name("examples").join("synthesize");
     let made = Command::new(synthesize).arg(&calls).arg(file.records_in_chunks().to_string()).status();
     assert!(made.expect("synthesize starts").success());
-    let ratios = (0..rounds).map(|_| seconds(&trace) / seconds(&calls));
-    println!(
-        "their report takes {:.2} times as long as that of as many calls of the runtime",
-        median(ratios.collect())
-    );
+    // What a report of this program takes whatever its length: names from PyTorch's libraries, some hundred megabytes of symbols.
+    let Some(short) = torch_client("toy.py") else { return };
+    let (_, short) = short.arg(SHORT).processor_time_and_files(true);
+    let short = files(short.path(), "bin").pop().map(|trace| median((0..rounds).map(|_| seconds(&trace)).collect()));
+    let short = short.expect("a trace");
+    let times: Vec<[f64; 2]> = (0..rounds).map(|_| [seconds(&trace), seconds(&calls)]).collect();
+    let ratio = |less: f64| median(times.iter().map(|[blocks, calls]| (blocks - less) / calls).collect());
+    println!("their report takes {:.2} times as long as that of as many calls of the runtime;", ratio(0.0));
+    println!("{:.2} times less what the report of {SHORT} steps takes", ratio(short));
 }
 
 fn seconds(trace: &Path) -> f64 {
