@@ -59,7 +59,7 @@ fn live(told: &OfBlocks, check: &mut Check) {
         .map(|(phase, live)| format!("{} {}", size(live.bytes), phase.of_it()))
         .collect();
     check.note(!named.is_empty(), || {
-        format!("of the {} in PyTorch's blocks then came {}", size(told.all_bytes()), named.join(", "))
+        format!("of the {} then in PyTorch's blocks, {}", size(told.all_bytes()), named.join(", "))
     });
 }
 
