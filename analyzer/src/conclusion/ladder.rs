@@ -1,5 +1,6 @@
 //! The ladder: what the surest diagnoses have for fixes, cheapest rung first, and what is often advised and is wrong here.
 
+use gpuoom_trace::outcome::Outcome;
 use serde::Serialize;
 
 use super::finding::{Finding, Fix};
@@ -7,6 +8,7 @@ use crate::diagnosis::RuledOut;
 use crate::diagnosis::case::Case;
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
+use crate::passes::oom::OomReport;
 use crate::software::{Platform, Program, Version};
 
 /// Options of PyTorch's allocator that must never be set together.
@@ -50,7 +52,9 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     let telling = |finding: &&Finding| match finding.role {
         Role::Cause | Role::Shape => causes.contains(&finding.id) && finding.confidence >= Confidence::Probable,
         Role::Severity => finding.confidence >= Confidence::Probable,
-        Role::Condition | Role::Refutation => finding.confidence == Confidence::Proven,
+        Role::Condition | Role::Refutation => {
+            finding.confidence == Confidence::Proven && !is_only_of_recovered(finding, case)
+        }
     };
     let mut steps: Vec<Step> = Vec::new();
     for finding in found.iter().filter(telling) {
@@ -63,7 +67,18 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     // The sort is stable: on one rung the more telling diagnosis stays first.
     steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
     keep_apart(&mut steps);
-    Ladder { steps, not_advised: not_advised(case, ruled_out) }
+    let mut not_advised = not_advised(case, ruled_out);
+    // What one diagnosis rules out, another may need.
+    not_advised.retain(|not| !steps.iter().any(|step| step.fix.command.contains(not.what)));
+    Ladder { steps, not_advised }
+}
+
+/// Whether all that a finding is about was made up for, while another failure was not: then its fixes mend nothing that matters.
+fn is_only_of_recovered(finding: &Finding, case: &Case<'_>) -> bool {
+    let is_recovered = |oom: &OomReport| oom.outcome == Outcome::Recovered;
+    let (of_it, others): (Vec<_>, Vec<_>) =
+        case.facts.ooms.iter().partition(|oom| finding.ooms.contains(&oom.number));
+    !of_it.is_empty() && of_it.into_iter().all(is_recovered) && !others.into_iter().all(is_recovered)
 }
 
 /// Whether two diagnoses advise one thing: the same command, whatever each says of it, or where there is none, the same words.

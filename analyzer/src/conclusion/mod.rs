@@ -108,6 +108,10 @@ fn found(case: &Case<'_>, judged: Judged) -> Option<Finding> {
     let entry = catalogue::find(judged.id)?;
     let fix = remedies::of(entry, case, &judged.parts, judged.shortfall_bytes);
     let mut finding = Finding::new(judged, entry, fix);
+    // What lies in the segments is known then.
+    if case.facts.devices.iter().any(|device| device.tensors.is_some()) {
+        finding.missing.retain(|reading| reading != SEGMENTS);
+    }
     if case.versions.has(Program::Torch) && finding.missing.iter().any(|reading| reading == SEGMENTS) {
         finding.missing.push(TENSORS.to_owned());
     }

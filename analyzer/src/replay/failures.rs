@@ -7,7 +7,7 @@ mod oom;
 mod tests;
 
 use gpuoom_trace::meaning::Does;
-use gpuoom_trace::outcome::{Limits, Request, Step, Watched};
+use gpuoom_trace::outcome::{Limits, Outcome, Request, Step, Watched};
 use gpuoom_trace::record::{Layer, Record};
 use rustc_hash::FxHashMap;
 
@@ -216,7 +216,9 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limit
             None => step,
         };
         let answer = story.watched.step(step, limits);
-        let ended_badly = matches!(step, Step::Ended { failure: true });
+        // How a program ends says nothing more of a failure that it made up for, or was told of and went on from.
+        let is_over = before.1.is_some_and(|(outcome, _)| matches!(outcome, Outcome::Recovered | Outcome::Propagated));
+        let ended_badly = matches!(step, Step::Ended { failure: true }) && !is_over;
         let decides = match answer {
             // What settled it is its evidence, and not what ended the watch.
             Some(_) => answer != before.1 || ended_badly,

@@ -112,9 +112,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-optimizer-step",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: FULL,
-        story: "the state is there, and the step asks for more",
+        story: "most blocks came in the step that asks for more: whether they are its state, or gone at its end, nobody says",
         scene: || {
             let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
             run.gives(STEP, 8, GIB).fails(LATER_STEP, 3 * GIB)

@@ -251,9 +251,15 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         });
     }
     if case.versions.has(Program::Torch) {
-        check.unless(case.torch_holds_enough(failure), || {
-            "PyTorch's allocator held at least the request in unused blocks".to_owned()
-        });
+        match few_unused(case, failure) {
+            Some(text) => {
+                check.at_most(Confidence::Probable);
+                check.note(true, || text);
+            }
+            None => check.unless(case.torch_holds_enough(failure), || {
+                "PyTorch's allocator held at least the request in unused blocks".to_owned()
+            }),
+        }
     } else {
         check.at_most(Confidence::Probable);
         check.would_settle(OWN_POOLS);
@@ -273,6 +279,17 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
     });
+}
+
+/// What PyTorch's cache held unused, where that is no more than what every cache has between its blocks.
+fn few_unused(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
+    let sums = case.torch_sums(failure).filter(|sums| sums.is_certain())?;
+    let of_reserved = share(sums.unused.bytes, sums.reserved_bytes());
+    let would_hold = case.torch_holds_enough(failure) == Holds::Yes;
+    (would_hold && of_reserved < failure.thresholds.few_unused_share).then(|| {
+        let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
+        format!("PyTorch's allocator held {unused} unused, {part} of what it had reserved")
+    })
 }
 
 /// What was not free then and is later, although no call of the program gave anything back, was on its way: the program had not

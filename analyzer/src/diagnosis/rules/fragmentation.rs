@@ -1,6 +1,6 @@
 //! B. Fragmentation of caches: PyTorch's allocator, and others like it.
 
-use super::{Rule, device, failure};
+use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::WHO_ASKED;
 use crate::diagnosis::torch_sums::{Told, TorchSums};
@@ -25,7 +25,7 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         return;
     }
     match case.torch_sums(failure) {
-        Some(sums) => by_numbers(&sums, failure, check),
+        Some(sums) => by_numbers(&sums, case, failure, check),
         None => by_shape(case, failure, check),
     }
     check.unless(case.uses_virtual_memory(failure), || {
@@ -62,7 +62,7 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 }
 
 /// With the numbers of PyTorch's message or snapshot.
-fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (tried, unused) = (sums.tried, sums.unused);
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     check.must_by(sums.basis(), unused.bytes >= tried.bytes, || {
@@ -75,18 +75,28 @@ fn by_numbers(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
     if sums.is_of_failure == Holds::No {
         check.at_most(Confidence::Possible);
     }
-    check.must_by(
-        sums.basis(),
-        of_reserved > failure.thresholds.unused_share
-            || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share,
-        || format!("that is {} of what it had reserved", percent(of_reserved)),
-    );
+    let is_much = of_reserved > failure.thresholds.unused_share
+        || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share;
+    // Pieces of other streams and pools, which no request of this one could use, count among them.
+    let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < tried.least());
+    // A smaller part is what every cache has, and a reason only for this one request.
+    if of_reserved <= failure.thresholds.unused_share {
+        check.at_most(Confidence::Probable);
+    }
+    // What rises without an end leaves less and less room between its blocks.
+    if leaks::fills_the_card(case, failure) {
+        check.at_most(Confidence::Possible);
+    }
+    check.must_by(sums.basis(), is_much || is_in_small_pieces, || {
+        format!("that is {} of what it had reserved", percent(of_reserved))
+    });
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
     let free = failure.free_bytes().or(by_torch);
     check
         .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
     check.unless(of_reserved < failure.thresholds.few_unused_share, || {
-        format!("the unused blocks are only {} of what it had reserved", percent(of_reserved))
+        let (part, few) = (percent(of_reserved), percent(failure.thresholds.few_unused_share));
+        format!("the unused blocks are {part} of what it had reserved, less than {few}")
     });
     in_pieces(sums, check);
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
@@ -197,6 +207,11 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || "the next try failed, too".to_owned(),
     );
     check.must(retry.freed_bytes >= retry.requested_bytes, || "what was released was enough by itself".to_owned());
+    let held = u64::try_from(failure.oom.held.requested_bytes).unwrap_or(u64::MAX);
+    let of_held = share(retry.freed_bytes, held);
+    check.must(of_held >= failure.thresholds.few_unused_share, || {
+        format!("it was {} of what the program held", percent(of_held))
+    });
     let by_all = case.until_last_try(failure).map_or(0, |done| done.returned_bytes);
     if by_all > retry.freed_bytes {
         check.at_most(Confidence::Probable);

@@ -59,7 +59,7 @@ fn live(told: &OfBlocks, check: &mut Check) {
         .map(|(phase, live)| format!("{} {}", size(live.bytes), phase.of_it()))
         .collect();
     check.note(!named.is_empty(), || {
-        format!("of the {} then in PyTorch's blocks, {}", size(told.all_bytes()), named.join(", "))
+        format!("PyTorch's blocks held {} then, among it {}", size(told.all_bytes()), named.join(", "))
     });
 }
 
@@ -130,13 +130,21 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     }
     let state = told.live_bytes(&[Phase::Optimizer]);
     match &told.makes_state {
-        Some(function) => check.must(true, || format!("{function} makes the optimizer's state")),
+        Some(function) => {
+            check.must(true, || format!("{function} makes the optimizer's state"));
+            check.unless(told.same_way_before_backward(), || {
+                "state had been made by the same way before the last backward pass: this is of another optimizer, or of parameters \
+                 that came later"
+                    .to_owned()
+            });
+        }
         None => {
             let part = share(state, told.all_bytes());
             check.must(part >= facts.thresholds.others_share, || {
-                format!("{} of PyTorch's blocks came in the optimizer's step, and stay", percent(part))
+                format!("{} of PyTorch's blocks then came in the optimizer's step", percent(part))
             });
-            check.at_most(Confidence::Probable);
+            // What lives in the midst of a step may be gone at its end.
+            check.at_most(Confidence::Possible);
             check.would_settle("whether that is the optimizer's state: a function that makes it");
         }
     }

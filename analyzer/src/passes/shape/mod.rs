@@ -104,6 +104,10 @@ impl Shape {
         if by_frames::judge(self, facts, check) {
             return;
         }
+        let is_first = matches!(self, Shape::Load | Shape::FirstForward | Shape::FirstBackward);
+        check.unless(is_first && facts.told.as_ref().is_some_and(OfBlocks::has_trained), || {
+            "PyTorch's blocks show that a step of a training had been before".to_owned()
+        });
         match self {
             Shape::Load => training::load(facts, check),
             Shape::FirstForward => training::first_forward(facts, check),

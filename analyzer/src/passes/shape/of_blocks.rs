@@ -113,6 +113,12 @@ impl OfBlocks {
         self.has_seen(Phase::Optimizer) || self.has_begun_again()
     }
 
+    /// Whether a block had come by the way that failed before the last one of a backward pass: in an earlier step.
+    pub fn same_way_before_backward(&self) -> bool {
+        let last = self.came_in(Phase::Backward).map(|came| came.last).max();
+        self.same_way.iter().any(|came| last.is_some_and(|last| came.first < last))
+    }
+
     /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
     pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
         let last = |phase: Phase| self.came_in(phase).map(|came| came.last).max();

@@ -118,7 +118,7 @@ pub fn named(stack: &[Frame]) -> Vec<Named> {
         is_frameworks: true,
     });
     let mut found: Vec<Named> = phase.into_iter().collect();
-    for frame in stack {
+    for frame in stack.iter().filter(|frame| !is_recorders(frame)) {
         let Some(thing) = of_file(frame).or_else(|| of_function(frame)) else { continue };
         if found.iter().all(|known| known.thing != thing) {
             let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or_default();
@@ -131,7 +131,7 @@ pub fn named(stack: &[Frame]) -> Vec<Named> {
 /// What ggml's memory is for, by the way to the call, and the function that says so: the innermost one that does one thing only.
 pub fn purpose(stack: &[Frame]) -> Option<(Purpose, String)> {
     let mut for_tensors = false;
-    for frame in stack.iter().filter(|frame| frame.kind == FrameKind::Native) {
+    for frame in stack.iter().filter(|frame| frame.kind == FrameKind::Native && !is_recorders(frame)) {
         let is_one_of = |names: &[&str]| words(frame).any(|word| names.contains(&word));
         let purpose = match of_function(frame).filter(|_| is_frameworks(frame)) {
             Some(Thing::KvCache) => Some(Purpose::KvCache),
@@ -163,6 +163,11 @@ pub fn with_purpose(mut path: Vec<Named>, purpose: Purpose, by: &str) -> Vec<Nam
         path.insert(0, Named { thing, function: by.to_owned(), is_frameworks: true });
     }
     path
+}
+
+/// A hook is called as the function that it stands for, and called nothing by itself.
+fn is_recorders(frame: &Frame) -> bool {
+    frame.module.as_deref().is_some_and(|module| module.ends_with("libgpuoom.so"))
 }
 
 /// The words of a frame's names, without what is passed to it.

@@ -1,10 +1,11 @@
 //! Who allocated what lives at the most telling moment of each device, and which names are missing.
 
-use super::stack::source;
+use super::{stack::source, tensors};
 use crate::conclusion::Summary;
 use crate::passes::callers::{Amount, CallerRow, Callers, LeftOut};
 use crate::passes::ledger::DeviceLedger;
 use crate::report::apart::way_behind;
+use crate::replay::blocks::Owner;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
 use crate::symbols::plumbing::only_passes_on;
@@ -21,11 +22,14 @@ const INFERRED_MARK: &str = "~ ";
 /// What that means.
 pub(in crate::report) const INFERRED: &str =
     "~ inferred from frame pointers, because code on the way has no unwind tables: frames may be missing or wrong";
+/// What the rows are where PyTorch's segments are among them.
+const OF_SEGMENTS: &str = "a segment of PyTorch's counts for the place that needed it first, also where that has long been freed; whose tensors lie in \
+     it now stands above";
 /// Libraries without names that are listed.
 const MOST_MISSING: usize = 5;
 
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    told(summary).into_iter().for_each(|ledger| write_one(page, ledger));
+    told(summary).into_iter().for_each(|ledger| write_one(page, summary, ledger));
     write_missing(page, summary);
 }
 
@@ -43,7 +47,7 @@ fn is_named(callers: &Callers) -> bool {
     callers.rows.iter().any(|row| row.frame.function.is_some())
 }
 
-fn write_one(page: &mut Page, ledger: &DeviceLedger) {
+fn write_one(page: &mut Page, summary: &Summary, ledger: &DeviceLedger) {
     let place = ledger.place();
     let when = match ledger.moment.strip_prefix("oom:") {
         Some(number) => format!("at failure #{number}, {}", moment(ledger.at_ns)),
@@ -59,6 +63,9 @@ fn write_one(page: &mut Page, ledger: &DeviceLedger) {
     lines.iter().for_each(|(text, amount)| line(page, text, &number(amount.bytes), &grouped(amount.blocks)));
     if has_inferred {
         page.indented("  ", "    ", INFERRED);
+    }
+    if tensors::of(summary, ledger).is_some_and(|(told, _)| told.owner == Owner::Torch) {
+        page.indented("  ", "    ", OF_SEGMENTS);
     }
     page.gap();
 }
