@@ -12,6 +12,7 @@ use crate::options::{self, Chosen, NO_CACHING, Setup};
 use crate::passes::fragmentation::saturate;
 use crate::passes::shape::run::{DeviceRun, leak};
 use crate::passes::shape::tensors;
+use crate::replay::blocks::Owner;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Program, Version};
 
@@ -148,6 +149,14 @@ impl<'a> Case<'a> {
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
             _ => Holds::Unknown(TORCH_NUMBERS),
         }
+    }
+
+    /// What PyTorch's cache held unused at a refusal that no error followed, before any of it was given back; `None` where its blocks do
+    /// not tell.
+    pub fn cache_at_refusal(&self, failure: &Failure<'_>) -> Option<u64> {
+        let tensors = failure.device?.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch)?;
+        let is_open = failure.oom.error.is_none();
+        tensors.moment(&format!("oom:{}", failure.report.number)).filter(|_| is_open)?.unused_bytes
     }
 
     /// Whether PyTorch's cache is surely turned off.

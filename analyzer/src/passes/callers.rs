@@ -138,7 +138,8 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     let mut groups: Vec<((String, String), Group)> = groups.into_iter().collect();
     groups.sort_unstable_by(|(one, first), (other, second)| {
         let bytes = |group: &Group| (group.amount.bytes, group.amount.managed_bytes);
-        bytes(second).cmp(&bytes(first)).then_with(|| one.cmp(other))
+        // By names last: these are others in a redacted trace.
+        bytes(second).cmp(&bytes(first)).then(first.site.cmp(&second.site)).then_with(|| one.cmp(other))
     });
     let rest = groups.split_off(groups.len().min(most));
     rest.iter().for_each(|(_, group)| callers.left_out.add(group.amount));

@@ -386,7 +386,7 @@ fn marks(record: &Record) -> Vec<&'static str> {
 fn add_buffer(row: &mut EventRow, record: &Record, payload: &[u8]) {
     row.numbers = payload::unpack_numbers(payload).collect();
     if record.event() == Some(Event::BlockUse) {
-        row.kind = Purpose::told(record.status).and_then(Purpose::name).or(row.kind);
+        row.text = Purpose::told(record.status).and_then(Purpose::name).map(str::to_owned);
     }
 }
 

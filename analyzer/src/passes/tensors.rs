@@ -269,7 +269,8 @@ impl All<'_> {
             (place.bytes, place.blocks) = (place.bytes + bytes, place.blocks + blocks);
         }
         let mut places: Vec<_> = places.into_iter().collect();
-        places.sort_by_key(|(_, place)| std::cmp::Reverse((place.bytes, place.blocks)));
+        // By the call site last, and not by names: these are others in a redacted trace.
+        places.sort_by_key(|(_, place)| (std::cmp::Reverse((place.bytes, place.blocks)), place.sites.first().copied()));
         places.truncate(most);
         let (mut left, mut blocks_left) = (sum_bytes, all_blocks);
         let mut rows: Vec<TensorRow> = Vec::new();

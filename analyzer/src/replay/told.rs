@@ -18,8 +18,8 @@ impl Replay {
     pub(super) fn told_of_block(&mut self, record: &Record) {
         if record.status != 0 {
             self.raised(record);
-        } else if self.failures.has_refusals() {
-            self.failures.block_given(record.thread, record.device, self.apis.get(record.api).does);
+        } else if self.failures.has_refusals() || self.failures.has_told() {
+            self.failures.block_given(record, self.apis.get(record.api).does);
         }
     }
 

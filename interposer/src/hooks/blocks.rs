@@ -85,7 +85,7 @@ pub(super) fn told(api: u16, told: impl Fn() -> Told) {
     let record = frame.told(told.event, told.status, &what);
     let seq = LAST[usize::from(device) % DEVICES].publish(&frame, record, &told);
     if told.status != 0 {
-        watch::error_told();
+        watch::error_told(&record);
     }
     if told.status != 0 && !watch::is_watched() {
         // The allocator had a limit of its own: no call failed below it, so nobody watches what becomes of this.

@@ -25,19 +25,27 @@ static ERRORS: AtomicU32 = AtomicU32::new(0);
 static OWN: AtomicU32 = AtomicU32::new(0);
 /// Function, device and size of the first failure.
 static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// The same of the first error.
+static FIRST_ERROR: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static SUMMARY_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// An allocator above the runtime has no memory for a block.
-pub(crate) fn count_error() {
-    ERRORS.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn count_error(record: &Record) {
+    if ERRORS.fetch_add(1, Ordering::Relaxed) == 0 {
+        keep_as(&FIRST_ERROR, record);
+    }
+}
+
+fn keep_as(first: &[AtomicU64; 3], record: &Record) {
+    let told = [u64::from(record.api), u64::from(record.device), record.requested];
+    first.iter().zip(told).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
 }
 
 /// Another failure.
 pub(super) fn count(record: &Record) {
     OWN.fetch_add(u32::from(table::row(record.api).layer == Layer::Framework), Ordering::Relaxed);
     if FAILURES.fetch_add(1, Ordering::Relaxed) == 0 {
-        let first = [u64::from(record.api), u64::from(record.device), record.requested];
-        FIRST.iter().zip(first).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+        keep_as(&FIRST, record);
     }
 }
 
@@ -125,7 +133,9 @@ impl Account {
 
     fn now() -> Self {
         let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
-        let [api, device, size] = FIRST.each_ref().map(|value| value.load(Ordering::Relaxed));
+        // What reached the program, where anything did: a refusal below may be one that the allocator got over.
+        let first = if count(&ERRORS) == 0 { &FIRST } else { &FIRST_ERROR };
+        let [api, device, size] = first.each_ref().map(|value| value.load(Ordering::Relaxed));
         Account {
             failures: count(&FAILURES),
             errors: count(&ERRORS),
@@ -175,7 +185,8 @@ impl Display for Account {
             0 if undecided == failures => write!(out, "unresolved when the process ended")?,
             0 if unresolved == failures => write!(out, "whose error was read before GPU work went on")?,
             0 => {
-                write!(out, "{recovered} recovered, {propagated} propagated")?;
+                let of_calls = if self.errors > 0 { "of those " } else { "" };
+                write!(out, "{of_calls}{recovered} recovered, {propagated} propagated")?;
                 // What was read and what was still open when the process ended: of neither it is known what became of it.
                 if unresolved + undecided > 0 {
                     write!(out, ", {} unresolved", unresolved + undecided)?;
@@ -185,7 +196,8 @@ impl Display for Account {
             _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
         }
         // Of several, what became of this one is not said here.
-        let first = if failures.max(self.errors) == 1 { "" } else { "the first: " };
+        let told = if self.errors > 0 { self.errors } else { failures };
+        let first = if told == 1 { "" } else { "the first: " };
         match self.device {
             NO_DEVICE => write!(out, " ({first}host, ")?,
             device => write!(out, " ({first}GPU {device}, ")?,
@@ -256,6 +268,11 @@ mod tests {
         assert!(
             told.starts_with("3 out-of-memory errors of PyTorch's allocator, 6 refused calls below, propagated: "),
             "{told}"
+        );
+        let got_over = Account { errors: 1, ..account(3, 0, 2, 1) }.to_string();
+        assert!(
+            got_over.starts_with("1 out-of-memory error of PyTorch's allocator, 3 refused calls below, of those 1 recovered, 2"),
+            "{got_over}"
         );
         let limit = Account { errors: 2, own: 1, api: table::FRAMEWORK as u16, ..account(1, 0, 1, 0) }.to_string();
         assert!(limit.starts_with("2 out-of-memory errors of PyTorch's allocator, propagated: "), "{limit}");

@@ -97,7 +97,7 @@ fn is_system(parts: &[&str]) -> bool {
 }
 
 /// From which part on a path is public: a package of a framework, or PyTorch's own directory.
-fn public_from(parts: &[&str]) -> Option<usize> {
+pub(super) fn public_from(parts: &[&str]) -> Option<usize> {
     let is_place = |part: &&str| matches!(*part, "site-packages" | "dist-packages" | "node_modules");
     let package = |at: &usize| parts.get(at + 1).is_some_and(|name| is_package(name));
     let installed = (0..parts.len()).rev().filter(|at| is_place(&parts[*at])).find(package).map(|at| at + 1);

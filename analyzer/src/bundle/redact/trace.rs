@@ -7,6 +7,7 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 use gpuoom_trace::rewrite::Rewording;
 use rustc_hash::FxHashMap;
 
+use super::paths::public_from;
 use super::arguments::is_amounts;
 use super::log::Sort;
 use super::words::FUNCTIONS;
@@ -158,7 +159,8 @@ impl Redactor {
         }
         let place = self.path(CODE, file);
         // What lies in a public package or the system is public as a whole.
-        let is_public = place == file && !self.keep.paths && file.contains('/');
+        let is_packages = || public_from(&file.split('/').collect::<Vec<_>>()).is_some();
+        let is_public = file.contains('/') && (place == file && !self.keep.paths || is_packages());
         let last = function.rsplit('.').next().unwrap_or(function);
         let function = match is_public || function.is_empty() || FUNCTIONS.contains(&last) && last == function {
             true => function.to_owned(),

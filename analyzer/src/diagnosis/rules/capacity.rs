@@ -51,7 +51,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             // That it does not fit is certain, that the card is full is too much said.
             _ if share < case.thresholds.capacity_medium_share => {
                 check.only_as_seen();
-                Confidence::Possible
+                if tensors_exceed(case, failure) { Confidence::Probable } else { Confidence::Possible }
             }
             _ if share < case.thresholds.capacity_high_share => {
                 if exceeds == Holds::Yes {
@@ -70,6 +70,14 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     limited_by_the_rest(failure, check);
     refuted_by_a_leak(case, failure, check);
     refuted_by_caches(case, failure, check);
+}
+
+/// Whether the tensors that live and the request are more than the card, whatever PyTorch's cache holds besides.
+fn tensors_exceed(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let sums = case.torch_sums(failure).filter(|sums| sums.is_certain());
+    let tensors = sums.and_then(|sums| sums.allocated).map(|allocated| allocated.least());
+    let needed = tensors.zip(failure.request_bytes().get()).map(|(held, asked)| held.saturating_add(asked));
+    needed.zip(failure.total_bytes().get()).is_some_and(|(needed, total)| needed > total)
 }
 
 /// Whether the request did not fit into what was free at the refusal.
@@ -266,7 +274,10 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     }
     came_by_itself(case, failure, check);
     let Some(retry) = case.retry(failure) else { return };
-    let is_cache = case.versions.has(Program::Torch) && case.asked_by_torch(failure.oom.site) == Holds::Yes;
+    let had_cached = case.cache_at_refusal(failure).is_none_or(|cached| cached >= retry.requested_bytes);
+    let by_torch = case.versions.has(Program::Torch) && case.asked_by_torch(failure.oom.site) == Holds::Yes;
+    // Before an error PyTorch has given back all that it had cached: what is released after that is the program's.
+    let is_cache = by_torch && had_cached && failure.oom.error.is_none();
     if is_cache {
         check.unless(retry.is_release_and_success(), || {
             "PyTorch gave back what it had cached, and the same request succeeded".to_owned()

@@ -94,9 +94,11 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let free = failure.free_bytes().or(by_torch);
     check
         .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
-    check.unless(of_reserved < failure.thresholds.few_unused_share, || {
-        let (part, few) = (percent(of_reserved), percent(failure.thresholds.few_unused_share));
-        format!("the unused blocks are {part} of what it had reserved, less than {few}")
+    let are_few = of_reserved < failure.thresholds.few_unused_share;
+    check.unless(are_few, || {
+        let few = percent(failure.thresholds.few_unused_share);
+        let part = if are_few { format!(" ({})", percent(of_reserved)) } else { String::new() };
+        format!("the unused blocks are less than {few} of what it had reserved{part}")
     });
     in_pieces(sums, check);
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
@@ -115,11 +117,10 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
         check.note_by(Basis::Measured, largest < sums.tried.bytes, || {
             format!("it lay in {}, of which the largest has {}", count(number, "piece", "pieces"), size(largest))
         });
-        check.unless(sums.moment.is_none() && largest >= sums.tried.bytes.max(1), || {
-            format!(
-                "one unused piece of {} would have held the request: it is of another stream or pool",
-                size(largest)
-            )
+        let would_hold = sums.moment.is_none() && largest >= sums.tried.bytes.max(1);
+        check.unless(would_hold, || {
+            let piece = if would_hold { format!(" of {}", size(largest)) } else { String::new() };
+            format!("one unused piece{piece} would have held the request: it is of another stream or pool")
         });
     }
     let Some(moment) = sums.moment else { return };
@@ -185,7 +186,9 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let may_cache = case.versions.has(Program::Torch) && !case.is_caching_off();
     let is_torch = may_cache && case.asked_by_torch(failure.oom.site) != Holds::No;
     let was_released = retry.freed_bytes > 0 && retry.ending != Ending::NotTried;
-    if !check.applies(failure.is_real_of_device() && was_released && is_torch) {
+    // Before an error it has given back all that it had cached: what is released after that is the program's.
+    let is_open = failure.oom.error.is_none();
+    if !check.applies(failure.is_real_of_device() && was_released && is_torch && is_open) {
         return;
     }
     check.must(true, || {
@@ -207,10 +210,16 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         || "the next try failed, too".to_owned(),
     );
     check.must(retry.freed_bytes >= retry.requested_bytes, || "what was released was enough by itself".to_owned());
+    // Who gives up data of its own to make room frees as much.
+    let cached = case.cache_at_refusal(failure);
+    check.must(cached.is_none_or(|cached| cached >= retry.requested_bytes), || match cached {
+        Some(cached) => format!("the cache held {} unused before", size(cached)),
+        None => String::new(),
+    });
     let held = u64::try_from(failure.oom.held.requested_bytes).unwrap_or(u64::MAX);
-    let of_held = share(retry.freed_bytes, held);
+    let of_held = share(cached.unwrap_or(u64::MAX).min(retry.freed_bytes), held);
     check.must(of_held >= failure.thresholds.few_unused_share, || {
-        format!("it was {} of what the program held", percent(of_held))
+        format!("that is {} of what the program held", percent(of_held))
     });
     let by_all = case.until_last_try(failure).map_or(0, |done| done.returned_bytes);
     if by_all > retry.freed_bytes {

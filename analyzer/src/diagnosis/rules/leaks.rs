@@ -66,7 +66,7 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     };
     let growth = case.tensor_growth_at(failure);
     if let Some(growth) = growth.filter(|growth| growth.significant) {
-        return by_lines(failure, growth, check);
+        return by_lines(case, failure, growth, check);
     }
     if let Some(growth) = growth {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
@@ -88,8 +88,14 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 }
 
 /// The same where the blocks say which lines keep them.
-fn by_lines(failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
+fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
     tensor_leak::leak(growth, failure.thresholds, check);
+    // An allocator keeps what its blocks leave: without them it might hold as much, and nobody else would get it.
+    let is_its_own = growth.framework.as_deref() == Some("pytorch") && case.asked_by_another(failure).is_none();
+    if !is_its_own {
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether the allocator would hold less without these blocks: it was not the one that was refused");
+    }
     if !check.is_over() {
         tensor_leak::took_what_was_missing(failure, growth, check);
         shapes::not_enough(failure, check);

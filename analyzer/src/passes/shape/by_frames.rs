@@ -82,6 +82,7 @@ fn not_before(has_been: bool, told: &OfBlocks) -> Holds {
 
 fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     if is_in(Phase::Load, phase, facts, check) {
+        check.unless(told.has_trained(), || "a step of a training had been before".to_owned());
         live(told, check);
     }
 }

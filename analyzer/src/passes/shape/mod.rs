@@ -105,9 +105,11 @@ impl Shape {
             return;
         }
         let is_first = matches!(self, Shape::Load | Shape::FirstForward | Shape::FirstBackward);
-        check.unless(is_first && facts.told.as_ref().is_some_and(OfBlocks::has_trained), || {
-            "PyTorch's blocks show that a step of a training had been before".to_owned()
-        });
+        if let Some(told) = facts.told.as_ref().filter(|_| is_first) {
+            check.unless(told.has_trained(), || {
+                "PyTorch's blocks show that a step of a training had been before".to_owned()
+            });
+        }
         match self {
             Shape::Load => training::load(facts, check),
             Shape::FirstForward => training::first_forward(facts, check),

@@ -49,6 +49,8 @@ pub struct OfBlocks {
     pub same_way: Vec<Came>,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
+    /// Backward passes that were over.
+    backward_passes: u64,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
     pub is_whole: bool,
 }
@@ -75,6 +77,10 @@ impl OfBlocks {
             kept_of_forward: kept_of_forward(rows, all, phases),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
+            backward_passes: oom.device.and_then(|device| replay.blocks.device(device)).map_or(0, |device| {
+                let over = device.steps.backward().0.steps().iter().take_while(|step| step.at <= oom.at);
+                over.last().map_or(0, |step| step.number)
+            }),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -108,9 +114,10 @@ impl OfBlocks {
         first.zip(last).is_some_and(|(backward, forward)| backward < forward)
     }
 
-    /// Whether a training had done a step, or a forward and a backward pass.
+    /// Whether a training had done a step, or a forward and a backward pass. Who writes the passes by hand has no function that names
+    /// them, but one backward pass behind another.
     pub fn has_trained(&self) -> bool {
-        self.has_seen(Phase::Optimizer) || self.has_begun_again()
+        self.has_seen(Phase::Optimizer) || self.has_begun_again() || self.backward_passes > 1
     }
 
     /// Whether a block had come by the way that failed before the last one of a backward pass: in an earlier step.

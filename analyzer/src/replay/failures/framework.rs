@@ -114,6 +114,8 @@ pub(super) struct Errors {
     thrown: FxHashMap<u32, Thrown>,
     /// The last listed failure of each thread.
     last: FxHashMap<u32, usize>,
+    /// The last listed error of each thread that was given no block since.
+    told: FxHashMap<u32, usize>,
     /// Failures that became attempts.
     folded: bool,
 }
@@ -123,6 +125,9 @@ impl Errors {
     pub(super) fn refused(&mut self, oom: &Oom, request: Request, index: Option<usize>) {
         if let Some(index) = index {
             self.last.insert(oom.thread, index);
+            if oom.error.is_some() {
+                self.told.insert(oom.thread, index);
+            }
         }
         let Some(device) = oom.device.filter(|_| oom.error.is_none() && !oom.unknown_size) else { return };
         // What caching allocators take segments from.
@@ -163,17 +168,36 @@ impl Failures {
         !self.errors.refusals.is_empty()
     }
 
-    /// An allocator of a framework gave out a block: what was refused before led to no error.
+    /// Whether any thread was given no block since an error.
+    #[inline]
+    pub fn has_told(&self) -> bool {
+        !self.errors.told.is_empty()
+    }
+
+    /// An allocator of a framework gave out a block: what was refused before led to no error, and the program went on after one.
     #[cold]
-    pub fn block_given(&mut self, thread: u32, device: u8, does: Does) {
+    pub fn block_given(&mut self, record: &Record, does: Does) {
         // A pool of the program's own is another allocator.
         if does != Does::TellsOfTensor {
             return;
         }
-        let Some(refusals) = self.errors.refusals.get_mut(&thread) else { return };
-        refusals.retain(|refusal| refusal.device != device);
+        self.went_on(record, does);
+        let Some(refusals) = self.errors.refusals.get_mut(&record.thread) else { return };
+        refusals.retain(|refusal| refusal.device != record.device);
         if refusals.is_empty() {
-            self.errors.refusals.remove(&thread);
+            self.errors.refusals.remove(&record.thread);
+        }
+    }
+
+    /// Whoever caught an error and asks on was told of it: the outcome stays, and the first block is evidence beside it.
+    fn went_on(&mut self, record: &Record, does: Does) {
+        let Some(index) = self.errors.told.get(&record.thread).copied() else { return };
+        let Some(oom) = self.listed.get_mut(index) else { return };
+        if oom.evidence.iter().any(|evidence| evidence.event == Event::Exception) {
+            let gave = Some((record.kind(), record.requested, record.device()));
+            // No step of the watch: memory of an allocator that raised an error makes up for no refused call.
+            oom.evidence.push(Evidence { gave, ..Evidence::of(record, Step::Thrown, None, does) });
+            self.errors.told.remove(&record.thread);
         }
     }
 
@@ -197,6 +221,7 @@ impl Failures {
         let Some((place, request)) = refusals.iter().rev().find_map(listed) else { return Ok(earlier) };
         self.errors.folded = true;
         self.errors.last.insert(thread, place);
+        self.errors.told.insert(thread, place);
         self.join_attempts(thread, place, &error.places, request);
         self.by_seq.insert(error.seq, place);
         let oom = &mut self.listed[place];

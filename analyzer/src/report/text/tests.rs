@@ -467,8 +467,8 @@ fn stacks_have_names() {
         [
             ("liblayers.so!middle < liblayers.so!outer < libengine.so!?", 12, 1),
             ("liblayers.so!middle < liblayers.so!outer < train.py!Model.forward < train.py!<module>", 7, 2),
-            ("libengine.so!? < liblayers.so!outer", 1, 1),
             ("liblayers.so!outer", 1, 1),
+            ("libengine.so!? < liblayers.so!outer", 1, 1),
         ]
     );
     assert_eq!(peak.allocated_by.unknown.bytes, MIB);
