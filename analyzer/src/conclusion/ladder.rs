@@ -76,8 +76,7 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
 /// Whether all that a finding is about was made up for, while another failure was not: then its fixes mend nothing that matters.
 fn is_only_of_recovered(finding: &Finding, case: &Case<'_>) -> bool {
     let is_recovered = |oom: &OomReport| oom.outcome == Outcome::Recovered;
-    let (of_it, others): (Vec<_>, Vec<_>) =
-        case.facts.ooms.iter().partition(|oom| finding.ooms.contains(&oom.number));
+    let (of_it, others): (Vec<_>, Vec<_>) = case.facts.ooms.iter().partition(|oom| finding.ooms.contains(&oom.number));
     !of_it.is_empty() && of_it.into_iter().all(is_recovered) && !others.into_iter().all(is_recovered)
 }
 

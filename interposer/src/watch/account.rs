@@ -271,7 +271,9 @@ mod tests {
         );
         let got_over = Account { errors: 1, ..account(3, 0, 2, 1) }.to_string();
         assert!(
-            got_over.starts_with("1 out-of-memory error of PyTorch's allocator, 3 refused calls below, of those 1 recovered, 2"),
+            got_over.starts_with(
+                "1 out-of-memory error of PyTorch's allocator, 3 refused calls below, of those 1 recovered, 2"
+            ),
             "{got_over}"
         );
         let limit = Account { errors: 2, own: 1, api: table::FRAMEWORK as u16, ..account(1, 0, 1, 0) }.to_string();

@@ -7,9 +7,9 @@ use gpuoom_trace::record::{Event, MAX_PAYLOAD_BYTES, Record, flag};
 use gpuoom_trace::rewrite::Rewording;
 use rustc_hash::FxHashMap;
 
-use super::paths::public_from;
 use super::arguments::is_amounts;
 use super::log::Sort;
+use super::paths::public_from;
 use super::words::FUNCTIONS;
 use super::{Redactor, letters};
 use crate::evidence::torch_message::find_all;

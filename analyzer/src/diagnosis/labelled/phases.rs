@@ -128,6 +128,55 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || Run::new().gives(OTHER, 19, GIB).gives(STEP, 1, GIB).fails(LATER_STEP, 3 * GIB),
     },
     Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Not,
+        also: FULL,
+        story: "the same line made state in an earlier step: this is of another optimizer",
+        scene: || {
+            let run = Run::new().gives(STEP, 6, GIB).passes(FORWARD, GIB).passes(BACKWARD, GIB);
+            run.gives(STEP, 14, GIB).fails(STEP, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: FULL,
+        story: "two backward passes were over, of a training whose passes no function names",
+        scene: || {
+            let passes = |run: Run| run.passes(BACKWARD, GIB).passes(OTHER, GIB);
+            passes(passes(Run::new().gives(OTHER, 14, GIB).gives(BACKWARD, 6, GIB))).fails(BACKWARD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Not,
+        also: FULL,
+        story: "something is moved to the card behind many steps of a training",
+        scene: || trained(5).gives(OTHER, 19, GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &["oom-longest-batch"],
+        story: "the cache has 9.4 % of the memory unused, in which the request would have fitted: no more than any cache has",
+        scene: || Run::new().gives(OTHER, 19, GIB).gives(OTHER, 1, GIB - 64 * MIB).fails(OTHER, 2 * GIB + 2 * MIB),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Not,
+        also: FULL,
+        story: "the program gives up tensors of its own to make room, and the cache had held nothing",
+        scene: || {
+            let mut run = Run::new().gives(OTHER, 22, GIB);
+            let seq = run.trace.refuse(3 * GIB);
+            full(&mut run.trace, seq, 24 * GIB, HELD, 2 * GIB);
+            (0..22).for_each(|block| _ = run.trace.free_tensor(SEGMENT + block * GIB));
+            run.trace.free(SEGMENT);
+            run.trace.alloc(SEGMENT, 3 * GIB);
+            Scene { trace: run.trace }
+        },
+    },
+    Labelled {
         id: "oom-longest-batch",
         says: Says::Found(Probable),
         also: FULL,
@@ -211,11 +260,12 @@ const WAYS: &[(u32, &[(&str, &str)])] = &[
     (STATE, &[("torch/optim/optimizer.py", "Optimizer.load_state_dict"), ("/home/me/train.py", "main")]),
     (FORWARD, &[CALL, ("/home/me/train.py", "train")]),
     (DEEPER, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "train")]),
-    (BACKWARD, &[("torch/autograd/graph.py", "_engine_run_backward"), ("/home/me/train.py", "train")]),
+    (BACKWARD, &[("torch/autograd/graph.py", "_engine_run_backward"), BACKWARD_CALL, ("/home/me/train.py", "train")]),
     (STEP, &[("torch/optim/adam.py", "Adam._init_group"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
     (LATER_STEP, &[("torch/optim/adam.py", "_multi_tensor_adam"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
     (EVALUATION, &[CALL, ("transformers/trainer.py", "Trainer.evaluation_loop"), ("/home/me/train.py", "main")]),
 ];
+const BACKWARD_CALL: (&str, &str) = ("torch/autograd/__init__.py", "backward");
 const CALL: (&str, &str) = ("torch/nn/modules/module.py", "Module._call_impl");
 const WRAPPER: (&str, &str) = ("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper");
 
@@ -273,12 +323,13 @@ impl Run {
             full(&mut self.trace, seq, 24 * GIB, HELD, 2 * GIB);
         }
         self.trace.no_tensor(0, bytes);
+        let in_gib = |bytes: u64| bytes as f64 / GIB as f64;
         let text = format!(
-            "CUDA out of memory. Tried to allocate {0}.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. Of the \
-             allocated memory {1}.00 GiB is allocated by PyTorch, and {2}.00 GiB is reserved by PyTorch but unallocated.",
-            bytes / GIB,
-            used / GIB,
-            (HELD - used) / GIB
+            "CUDA out of memory. Tried to allocate {0:.2} GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. Of the \
+             allocated memory {1:.2} GiB is allocated by PyTorch, and {2:.2} GiB is reserved by PyTorch but unallocated.",
+            in_gib(bytes),
+            in_gib(used),
+            in_gib(HELD - used)
         );
         self.trace.throws(THREAD, 0x5555_0000_1000, Some(&text));
         self.trace.end(process::EXITS, 1);

@@ -94,7 +94,9 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
     let is_its_own = growth.framework.as_deref() == Some("pytorch") && case.asked_by_another(failure).is_none();
     if !is_its_own {
         check.at_most(Confidence::Possible);
-        check.would_settle("whether the allocator would hold less without these blocks: it was not the one that was refused");
+        check.would_settle(
+            "whether the allocator would hold less without these blocks: it was not the one that was refused",
+        );
     }
     if !check.is_over() {
         tensor_leak::took_what_was_missing(failure, growth, check);

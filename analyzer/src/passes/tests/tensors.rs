@@ -52,7 +52,7 @@ fn rows_are_lines_of_the_program_and_add_up() {
     let at = moment(&tensors, "oom:1");
     let rows: Vec<(&str, u64, u64)> =
         at.allocated_by.rows.iter().map(|row| (row.label.as_str(), row.bytes / MIB, row.blocks)).collect();
-    let lines = [("forward (model.py:7)", 12, 3), ("forward (model.py:9)", 4, 1), ("train_step (train.py:38)", 4, 1)];
+    let lines = [("forward (model.py:7)", 12, 3), ("train_step (train.py:38)", 4, 1), ("forward (model.py:9)", 4, 1)];
     assert_eq!(rows, [&lines[..], &[("others", 4, 1)]].concat());
     assert!(at.allocated_by.rows[0].key.as_deref().unwrap().contains("model.py!forward"));
     assert_eq!(at.allocated_by.rows[0].stack.len(), 4);

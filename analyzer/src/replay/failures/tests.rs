@@ -212,3 +212,27 @@ fn what_was_measured_at_the_first_attempt_is_kept_while_nothing_moved() {
     assert_eq!(largest([2 * GIB, 2 * GIB]), (Some(2 * GIB), Some(GIB)));
     assert_eq!(largest([2 * GIB, 3 * GIB]), (Some(3 * GIB), None));
 }
+
+/// The error reached the program, which caught it: that it asks on is no recovery of a refused call, and its end says nothing of it.
+#[test]
+fn who_catches_an_error_and_goes_on_is_seen_to() {
+    let caught = |goes_on: bool| {
+        let mut trace = card();
+        refuse(&mut trace, THREAD, 4 * GIB);
+        error(&mut trace, THREAD, 4 * GIB);
+        trace.throws(THREAD, OBJECT, Some(TEXT));
+        if goes_on {
+            trace.free_tensor(0x10_0000_0000);
+            trace.tensor_on(THREAD, 0x10_0000_0000, GIB, [GIB, 22 * GIB]);
+            trace.tensor_on(THREAD, 0x20_0000_0000, GIB, [2 * GIB, 22 * GIB]);
+            trace.after(Event::GpuWork, "cudaLaunchKernel", 0, 0);
+        }
+        trace.end(process::EXITS, 1);
+        let replay = run(&trace);
+        let oom = &replay.failures.listed[0];
+        assert_eq!((oom.outcome, oom.because), (Outcome::Propagated, Because::Exception));
+        oom.evidence.iter().map(|evidence| evidence.event).collect::<Vec<_>>()
+    };
+    assert_eq!(caught(false), [Event::Exception, Event::Process]);
+    assert_eq!(caught(true), [Event::Exception, Event::Block, Event::GpuWork]);
+}

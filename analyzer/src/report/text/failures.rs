@@ -208,7 +208,9 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
         "exception" => format!("an exception was thrown {later}"),
-        "block" => format!("the program went on, and PyTorch's allocator gave that thread {} {later}", gave(oom, evidence)),
+        "block" => {
+            format!("the program went on, and PyTorch's allocator gave that thread {} {later}", gave(oom, evidence))
+        }
         "gpu_work" if evidence.pointer_left_by.is_some() => {
             format!("{api} was given a null pointer {later}, as this call had left one")
         }
