@@ -49,7 +49,7 @@ fn caches() -> Vec<Scene> {
         by_message(Not, "PyTorch's message: only 0.34 GiB are held unused", FULL).also(&["true-capacity"]),
         torch(
             "cache-greed",
-            Found(Proven),
+            Found(Probable),
             "4 GiB are refused, PyTorch releases 4, and the next try succeeds",
             "push 1G 20; failures retry; on_failure; sync; pop 4; end; alloc x 4G",
         ),

@@ -45,9 +45,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "cache-greed",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &[],
-        story: "3 GiB are refused, the thread frees 4, and the next try succeeds",
+        story: "3 GiB are refused, the thread frees 4, and the next try succeeds: a cache, or data that the program gives up",
         scene: || retried(true),
     },
     Labelled {

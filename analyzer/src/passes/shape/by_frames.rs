@@ -59,7 +59,7 @@ fn live(told: &OfBlocks, check: &mut Check) {
         .map(|(phase, live)| format!("{} {}", size(live.bytes), phase.of_it()))
         .collect();
     check.note(!named.is_empty(), || {
-        format!("PyTorch's blocks held {} then, among it {}", size(told.all_bytes()), named.join(", "))
+        format!("PyTorch's blocks held {} then, including {}", size(told.all_bytes()), named.join(", "))
     });
 }
 

@@ -23,7 +23,7 @@ const INFERRED_MARK: &str = "~ ";
 pub(in crate::report) const INFERRED: &str =
     "~ inferred from frame pointers, because code on the way has no unwind tables: frames may be missing or wrong";
 /// What the rows are where PyTorch's segments are among them.
-const OF_SEGMENTS: &str = "a segment of PyTorch's counts for the place that needed it first, also where that has long been freed; whose tensors lie in \
+const OF_SEGMENTS: &str = "a segment of PyTorch's counts for the place that needed it first, even where that has long been freed; whose tensors lie in \
      it now stands above";
 /// Libraries without names that are listed.
 const MOST_MISSING: usize = 5;
