@@ -214,7 +214,9 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cached = case.cache_at_refusal(failure);
     if cached.is_none() {
         check.at_most(Confidence::Probable);
-        check.would_settle("what PyTorch's cache held unused before the release: its blocks in the trace (GPUOOM_FRAMEWORK=on)");
+        check.would_settle(
+            "what PyTorch's cache held unused before the release: its blocks in the trace (GPUOOM_FRAMEWORK=on)",
+        );
     }
     check.must(cached.is_none_or(|cached| cached >= retry.requested_bytes), || match cached {
         Some(cached) => format!("the cache held {} unused before", size(cached)),
