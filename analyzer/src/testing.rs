@@ -539,6 +539,12 @@ impl TraceBuilder {
         seq
     }
 
+    /// What a program logs (`from` is [`message::LOG`]) or aborts with after the failure with this record.
+    pub fn says(&mut self, thread: u32, from: i32, failure: u64, text: &str) -> u64 {
+        let record = self.record_on(thread, Event::Message, Kind::None, "ggml_log_internal");
+        self.with_text(Record { address: failure + 1, status: from, duration: 0, ..record }, text)
+    }
+
     /// What a thrown object says.
     pub fn message(&mut self, thread: u32, object: u64, text: &str) -> u64 {
         let record = self.record_on(thread, Event::Message, Kind::None, "gpuoom_message");

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
-use gpuoom_trace::record::{Event, Kind, Layer, injected};
+use gpuoom_trace::record::{Event, Kind, Layer, injected, message};
 use serde::Serialize;
 
 use crate::evidence::torch_message::TorchMessage;
@@ -151,8 +151,10 @@ pub struct OomReport {
     pub allocator: Option<&'static str>,
     /// The refused calls of the runtime that led to such an error, in their order.
     pub attempts: Vec<AttemptReport>,
-    /// What the exception says that was thrown after it; null where that was not recorded.
+    /// What the program first said of it; null where that was not recorded.
     pub message: Option<String>,
+    /// Where it was said: `exception`, `abort` or `log`.
+    pub message_from: Option<&'static str>,
     /// The same, where it is PyTorch's message.
     #[serde(skip)]
     pub torch: Option<TorchMessage>,
@@ -332,6 +334,16 @@ fn stack_of(stacks: &Stacks<'_>, number: u64, site: u32) -> Stack {
     }
 }
 
+/// Where a text was said.
+fn said_in(from: i32) -> Option<&'static str> {
+    match from {
+        message::EXCEPTION => Some("exception"),
+        message::ABORT => Some("abort"),
+        message::LOG => Some("log"),
+        _ => None,
+    }
+}
+
 fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> OomReport {
     let stack = stack_of(stacks, number, oom.site);
     let api = replay.apis.get(oom.api);
@@ -344,7 +356,8 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         attempt_of: Some(oom.story as u64 + 1).filter(|first| *first != number),
         allocator: None,
         attempts: Vec::new(),
-        message: oom.message.as_deref().map(str::to_owned),
+        message: oom.message.as_ref().map(|message| message.text.to_string()),
+        message_from: oom.message.as_ref().and_then(|message| said_in(message.from)),
         torch: None,
         phase: None,
         phase_entry: None,

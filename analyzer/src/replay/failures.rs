@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 pub use evidence::{Evidence, PointerUse};
 use framework::{Errors, Place};
-pub use oom::{Injected, Inside, Oom, RefusedBy};
+pub use oom::{Injected, Inside, Message, Oom, RefusedBy};
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;

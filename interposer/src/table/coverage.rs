@@ -68,8 +68,8 @@ const SECTIONS: [Section; 11] = [
     Section {
         library: Library::Ggml,
         title: "ggml and llama.cpp",
-        about: "Buffers and what they are for, inside which functions memory is asked for, and what is said before an abort. Since \
-                when each of them is there, `interposer/src/table/ggml.rs` says. Any name that contains",
+        about: "Buffers and what they are for, inside which functions memory is asked for, and what is logged after a failure or said \
+                before an abort. Since when each of them is there, `interposer/src/table/ggml.rs` says. Any name that contains",
         since: "",
     },
     Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },

@@ -1,5 +1,5 @@
 //! ggml, the library below llama.cpp, and llama.cpp's own: what their buffers are for, inside which of their functions memory is
-//! asked for, and what ggml says before it aborts.
+//! asked for, and what they say: in their log, and before ggml aborts.
 //!
 //! Sources: `ggml-backend.h`, `ggml-alloc.h`, `ggml.h` and `llama.h` of llama.cpp, and the exports and references of a prebuilt one of
 //! 2026. There `libllama` calls `libggml-base` by references that can be hooked, and so do the functions of `libggml-base` each
@@ -16,6 +16,12 @@
 //! `llama_kv_cache`, `llama_memory_recurrent` and the like; adapters and saved states have functions of their own. In versions of early
 //! 2024 a context's inputs came by it, too, in memory of the host: so only a device's counts there.
 //!
+//! What is logged passes `ggml_log_internal(level, format, ...)`, or `llama_log_internal` of `libllama`, before it reaches the callback that
+//! the program chose; both are exported and called by references that can be hooked in builds of October 2024 (b3889), June 2025 (b5640),
+//! March 2026 (b8390) and later. So nothing stands between a log and its callback: `ggml_log_set`, `ggml_log_get` and the callback's
+//! arguments are the program's and ggml's own. Before, the CUDA back end wrote to stderr, or through a function of its own that nobody
+//! can hook; there, and in static builds, no line is recorded.
+//!
 //! The parameters of llama.cpp's functions are structures by value, whose size changes from version to version; they lie on the stack.
 
 use gpuoom_trace::meaning::{Codes, Family, Meaning};
@@ -31,6 +37,8 @@ macro_rules! functions {
             recorded {}
             watched {
                 ggml_abort => Message, [];
+                ggml_log_internal => Message, [], does(Logs);
+                _Z18llama_log_internal14ggml_log_levelPKcz => Message, [], does(Logs);
             }
             told {
                 ggml_backend_buffer_free(buffer: u64) => BlockFree, freed(buffer), does(TellsOfBuffer);

@@ -3,7 +3,7 @@
 use gpuoom_trace::outcome::{Limits, Request, Shown, Step, Watched};
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
-use super::{account, waits};
+use super::{account, log_line, waits};
 use crate::base::thread::{self, MAX_OPEN_FAILURES, OpenFailure, ThreadState};
 use crate::base::{guard, program_memory, watching};
 use crate::call::Frame;
@@ -124,6 +124,7 @@ fn request_of(frame: &Frame, record: &Record) -> Request {
 
 fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64, seq: Option<u64>) {
     step(Step::Refused(request));
+    me().lines_said.set(0);
     let mut state = Open::get();
     if usize::from(state.open_failures) == MAX_OPEN_FAILURES {
         let [first, second, ..] = &mut state.failures;
@@ -167,6 +168,22 @@ fn join(state: &mut Open) {
         }
     }
     state.open_failures = kept as u8;
+}
+
+/// Number of the record of this thread's last open failure, plus one; 0: not known.
+pub(super) fn last_record() -> u64 {
+    let state = Open::get();
+    state.failures[..usize::from(state.open_failures)].last().map_or(0, |failure| failure.record)
+}
+
+/// Whether another line of a log is kept for this thread's last failure.
+pub(super) fn may_say_more() -> bool {
+    me().lines_said.get() < log_line::MOST_LINES
+}
+
+/// A line was kept.
+pub(super) fn said() {
+    me().lines_said.set(me().lines_said.get() + 1);
 }
 
 /// The flag of an allocation that writes to the variable of the last failed one.

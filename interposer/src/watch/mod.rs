@@ -8,6 +8,8 @@ mod directions;
 mod empty;
 mod exception;
 mod failure;
+mod log_line;
+mod printf;
 mod stub;
 pub(crate) mod waits;
 

@@ -8,7 +8,8 @@ use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, flag, message
 
 use super::failure::{self, FailedPointer, Side};
 use super::waits::Target;
-use super::{abort, directions, empty, exception};
+use super::{abort, directions, empty, exception, log_line};
+use super::printf::Variadic;
 use crate::base::{guard, program_memory, thread};
 use crate::call::{Described, Frame};
 use crate::table::{self, Row};
@@ -109,7 +110,13 @@ struct Given<'a> {
     real: *const (),
 }
 
-impl Given<'_> {
+impl<'a> Given<'a> {
+    /// The arguments as those of a variadic function, none of them taken.
+    fn variadic(self) -> Variadic<'a> {
+        let Arguments { integers, vectors, .. } = self.arguments;
+        Variadic { integers, integers_taken: 0, vectors, vectors_taken: 0, on_stack: self.on_stack as u64 }
+    }
+
     /// The argument at this position, which the function must have.
     fn at(self, position: usize) -> u64 {
         match position.checked_sub(directions::IN_REGISTERS) {
@@ -199,7 +206,7 @@ fn note(frame: &Frame, row: &Row, given: Given<'_>, pointer: FailedPointer) {
         Event::Sync if row.meaning.does == Does::WaitsForDevice => record.address = 0,
         Event::Reading => (record.status, record.address) = (trigger::PROGRAM, 0),
         Event::Exception => return note_exception(frame, record, given),
-        Event::Message => return note_abort(frame, record, arguments),
+        Event::Message => return note_said(frame, row, record, given),
         _ => {}
     }
     frame.recorder().publish(&record);
@@ -231,11 +238,18 @@ fn note_exception(frame: &Frame, record: Record, given: Given<'_>) {
     note_message(frame, Record { status: message::EXCEPTION, ..record }, &text[..length]);
 }
 
-/// What the program says before it gives up.
-fn note_abort(frame: &Frame, record: Record, arguments: &Arguments) {
+/// A text that the program hands over as a format with arguments, and the failure that it came after.
+fn note_said(frame: &Frame, row: &Row, record: Record, given: Given<'_>) {
     let mut text = [0; MAX_TEXT_BYTES];
-    let length = abort::text(&arguments.integers, &mut text);
-    note_message(frame, Record { status: message::ABORT, address: 0, ..record }, &text[..length]);
+    let (status, length) = match row.meaning.does {
+        Does::Logs if !failure::may_say_more() => return,
+        Does::Logs => (message::LOG, log_line::text(given.variadic(), &mut text)),
+        _ => (message::ABORT, abort::text(given.variadic(), &mut text)),
+    };
+    note_message(frame, Record { status, address: failure::last_record(), ..record }, &text[..length]);
+    if status == message::LOG && length > 0 {
+        failure::said();
+    }
 }
 
 fn note_message(frame: &Frame, record: Record, text: &[u8]) {

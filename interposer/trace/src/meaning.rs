@@ -172,6 +172,8 @@ numbered! {
         MakesContext = 28 "makes a model's context",
         /// A model works on tokens.
         Computes = 29 "computes with a model",
+        /// A line of a log is written: a format and its arguments.
+        Logs = 30 "writes a line of a log",
     }
 }
 

@@ -56,7 +56,9 @@ pub(super) fn describe(replay: &Replay, stacks: &Stacks<'_>, error: &FrameworkEr
     let is_torchs = api.does == Does::TellsOfTensor;
     // The allocator's own report has the frames of whoever asked it.
     let stack = (error.site != 0).then(|| stack_of(stacks, last.number, error.site));
-    let torch = last.message.as_deref().filter(|_| is_torchs).and_then(|text| message_of(text, last.device));
+    let is_thrown = last.message_from == Some("exception");
+    let torch = last.message.as_deref().filter(|_| is_torchs && is_thrown);
+    let torch = torch.and_then(|text| message_of(text, last.device));
     let report = OomReport {
         seq: error.seq,
         at_ns: replay.clock.at_ns(error.at),

@@ -9,7 +9,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Record, message};
 use rustc_hash::FxHashMap;
 
-use super::{Evidence, Failures, MAX_LISTED, Oom, RefusedBy, Story};
+use super::{Evidence, Failures, MAX_LISTED, Message, Oom, RefusedBy, Story};
 
 /// Refusals of a thread that are remembered as attempts of an error that may come; a loop of more belongs to none.
 const MAX_ATTEMPTS: usize = 1024;
@@ -256,18 +256,41 @@ impl Failures {
         }
     }
 
-    /// A text of what the thread did just before. That of an exception belongs to the thread's last failure, if this is the exception
-    /// that was thrown after it.
+    /// A text of what the thread did just before. The first one that belongs to a failure is kept.
     #[cold]
     pub fn message(&mut self, record: &Record, payload: &[u8]) {
-        let thread = record.thread;
-        let thrown = self.errors.thrown.get(&thread).filter(|thrown| thrown.object == record.address);
-        let Some((thrown, last)) = thrown.zip(self.errors.last.get(&thread)) else { return };
-        let Some(oom) = self.listed.get_mut(*last).filter(|_| record.status == message::EXCEPTION) else { return };
-        let shows = |evidence: &Evidence| evidence.event == Event::Exception && evidence.seq == Some(thrown.seq);
-        if oom.message.is_none() && oom.evidence.iter().any(shows) {
-            oom.message = Some(payload::text(payload).into());
+        let belongs_to = match record.status {
+            message::EXCEPTION => self.thrown_after(record),
+            message::ABORT | message::LOG => self.said_after(record),
+            _ => None,
+        };
+        let Some(oom) = belongs_to.and_then(|index| self.listed.get_mut(index)) else { return };
+        if oom.message.is_none() {
+            oom.message = Some(Message { from: record.status, text: payload::text(payload).into() });
         }
+    }
+
+    /// The thread's last failure, if this is the exception that was thrown after it.
+    fn thrown_after(&self, record: &Record) -> Option<usize> {
+        let thrown = self.errors.thrown.get(&record.thread).filter(|thrown| thrown.object == record.address)?;
+        let last = *self.errors.last.get(&record.thread)?;
+        let shows = |evidence: &Evidence| evidence.event == Event::Exception && evidence.seq == Some(thrown.seq);
+        self.listed.get(last)?.evidence.iter().any(shows).then_some(last)
+    }
+
+    /// The failure whose record the text names, unless the thread was given memory for it before: then it speaks of something else.
+    fn said_after(&self, record: &Record) -> Option<usize> {
+        let index = *self.by_seq.get(&record.address.checked_sub(1)?)?;
+        let oom = self.listed.get(index)?;
+        (oom.thread == record.thread && !self.is_made_up(index)).then_some(index)
+    }
+
+    /// Whether memory came after this failure that makes up for it, as far as the thread is still watched.
+    fn is_made_up(&self, index: usize) -> bool {
+        let oom = &self.listed[index];
+        let stories = self.watches.get(&oom.thread).map_or(&[][..], |watch| &watch.open);
+        let story = stories.iter().find(|story| story.members.contains(&index));
+        oom.outcome == Outcome::Recovered || story.is_some_and(|story| story.watched.is_made_up())
     }
 
     /// Takes the attempts of errors out of the list. Answers where each failure is then; nothing where all are where they were.

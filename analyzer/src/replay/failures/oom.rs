@@ -139,8 +139,17 @@ pub struct Oom {
     pub purpose_by: Option<u16>,
     /// The functions of a framework that its thread was in, outermost first.
     pub scopes: Box<[u16]>,
-    /// What the exception says that was thrown after it, where that was recorded.
-    pub message: Option<Box<str>>,
+    /// What the program first said of it, where that was recorded.
+    pub message: Option<Message>,
+}
+
+/// What a program said of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Where it was said, in the numbers of [`gpuoom_trace::record::message`].
+    pub from: i32,
+    /// Its text.
+    pub text: Box<str>,
 }
 
 impl Oom {

@@ -1,7 +1,7 @@
 //! Errors of an allocator above the runtime: which refusals are theirs, and what becomes of them.
 
 use gpuoom_trace::outcome::{Because, Outcome};
-use gpuoom_trace::record::{Event, Kind, Layer, Record, process};
+use gpuoom_trace::record::{Event, Kind, Layer, Record, message, process};
 
 use super::RefusedBy;
 use crate::replay::{Options, Replay};
@@ -59,7 +59,7 @@ fn the_refusals_before_an_error_are_its_attempts() {
     let error = oom.error.as_ref().unwrap();
     assert_eq!((error.seq, error.requested_bytes), (told, 4 * GIB - 512));
     assert_eq!(error.attempts.iter().map(|attempt| attempt.seq).collect::<Vec<_>>(), [first, second]);
-    assert_eq!((oom.story, oom.message.as_deref()), (0, Some(TEXT)));
+    assert_eq!((oom.story, oom.message.as_ref().map(|message| &*message.text)), (0, Some(TEXT)));
     assert_eq!(oom.refused_by, RefusedBy::Layer(Some(Layer::Runtime)));
     assert_eq!(replay.tracks.around.listed().count(), 1);
     assert_eq!(replay.tracks.retries.of_failure(0).map(|retry| retry.failed_tries), Some(2));
@@ -128,7 +128,7 @@ fn two_threads_have_an_error_each() {
     let replay = run(&trace);
     let one = (4 * GIB, Some(2), Outcome::Propagated, Because::Exception);
     assert_eq!(listed(&replay), [one, one]);
-    let said = replay.failures.listed.iter().map(|oom| (oom.thread, oom.message.as_deref()));
+    let said = replay.failures.listed.iter().map(|oom| (oom.thread, oom.message.as_ref().map(|message| &*message.text)));
     assert_eq!(said.collect::<Vec<_>>(), [(THREAD, Some(TEXT)), (OTHER, Some("another"))]);
     assert_eq!(replay.failures.listed.iter().map(|oom| oom.story).collect::<Vec<_>>(), [0, 1]);
 }
@@ -159,7 +159,7 @@ fn an_error_without_an_attempt_is_a_failure_of_its_own() {
     let replay = run(&trace);
     assert_eq!(listed(&replay), [(4 * GIB, Some(0), Outcome::Propagated, Because::Exception)]);
     let oom = &replay.failures.listed[0];
-    assert_eq!((oom.kind, oom.refused_by, oom.message.as_deref()), (Kind::Tensor, RefusedBy::Layer(None), Some(TEXT)));
+    assert_eq!((oom.kind, oom.refused_by, oom.message.as_ref().map(|message| &*message.text)), (Kind::Tensor, RefusedBy::Layer(None), Some(TEXT)));
     assert_eq!(oom.held.requested_bytes, u128::from(22 * GIB));
     assert_eq!(replay.accounts.device(0).unwrap().calls.failures, 1);
 }
@@ -179,7 +179,7 @@ fn a_message_belongs_to_the_exception_of_the_last_failure() {
         refuse(&mut trace, THREAD, 4 * GIB);
         error(&mut trace, THREAD, 4 * GIB);
         tell(&mut trace);
-        run(&trace).failures.listed[0].message.as_deref().map(str::to_owned)
+        run(&trace).failures.listed[0].message.as_ref().map(|message| &*message.text).map(str::to_owned)
     };
     assert_eq!(message(|trace| _ = trace.throws(THREAD, OBJECT, Some(TEXT))), Some(TEXT.to_owned()));
     assert_eq!(message(|trace| _ = trace.throws(OTHER, OBJECT, Some(TEXT))), None, "another thread");
@@ -194,6 +194,36 @@ fn a_message_belongs_to_the_exception_of_the_last_failure() {
         trace.throws(THREAD, OBJECT + 64, Some(TEXT));
     };
     assert_eq!(message(second), None, "the first exception after it was another one");
+}
+
+#[test]
+fn a_line_of_a_log_belongs_to_the_failure_that_it_names() {
+    const LINE: &str = "alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory";
+    let said = |tell: fn(&mut TraceBuilder, u64)| {
+        let mut trace = card();
+        let failure = refuse(&mut trace, THREAD, 4 * GIB);
+        tell(&mut trace, failure);
+        let message = run(&trace).failures.listed[0].message.clone();
+        message.map(|message| (message.from, message.text.to_string()))
+    };
+    let line = (message::LOG, LINE.to_owned());
+    assert_eq!(said(|trace, failure| _ = trace.says(THREAD, message::LOG, failure, LINE)), Some(line.clone()));
+    let first: fn(&mut TraceBuilder, u64) = |trace, failure| {
+        trace.says(THREAD, message::LOG, failure, LINE);
+        trace.says(THREAD, message::LOG, failure, "failed to allocate a buffer");
+        trace.throws(THREAD, OBJECT, Some(TEXT));
+    };
+    assert_eq!(said(first), Some(line), "what came first");
+    let last: fn(&mut TraceBuilder, u64) = |trace, failure| _ = trace.says(THREAD, message::ABORT, failure, "fatal error");
+    assert_eq!(said(last), Some((message::ABORT, "fatal error".to_owned())));
+    assert_eq!(said(|trace, failure| _ = trace.says(OTHER, message::LOG, failure, LINE)), None, "another thread");
+    assert_eq!(said(|trace, failure| _ = trace.says(THREAD, message::LOG, failure + 1, LINE)), None, "no failure");
+    assert_eq!(said(|trace, _| _ = trace.says(THREAD, message::LOG, u64::MAX - 1, LINE)), None, "its record is lost");
+    let made_up: fn(&mut TraceBuilder, u64) = |trace, failure| {
+        trace.alloc_kind(Kind::Device, "cudaMalloc", 0x7000_0000_0000, 4 * GIB);
+        trace.says(THREAD, message::LOG, failure, LINE);
+    };
+    assert_eq!(said(made_up), None, "memory came meanwhile");
 }
 
 #[test]

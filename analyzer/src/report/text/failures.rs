@@ -114,12 +114,17 @@ pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<
     Some(format!("asked the runtime {often}: {}{more}; {}", listed.join(", "), refused(summary, oom)))
 }
 
-/// What the exception after it says, in short.
+/// What the program said of it, in short.
 fn said(oom: &OomReport) -> Option<String> {
     let text = clean(oom.message.as_deref()?);
     let whole = text.chars().count() <= MOST_SAID;
     let start: String = text.chars().take(MOST_SAID).collect();
-    Some(format!("the exception says: \"{}{}\"", start.trim_end(), if whole { "" } else { "…" }))
+    let who = match oom.message_from? {
+        "log" => "the program's log says",
+        "abort" => "the program aborts with",
+        _ => "the exception says",
+    };
+    Some(format!("{who}: \"{}{}\"", start.trim_end(), if whole { "" } else { "…" }))
 }
 
 /// What was asked for, as far as anybody knows.

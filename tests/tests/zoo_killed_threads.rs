@@ -1,0 +1,66 @@
+//! Threads that are cancelled, or end, in the middle of what is recorded, with their allocator's lock held: nothing hangs, nothing
+//! breaks, and what the others do is recorded.
+
+use std::collections::HashMap;
+
+use gpuoom_tests::{Client, Finished, Library, plain_program, plugin};
+use gpuoom_trace::record::Event;
+
+const BLOCKS: usize = 2000;
+const KILLED: usize = 60;
+
+fn run(what: &str) -> Finished {
+    let program = plain_program("killed_threads.cpp");
+    let run = Client::new(program).arg(plugin("killed_threads.cpp", Library::Hip)).arg(what).run_both();
+    assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "all told\n"), "{what}: {}", run.stderr);
+    assert_eq!(run.recorder_lines(), Vec::<&str>::new(), "{what}");
+    run.only_trace().report().assert_nothing_lost();
+    run
+}
+
+/// How many blocks each thread told of that it was given, and that it gave back.
+fn told(run: &Finished) -> HashMap<u32, [usize; 2]> {
+    let mut found: HashMap<u32, [usize; 2]> = HashMap::new();
+    for (place, event) in [Event::Block, Event::BlockFree].into_iter().enumerate() {
+        run.only_trace().told(&[event]).iter().for_each(|told| found.entry(told.thread).or_default()[place] += 1);
+    }
+    found
+}
+
+fn assert_all_told(what: &str) {
+    let run = run(what);
+    let told = told(&run);
+    assert!(told.values().any(|counts| *counts == [BLOCKS; 2]), "{what}: the thread that lives: {told:?}");
+    assert!(told.len() > KILLED / 2, "{what}: and those that were ended: {}", told.len());
+    // Ended between a block and its end at most.
+    assert!(told.values().all(|[given, taken]| given - taken <= 1), "{what}: {told:?}");
+}
+
+#[test]
+fn threads_that_are_cancelled_where_they_wait() {
+    assert_all_told("deferred");
+}
+
+#[test]
+fn threads_that_are_cancelled_anywhere() {
+    (0..5).for_each(|_| assert_all_told("asynchronous"));
+}
+
+#[test]
+fn threads_that_end_themselves() {
+    let run = run("exit");
+    assert!(told(&run).values().filter(|counts| **counts == [6; 2]).count() == KILLED);
+}
+
+#[test]
+fn threads_that_end_past_the_c_library() {
+    let run = run("raw");
+    assert!(told(&run).values().filter(|counts| **counts == [6; 2]).count() == KILLED);
+}
+
+#[test]
+fn threads_that_are_cancelled_between_calls_of_the_runtime() {
+    let run = run("runtime");
+    run.assert_trace_is_true();
+    assert!(told(&run).values().any(|counts| *counts == [BLOCKS; 2]));
+}
