@@ -13,6 +13,9 @@ const REQUIRED: &str = "REAL_CLIENTS_REQUIRED";
 /// Set by `scripts/torch-versions`: the environment of another PyTorch, with the libraries that it wants in `cuda/lib`.
 const OTHER_TORCH: &str = "GPUOOM_TEST_TORCH";
 
+/// Set by `scripts/llama-versions`: the folder of another node-llama-cpp, with the libraries that it wants in `cuda/lib`.
+const OTHER_LLAMA: &str = "GPUOOM_TEST_LLAMA";
+
 /// Where the stubs of NVIDIA's libraries say that they were called, in the directory of the run.
 const STUB_LOG: &str = "stubs.log";
 
@@ -65,11 +68,14 @@ pub fn torch_client(program: &str) -> Option<Client> {
 /// `tests/clients/llama_cuda` with llama.cpp's prebuilt CUDA backend over the simulated CUDA. `None`, said on stderr, where
 /// it is not installed.
 pub fn llama_cuda_client() -> Option<Client> {
-    is_ready("llama_cuda", &["llama_cuda/.package-lock.json", "llama.gguf", "cuda/lib/libcuda.so.1"]).then(|| {
+    let other = std::env::var_os(OTHER_LLAMA).map(PathBuf::from);
+    let needed = ["llama_cuda/.package-lock.json", "llama.gguf", "cuda/lib/libcuda.so.1"];
+    let is_ready = if other.is_some() { is_ready("llama_cuda", &needed[1..2]) } else { is_ready("llama_cuda", &needed) };
+    is_ready.then(|| {
         let dir = real_clients_dir();
         let client = Client::new("node").arg(clients_dir().join("llama_cuda/run.mjs"));
-        let client = client.arg(dir.join("llama_cuda")).arg(dir.join("llama.gguf"));
-        on_simulated_cuda(client, &dir.join("cuda/lib"))
+        let client = client.arg(other.clone().unwrap_or_else(|| dir.join("llama_cuda"))).arg(dir.join("llama.gguf"));
+        on_simulated_cuda(client, &other.unwrap_or(dir).join("cuda/lib"))
     })
 }
 

@@ -1,10 +1,10 @@
 //! llama.cpp's prebuilt CUDA backend, loaded into Node, over the simulated CUDA: a run that fits and three that fail, each in
 //! its own place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpuoom_tests::{
-    Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called,
+    Client, Diagnosis, Event, Finished, MIB, Trace, TruthLine, llama_cuda_client, real_clients_dir, stubs_called,
 };
 use gpuoom_trace::record::{self, message};
 
@@ -21,7 +21,6 @@ fn generate(capacity: &str) -> Option<Finished> {
 /// card that nobody took memory from.
 fn main_trace(run: &Finished) -> Trace {
     let mut traces = run.traces();
-    assert_eq!(traces.len(), 2, "{traces:?}");
     traces.retain(|trace| trace.events().iter().any(|event| event.event() == "alloc"));
     assert_eq!(traces.len(), 1, "{traces:?}");
     traces.remove(0)
@@ -61,8 +60,11 @@ fn assert_fails(
     assert!(report.diagnoses().iter().all(|found| Some(&found.id[..]) != shape), "{:?}", report.diagnoses());
     assert!(run.stderr.contains("cudaMalloc failed: out of memory"), "llama.cpp says it itself: {}", run.stderr);
     let messages = main_trace(&run).told(&[record::Event::Message]);
-    assert_eq!(messages[0].status, message::EXCEPTION);
-    assert!(messages[0].text.contains("allocate"), "and in its exceptions: {messages:?}");
+    assert_eq!(messages[0].status, message::LOG);
+    assert_eq!(report.text("/ooms/0/message_from"), "log");
+    let exception = messages.iter().find(|message| message.status == message::EXCEPTION).expect("an exception");
+    assert!(exception.text.contains("allocate"), "and in its exceptions: {messages:?}");
+    assert_message_is_logged(&run, 0);
 }
 
 fn what_for(purpose: &str) -> &'static str {
@@ -73,12 +75,23 @@ fn what_for(purpose: &str) -> &'static str {
     }
 }
 
-/// llama.cpp's own words: "CUDA0 model buffer size = 12.51 MiB", by what the buffer is for.
-fn logged(stderr: &str) -> BTreeMap<String, String> {
-    let kinds = [("model", "weights"), ("KV", "kv-cache"), ("compute", "compute")];
+/// The message of the report's failure is a line of llama.cpp's own log, about this failure.
+fn assert_message_is_logged(run: &Finished, failure: usize) {
+    let report = main_trace(run).report();
+    let at = |name: &str| format!("/ooms/{failure}/{name}");
+    let message = report.text(&at("message"));
+    assert!(run.stderr.lines().any(|line| line.ends_with(&format!(": {message}"))), "{message}: {}", run.stderr);
+    let mib = report.number(&at("requested_bytes")) as f64 / MIB as f64;
+    let said = format!("allocating {mib:.2} MiB on device {}: cudaMalloc failed: out of memory", report.number(&at("device")));
+    assert!(message.ends_with(&said), "{message}, and not {said}");
+}
+
+/// llama.cpp's own words: "CUDA0 model buffer size = 12.51 MiB", by what the buffer is for. In 2024 the word "model" was missing.
+fn logged(stderr: &str, card: usize) -> BTreeMap<String, String> {
+    let kinds = [(" model", "weights"), ("", "weights"), (" KV", "kv-cache"), (" compute", "compute")];
     let mut found = BTreeMap::new();
     for (word, kind) in kinds {
-        let lines = stderr.lines().filter(|line| line.contains(&format!("CUDA0 {word} buffer size =")));
+        let lines = stderr.lines().filter(|line| line.contains(&format!("CUDA{card}{word} buffer size =")));
         let sizes: Vec<f64> =
             lines.map(|line| line.split_whitespace().rev().nth(1).expect("a size").parse().unwrap()).collect();
         assert!(sizes.len() < 2, "{sizes:?}");
@@ -102,7 +115,7 @@ fn buffers_are_for_what_llama_cpp_says_they_are() {
             let client =
                 client.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off").env("GPUOOM_FRAMEWORK", setting);
             let run = client.env("LLAMA_LOG_LEVEL", "info").run_recorded();
-            let logged = logged(&run.stderr);
+            let logged = logged(&run.stderr, 0);
             assert_eq!(logged.len(), buffers, "{}", run.stderr);
             let report = main_trace(&run).report();
             assert_eq!(in_mib(report.buffers(0, moment)), logged, "{capacity} {setting}");
@@ -111,6 +124,48 @@ fn buffers_are_for_what_llama_cpp_says_they_are() {
             }
         }
     }
+}
+
+/// Layers are spread over both cards, and so is the cache. Each card has a buffer to compute in.
+#[test]
+fn each_card_has_the_buffers_that_llama_cpp_says() {
+    for setting in ["on", "off"] {
+        let Some(client) = two_cards() else { return };
+        let run = client.env("GPUOOM_FRAMEWORK", setting).run_recorded();
+        assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+        let report = main_trace(&run).report();
+        for card in 0..2 {
+            let logged = logged(&run.stderr, card);
+            assert_eq!(logged.len(), 3, "{}", run.stderr);
+            assert_eq!(in_mib(report.buffers(card, "peak")), logged, "card {card}, {setting}");
+        }
+    }
+}
+
+fn two_cards() -> Option<Client> {
+    let client = llama_cuda_client()?.env("SIM_CAPACITY", "1G").env("SIM_DEVICES", "2").env("GPUOOM_PROBE", "off");
+    Some(client.env("LLAMA_LOG_LEVEL", "info"))
+}
+
+/// The simulated driver refuses one call after the other, whatever it is for: llama.cpp says which card that was of, and how much.
+#[test]
+fn a_failure_of_either_card_is_that_cards() {
+    let mut found = BTreeMap::new();
+    for number in 1..18 {
+        let Some(client) = two_cards() else { return };
+        let run = client.env("SIM_FAIL_AT", number.to_string()).run_recorded();
+        let Some(line) = run.stderr.lines().find(|line| line.contains("cudaMalloc failed: out of memory")) else { continue };
+        assert_message_is_logged(&run, 0);
+        let report = main_trace(&run).report();
+        assert!(line.ends_with(report.text("/ooms/0/message")), "the first of its lines: {line}");
+        let failed = (report.number("/ooms/0/device"), report.text("/ooms/0/purpose").to_owned());
+        // It then does with less of it, where it can.
+        let outcome = if failed.1 == "compute" { "recovered" } else { "propagated" };
+        assert_eq!(report.text("/ooms/0/outcome"), outcome, "{failed:?}");
+        found.insert(failed, number);
+    }
+    let each = ["weights", "kv-cache", "compute"].iter().flat_map(|what| [0, 1].map(|card| (card, (*what).to_owned())));
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), each.collect::<BTreeSet<_>>(), "{found:?}");
 }
 
 /// What comes after its buffers (here cuBLAS's work space) ggml can't do without: it aborts.

@@ -32,20 +32,26 @@ pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs something that only computes and publishes, and turns the recorder off if it panicked.
+/// Runs something that only computes and publishes, and turns the recorder off if it panicked. Nobody may cancel the thread meanwhile:
+/// what unwinds then is no panic, and the process ends where that is caught.
 pub(crate) fn caught<T>(default: T, work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    let cancellable = set_cancellable(false);
+    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         turn_off();
         default
-    })
+    });
+    set_cancellable(cancellable);
+    result
 }
 
 /// Lets `pthread_cancel` end this thread, or holds it back: the recorder waits and writes where the vendor's function would
-/// not have, and a cancellation there would take the call's result from the program. Returns what it was.
+/// not have, and a cancellation there would take the call's result from the program. Returns what it was. A thread that may be cancelled
+/// anywhere is unwound from in here, when it is let go.
+#[inline(never)]
 fn set_cancellable(cancellable: bool) -> bool {
     const ENABLE: libc::c_int = 0;
     const DISABLE: libc::c_int = 1;
-    unsafe extern "C" {
+    unsafe extern "C-unwind" {
         fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
     }
     let mut before = ENABLE;
