@@ -70,7 +70,8 @@ pub fn torch_client(program: &str) -> Option<Client> {
 pub fn llama_cuda_client() -> Option<Client> {
     let other = std::env::var_os(OTHER_LLAMA).map(PathBuf::from);
     let needed = ["llama_cuda/.package-lock.json", "llama.gguf", "cuda/lib/libcuda.so.1"];
-    let is_ready = if other.is_some() { is_ready("llama_cuda", &needed[1..2]) } else { is_ready("llama_cuda", &needed) };
+    let is_ready =
+        if other.is_some() { is_ready("llama_cuda", &needed[1..2]) } else { is_ready("llama_cuda", &needed) };
     is_ready.then(|| {
         let dir = real_clients_dir();
         let client = Client::new("node").arg(clients_dir().join("llama_cuda/run.mjs"));

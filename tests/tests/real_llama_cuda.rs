@@ -82,7 +82,8 @@ fn assert_message_is_logged(run: &Finished, failure: usize) {
     let message = report.text(&at("message"));
     assert!(run.stderr.lines().any(|line| line.ends_with(&format!(": {message}"))), "{message}: {}", run.stderr);
     let mib = report.number(&at("requested_bytes")) as f64 / MIB as f64;
-    let said = format!("allocating {mib:.2} MiB on device {}: cudaMalloc failed: out of memory", report.number(&at("device")));
+    let said =
+        format!("allocating {mib:.2} MiB on device {}: cudaMalloc failed: out of memory", report.number(&at("device")));
     assert!(message.ends_with(&said), "{message}, and not {said}");
 }
 
@@ -154,7 +155,9 @@ fn a_failure_of_either_card_is_that_cards() {
     for number in 1..18 {
         let Some(client) = two_cards() else { return };
         let run = client.env("SIM_FAIL_AT", number.to_string()).run_recorded();
-        let Some(line) = run.stderr.lines().find(|line| line.contains("cudaMalloc failed: out of memory")) else { continue };
+        let Some(line) = run.stderr.lines().find(|line| line.contains("cudaMalloc failed: out of memory")) else {
+            continue;
+        };
         assert_message_is_logged(&run, 0);
         let report = main_trace(&run).report();
         assert!(line.ends_with(report.text("/ooms/0/message")), "the first of its lines: {line}");

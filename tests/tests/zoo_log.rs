@@ -11,7 +11,10 @@ fn logs(what: &str) -> Client {
 
 fn lines(run: &Finished) -> Vec<Told> {
     let lines = run.only_trace().told(&[Event::Message]);
-    assert!(lines.iter().all(|line| (line.api.as_str(), line.status) == ("ggml_log_internal", message::LOG)), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| (line.api.as_str(), line.status) == ("ggml_log_internal", message::LOG)),
+        "{lines:?}"
+    );
     lines
 }
 
@@ -24,7 +27,10 @@ fn lines_about_missing_memory_are_kept_as_the_callback_is_given_them() {
     let run = logs("says").run_both();
     assert_eq!(run.exit_code(), 0);
     let lines: Vec<String> = lines(&run).into_iter().map(|line| line.text).collect();
-    assert_eq!(lines[..2], [first_line(0), "failed to fit 1 of 2, 3, 4,   0.2, 4398046511104 of memory: all x%".to_owned()]);
+    assert_eq!(
+        lines[..2],
+        [first_line(0), "failed to fit 1 of 2, 3, 4,   0.2, 4398046511104 of memory: all x%".to_owned()]
+    );
     assert_eq!(lines[2], "failed to allocate %e", "another sort of number");
     let counted: Vec<String> = (0..5).map(|line| format!("failed to allocate, line {line}")).collect();
     assert_eq!(lines[3..8], counted, "eight for a failure");

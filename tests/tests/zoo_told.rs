@@ -79,7 +79,7 @@ fn last_words_of_ggml_are_kept() {
     let run = Client::new(plain_program("ggml_abort.c")).arg(plugin("ggml_abort.c", Library::Hip)).run_both();
     assert_eq!(run.status.signal(), Some(libc::SIGABRT));
     let messages = run.only_trace().told(&[Event::Message]);
-    let text = "ggml-cuda.cu:98: GGML_ASSERT(block != NULL) failed: -3 of 4398046511104, %s %.1f";
+    let text = "ggml-cuda.cu:98: GGML_ASSERT(block != NULL) failed: -3 of 4398046511104, then 0.5";
     assert_eq!(told(&messages), [("ggml_abort", message::ABORT, text)]);
 }
 

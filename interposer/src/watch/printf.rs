@@ -230,7 +230,8 @@ mod tests {
         let mut vectors = [[0; 2]; VECTORS];
         vectors.iter_mut().zip(floats).for_each(|(vector, float)| vector[0] = float.to_bits());
         let on_stack = stack.as_ptr() as u64;
-        let arguments = Variadic { integers: &integers, integers_taken: 2, vectors: &vectors, vectors_taken: 0, on_stack };
+        let arguments =
+            Variadic { integers: &integers, integers_taken: 2, vectors: &vectors, vectors_taken: 0, on_stack };
         let mut out = [0; 200];
         let mut line = Line::new(&mut out);
         line.push_format(format.as_ptr() as u64, arguments);

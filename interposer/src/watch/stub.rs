@@ -7,9 +7,9 @@ use gpuoom_trace::payload::{self, MAX_TEXT_BYTES};
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, flag, message};
 
 use super::failure::{self, FailedPointer, Side};
+use super::printf::Variadic;
 use super::waits::Target;
 use super::{abort, directions, empty, exception, log_line};
-use super::printf::Variadic;
 use crate::base::{guard, program_memory, thread};
 use crate::call::{Described, Frame};
 use crate::table::{self, Row};

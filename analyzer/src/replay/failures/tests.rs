@@ -128,7 +128,8 @@ fn two_threads_have_an_error_each() {
     let replay = run(&trace);
     let one = (4 * GIB, Some(2), Outcome::Propagated, Because::Exception);
     assert_eq!(listed(&replay), [one, one]);
-    let said = replay.failures.listed.iter().map(|oom| (oom.thread, oom.message.as_ref().map(|message| &*message.text)));
+    let said =
+        replay.failures.listed.iter().map(|oom| (oom.thread, oom.message.as_ref().map(|message| &*message.text)));
     assert_eq!(said.collect::<Vec<_>>(), [(THREAD, Some(TEXT)), (OTHER, Some("another"))]);
     assert_eq!(replay.failures.listed.iter().map(|oom| oom.story).collect::<Vec<_>>(), [0, 1]);
 }
@@ -159,7 +160,10 @@ fn an_error_without_an_attempt_is_a_failure_of_its_own() {
     let replay = run(&trace);
     assert_eq!(listed(&replay), [(4 * GIB, Some(0), Outcome::Propagated, Because::Exception)]);
     let oom = &replay.failures.listed[0];
-    assert_eq!((oom.kind, oom.refused_by, oom.message.as_ref().map(|message| &*message.text)), (Kind::Tensor, RefusedBy::Layer(None), Some(TEXT)));
+    assert_eq!(
+        (oom.kind, oom.refused_by, oom.message.as_ref().map(|message| &*message.text)),
+        (Kind::Tensor, RefusedBy::Layer(None), Some(TEXT))
+    );
     assert_eq!(oom.held.requested_bytes, u128::from(22 * GIB));
     assert_eq!(replay.accounts.device(0).unwrap().calls.failures, 1);
 }
@@ -214,7 +218,8 @@ fn a_line_of_a_log_belongs_to_the_failure_that_it_names() {
         trace.throws(THREAD, OBJECT, Some(TEXT));
     };
     assert_eq!(said(first), Some(line), "what came first");
-    let last: fn(&mut TraceBuilder, u64) = |trace, failure| _ = trace.says(THREAD, message::ABORT, failure, "fatal error");
+    let last: fn(&mut TraceBuilder, u64) =
+        |trace, failure| _ = trace.says(THREAD, message::ABORT, failure, "fatal error");
     assert_eq!(said(last), Some((message::ABORT, "fatal error".to_owned())));
     assert_eq!(said(|trace, failure| _ = trace.says(OTHER, message::LOG, failure, LINE)), None, "another thread");
     assert_eq!(said(|trace, failure| _ = trace.says(THREAD, message::LOG, failure + 1, LINE)), None, "no failure");
