@@ -13,8 +13,6 @@ fn run(what: &str) -> Finished {
     let program = plain_program("killed_threads.cpp");
     let run = Client::new(program).arg(plugin("killed_threads.cpp", Library::Hip)).arg(what).run_both();
     assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "all told\n"), "{what}: {}", run.stderr);
-    assert_eq!(run.recorder_lines(), Vec::<&str>::new(), "{what}");
-    run.only_trace().report().assert_nothing_lost();
     run
 }
 
@@ -27,9 +25,9 @@ fn told(run: &Finished) -> HashMap<u32, [usize; 2]> {
     found
 }
 
-fn assert_all_told(what: &str) {
-    let run = run(what);
-    let told = told(&run);
+fn assert_all_told(run: &Finished, what: &str) {
+    assert_eq!(run.recorder_lines(), Vec::<&str>::new(), "{what}");
+    let told = told(run);
     assert!(told.values().any(|counts| *counts == [BLOCKS; 2]), "{what}: the thread that lives: {told:?}");
     assert!(told.len() > KILLED / 2, "{what}: and those that were ended: {}", told.len());
     // Ended between a block and its end at most.
@@ -38,29 +36,38 @@ fn assert_all_told(what: &str) {
 
 #[test]
 fn threads_that_are_cancelled_where_they_wait() {
-    assert_all_told("deferred");
+    let run = run("deferred");
+    run.only_trace().report().assert_nothing_lost();
+    assert_all_told(&run, "deferred");
 }
 
+/// Such a thread may end between the claim of a record and its publication: that record is torn, and the report says so.
 #[test]
 fn threads_that_are_cancelled_anywhere() {
-    (0..5).for_each(|_| assert_all_told("asynchronous"));
+    for _ in 0..5 {
+        let run = run("asynchronous");
+        let report = run.only_trace().report();
+        assert_eq!(report.number("/trace/events_lost"), 0);
+        assert!(report.number("/trace/torn_events") <= KILLED as u64);
+        assert_all_told(&run, "asynchronous");
+    }
 }
 
 #[test]
 fn threads_that_end_themselves() {
-    let run = run("exit");
-    assert!(told(&run).values().filter(|counts| **counts == [6; 2]).count() == KILLED);
+    for what in ["exit", "raw"] {
+        let run = run(what);
+        run.only_trace().report().assert_nothing_lost();
+        assert_all_told(&run, what);
+        assert!(told(&run).values().filter(|counts| **counts == [6; 2]).count() == KILLED, "{what}");
+    }
 }
 
-#[test]
-fn threads_that_end_past_the_c_library() {
-    let run = run("raw");
-    assert!(told(&run).values().filter(|counts| **counts == [6; 2]).count() == KILLED);
-}
-
+/// The runtime holds a lock while it works, so the program holds cancellation back there; so it stays, also while a failure is read.
 #[test]
 fn threads_that_are_cancelled_between_calls_of_the_runtime() {
     let run = run("runtime");
     run.assert_trace_is_true();
+    run.only_trace().report().assert_nothing_lost();
     assert!(told(&run).values().any(|counts| *counts == [BLOCKS; 2]));
 }
