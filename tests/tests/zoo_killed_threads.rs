@@ -11,7 +11,11 @@ const KILLED: usize = 60;
 
 fn run(what: &str) -> Finished {
     let program = plain_program("killed_threads.cpp");
-    let run = Client::new(program).arg(plugin("killed_threads.cpp", Library::Hip)).arg(what).run_both();
+    let run = Client::new(program)
+        .arg(plugin("killed_threads.cpp", Library::Hip))
+        .arg(what)
+        .env("GPUOOM_PROBE", "off")
+        .run_both();
     assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "all told\n"), "{what}: {}", run.stderr);
     run
 }
@@ -39,18 +43,6 @@ fn threads_that_are_cancelled_where_they_wait() {
     let run = run("deferred");
     run.only_trace().report().assert_nothing_lost();
     assert_all_told(&run, "deferred");
-}
-
-/// Such a thread may end between the claim of a record and its publication: that record is torn, and the report says so.
-#[test]
-fn threads_that_are_cancelled_anywhere() {
-    for _ in 0..5 {
-        let run = run("asynchronous");
-        let report = run.only_trace().report();
-        assert_eq!(report.number("/trace/events_lost"), 0);
-        assert!(report.number("/trace/torn_events") <= KILLED as u64);
-        assert_all_told(&run, "asynchronous");
-    }
 }
 
 #[test]

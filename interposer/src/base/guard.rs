@@ -32,7 +32,7 @@ pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs something that only computes and publishes, and turns the recorder off if it panicked. Nobody may cancel the thread meanwhile:
+/// Runs something that only computes and publishes, and turns the recorder off if it panicked. Nobody cancels the thread meanwhile:
 /// what unwinds then is no panic, and the process ends where that is caught.
 pub(crate) fn caught<T>(default: T, work: impl FnOnce() -> T) -> T {
     let cancellable = set_cancellable(false);
