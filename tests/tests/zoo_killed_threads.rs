@@ -29,10 +29,15 @@ fn told(run: &Finished) -> HashMap<u32, [usize; 2]> {
     found
 }
 
-fn assert_all_told(run: &Finished, what: &str) {
-    assert_eq!(run.recorder_lines(), Vec::<&str>::new(), "{what}");
+fn assert_survivor_told(run: &Finished, what: &str) -> HashMap<u32, [usize; 2]> {
     let told = told(run);
     assert!(told.values().any(|counts| *counts == [BLOCKS; 2]), "{what}: the thread that lives: {told:?}");
+    told
+}
+
+fn assert_all_told(run: &Finished, what: &str) {
+    assert_eq!(run.recorder_lines(), Vec::<&str>::new(), "{what}");
+    let told = assert_survivor_told(run, what);
     assert!(told.len() > KILLED / 2, "{what}: and those that were ended: {}", told.len());
     // Ended between a block and its end at most.
     assert!(told.values().all(|[given, taken]| given - taken <= 1), "{what}: {told:?}");
@@ -43,6 +48,18 @@ fn threads_that_are_cancelled_where_they_wait() {
     let run = run("deferred");
     run.only_trace().report().assert_nothing_lost();
     assert_all_told(&run, "deferred");
+}
+
+/// Such a thread may end between the claim of a record and its publication: that record is torn, and the report says so.
+#[test]
+fn threads_that_are_cancelled_anywhere() {
+    for _ in 0..5 {
+        let run = run("asynchronous");
+        let report = run.only_trace().report();
+        assert_eq!(report.number("/trace/events_lost"), 0);
+        assert!(report.number("/trace/torn_events") <= KILLED as u64);
+        assert_survivor_told(&run, "asynchronous");
+    }
 }
 
 #[test]

@@ -22,12 +22,12 @@ fn turn_off() {
 #[inline(never)]
 pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
     let errno = errno();
-    let cancellable = set_cancellable(false);
+    let cancellation = hold_cancellation();
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         turn_off();
         default
     });
-    set_cancellable(cancellable);
+    let_cancellation_go(&cancellation);
     set_errno(errno);
     result
 }
@@ -35,29 +35,55 @@ pub(crate) fn cold<T>(default: T, work: impl FnOnce() -> T) -> T {
 /// Runs something that only computes and publishes, and turns the recorder off if it panicked. Nobody cancels the thread meanwhile:
 /// what unwinds then is no panic, and the process ends where that is caught.
 pub(crate) fn caught<T>(default: T, work: impl FnOnce() -> T) -> T {
-    let cancellable = set_cancellable(false);
+    let cancellation = hold_cancellation();
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         turn_off();
         default
     });
-    set_cancellable(cancellable);
+    let_cancellation_go(&cancellation);
     result
 }
 
-/// Lets `pthread_cancel` end this thread, or holds it back: the recorder waits and writes where the vendor's function would
-/// not have, and a cancellation there would take the call's result from the program. Returns what it was. A thread that may be cancelled
-/// anywhere is unwound from in here, when it is let go.
+/// How a thread may be cancelled, see `pthread_setcancelstate` and `pthread_setcanceltype`.
+struct Cancellation {
+    state: libc::c_int,
+    kind: libc::c_int,
+}
+
+/// The first of the states, and of the kinds.
+const ENABLED: libc::c_int = 0;
+const DEFERRED: libc::c_int = 0;
+const DISABLED: libc::c_int = 1;
+
+// A thread that may be cancelled anywhere is unwound from inside the second one, if somebody cancelled it while that was held back.
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+    fn pthread_setcanceltype(kind: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// Keeps `pthread_cancel` from ending this thread: the recorder waits and writes where the vendor's function would not have, and a
+/// cancellation there would take the call's result from the program. The kind is held, too, because the handler of a request that
+/// is on its way already looks at nothing else (glibc 2.36).
 #[inline(never)]
-fn set_cancellable(cancellable: bool) -> bool {
-    const ENABLE: libc::c_int = 0;
-    const DISABLE: libc::c_int = 1;
-    unsafe extern "C-unwind" {
-        fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+fn hold_cancellation() -> Cancellation {
+    let mut before = Cancellation { state: ENABLED, kind: DEFERRED };
+    // SAFETY: a kind and a state that there are, and places for the old ones.
+    unsafe {
+        pthread_setcanceltype(DEFERRED, &mut before.kind);
+        pthread_setcancelstate(DISABLED, &mut before.state);
     }
-    let mut before = ENABLE;
-    // SAFETY: one of the two states, and a place for the old one.
-    unsafe { pthread_setcancelstate(if cancellable { ENABLE } else { DISABLE }, &mut before) };
-    before == ENABLE
+    before
+}
+
+/// What was so before is so again.
+#[inline(never)]
+fn let_cancellation_go(before: &Cancellation) {
+    let mut held = 0;
+    // SAFETY: what these functions have answered, and a place for what holds now.
+    unsafe {
+        pthread_setcancelstate(before.state, &mut held);
+        pthread_setcanceltype(before.kind, &mut held);
+    }
 }
 
 /// The calling thread's `errno`.

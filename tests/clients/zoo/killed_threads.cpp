@@ -1,6 +1,6 @@
 // Threads that end while they tell of blocks with their allocator's lock held, and inside calls of the runtime. The lock is a robust one,
 // so that the program itself can go on. Compiled twice: -DPLUGIN is the library.
-//     killed_threads PLUGIN deferred|exit|raw|runtime
+//     killed_threads PLUGIN deferred|asynchronous|exit|raw|runtime
 // A thread that lives on tells of BLOCKS blocks meanwhile; each of them has to be in the trace.
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +108,8 @@ static void *survive(void *) {
 }
 
 static void *die(void *) {
+    int before;
+    if (!strcmp(what, "asynchronous")) pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
     began++;
     if (!strcmp(what, "runtime")) in_runtime();
     else tell_and_end(2, what[0]);
@@ -124,7 +126,7 @@ int main(int argc, char **argv) {
     if (((int (*)(void))dlsym(library, "begin"))() != 0) return 73;
     pthread_t survivor;
     pthread_create(&survivor, nullptr, survive, nullptr);
-    bool is_cancelled = what[0] == 'd' || !strcmp(what, "runtime");
+    bool is_cancelled = what[0] == 'd' || what[0] == 'a' || !strcmp(what, "runtime");
     for (int i = 0; i < KILLED; i++) {
         pthread_t victim;
         pthread_create(&victim, nullptr, die, nullptr);
