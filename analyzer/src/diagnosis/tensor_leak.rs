@@ -38,7 +38,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
         format!(
-            "what {blocks} hold after a {step} rises, {} each time ({})",
+            "what {blocks} hold after a {step} rises by {} each time ({})",
             bytes(growth.per_step.bytes),
             growth.range()
         )
