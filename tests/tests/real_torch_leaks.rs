@@ -98,6 +98,8 @@ fn what_only_looks_like_a_leak() {
     let programs = [
         "floats",
         "cache_that_fills",
+        "cache_just_full",
+        "sweep",
         "replay_buffer",
         "growing_batch",
         "warm_up",
@@ -116,6 +118,17 @@ fn what_only_looks_like_a_leak() {
             report.diagnoses()
         );
     }
+}
+
+/// What a backward pass and an optimizer's step keep grows with the parameters that are trained.
+#[test]
+fn layers_that_are_unfrozen_are_at_most_a_possible_leak() {
+    let Some((run, report)) = run("unfreezing", LARGE, STEPS) else { return };
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    assert_eq!(of_tensors(&report)["significant"], true);
+    assert_eq!(leak(&report).as_deref(), Some("possible"), "{:?}", report.diagnoses());
+    let evidence = report.excerpt("/diagnoses/0/evidence");
+    assert!(evidence.contains("more parameters that are trained"), "{evidence}");
 }
 
 /// What the steps held is what PyTorch counts after each of them, to the byte.

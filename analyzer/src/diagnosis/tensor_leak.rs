@@ -37,19 +37,14 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     let (blocks, step, steps) = (growth.blocks(), growth.by.step(), growth.by.steps());
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
-        let rate = &growth.per_step;
         format!(
-            "what {blocks} hold after a {step} rises by {} each time (95 %: {} to {}, over the last {}); {} in {}",
-            bytes(rate.bytes),
-            bytes(rate.low),
-            bytes(rate.high),
-            growth.stretch,
-            size(growth.total_bytes.unsigned_abs()),
-            count(growth.steps, step, steps),
+            "what {blocks} hold after a {step} rises by {} each time ({})",
+            bytes(growth.per_step.bytes),
+            growth.range()
         )
     });
     check.unless(growth.lines_share() < thresholds.dominant_share, || {
-        "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
+        "what rises are blocks in place of others that were given back, and not ones that stay".to_owned()
     });
     check.must(true, || {
         let lines = growth.lines.iter().take(MOST_NAMED).map(|line| line.told(blocks, step));
@@ -66,10 +61,11 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         check.would_settle(LABELS);
     }
     is_it_meant(check);
-    if growth.course == Course::Slows {
+    if let Some(unsettled) = growth.course.unsettled() {
         check.at_most(Confidence::Possible);
-        check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
+        check.would_settle(unsettled);
     }
+    fits_more_parameters(growth, thresholds, check);
     if growth.few_points {
         check.at_most(Confidence::Possible);
         check.would_settle(&format!("a longer run: the trend rests on few {steps}"));
@@ -81,6 +77,28 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
             format!("{share} of what these {steps} were given stays, and little was there before: they may be parts of a load")
         });
     }
+}
+
+/// What would show whether a rise of gradients and of an optimizer's state is one of the parameters that are trained.
+const TRAINED: &str =
+    "how many parameters require a gradient after each step: a training that unfreezes layers rises like this, too";
+
+/// Gradients and an optimizer's state grow with the parameters that are trained. Where nothing else rises, that may be all.
+fn fits_more_parameters(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut Check) {
+    if !growth.is_of_trained_parameters(thresholds) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.note(true, || {
+        let others = growth.rising_bytes.saturating_sub(growth.rising_trained_bytes);
+        format!(
+            "{} of what rises came in backward passes and in an optimizer's step, and {} elsewhere: more parameters that are trained take \
+             as much",
+            size(growth.rising_trained_bytes),
+            size(others)
+        )
+    });
+    check.would_settle(TRAINED);
 }
 
 /// Refutes a leak that segments suggest, where the allocator holds what rises and its blocks do not rise. What another library leaks is in
@@ -161,5 +179,6 @@ pub(super) fn goes_on(growth: &TensorGrowth, thresholds: &Thresholds) -> bool {
         Cut::Cycles => growth.line_share() >= thresholds.one_path_share,
         _ => growth.lines_share() >= thresholds.dominant_share,
     };
-    growth.course == Course::Rises && is_of_lines && !growth.may_be_a_load(thresholds)
+    let may_be_meant = growth.may_be_a_load(thresholds) || growth.is_of_trained_parameters(thresholds);
+    growth.course == Course::Rises && is_of_lines && !may_be_meant
 }

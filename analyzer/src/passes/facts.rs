@@ -248,6 +248,7 @@ impl Facts {
         let thresholds = &evidence.thresholds;
         let run = tensor_growth::Run { replay, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
         let tensor_growth_at = tensor_growth_at(&run, &shapes);
+        let shapes = shapes.by_growth(|index| Some(tensor_growth_at.get(&index)?.keeps_more(thresholds)));
         let clock = &replay.clock;
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {

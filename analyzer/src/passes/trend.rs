@@ -41,6 +41,8 @@ pub struct Limits {
     pub returned_share: f64,
     /// Share of its first half's slope below which a stretch slows down in its second half.
     pub slowing_share: f64,
+    /// Share of an average step of the rise that a level must be above the last high to be a new one.
+    pub new_high_share: f64,
     /// Points from which on a stretch is compared by its quarters and its halves.
     pub parted_points: usize,
 }
@@ -53,7 +55,9 @@ pub enum Course {
     Rises,
     /// It rises, more slowly than shortly before.
     Slows,
-    /// It rose, and has not for longer than it ever paused.
+    /// It rose, and then not for longer than it ever paused before, but not for long enough to be over.
+    Pauses,
+    /// It rose, and has not for much longer than it ever paused.
     Stopped,
     /// It rose in one or two steps.
     Stepped,
@@ -64,9 +68,29 @@ pub enum Course {
 }
 
 impl Course {
-    /// Whether it goes on rising, be it more slowly.
+    /// Whether it goes on rising, be it more slowly, as far as is known.
     pub fn rises(self) -> bool {
-        matches!(self, Course::Rises | Course::Slows)
+        matches!(self, Course::Rises | Course::Slows | Course::Pauses)
+    }
+
+    /// What the end of the rise would have to show before it is one that goes on; `None` where it does.
+    pub fn unsettled(self) -> Option<&'static str> {
+        match self {
+            Course::Slows => Some("a longer run: the rise slows down, as that of a cache does that fills"),
+            Course::Pauses => {
+                Some("a longer run: the last steps did not rise, as those of a cache do not that is full")
+            }
+            _ => None,
+        }
+    }
+
+    /// What it does where it ends, behind a sentence that says that it rises.
+    pub fn told(self) -> &'static str {
+        match self {
+            Course::Slows => "; it slows down",
+            Course::Pauses => "; the last of these did not rise",
+            _ => "",
+        }
     }
 }
 
@@ -212,13 +236,17 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
     if was_given_back(levels, last, limits) {
         return Course::GivenBack;
     }
-    if pauses_for_good(last, limits) {
+    let pause = Pause::of(last, limits);
+    if pause.is_for_good(limits) {
         return Course::Stopped;
     }
     match rise_by_parts(last, limits) {
         Parts::Even => {}
         Parts::EndsLevel => return Course::Stopped,
         Parts::InSteps => return Course::Stepped,
+    }
+    if pause.is_longest() {
+        return Course::Pauses;
     }
     let (first, second) = stretch.split_at(stretch.len() / 2);
     let halves = Slope::of(first).zip(Slope::of(second)).filter(|_| stretch.len() >= limits.parted_points);
@@ -228,16 +256,37 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
     }
 }
 
-/// Whether the last new high is longer ago than the longest pause between two of the stretch, by the factor.
-fn pauses_for_good(stretch: &[f64], limits: &Limits) -> bool {
-    let (mut high, mut at, mut longest) = (f64::NEG_INFINITY, 0, 1);
-    for (place, level) in stretch.iter().enumerate() {
-        if *level > high {
-            longest = longest.max(place - at);
-            (high, at) = (*level, place);
+/// Steps without a new high.
+struct Pause {
+    /// Behind the last one.
+    last: usize,
+    /// The most between two highs of the stretch.
+    longest_before: usize,
+}
+
+impl Pause {
+    /// Levels that only waver around a high are no new ones, as those of a full cache whose entries differ in size.
+    fn of(stretch: &[f64], limits: &Limits) -> Self {
+        let [first, .., end] = stretch else { return Pause { last: 0, longest_before: 0 } };
+        let least = limits.new_high_share * (end - first).max(0.0) / (stretch.len() - 1) as f64;
+        let (mut high, mut at, mut longest_before) = (*first, 0, 0);
+        for (place, level) in stretch.iter().enumerate().skip(1) {
+            if *level > high + least {
+                longest_before = longest_before.max(place - at - 1);
+                (high, at) = (*level, place);
+            }
         }
+        Pause { last: stretch.len() - 1 - at, longest_before }
     }
-    (stretch.len() - 1 - at) as f64 > limits.pause_factor * longest as f64 + 1.0
+
+    /// Whether it is longer than the longest before, by the factor: one step more than that where there was none.
+    fn is_for_good(&self, limits: &Limits) -> bool {
+        self.last as f64 > limits.pause_factor * (self.longest_before + 1) as f64
+    }
+
+    fn is_longest(&self) -> bool {
+        self.last > self.longest_before
+    }
 }
 
 /// How a stretch rises from part to part.
@@ -294,6 +343,7 @@ mod tests {
         pause_factor: 2.0,
         returned_share: 0.5,
         slowing_share: 0.5,
+        new_high_share: 0.5,
         parted_points: 8,
     };
 
@@ -333,12 +383,27 @@ mod tests {
 
     #[test]
     fn a_rise_that_is_over() {
-        for flat in [5, 12, 40] {
-            let full = trend((0..24 + flat).map(|step| 64.0 * f64::from(step.min(24))));
-            assert!(!full.rises() && full.rate() == 0.0, "{flat}: {full:?}");
+        for flat in [3, 4, 5, 12, 40] {
+            for steps in [5, 8, 12, 24] {
+                let full = trend((0..=steps + flat).map(|step| 64.0 * f64::from(step.min(steps))));
+                assert!(!full.rises() && full.rate() == 0.0, "{steps}, {flat}: {full:?}");
+            }
         }
+        // A full cache whose entries differ in size.
+        let wavers = trend((0..26).map(|step| 64.0 * f64::from(step.min(20)) + 20.0 * noise(step)));
+        assert_eq!(wavers.course, Course::Stopped);
         let slower = (0..40).map(|step| 1000.0 - 1000.0 * 0.92f64.powi(step));
         assert_eq!(trend(slower).course, Course::Slows);
+    }
+
+    /// Too short to tell: a leak that is now and then and a cache that is just full look the same.
+    #[test]
+    fn a_rise_that_pauses_longer_than_ever_is_not_surely_one() {
+        for flat in [1, 2] {
+            assert_eq!(trend((0..=24 + flat).map(|step| 64.0 * f64::from(step.min(24)))).course, Course::Pauses);
+        }
+        // It paused as long before.
+        assert_eq!(trend((0..24).map(|step| 64.0 * f64::from(step / 3))).course, Course::Rises);
     }
 
     #[test]

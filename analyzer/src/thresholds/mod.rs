@@ -253,6 +253,8 @@ thresholds! {
     step_share: f64 = 0.67, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// How many times as long as ever before a rise must pause to be over.
     rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of an average step of a rise that a level must be above the last high to be a new one.
+    new_high_share: f64 = 0.5, Share, "ours: levels that waver are no rise", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
     returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of the time that a rise took; what is given back faster behind its last step is a clean-up where the program ends.
@@ -459,6 +461,7 @@ impl Thresholds {
             pause_factor: self.rise_pause_factor,
             returned_share: self.returned_share,
             slowing_share: self.slowing_share,
+            new_high_share: self.new_high_share,
             parted_points: usize::try_from(self.parted_points).unwrap_or(usize::MAX).max(4),
         }
     }

@@ -128,6 +128,44 @@ def cache_that_fills(steps):
         yield
 
 
+def cache_just_full(steps):
+    """The oldest entry makes room for the newest, over the last steps only."""
+    training, cache = Training(torch.optim.SGD), collections.OrderedDict()
+    for step in range(steps):
+        if len(cache) >= steps - 4:
+            cache.popitem(last=False)
+        cache[step] = tensor(8)
+        training.step()
+        yield
+
+
+def unfreezing(steps):
+    """Every third step trains one more layer: gradients and the optimizer's state grow, and the run ends."""
+    layers = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(steps // 3)]).cuda()
+    for parameter in layers.parameters():
+        parameter.requires_grad = False
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=1e-3)
+    for step in range(steps):
+        if step % 3 == 0:
+            for parameter in layers[-1 - step // 3].parameters():
+                parameter.requires_grad = True
+        layers(torch.randn(64, 1024, device="cuda")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        yield
+
+
+def sweep(steps):
+    """Models one after the other, each with one more layer than the last, which is given back before."""
+    for step in range(steps):
+        model = optimizer = None
+        model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(step + 2)]).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        model(batch_of()).square().mean().backward()
+        optimizer.step()
+        yield
+
+
 def replay_buffer(steps):
     training, buffer = Training(), collections.deque(maxlen=steps // 3)
     for _ in range(steps):
@@ -195,7 +233,8 @@ SCENARIOS = {
     function.__name__: function
     for function in (
         losses_with_graphs, global_list, sgd_global_list, hook, closure, no_training_list, floats, cache_that_fills,
-        replay_buffer, growing_batch, warm_up, evaluations, accumulation, requests, one_growing_tensor,
+        replay_buffer, growing_batch, warm_up, evaluations, accumulation, requests, one_growing_tensor, cache_just_full,
+        unfreezing, sweep,
     )
 }
 

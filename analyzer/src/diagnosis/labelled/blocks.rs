@@ -19,6 +19,9 @@ const KEPT: u64 = SEGMENT + 3 * GIB;
 const MODEL: u32 = 21;
 const BACKWARD: u32 = 22;
 const KEEPS: u32 = 23;
+/// Gradients that stay, and an optimizer's state.
+const GRADIENTS: u32 = 24;
+const STATE: u32 = 25;
 const STEPS: u64 = 24;
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -48,6 +51,41 @@ pub(super) const TRACES: &[Labelled] = &[
                 }
             })
         },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a cache of twenty tensors that became full just before the end: in the last steps each new one takes an older one's place",
+        scene: || training(|trace, step| cached(trace, step, STEPS - 4)),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "the same, and only the last step did not rise: nothing tells a full cache from a leak that pauses",
+        scene: || training(|trace, step| cached(trace, step, STEPS - 2)),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "layers are unfrozen one after the other: gradients and an optimizer's state become more, and nothing else",
+        scene: || unfreezing(false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and another line keeps a tensor of each step",
+        scene: || unfreezing(true),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
+        story: "a sweep of models, each with more layers than the last, which is given back before",
+        scene: || training(swept),
     },
     Labelled {
         id: "live-leak",
@@ -165,6 +203,9 @@ fn program(total: u64) -> TraceBuilder {
     trace.stack(MODEL, &[0x7000_0020], &[line(2, 7), line(1, 30)]);
     trace.stack(BACKWARD, &[0x7000_0030], &[line(3, 233), line(4, 390), line(1, 31)]);
     trace.stack(KEEPS, &[0x7000_0040], &[line(1, 38)]);
+    trace.code(5, "/venv/lib/python3.12/site-packages/torch/optim/optimizer.py", "wrapper");
+    trace.stack(GRADIENTS, &[0x7000_0050], &[line(4, 390), line(1, 31)]);
+    trace.stack(STATE, &[0x7000_0060], &[line(5, 480), line(1, 32)]);
     trace
 }
 
@@ -182,23 +223,65 @@ fn keep(trace: &mut TraceBuilder, step: u64, bytes: u64) {
     keep_at(trace, KEPT + step * 64 * MIB, bytes);
 }
 
-/// Six activations, with a backward pass that gives them back.
-fn step(trace: &mut TraceBuilder, with_backward: bool) {
-    (0..6).for_each(|layer| from(trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
-    if with_backward {
-        from(trace, BACKWARD, GRADIENT, 512);
+/// A cache of so many tensors.
+fn cached(trace: &mut TraceBuilder, step: u64, most: u64) {
+    if step >= most {
+        trace.free_tensor(KEPT + (step - most) * 64 * MIB);
     }
-    (0..6).for_each(|layer| _ = trace.free_tensor(ACTIVATIONS + layer * 100 * MIB));
-    if with_backward {
+    keep(trace, step, 30 * MIB);
+}
+
+/// A model of four layers and one more for each step, in place of the last one.
+fn swept(trace: &mut TraceBuilder, step: u64) {
+    let place = |step: u64, layer: u64| KEPT + (step % 2) * GIB + layer * 16 * MIB;
+    if step > 0 {
+        (0..step + 3).for_each(|layer| _ = trace.free_tensor(place(step - 1, layer)));
+    }
+    (0..step + 4).for_each(|layer| keep_at(trace, place(step, layer), 16 * MIB));
+}
+
+/// Every second step has a gradient and a state that no step before had; `keeps`: each step keeps a tensor by another line.
+fn unfreezing(keeps: bool) -> Scene {
+    let mut trace = program(16 * GIB);
+    trace.segment(SEGMENT, 8 * GIB);
+    for number in 0..STEPS {
+        let place = KEPT + number * 128 * MIB;
+        let unfreezes = number.is_multiple_of(2);
+        step_with(&mut trace, |trace| {
+            from(trace, BACKWARD, GRADIENT, 512);
+            if unfreezes {
+                from(trace, GRADIENTS, place, 15 * MIB);
+            }
+        });
         trace.free_tensor(GRADIENT);
+        if unfreezes {
+            from(&mut trace, STATE, place + 16 * MIB, 30 * MIB);
+        }
+        if keeps {
+            keep_at(&mut trace, place + 64 * MIB, 30 * MIB);
+        }
     }
+    Scene { trace }
+}
+
+/// Six activations, and what comes before they are given back.
+fn step_with(trace: &mut TraceBuilder, inside: impl FnOnce(&mut TraceBuilder)) {
+    (0..6).for_each(|layer| from(trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
+    inside(trace);
+    (0..6).for_each(|layer| _ = trace.free_tensor(ACTIVATIONS + layer * 100 * MIB));
+}
+
+/// The same with a backward pass.
+fn step(trace: &mut TraceBuilder) {
+    step_with(trace, |trace| from(trace, BACKWARD, GRADIENT, 512));
+    trace.free_tensor(GRADIENT);
 }
 
 fn training(mut behind: impl FnMut(&mut TraceBuilder, u64)) -> Scene {
     let mut trace = program(16 * GIB);
     trace.segment(SEGMENT, 8 * GIB);
     for number in 0..STEPS {
-        step(&mut trace, true);
+        step(&mut trace);
         behind(&mut trace, number);
     }
     Scene { trace }
@@ -251,7 +334,7 @@ fn until_it_is_full(kept_bytes: u64) -> Scene {
     from(&mut trace, MODEL, SEGMENT + 3 * GIB, base - 3 * GIB);
     let steps = if kept_bytes > 0 { 48 } else { STEPS };
     for number in 0..steps {
-        step(&mut trace, true);
+        step(&mut trace);
         if kept_bytes > 0 {
             let address = 0x80_0000_0000 + number * GIB;
             trace.segment(address, kept_bytes);

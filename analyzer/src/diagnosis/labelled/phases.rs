@@ -192,6 +192,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-longest-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "each batch is longer than the last: the segments that stay rise with it, and no block stays",
+        scene: || longer_and_longer(30).gives(OTHER, 18, GIB).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
         says: Says::Not,
         also: FULL,
         story: "three batches are none to compare with",
@@ -277,6 +284,10 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
+        Run::with_segment(HELD)
+    }
+
+    fn with_segment(bytes: u64) -> Self {
         let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
         trace.process.executable = "/usr/bin/python3".into();
         let mut code = 0;
@@ -291,8 +302,8 @@ impl Run {
             trace.stack(*site, &[0x7000_0000 + 8 * u64::from(*site)], &python);
         }
         trace.stack(UNSEEN, &[0x7000_0400], &[]);
-        trace.alloc(SEGMENT, HELD);
-        trace.reserved(0, HELD);
+        trace.alloc(SEGMENT, bytes);
+        trace.reserved(0, bytes);
         Run { trace, next: SEGMENT }
     }
 
@@ -335,6 +346,21 @@ impl Run {
         self.trace.end(process::EXITS, 1);
         Scene { trace: self.trace }
     }
+}
+
+/// A training whose batches grow, and with them what its allocator holds.
+fn longer_and_longer(steps: u64) -> Run {
+    let mut run = Run::with_segment(HELD - steps * 20 * MIB).gives(STEP, 1, GIB);
+    for step in 0..steps {
+        let held = HELD - (steps - step) * 20 * MIB;
+        run.trace.alloc(0x80_0000_0000, GIB);
+        run.trace.reserved(0, held + GIB);
+        run = run.passes(FORWARD, GIB / 2 + step * 20 * MIB).passes(BACKWARD, GIB / 2);
+        run.trace.free(0x80_0000_0000);
+        run.trace.alloc(SEGMENT + held, 20 * MIB);
+        run.trace.reserved(0, held + 20 * MIB);
+    }
+    run
 }
 
 /// A training that did so many steps with blocks of 1 GiB, of which the optimizer kept one.

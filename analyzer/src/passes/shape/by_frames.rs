@@ -3,6 +3,7 @@
 
 use super::facts::{Facts, Phase};
 use super::of_blocks::OfBlocks;
+use super::training::unless_more_stays;
 use super::{MARKS, Shape};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::shape::paths::Thing;
@@ -170,9 +171,7 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
             size(told.requested_bytes)
         )
     });
-    check.unless(facts.rise.as_ref().is_some_and(crate::passes::rise::Rise::is_significant), || {
-        "what stays between the cycles rises".to_owned()
-    });
+    unless_more_stays(facts, check);
     live(told, check);
     check.at_most(Confidence::Probable);
     check.would_settle(RESTART);

@@ -91,6 +91,8 @@ pub struct Facts {
     pub site: u32,
     /// What was held after each step before, where there were enough of them.
     pub rise: Option<Rise>,
+    /// Whether blocks of allocators above the runtime that stay become more from step to step; `None` where they tell nothing of it.
+    pub keeps_more_blocks: Option<bool>,
     /// How much of what lives is of the call paths that still rise there, where that is known.
     pub stays: Option<Stays>,
     /// Index of the first call behind the load, and how that was told.
@@ -159,6 +161,7 @@ impl Facts {
             phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
             path: Vec::new(),
             told: None,
+            keeps_more_blocks: None,
             site: replay.sites.place(oom.site),
             stays: rise.as_ref().and_then(|rise| stays(replay, around, rise)),
             rise,

@@ -164,6 +164,14 @@ impl Shapes {
         self
     }
 
+    /// The same with whether blocks that allocators tell of become more up to these failures.
+    pub fn by_growth(mut self, keeps_more: impl Fn(usize) -> Option<bool>) -> Self {
+        for (index, facts) in &mut self.failures {
+            facts.keeps_more_blocks = keeps_more(*index);
+        }
+        self
+    }
+
     /// The failures that are looked at, by index.
     pub fn indices(&self) -> impl Iterator<Item = usize> {
         self.failures.keys().copied()

@@ -8,7 +8,6 @@ use crate::passes::growth;
 use crate::passes::kept::Kept;
 use crate::passes::phase::Phase;
 use crate::passes::rise::{By, Rise};
-use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::tracks::reads::{History, Whose};
 use crate::thresholds::Thresholds;
@@ -145,9 +144,9 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         );
     }
     is_it_meant(check);
-    if trend.course == Course::Slows {
+    if let Some(unsettled) = trend.course.unsettled() {
         check.at_most(Confidence::Possible);
-        check.would_settle("a longer run: the rise slows down, as that of a cache does that fills");
+        check.would_settle(unsettled);
     }
     if (trend.points as u64) < thresholds.stretch_cycles {
         check.at_most(Confidence::Probable);

@@ -6,6 +6,7 @@ use super::paths::Thing;
 use super::{MARKS, SEGMENTS};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::fit::variation;
+use crate::passes::rise::Rise;
 use crate::passes::shape::cycles::Cycle;
 use crate::passes::trend::{Point, Trend};
 use crate::replay::tracks::calls::What;
@@ -181,7 +182,7 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     });
     check.must(same_place_asked(facts), || "the same thread asked in the same place before".to_owned());
     must_be_named(facts.says_batch(), check);
-    check.unless(floors_rise(facts), || "what stays between the cycles rises".to_owned());
+    unless_more_stays(facts, check);
     check.unless(facts.phase() == Some(Phase::Evaluation), || "a label says evaluation".to_owned());
     check.would_settle("a restart: failing again at the same data supports this, and refutes a leak");
     if facts.are_segments {
@@ -201,9 +202,17 @@ fn same_place_asked(facts: &Facts) -> Holds {
     given().any(|call| call.thread == facts.thread && call.site == facts.site).into()
 }
 
-/// Whether what stays between cycles rises where the failure came.
-fn floors_rise(facts: &Facts) -> bool {
-    facts.rise.as_ref().is_some_and(crate::passes::rise::Rise::is_significant)
+/// What a batch needs is no reason where what stays between the steps rises up to the failure. Blocks say that where they are told of:
+/// the segments below them rise with the largest batch so far, too.
+pub(super) fn unless_more_stays(facts: &Facts, check: &mut Check) {
+    match facts.keeps_more_blocks {
+        Some(keeps_more) => {
+            check.unless(keeps_more, || "blocks that stay become more from step to step".to_owned());
+        }
+        None => check.unless(facts.rise.as_ref().is_some_and(Rise::is_significant), || {
+            "what stays between the cycles rises".to_owned()
+        }),
+    }
 }
 
 /// Results of an evaluation pile up.
@@ -256,7 +265,7 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     check.must(!is_marked || facts.since_mark.main.is_empty(), || {
         "no cycle of that phase had been completed".to_owned()
     });
-    check.unless(floors_rise(facts), || "what stays between the cycles rises".to_owned());
+    unless_more_stays(facts, check);
     check.at_most(Confidence::Probable);
 }
 

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::{Chosen, Run, held_at, points};
 use crate::passes::growth::Rate;
+use crate::passes::phase::{Phase, Where};
 use crate::passes::trend::Trend;
 use crate::replay::blocks::Moment;
-use crate::replay::blocks::steps::SiteLevel;
+use crate::replay::blocks::steps::{SiteLevel, Step};
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
 use crate::words::{clean, size};
@@ -37,6 +38,9 @@ pub struct LineGrowth {
     pub blocks: u64,
     /// What it held after each of the steps that are listed (`floors`), in bytes.
     pub floors_bytes: Vec<u64>,
+    /// All of it came in backward passes and in an optimizer's step, by the functions on the ways to it.
+    #[serde(skip)]
+    pub is_of_trained: bool,
     /// Of its blocks, those that were given back between the first and the last step.
     pub freed_blocks: u64,
     /// The way that most of it came by.
@@ -66,6 +70,8 @@ pub(super) struct Rising {
     pub(super) lines: Vec<LineGrowth>,
     /// What all of them came to hold over the steps.
     pub(super) bytes: u64,
+    /// Of that, those whose blocks come in backward passes and in an optimizer's step.
+    pub(super) trained_bytes: u64,
     /// What they held after the last step.
     pub(super) bytes_at_last: u64,
     /// What they hold at the moment up to which it is looked at.
@@ -82,7 +88,7 @@ struct Line {
 impl Rising {
     /// By the call sites whose blocks become more over the last stretch; `now`: what is the case at its end.
     pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment) -> Self {
-        let lines = by_line(run.stacks, &growing_sites(chosen));
+        let lines = by_line(run.stacks, &growing_sites(chosen, now));
         let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
         for (label, line) in lines {
             rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
@@ -93,6 +99,7 @@ impl Rising {
             |of: fn(&LineGrowth) -> u64| rising.iter().fold(0, |sum: u64, (line, _)| sum.saturating_add(of(line)));
         Rising {
             bytes: sum(|line| line.total_bytes),
+            trained_bytes: sum(|line| if line.is_of_trained { line.total_bytes } else { 0 }),
             bytes_at_last: sum(|line| line.bytes),
             held_bytes: held_at(now, |site| sites.contains(&site)),
             lines: rising.into_iter().take(MOST_LINES).map(|(line, _)| line).collect(),
@@ -101,16 +108,25 @@ impl Rising {
 }
 
 /// The sites that hold more blocks, and more in them, after the last step than after the first of the stretch: one whose block is replaced
-/// by a larger one keeps nothing.
-fn growing_sites(chosen: &Chosen<'_>) -> Vec<u32> {
+/// by a larger one keeps nothing, nor does one whose blocks take the place of older ones, more of them each time.
+fn growing_sites(chosen: &Chosen<'_>, now: &Moment) -> Vec<u32> {
     let first = chosen.stretch()[0];
     let more = |row: &SiteLevel| {
         let before = first.of_site(row.site).map_or((0, 0), |before| (before.bytes, before.blocks));
-        (row.bytes > before.0 && row.blocks > before.1).then(|| (row.bytes - before.0, row.site))
+        let is_more = row.bytes > before.0 && row.blocks > before.1 && !is_replaced(chosen, now, row.site);
+        is_more.then(|| (row.bytes - before.0, row.site))
     };
     let mut growing: Vec<(u64, u32)> = chosen.last().rows.iter().filter_map(more).collect();
     growing.sort_unstable_by_key(|(bytes, site)| (std::cmp::Reverse(*bytes), *site));
     growing.into_iter().take(MOST_NAMED).map(|(_, site)| site).collect()
+}
+
+/// Whether most of what a site once held was given back since: a step at which it held half of what it holds now, and less than a
+/// quarter of that is as old.
+fn is_replaced(chosen: &Chosen<'_>, now: &Moment, site: u32) -> bool {
+    let Some(age) = now.age(site) else { return false };
+    let held_half = |step: &&&Step| step.of_site(site).is_some_and(|row| row.bytes >= age.bytes.div_ceil(2));
+    chosen.steps.iter().find(held_half).is_some_and(|step| age.quarter_entered > step.entered)
 }
 
 fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {
@@ -143,9 +159,16 @@ fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Opti
         bytes: last.bytes,
         blocks: last.blocks,
         floors_bytes: levels.iter().map(|level| level.bytes).collect(),
+        is_of_trained: line.sites.iter().all(|site| is_of_trained(run, *site)),
         freed_blocks: line.sites.iter().map(|site| freed(chosen, *site)).sum(),
         stack: line.sites.first().map(|site| run.stacks.of(*site).frames).unwrap_or_default(),
     })
+}
+
+/// Whether a call site lies in a backward pass or in an optimizer's step.
+fn is_of_trained(run: &Run<'_>, site: u32) -> bool {
+    let way = Where::of(&run.stacks.of(site).frames, false);
+    way.is_some_and(|way| matches!(way.phase, Phase::Backward | Phase::Optimizer))
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a SiteLevel>) -> SiteLevel {

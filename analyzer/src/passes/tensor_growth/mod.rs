@@ -21,6 +21,7 @@ use crate::replay::blocks::steps::{Kept, Step, Steps};
 use crate::replay::blocks::{Moment, Owner, Told};
 use crate::symbols::Stacks;
 use crate::thresholds::{Thresholds, share};
+use crate::words::{count, size};
 pub use lines::LineGrowth;
 use lines::Rising;
 
@@ -95,6 +96,9 @@ pub struct TensorGrowth {
     /// What all such lines came to hold, listed or not.
     #[serde(skip)]
     pub rising_bytes: u64,
+    /// Of that, what lines of backward passes and of an optimizer's step came to hold.
+    #[serde(skip)]
+    pub rising_trained_bytes: u64,
     /// What they hold where it ends, whenever that came.
     #[serde(skip)]
     pub rising_held_bytes: u64,
@@ -123,7 +127,7 @@ impl TensorGrowth {
         let framework = allocators.next().filter(|_| allocators.next().is_none()).map(str::to_owned);
         let rising = match until {
             _ if !chosen.trend.rises() => Rising::default(),
-            Until::End => Rising::of(run, &chosen, &run.replay.blocks.now(device, run.replay.last_at)?),
+            Until::End => Rising::of(run, &chosen, &run.replay.blocks.now_with_ages(device, run.replay.last_at)?),
             Until::Failure(moment) => Rising::of(run, &chosen, moment),
         };
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
@@ -150,6 +154,31 @@ impl TensorGrowth {
     pub fn line_share(&self) -> f64 {
         let most = self.lines.first().map_or(0, |line| line.total_bytes);
         share(most, u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
+    }
+
+    /// Whether blocks that stay become more, and are not only replaced by larger ones.
+    pub fn keeps_more(&self, thresholds: &Thresholds) -> bool {
+        self.significant && self.lines_share() >= thresholds.dominant_share
+    }
+
+    /// Whether what rises is of backward passes and of an optimizer's step, and nothing else by enough to be worth a word.
+    pub fn is_of_trained_parameters(&self, thresholds: &Thresholds) -> bool {
+        let others = self.rising_bytes.saturating_sub(self.rising_trained_bytes);
+        share(self.rising_trained_bytes, self.rising_bytes) >= thresholds.dominant_share
+            && others < thresholds.leak_total_bytes
+    }
+
+    /// The interval of its rate, and its sum: one sentence for the evidence and the section on growth.
+    pub fn range(&self) -> String {
+        let bytes = |rate: f64| size(rate.max(0.0) as u64);
+        format!(
+            "95 %: {} to {}, over the last {}; {} in {}",
+            bytes(self.per_step.low),
+            bytes(self.per_step.high),
+            self.stretch,
+            size(self.total_bytes.unsigned_abs()),
+            count(self.steps, self.by.step(), self.by.steps()),
+        )
     }
 
     /// As the beginning of a sentence: `tensors` where PyTorch alone tells of blocks.
@@ -203,8 +232,13 @@ impl<'a> Chosen<'a> {
         let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
         let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
         let behind = |last: u64| floors.as_ref().map_or(0, |floors| floors.steps_behind(last));
-        let goes_to_the_end =
-            |chosen: &Chosen<'_>| behind(chosen.last_at) < thresholds.trend_limits().least_points as u64;
+        // A step may have many floors of its own: those of one that is under way say nothing.
+        let goes_to_the_end = |chosen: &Chosen<'_>| {
+            let behind = behind(chosen.last_at);
+            let all = floors.as_ref().map_or(0, |floors| floors.last().number);
+            let of_a_step = all.saturating_sub(behind) / chosen.last().number.max(1);
+            behind < (thresholds.trend_limits().least_points as u64).max(2 * of_a_step)
+        };
         let mut labelled: Vec<_> =
             steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first)).collect();
         labelled.sort_by_key(|labelled| std::cmp::Reverse(labelled.kept.count()));
@@ -294,6 +328,7 @@ impl<'a> Chosen<'a> {
             few_points: (self.steps.len() as u64) < thresholds.stretch_cycles,
             lines: if significant { rising.lines } else { Vec::new() },
             rising_bytes: rising.bytes,
+            rising_trained_bytes: rising.trained_bytes,
             rising_held_bytes: rising.held_bytes,
             kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
             are_pieces: self.are_pieces,

@@ -28,7 +28,7 @@ use came::AllCame;
 pub use came::Came;
 pub use device::{Device, Height, Own, State, Told};
 pub use layout::{Laid, Layout};
-pub use moment::{Moment, OfAllocator, Room, Rows};
+pub use moment::{Age, Moment, OfAllocator, Room, Rows};
 pub use moments::{MOST_MARKS, Moments};
 use segments::{Segment, Segments};
 
@@ -262,10 +262,17 @@ impl Blocks {
             let (blocks, segments) = self.parts_now(told.allocator, device);
             OfAllocator::describe(told.allocator, told.now, blocks, segments)
         });
-        Some(Moment { at, of: of.collect() })
+        Some(Moment { at, of: of.collect(), ages: Vec::new() })
     }
 
     /// An allocator's blocks now, and the segments that they lie in where these are known.
+    /// The same, with how old the blocks are.
+    pub fn now_with_ages(&self, device: u8, at: u64) -> Option<Moment> {
+        let live = self.allocators.iter().flat_map(|known| known.live.values());
+        let ages = moment::ages(live.filter(|given| given.device == device));
+        Some(Moment { ages, ..self.now(device, at)? })
+    }
+
     fn parts_now(&self, allocator: u8, device: u8) -> (Vec<Given>, Option<Vec<Segment>>) {
         (self.live(allocator, device).copied().collect(), self.segments.of(allocator, device, u64::MAX, &[]))
     }
@@ -290,7 +297,7 @@ impl Blocks {
             let (state, blocks, segments) = self.parts_at_peak(told, device)?;
             Some(OfAllocator::describe(told.allocator, state, blocks, segments))
         });
-        Some(Moment { at: peak.at, of: of.collect() })
+        Some(Moment { at: peak.at, of: of.collect(), ages: Vec::new() })
     }
 
     /// Blocks and segments that are looked at to say what is the case now.
@@ -392,7 +399,7 @@ impl Replay {
     #[cold]
     pub(super) fn keep_at(&mut self, seq: u64, at: u64, device: u8) {
         if self.blocks.moments.affords(self.blocks.cost())
-            && let Some(moment) = self.blocks.now(device, at)
+            && let Some(moment) = self.blocks.now_with_ages(device, at)
         {
             self.blocks.moments.failed(seq, moment);
             if self.blocks.moments.affords(self.blocks.came.count() as u64) {

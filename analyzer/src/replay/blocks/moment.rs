@@ -15,6 +15,43 @@ pub struct Moment {
     pub at: u64,
     /// Its allocators.
     pub of: Vec<OfAllocator>,
+    /// How old blocks are, by the sites' numbers; empty where nobody asks for it.
+    pub ages: Vec<Age>,
+}
+
+/// How old the blocks of a call site are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Number of the site.
+    pub site: u32,
+    /// Bytes of its blocks.
+    pub bytes: u64,
+    /// Ordinal of the record with which a quarter of these bytes had come: less than a quarter is older.
+    pub quarter_entered: u64,
+}
+
+impl Moment {
+    /// How old the blocks of a call site are.
+    pub fn age(&self, site: u32) -> Option<&Age> {
+        self.ages.binary_search_by_key(&site, |age| age.site).ok().map(|place| &self.ages[place])
+    }
+}
+
+/// The ages of blocks by call site.
+pub(super) fn ages<'a>(blocks: impl Iterator<Item = &'a Given>) -> Vec<Age> {
+    let mut came: Vec<(u32, u64, u64)> = blocks.map(|given| (given.site, given.entered, given.size_bytes)).collect();
+    came.sort_unstable();
+    let of_site = |came: &[(u32, u64, u64)]| {
+        let bytes = came.iter().fold(0, |sum: u64, (.., bytes)| sum.saturating_add(*bytes));
+        let mut so_far: u64 = 0;
+        let reaches_quarter = |(.., block_bytes): &&(u32, u64, u64)| {
+            so_far = so_far.saturating_add(*block_bytes);
+            so_far >= bytes.div_ceil(4)
+        };
+        let quarter_entered = came.iter().find(reaches_quarter).map_or(0, |(_, entered, _)| *entered);
+        Age { site: came[0].0, bytes, quarter_entered }
+    };
+    came.chunk_by(|one, other| one.0 == other.0).map(of_site).collect()
 }
 
 /// Call sites and purposes with the bytes and the number of their blocks.

@@ -112,7 +112,7 @@ impl Moments {
 }
 
 fn rows_of(moment: &Moment) -> usize {
-    moment.of.iter().map(|one| one.rows.len() + 1).sum()
+    moment.of.iter().map(|one| one.rows.len() + 1).sum::<usize>() + moment.ages.len()
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     fn what_costs_too_much_is_left_out() {
         let mut moments = Moments::default();
         assert!(moments.affords(MOST_LOOKS) && !moments.affords(1));
-        moments.failed(7, Moment { at: 1, of: Vec::new() });
+        moments.failed(7, Moment { at: 1, of: Vec::new(), ages: Vec::new() });
         assert_eq!(moments.at_failure(7).map(|moment| moment.at), Some(1));
         assert_eq!(moments.at_failure(8), None);
     }

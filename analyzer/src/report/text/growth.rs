@@ -3,7 +3,6 @@
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, RunsOut, Suspect};
 use crate::passes::tensor_growth::TensorGrowth;
-use crate::passes::trend::Course;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, size, span};
@@ -35,19 +34,15 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
 
 /// What blocks of an allocator above the runtime hold; the lines follow.
 fn describe_blocks(growth: &TensorGrowth) -> String {
-    let (rate, step, steps) = (&growth.per_step, growth.by.step(), growth.by.steps());
-    let bytes = |rate: f64| size(rate.max(0.0) as u64);
     format!(
-        "{}, {}: {} more after each {step} (95 %: {} to {}, over the last {}), {} in {}{}{}",
+        "{}, {}: {} more after each {} ({}){}{}{}",
         gpu(growth.device),
         growth.blocks(),
-        bytes(rate.bytes),
-        bytes(rate.low),
-        bytes(rate.high),
-        growth.stretch,
-        size(growth.total_bytes.unsigned_abs()),
-        count(growth.steps, step, steps),
-        if growth.course == Course::Slows { "; it slows down" } else { "" },
+        size(growth.per_step.bytes.max(0.0) as u64),
+        growth.by.step(),
+        growth.range(),
+        growth.course.told(),
+        if growth.lines.is_empty() { "; no line keeps more and more of them" } else { "" },
         if growth.few_points { "; that rests on few" } else { "" },
     )
 }
@@ -66,9 +61,7 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
         size(growth.total_bytes.unsigned_abs()),
         growth.earlier.first_of(growth.cycles, growth.by),
     );
-    if growth.course == Course::Slows {
-        text.push_str("; it slows down");
-    }
+    text.push_str(growth.course.told());
     if let Some(runs_out) = growth.runs_out.as_ref().filter(|_| !ran_out) {
         text.push_str(&describe_end(runs_out, step));
     }

@@ -123,8 +123,8 @@ impl Floors {
         keeps
     }
 
-    pub(super) fn keep(&mut self, rows: Vec<SiteLevel>, rows_left: &mut usize) {
+    pub(super) fn keep(&mut self, rows: Vec<SiteLevel>, entered: u64, rows_left: &mut usize) {
         let fell_bytes = self.fell_from.saturating_sub(self.floor.bytes);
-        self.kept.push(Step { fell_bytes, rows, number: 0, ..self.floor }, rows_left);
+        self.kept.push(Step { fell_bytes, rows, entered, number: 0, ..self.floor }, rows_left);
     }
 }

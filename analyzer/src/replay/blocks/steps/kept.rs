@@ -27,6 +27,8 @@ pub struct Step {
     pub bytes: u64,
     /// Bytes that were ever given out.
     pub given_bytes: u64,
+    /// Ordinal of the record of the last block that was given out when the end was noted: that of a floor is noted a little later.
+    pub entered: u64,
     /// By how much the bytes had fallen to this floor; 0 where it is none.
     pub fell_bytes: u64,
     /// The call sites that held any of it, by number.

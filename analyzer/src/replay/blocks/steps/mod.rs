@@ -99,6 +99,8 @@ pub struct Steps {
     bytes: u64,
     given_bytes: u64,
     last_given_at: u64,
+    /// Ordinal of the record of the last block that was given out.
+    last_entered: u64,
     /// Floors between great swings, and between smaller ones behind the last of these.
     floors: [Floors; 2],
     /// Smaller ones before the last great swing.
@@ -118,6 +120,7 @@ impl Default for Steps {
             bytes: 0,
             given_bytes: 0,
             last_given_at: 0,
+            last_entered: 0,
             floors: Default::default(),
             before: Kept::default(),
             backward: Kept::default(),
@@ -188,7 +191,7 @@ impl Steps {
         (now.blocks, now.given) = (now.blocks.saturating_add(1), now.given.saturating_add(1));
         self.bytes = self.bytes.saturating_add(given.size_bytes);
         self.given_bytes = self.given_bytes.saturating_add(given.size_bytes);
-        self.last_given_at = at;
+        (self.last_given_at, self.last_entered) = (at, given.entered);
         self.follow(at, rows_left);
     }
 
@@ -249,7 +252,7 @@ impl Steps {
         }
         let number = floors.number;
         let rows = rows(self.slots.iter().map(|slot| (slot.site, slot.at(which, number))));
-        self.floors[which].keep(rows, rows_left);
+        self.floors[which].keep(rows, self.last_entered, rows_left);
     }
 
     #[cold]
@@ -287,6 +290,7 @@ impl Steps {
             at,
             bytes: self.bytes,
             given_bytes: self.given_bytes,
+            entered: self.last_entered,
             fell_bytes: 0,
             rows: rows(self.slots.iter().map(|slot| (slot.site, slot.now))),
         }
