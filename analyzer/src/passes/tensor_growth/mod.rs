@@ -180,7 +180,9 @@ impl Run<'_> {
     /// Whether all blocks of an allocator are known: its own totals say so, and where it has none, no record may be missing.
     fn knows_all_of(&self, told: &Told) -> bool {
         let is_of_one_mind = told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0;
-        is_of_one_mind && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
+        is_of_one_mind
+            && self.replay.blocks.may_be_so(told.allocator)
+            && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
     }
 }
 
@@ -309,5 +311,5 @@ fn points(levels: impl Iterator<Item = (u64, u64)>) -> Vec<Point> {
 /// Bytes of all blocks at a moment, of these call sites.
 fn held_at(moment: &Moment, is_of: impl Fn(u32) -> bool) -> u64 {
     let rows = moment.of.iter().flat_map(|of| &of.rows);
-    saturate(rows.filter(|(site, ..)| is_of(*site)).map(|(.., bytes, _)| *bytes).sum())
+    saturate(rows.filter(|row| is_of(row.site)).map(|row| row.bytes).sum())
 }
