@@ -205,12 +205,13 @@ impl All<'_> {
         moments
     }
 
-    /// Numbers and records of the failures that are listed, in order: the one that decides the verdict, and the first others.
+    /// Numbers and records of the failures that are listed, in order: the one that decides the verdict, the last, and the first others.
     fn failures(&self, device: u8) -> Vec<(u64, u64)> {
         let here = (1..).zip(&self.replay.failures.listed).filter(|(_, oom)| oom.device.unwrap_or(NO_DEVICE) == device);
         let here: Vec<_> = here.collect();
         let telling = deciding(here.iter().map(|(_, oom)| oom.outcome));
-        let kept = here.iter().enumerate().filter(|(index, _)| *index < MOST_FAILURES || Some(*index) == telling);
+        let is_told = |index: usize| index < MOST_FAILURES || Some(index) == telling || index + 1 == here.len();
+        let kept = here.iter().enumerate().filter(|(index, _)| is_told(*index));
         kept.map(|(_, (number, oom))| (*number, oom.seq)).collect()
     }
 

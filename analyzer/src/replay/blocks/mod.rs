@@ -6,6 +6,7 @@
 mod buffers;
 mod came;
 mod device;
+mod latest;
 mod layout;
 mod moment;
 mod moments;
@@ -368,7 +369,7 @@ impl Replay {
     fn begin_blocks(&mut self) {
         self.live.list_changes();
         self.vmm.list_changes();
-        let blocks = self.live.blocks().filter(|block| block.has_address());
+        let blocks = self.live.blocks().filter(|block| block.may_hold_blocks());
         blocks.for_each(|block| self.blocks.segments.block_comes(block));
         self.vmm.mappings().for_each(|mapping| self.blocks.segments.mapping_comes(mapping));
     }
@@ -414,7 +415,9 @@ impl Replay {
             if self.blocks.moments.affords(self.blocks.came.count() as u64) {
                 self.blocks.moments.came_before(seq, self.blocks.came.now());
             }
+            return;
         }
+        self.blocks.look_back_later(seq, at, device, self.events);
     }
 
     /// Keeps what is the case at a label, on each device, if its turn comes.
