@@ -21,7 +21,7 @@ use crate::replay::blocks::steps::{Kept, Step, Steps};
 use crate::replay::blocks::{Moment, Owner, Told};
 use crate::symbols::Stacks;
 use crate::thresholds::{Thresholds, share};
-pub use lines::LineGrowth;
+pub use lines::{LargerLine, LineGrowth};
 use lines::Rising;
 
 /// What a step is.
@@ -92,6 +92,9 @@ pub struct TensorGrowth {
     pub few_points: bool,
     /// The lines of the program whose blocks become more up to the end, those that grow most first.
     pub lines: Vec<LineGrowth>,
+    /// Where no line's blocks become more: the lines whose blocks become larger.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub larger: Vec<LargerLine>,
     /// What all such lines came to hold, listed or not.
     #[serde(skip)]
     pub rising_bytes: u64,
@@ -278,6 +281,7 @@ impl<'a> Chosen<'a> {
         let course = if self.trend.rises() && is_given_back { Course::GivenBack } else { self.trend.course };
         let significant = course.rises() && total >= i128::from(thresholds.leak_total_bytes);
         let given = last.given_bytes.saturating_sub(stretch[0].given_bytes);
+        let larger = if significant && rising.lines.is_empty() { LargerLine::of(run, self) } else { Vec::new() };
         TensorGrowth {
             device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
             framework,
@@ -295,6 +299,7 @@ impl<'a> Chosen<'a> {
             per_step: Rate::of(&self.trend.slope),
             few_points: (self.steps.len() as u64) < thresholds.stretch_cycles,
             lines: if significant { rising.lines } else { Vec::new() },
+            larger,
             rising_bytes: rising.bytes,
             rising_held_bytes: rising.held_bytes,
             kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
