@@ -20,7 +20,8 @@ use crate::software::{Program, Version};
 const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";
 
 /// The same, where the message was recorded and does not tell.
-const TORCH_SNAPSHOT: &str = "what PyTorch's allocator holds unused, which its message does not tell: a memory snapshot (--torch-snapshot)";
+const TORCH_SNAPSHOT: &str =
+    "what PyTorch's allocator holds unused, which its message does not tell: a memory snapshot (--torch-snapshot)";
 
 /// First torch in which only the value 1 turns the cache off.
 const ONLY_ONE_TURNS_CACHING_OFF: Version = Version::new(2, 7);
@@ -106,7 +107,12 @@ impl<'a> Case<'a> {
     }
 
     /// What to ask for: nobody is asked for a message that the trace has.
-    pub fn unless_told(&self, failure: &Failure<'_>, with_message: &'static str, else_for: &'static str) -> &'static str {
+    pub fn unless_told(
+        &self,
+        failure: &Failure<'_>,
+        with_message: &'static str,
+        else_for: &'static str,
+    ) -> &'static str {
         if failure.report.message.is_some() { else_for } else { with_message }
     }
 

@@ -79,7 +79,7 @@ impl PoolSummary {
         for (sum, what) in [
             (self.no_memory, "where no recorded call gave memory: not counted as on a card"),
             (self.host_memory, "in memory of the host: not counted as on a card"),
-            (self.freed_memory, "and did not take back before the memory below went back: not counted from then on"),
+            (self.freed_memory, "and had not taken back when the memory below was freed: not counted from then on"),
         ] {
             if sum.blocks > 0 {
                 notes.push(format!("{pool} gave out {} ({}) {what}", blocks(sum.blocks), size(sum.bytes)));
@@ -87,7 +87,9 @@ impl PoolSummary {
         }
         if self.names_left_out > 0 {
             let left_out = blocks(self.names_left_out);
-            notes.push(format!("{pool}: {left_out} under \"other names\", because {MOST_NAMES} names are kept of all pools"));
+            notes.push(format!(
+                "{pool}: {left_out} under \"other names\", because {MOST_NAMES} names are kept of all pools"
+            ));
         }
         notes
     }

@@ -218,7 +218,10 @@ mod tests {
         assert!(python("/home/me/.pyenv/versions/3.14.0t/lib/python3.14t/copy.py"));
         assert!(!python("/venv/lib/python3.12/site-packages/diffusers/copy.py") && !python("/home/me/copy.py"));
         assert!(!python("/usr/lib/python3/dist-packages/x.py") && !python("/home/me/lib/python3.d/copy.py"));
-        let way = [Frame::python("/usr/lib/python3.12/copy.py", "deepcopy", 143), Frame::python("/home/me/train.py", "main", 7)];
+        let way = [
+            Frame::python("/usr/lib/python3.12/copy.py", "deepcopy", 143),
+            Frame::python("/home/me/train.py", "main", 7),
+        ];
         assert_eq!(who(&way).and_then(|frame| frame.line), Some(7));
         assert_eq!(who(&way[..1]).and_then(|frame| frame.line), Some(143), "nobody else is known");
     }

@@ -6,8 +6,7 @@ use crate::judgement::check::{Check, Confidence, Holds};
 use crate::words::size;
 
 const MESSAGE: &str = "PyTorch's message, which names the limit (recorded with the exception, or --torch-log)";
-const LIMIT: &str =
-    "the limit, which the recorded message does not name: torch.cuda.set_per_process_memory_fraction or an allocator option";
+const LIMIT: &str = "the limit, which the recorded message does not name: torch.cuda.set_per_process_memory_fraction or an allocator option";
 const BELOW: &str = "the runtime's calls: whether the allocator asked it at all";
 
 /// No refusal came before the error: the allocator compared with its own limit first.

@@ -11,7 +11,7 @@ use crate::replay::blocks::Moment;
 use crate::replay::blocks::steps::{SiteLevel, Step};
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
-use crate::words::{clean, size};
+use crate::words::{clean, count, size};
 
 /// Lines that are listed.
 const MOST_LINES: usize = 5;
@@ -76,10 +76,10 @@ impl LargerLine {
     /// A sentence without its beginning and its end.
     pub fn told(&self, blocks: &str) -> String {
         let Self { label, total_bytes, bytes, blocks: number } = self;
-        let (place, held) = (clean(label), size(*bytes));
+        let (place, held, more) = (clean(label), size(*bytes), size(*total_bytes));
+        let number = count(*number, blocks.trim_end_matches('s'), blocks);
         format!(
-            "{blocks} allocated in {place} become larger and not more: {held} in {number} {blocks}, {} more than at first",
-            size(*total_bytes)
+            "{blocks} allocated in {place} become larger and not more: {held} in {number}, {more} more than at first"
         )
     }
 

@@ -21,8 +21,8 @@ use crate::replay::blocks::steps::{Kept, Step, Steps};
 use crate::replay::blocks::{Moment, Owner, Told};
 use crate::symbols::Stacks;
 use crate::thresholds::{Thresholds, share};
-pub use lines::{LargerLine, LineGrowth};
 use lines::Rising;
+pub use lines::{LargerLine, LineGrowth};
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -177,7 +177,17 @@ pub struct Device {
 impl Device {
     pub(super) fn new(index: u8) -> Self {
         let (told, gone, gone_segments) = Default::default();
-        Device { index, bytes: 0, peaks: 0, peak: None, told, steps: Steps::default(), gone, gone_segments, latest: None }
+        Device {
+            index,
+            bytes: 0,
+            peaks: 0,
+            peak: None,
+            told,
+            steps: Steps::default(),
+            gone,
+            gone_segments,
+            latest: None,
+        }
     }
 
     /// Its allocators.
