@@ -132,7 +132,7 @@ fn pools_of_a_program_are_recorded_with_their_names() {
 fn what_pools_tell_that_cannot_be_so_is_told_and_not_counted() {
     let run = Client::new(program("pools_hostile.c")).run_both();
     assert_eq!(run.exit_code(), 0);
-    let trace = run.trace();
+    let trace = run.only_trace();
     let report = trace.report();
     let names: Vec<&str> =
         (0..3).map(|number| report.value(&format!("/pools/{number}/pool")).as_str().unwrap()).collect();
