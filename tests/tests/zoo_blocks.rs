@@ -128,6 +128,35 @@ fn pools_of_a_program_are_recorded_with_their_names() {
     assert!(distinct.len() >= 4, "a way for each line");
 }
 
+#[test]
+fn what_pools_tell_that_cannot_be_so_is_told_and_not_counted() {
+    let run = Client::new(program("pools_hostile.c")).run_both();
+    assert_eq!(run.exit_code(), 0);
+    let trace = run.only_trace();
+    let report = trace.report();
+    let names: Vec<&str> =
+        (0..3).map(|number| report.value(&format!("/pools/{number}/pool")).as_str().unwrap()).collect();
+    assert_eq!(names, ["honest", "liar", "elsewhere"]);
+    assert!(report.flag("/pools/0/counted") && report.flag("/pools/2/counted") && !report.flag("/pools/1/counted"));
+    for what in ["freed_unknown", "given_twice", "beyond_memory"] {
+        assert_eq!(report.number(&format!("/pools/1/{what}")), 1, "{what}");
+    }
+    let elsewhere = |what: &str| {
+        let number = |name: &str| report.number(&format!("/pools/2/{what}/{name}"));
+        (number("blocks"), number("bytes") / MIB)
+    };
+    assert_eq!(["no_memory", "host_memory", "freed_memory"].map(elsewhere), [(1, 1), (1, 4), (1, 3)]);
+    // What is left is what the honest pool says, by its names.
+    let tensors = report.value("/devices/0/tensors");
+    assert_eq!(tensors["framework"], "honest");
+    let end = tensors["moments"].as_array().unwrap().iter().find(|moment| moment["at"] == "end").unwrap();
+    let rows = end["allocated_by"]["rows"].as_array().unwrap().iter();
+    let rows: Vec<_> = rows.map(|row| (row["name"].as_str().unwrap(), row["bytes"].as_u64().unwrap() / MIB)).collect();
+    assert_eq!(rows, [("weights", 8), ("kv cache", 4)]);
+    let text = trace.report_text();
+    assert!(text.contains("liar contradicts itself") && text.contains("weights, "), "{text}");
+}
+
 /// Frames of a stack as lines and names.
 type Frames = Vec<(u32, String)>;
 

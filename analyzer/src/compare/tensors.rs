@@ -60,7 +60,10 @@ pub(super) fn sites(base: &Profile, new: &Profile, agreed: &Agreed, threshold: &
     let (in_base, in_new) = (of(base, new), of(new, base));
     let known_by = |sites: &[SiteProfile]| sites.iter().map(|site| site.name.known_by()).max();
     let matched_by = known_by(&in_base).into_iter().chain(known_by(&in_new)).min().unwrap_or_default();
-    super::sites([&in_base, &in_new], matched_by, agreed, threshold)
+    let mut sites = super::sites([&in_base, &in_new], matched_by, agreed, threshold);
+    // Other numbers of blocks hold no memory by themselves, and a place that is new may hold next to nothing.
+    sites.iter_mut().for_each(|site| site.is_notable = threshold.is_passed(Figure::Peak, &site.pair));
+    sites
 }
 
 /// Sentences about what can't be compared.

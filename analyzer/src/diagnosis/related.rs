@@ -19,6 +19,10 @@ use crate::software::{Program, Version};
 /// What would tell what PyTorch's allocator holds unused.
 const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";
 
+/// The same, where the message was recorded and does not tell.
+const TORCH_SNAPSHOT: &str =
+    "what PyTorch's allocator holds unused, which its message does not tell: a memory snapshot (--torch-snapshot)";
+
 /// First torch in which only the value 1 turns the cache off.
 const ONLY_ONE_TURNS_CACHING_OFF: Version = Version::new(2, 7);
 
@@ -102,6 +106,16 @@ impl<'a> Case<'a> {
         self.recorded_message(failure).or_else(|| self.message_of_log(failure))
     }
 
+    /// What to ask for: nobody is asked for a message that the trace has.
+    pub fn unless_told(
+        &self,
+        failure: &Failure<'_>,
+        with_message: &'static str,
+        else_for: &'static str,
+    ) -> &'static str {
+        if failure.report.message.is_some() { else_for } else { with_message }
+    }
+
     /// PyTorch's message as it was recorded with the error, whatever a log says.
     pub fn recorded_message(&self, failure: &Failure<'_>) -> Option<&'a TorchMessage> {
         self.facts.ooms.get((failure.report.number - 1) as usize)?.torch.as_ref()
@@ -147,7 +161,7 @@ impl<'a> Case<'a> {
             Some(sums) if sums.is_certain() && sums.unused.least() >= request => Holds::Yes,
             Some(sums) if sums.is_certain() && sums.unused.most() < request => Holds::No,
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
-            _ => Holds::Unknown(TORCH_NUMBERS),
+            _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
         }
     }
 

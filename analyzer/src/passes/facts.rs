@@ -24,6 +24,7 @@ use crate::passes::ledger::{self, DeviceLedger};
 use crate::passes::libraries::Libraries;
 use crate::passes::oom::{self, OomReport};
 use crate::passes::phase::sites::OfSites;
+use crate::passes::pools::{self, PoolSummary};
 use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
@@ -142,6 +143,9 @@ pub struct Facts {
     pub process: ProcessSummary,
     /// The devices that the program used.
     pub devices: Vec<DeviceSummary>,
+    /// Pools of the program's own, and what they told that is not counted; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolSummary>,
     /// The machine, as far as the recorder read it.
     pub machine: Machine,
     /// Frameworks in the process and versions, as far as they are known.
@@ -256,6 +260,7 @@ impl Facts {
             versions: versions_of(trace, &devices, &process),
             process,
             devices,
+            pools: pools::describe(replay),
             machine,
             host: describe_account(replay, &replay.accounts.host),
             shapes,

@@ -24,6 +24,7 @@ pub mod numbered;
 pub mod oom;
 pub mod outcomes;
 pub mod phase;
+pub mod pools;
 pub mod profile;
 pub mod rise;
 pub mod rows;

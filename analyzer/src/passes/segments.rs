@@ -119,6 +119,7 @@ pub fn of_device(replay: &Replay, device: u8, moment: Moment, is_whole: bool) ->
     let at_ns = replay.clock.at_ns(at.unwrap_or_default());
     let mut maps: Vec<AllocatorMap> = layouts
         .into_iter()
+        .filter(|layout| blocks.may_be_so(layout.of.allocator))
         .map(|layout| {
             let owner = blocks.owner(layout.of.allocator).cloned().unwrap_or(Owner::Torch);
             describe(owner, at_ns, layout, is_whole)

@@ -12,7 +12,7 @@ use crate::passes::oom::deciding;
 use crate::passes::phase::Phase;
 use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
-use crate::replay::blocks::{Moment, OfAllocator, Own, Owner, Room, Rows, Told};
+use crate::replay::blocks::{Moment, NameNumber, OfAllocator, Own, Owner, Room, Row, Rows, Told};
 use crate::replay::purpose::Purpose;
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks, file_name};
@@ -111,6 +111,8 @@ pub struct TensorRow {
     pub blocks: u64,
     /// What other runs and builds call the same place; null where it has no name.
     pub key: Option<String>,
+    /// What their pool calls them; null where it does not.
+    pub name: Option<String>,
     /// What they are for: `weights`, `kv-cache`, `compute`; null where nobody says.
     pub kind: Option<&'static str>,
     /// The phase that they came in, where functions on all ways to this place name the same one.
@@ -135,7 +137,7 @@ impl TensorMoment {
     /// The rows that have places, and what all others sum up to: bytes and number of blocks.
     pub fn named(&self, most: usize) -> (&[TensorRow], (u64, u64)) {
         let rows = &self.allocated_by.rows;
-        let is_rest = |row: &TensorRow| row.key.is_none() && row.kind.is_none();
+        let is_rest = |row: &TensorRow| row.key.is_none() && row.kind.is_none() && row.name.is_none();
         let places = rows.iter().position(is_rest).unwrap_or(rows.len());
         let (named, rest) = rows.split_at(places.min(most));
         let sum = |of: fn(&TensorRow) -> u64| rest.iter().fold(0u64, |sum, row| sum.saturating_add(of(row)));
@@ -178,7 +180,7 @@ impl All<'_> {
             let of = peak.and_then(|moment| moment.of.iter().find(|one| one.allocator == told.allocator));
             (of.map_or(0, |one| one.state.bytes), told.most_bytes)
         };
-        let mut told: Vec<&Told> = known.all().collect();
+        let mut told: Vec<&Told> = known.all().filter(|told| self.replay.blocks.may_be_so(told.allocator)).collect();
         told.sort_by_key(|told| (std::cmp::Reverse(at_peak(told)), told.allocator));
         let mut described = told.into_iter().map(|told| self.describe(told, &moments));
         let first = described.next()?;
@@ -203,12 +205,13 @@ impl All<'_> {
         moments
     }
 
-    /// Numbers and records of the failures that are listed, in order: the one that decides the verdict, and the first others.
+    /// Numbers and records of the failures that are listed, in order: the one that decides the verdict, the last, and the first others.
     fn failures(&self, device: u8) -> Vec<(u64, u64)> {
         let here = (1..).zip(&self.replay.failures.listed).filter(|(_, oom)| oom.device.unwrap_or(NO_DEVICE) == device);
         let here: Vec<_> = here.collect();
         let telling = deciding(here.iter().map(|(_, oom)| oom.outcome));
-        let kept = here.iter().enumerate().filter(|(index, _)| *index < MOST_FAILURES || Some(*index) == telling);
+        let is_told = |index: usize| index < MOST_FAILURES || Some(index) == telling || index + 1 == here.len();
+        let kept = here.iter().enumerate().filter(|(index, _)| is_told(*index));
         kept.map(|(_, (number, oom))| (*number, oom.seq)).collect()
     }
 
@@ -255,16 +258,15 @@ impl All<'_> {
     /// The places with most bytes, and a row for the rest, which add up to this sum.
     fn rows(&self, sites: &Rows, sum_bytes: u64, most: usize) -> Vec<TensorRow> {
         let mut sites = sites.clone();
-        sites.sort_unstable_by_key(|(site, purpose, bytes, blocks)| {
-            (std::cmp::Reverse((*bytes, *blocks)), *site, *purpose)
-        });
-        let all_blocks = sites.iter().fold(0u64, |sum, (.., blocks)| sum.saturating_add(*blocks));
-        let mut places: BTreeMap<(Purpose, String, Option<String>), Place> = BTreeMap::new();
-        for (site, purpose, bytes, blocks) in sites.into_iter().take(MOST_NAMED) {
-            let Some((label, key)) = self.name(site).or_else(|| Some((purpose.words()?.to_owned(), None))) else {
+        sites.sort_unstable_by_key(|row| (std::cmp::Reverse((row.bytes, row.blocks)), row.site, row.purpose, row.name));
+        let all_blocks = sites.iter().fold(0u64, |sum, row| sum.saturating_add(row.blocks));
+        let mut places: BTreeMap<(Purpose, NameNumber, String, Option<String>), Place> = BTreeMap::new();
+        for Row { site, purpose, name, bytes, blocks } in sites.into_iter().take(MOST_NAMED) {
+            let called = || purpose.words().or_else(|| self.replay.blocks.name(name)).map(str::to_owned);
+            let Some((label, key)) = self.name(site).or_else(|| Some((called()?, None))) else {
                 continue;
             };
-            let place = places.entry((purpose, label, key)).or_default();
+            let place = places.entry((purpose, name, label, key)).or_default();
             place.sites.push(site);
             (place.bytes, place.blocks) = (place.bytes + bytes, place.blocks + blocks);
         }
@@ -274,7 +276,7 @@ impl All<'_> {
         places.truncate(most);
         let (mut left, mut blocks_left) = (sum_bytes, all_blocks);
         let mut rows: Vec<TensorRow> = Vec::new();
-        for ((purpose, label, _), place) in places {
+        for ((purpose, name, label, _), place) in places {
             let bytes = saturate(place.bytes).min(left);
             (left, blocks_left) = (left - bytes, blocks_left - place.blocks);
             let first = place.sites[0];
@@ -283,6 +285,7 @@ impl All<'_> {
                 bytes,
                 blocks: place.blocks,
                 key: self.stacks.call_site(first).map(|known| known.key.clone()),
+                name: self.replay.blocks.name(name).map(str::to_owned),
                 kind: purpose.name(),
                 phase: self.phase(&place.sites),
                 stack: self.stacks.of(first).frames,
@@ -305,7 +308,7 @@ impl All<'_> {
     /// Sums by phase, the largest first.
     fn by_phase(&self, sites: &Rows) -> Vec<PhaseRow> {
         let mut sums: BTreeMap<Option<&'static str>, (u128, u64)> = BTreeMap::new();
-        for (site, _, bytes, blocks) in sites {
+        for Row { site, bytes, blocks, .. } in sites {
             let sum = sums.entry(self.phases.phase(*site).map(Phase::name)).or_default();
             *sum = (sum.0 + bytes, sum.1 + blocks);
         }

@@ -98,6 +98,11 @@ impl Block {
         matches!(self.kind, Kind::Device | Kind::Managed | Kind::Pool) && self.family == Family::Pointers
     }
 
+    /// Whether blocks of an allocator above the runtime may lie in it: the host's memory has addresses, too.
+    pub fn may_hold_blocks(&self) -> bool {
+        self.has_address() || Side::of(self.kind) == Side::Host && self.family == Family::Pointers
+    }
+
     /// The table that it belongs to.
     #[inline]
     pub fn space(&self) -> Space {

@@ -100,7 +100,7 @@ impl LiveSet {
     #[cold]
     fn changed<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>, come: bool) {
         if let Some(changes) = &mut self.changes {
-            changes.extend(blocks.filter(|block| block.has_address()).map(|block| (*block, come)));
+            changes.extend(blocks.filter(|block| block.may_hold_blocks()).map(|block| (*block, come)));
         }
     }
 

@@ -406,6 +406,7 @@ impl Replay {
     /// Decides what the records left open. After the last batch.
     pub fn finish(&mut self) {
         self.tracks.finish();
+        self.blocks.look_back();
         self.comparisons.values_mut().for_each(Comparisons::settle);
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {
             let (End::Exited(status) | End::Signaled(status)) = self.end else { return };

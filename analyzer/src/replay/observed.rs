@@ -1,7 +1,7 @@
 //! What the trace tells beside the calls for memory: refusals, and numbers that were read.
 
 use gpuoom_trace::metadata::{self, Quantity, Reading, trigger};
-use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
+use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag};
 
@@ -16,7 +16,7 @@ use super::comparison::{Comparison, Open};
 use super::failures::{Injected, Inside, MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
 use super::purpose::purpose_of;
-use super::readings::{DeviceReadings, ProcessReadings};
+use super::readings::DeviceReadings;
 use super::tracks::around::{Around, PendingFrees};
 use super::tracks::between::Done;
 use super::tracks::device::DeviceTrack;
@@ -87,31 +87,11 @@ impl Replay {
         let scopes = self.scopes.of(record.thread);
         let (purpose, purpose_by) = purpose_of(scopes, &self.apis, side);
         let oom = Oom {
-            ordinal: 0,
-            position: self.events,
-            seq: record.seq(),
-            at: record.at,
-            thread: record.thread,
-            api: record.api,
-            site: record.site,
-            story: 0,
             device: (device != NO_DEVICE).then_some(device),
-            kind: record.kind(),
-            requested_bytes: record.requested,
             unknown_size,
             granules,
-            status: record.status,
-            refused_by,
             injected: Injected::of(record, payload),
             inside,
-            outcome: Outcome::Unresolved,
-            because: Because::TraceEnded,
-            evidence: Vec::new(),
-            error_was_read: false,
-            is_watched_on: true,
-            held_up_ns: 0,
-            read: DeviceReadings::default(),
-            process: ProcessReadings::default(),
             held,
             held_managed_bytes: managed.requested_bytes,
             held_managed_granules: managed.granules,
@@ -122,11 +102,10 @@ impl Replay {
             census,
             saw_below,
             model,
-            error: None,
             purpose,
             purpose_by,
             scopes: scopes.into(),
-            message: None,
+            ..Oom::new(record, self.events, refused_by)
         };
         self.failures.begin(oom, request);
     }

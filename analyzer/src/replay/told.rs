@@ -1,6 +1,5 @@
 //! What an allocator above the runtime tells of its failures.
 
-use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Layer, Record};
 
 use super::Replay;
@@ -9,8 +8,6 @@ use super::block::Side;
 use super::failures::framework::{Attempt, FrameworkError};
 use super::failures::{MAX_LISTED, Oom, RefusedBy};
 use super::held::Caller;
-use super::purpose::Purpose;
-use super::readings::{DeviceReadings, ProcessReadings};
 
 impl Replay {
     /// A block was given out, or there was no memory for one.
@@ -70,32 +67,8 @@ impl Replay {
             self.tracks.raised(record, device, around);
         }
         let oom = Oom {
-            ordinal: 0,
-            position: self.events,
-            seq: record.seq(),
-            at: record.at,
-            thread: record.thread,
-            api: record.api,
-            site: record.site,
-            story: 0,
             device: Some(device),
-            kind: record.kind(),
-            requested_bytes: record.requested,
-            unknown_size: false,
             granules,
-            status: record.status,
-            // As far as calls were recorded nobody below was asked.
-            refused_by: RefusedBy::Layer(None),
-            injected: None,
-            inside: None,
-            outcome: Outcome::Unresolved,
-            because: Because::TraceEnded,
-            evidence: Vec::new(),
-            error_was_read: false,
-            is_watched_on: true,
-            held_up_ns: 0,
-            read: DeviceReadings::default(),
-            process: ProcessReadings::default(),
             held,
             held_managed_bytes: managed.requested_bytes,
             held_managed_granules: managed.granules,
@@ -107,10 +80,8 @@ impl Replay {
             saw_below: self.lower.gave_below_runtime(),
             model,
             error: Some(Box::new(error)),
-            purpose: Purpose::Unknown,
-            purpose_by: None,
-            scopes: Box::default(),
-            message: None,
+            // As far as calls were recorded nobody below was asked.
+            ..Oom::new(record, self.events, RefusedBy::Layer(None))
         };
         self.failures.begin(oom, request);
     }

@@ -150,9 +150,18 @@ pub fn is_plumbing(frame: &Frame) -> bool {
         FrameKind::Python => {
             let file = frame.file.as_deref().unwrap_or_default();
             let is_in_torch = frame.package_path.as_deref().is_some_and(|path| path.starts_with("torch/"));
-            is_in_torch || PYTHON_PLUMBING.iter().any(|part| file.contains(part))
+            is_in_torch || is_of_standard_library(file) || PYTHON_PLUMBING.iter().any(|part| file.contains(part))
         }
     }
+}
+
+/// Whether a file of Python is of the standard library: it lies in `lib/python3.12`, and not where packages are installed.
+fn is_of_standard_library(file: &str) -> bool {
+    let Some((_, rest)) = file.split_once("/lib/python3.").or_else(|| file.split_once("/lib64/python3.")) else {
+        return false;
+    };
+    let within = rest.split_once('/').filter(|(minor, _)| minor.trim_end_matches('t').parse::<u32>().is_ok());
+    within.is_some_and(|(_, path)| !path.starts_with("site-packages/") && !path.starts_with("dist-packages/"))
 }
 
 /// Whether a library as a whole only passes requests on.
@@ -199,6 +208,22 @@ mod tests {
         let python = |file| is_plumbing(&Frame::python(file, "main", 1));
         assert!(python("/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"));
         assert!(!python("/home/me/torch/train.py") && !python("/site-packages/torchvision/models/resnet.py"));
+    }
+
+    /// `copy.deepcopy` copies a model for whoever called it.
+    #[test]
+    fn the_standard_library_of_python_asks_for_nothing() {
+        let python = |file: &str| is_plumbing(&Frame::python(file, "deepcopy", 143));
+        assert!(python("/usr/lib/python3.12/copy.py") && python("/usr/lib64/python3.9/json/decoder.py"));
+        assert!(python("/home/me/.pyenv/versions/3.14.0t/lib/python3.14t/copy.py"));
+        assert!(!python("/venv/lib/python3.12/site-packages/diffusers/copy.py") && !python("/home/me/copy.py"));
+        assert!(!python("/usr/lib/python3/dist-packages/x.py") && !python("/home/me/lib/python3.d/copy.py"));
+        let way = [
+            Frame::python("/usr/lib/python3.12/copy.py", "deepcopy", 143),
+            Frame::python("/home/me/train.py", "main", 7),
+        ];
+        assert_eq!(who(&way).and_then(|frame| frame.line), Some(7));
+        assert_eq!(who(&way[..1]).and_then(|frame| frame.line), Some(143), "nobody else is known");
     }
 
     /// ctypes calls through libffi: neither asked for the memory.

@@ -152,6 +152,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "tensors stay as they are, and another library keeps 64 MiB of each step",
+        scene: || beside_pytorch(64 * MIB, false),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &[],
+        story: "tensors stay as they are, and a pool beside PyTorch keeps a block of each step, of 64 MiB",
+        scene: || beside_pytorch(64 * MIB, true),
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::First(Probable),
         also: &[],
         story: "one line keeps a tensor of each step until the card is full",
@@ -300,6 +314,19 @@ fn rounds(given_back: bool) -> Scene {
         keep(&mut trace, number, 30 * MIB);
     }
     Scene { trace }
+}
+
+/// A training whose tensors do not rise, while another library keeps so much of each step; `by_pool`: and says that it is a pool's.
+fn beside_pytorch(kept_bytes: u64, by_pool: bool) -> Scene {
+    training(|trace, step| {
+        let address = 0x90_0000_0000 + step * GIB;
+        trace.alloc(0x88_0000_0000, GIB);
+        trace.alloc(address, kept_bytes);
+        trace.free(0x88_0000_0000);
+        if by_pool {
+            trace.pool_alloc("other", "kept", address, kept_bytes);
+        }
+    })
 }
 
 /// Segments of 2 MiB and more come and go, of which one more stays each time; a tensor lies in each that comes, and in none that stays.

@@ -8,6 +8,7 @@ use super::capacity::full_after_a_rise;
 use super::scenes::at_failure;
 use crate::conclusion::finding::Finding;
 use crate::judgement::check::Confidence;
+use crate::passes::shape::SEGMENTS;
 use crate::testing::{GIB, TraceBuilder, summary};
 
 fn finding(trace: &TraceBuilder, id: &str) -> Finding {
@@ -157,4 +158,22 @@ fn physical_memory_without_a_device_is_no_memory_of_a_card() {
     assert_eq!(summary.facts.ooms[0].free_reported_bytes, None);
     let first = &summary.conclusion.verdict.sentences[0];
     assert!(first.starts_with("hipMemCreate of 10.00 GiB failed, on no device that the trace knows"), "{first}");
+}
+
+/// What fills segments is not missing where an allocator tells of its blocks.
+#[test]
+fn segments_are_no_riddle_where_blocks_are_told() {
+    let asks = |trace: &TraceBuilder| {
+        let summary = summary(trace);
+        let missing = summary.conclusion.findings.iter().flat_map(|finding| &finding.missing);
+        (missing.filter(|reading| *reading == SEGMENTS).count(), summary.facts.devices[0].tensors.is_some())
+    };
+    let scenes = super::all().map(|labelled| (labelled.scene)().trace);
+    let mut trace =
+        scenes.into_iter().find(|trace| asks(trace) != (0, false) && !asks(trace).1).expect("a trace that asks");
+    // A pool in memory that was given before says nothing of failures.
+    let given: Vec<u64> =
+        trace.records().filter(|record| record.event() == Some(Event::Alloc)).map(|record| record.address).collect();
+    given.iter().filter(|address| **address != 0).for_each(|address| _ = trace.pool_alloc("pool", "", *address, 1));
+    assert_eq!(asks(&trace), (0, true));
 }

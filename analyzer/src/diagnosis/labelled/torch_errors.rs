@@ -114,6 +114,20 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || scene(limited(GIB / 4, Some(ALLOWED))),
     },
     Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "half of the card is in tensors, and the request is more than the other half: it can't fit, and the card is not full",
+        scene: || scene(half_in_tensors(12 * GIB)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Possible),
+        also: &[],
+        story: "the same request beside as much memory, of which only a third is in tensors: PyTorch could have given the rest back",
+        scene: || scene(half_in_tensors(4 * GIB)),
+    },
+    Labelled {
         id: "cache-greed",
         says: Says::Found(Proven),
         also: &[],
@@ -202,6 +216,22 @@ fn in_pieces() -> TraceBuilder {
     trace
 }
 
+/// PyTorch holds 12 of 24 GiB, of which so much is in tensors, and 14 GiB are refused.
+fn half_in_tensors(allocated: u64) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 12 * GIB);
+    trace.tensor_on(THREAD, 0x10_0000_0000, allocated, [allocated, 12 * GIB]);
+    for _ in 0..2 {
+        let seq = trace.refuse(14 * GIB);
+        full(&mut trace, seq, 24 * GIB, 12 * GIB, 12 * GIB);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.framework_error(THREAD, 14 * GIB, [allocated, 12 * GIB]);
+    trace.throws(THREAD, OBJECT, None);
+    ends(&mut trace);
+    trace
+}
+
 /// PyTorch holds 6 of 24 GiB and raises an error without asking for more; so much was free.
 fn limited(free: u64, text: Option<&str>) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
@@ -212,4 +242,16 @@ fn limited(free: u64, text: Option<&str>) -> TraceBuilder {
     trace.throws(THREAD, OBJECT, text);
     ends(&mut trace);
     trace
+}
+
+/// What the trace has is not asked for.
+#[test]
+fn nobody_is_asked_for_a_message_that_was_recorded() {
+    let asks = |text: Option<&str>| {
+        let summary = crate::testing::summary(&torch(limited(16 * GIB, text)));
+        let findings = summary.conclusion.findings.iter().flat_map(|finding| &finding.missing);
+        findings.chain(&summary.conclusion.would_settle).any(|reading| reading.contains("--torch-log"))
+    };
+    assert!(asks(None), "without a message it is asked for");
+    assert!(!asks(Some("CUDA out of memory. Tried to allocate 2.00 GiB.")), "this one does not name the limit");
 }

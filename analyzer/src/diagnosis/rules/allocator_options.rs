@@ -109,7 +109,11 @@ fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let sums = case.torch_sums(failure).filter(TorchSums::is_certain);
     let tensors = Known::new(
         sums.and_then(|sums| sums.allocated).map(|allocated| allocated.bytes),
-        "what tensors hold: PyTorch's message (--torch-log) or a snapshot with the failure (--torch-snapshot)",
+        case.unless_told(
+            failure,
+            "what tensors hold: PyTorch's message (--torch-log) or a snapshot with the failure (--torch-snapshot)",
+            "what tensors hold: a snapshot with the failure (--torch-snapshot)",
+        ),
     );
     check.decides(
         tensors.is(|tensors| share(tensors, handles) <= case.thresholds.few_tensors_share),

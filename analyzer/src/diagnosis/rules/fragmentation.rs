@@ -169,9 +169,11 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         format!("the segments that stay have {sizes} sizes that hold 80 % of the bytes")
     });
     check.must(
-        Holds::Unknown(
+        Holds::Unknown(case.unless_told(
+            failure,
             "PyTorch's out-of-memory message (--torch-log), or a memory snapshot of PyTorch (--torch-snapshot)",
-        ),
+            "a memory snapshot of PyTorch (--torch-snapshot)",
+        )),
         String::new,
     );
 }

@@ -6,6 +6,7 @@ use crate::judgement::check::{Check, Confidence, Holds};
 use crate::words::size;
 
 const MESSAGE: &str = "PyTorch's message, which names the limit (recorded with the exception, or --torch-log)";
+const LIMIT: &str = "the limit, which the recorded message does not name: torch.cuda.set_per_process_memory_fraction or an allocator option";
 const BELOW: &str = "the runtime's calls: whether the allocator asked it at all";
 
 /// No refusal came before the error: the allocator compared with its own limit first.
@@ -26,7 +27,7 @@ pub(super) fn allocators_own_limit(case: &Case<'_>, failure: &Failure<'_>, check
     match case.message(failure).filter(|message| message.allowed.is_some()) {
         Some(message) => by_message(case, failure, message, check),
         None => {
-            check.must(Holds::Unknown(MESSAGE), String::new);
+            check.must(Holds::Unknown(case.unless_told(failure, MESSAGE, LIMIT)), String::new);
             // Where less was free, a refusal that nobody saw would explain it as well.
             if failure.was_enough(failure.free_bytes()) != Holds::Yes {
                 check.at_most(Confidence::Possible);

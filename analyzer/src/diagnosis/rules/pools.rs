@@ -303,7 +303,11 @@ fn private_by_captures(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         return;
     }
     check.at_most(Confidence::Probable);
-    check.would_settle("PyTorch's message, which says what private pools hold (report --torch-log)");
+    check.would_settle(case.unless_told(
+        failure,
+        "PyTorch's message, which says what private pools hold (report --torch-log)",
+        "a memory snapshot of PyTorch with the failure (--torch-snapshot), which says what private pools hold",
+    ));
     let taken = captured.live_bytes;
     check.decides(
         failure

@@ -11,7 +11,8 @@ use super::{Place, SiteName, SiteProfile};
 use crate::passes::fragmentation::saturate;
 use crate::passes::tensors::name_of;
 use crate::replay::Replay;
-use crate::replay::blocks::{Device, Owner, Told};
+use crate::replay::blocks::{Device, Owner, Row, Told};
+use crate::words::clean;
 
 /// A number of an allocator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub enum Unknown {
     TotalsDiffer,
     /// The allocator tells of its blocks, and not of what it holds.
     NoTotals,
+    /// A pool told what can't all be so.
+    Contradicts,
 }
 
 impl Unknown {
@@ -55,6 +58,7 @@ impl Unknown {
         match self {
             Unknown::RecordsMissing => "records of its blocks are missing",
             Unknown::TotalsDiffer => "its own total is another number than the sum of its blocks",
+            Unknown::Contradicts => "what it told of its blocks can't all be so",
             Unknown::NoTotals => "it tells of its blocks, and not of what it holds",
         }
     }
@@ -88,15 +92,16 @@ impl TensorFigures {
         }
     }
 
-    fn of(told: &Told, has_totals: bool, is_whole: bool) -> Self {
+    fn of(told: &Told, owner: &Owner, may_be_so: bool, is_whole: bool) -> Self {
         let tensors_bytes = match told {
             _ if !is_whole => Err(Unknown::RecordsMissing),
+            _ if !may_be_so => Err(Unknown::Contradicts),
             _ if told.mismatches > 0 => Err(Unknown::TotalsDiffer),
             _ => Ok(saturate(told.most_bytes)),
         };
         let held = match tensors_bytes {
             Err(unknown) => Err(unknown),
-            Ok(_) if !has_totals || told.lacks_totals => Err(Unknown::NoTotals),
+            Ok(_) if *owner != Owner::Torch || told.lacks_totals => Err(Unknown::NoTotals),
             Ok(_) => Ok(told.most_held),
         };
         TensorFigures {
@@ -140,14 +145,15 @@ fn profile(replay: &Replay, sites: &Sites<'_>, device: &Device, is_whole: bool) 
     let what = match owner {
         Owner::Torch => "tensors".to_owned(),
         Owner::Ggml => "buffers of ggml".to_owned(),
-        Owner::Pool(name) => format!("blocks of {}", crate::words::clean(name)),
+        Owner::Pool(name) => format!("blocks of {}", clean(name)),
     };
-    let figures = TensorFigures::of(told, *owner == Owner::Torch, is_whole);
+    let figures = TensorFigures::of(told, owner, replay.blocks.may_be_so(told.allocator), is_whole);
     let mut rows: BTreeMap<SiteName, Figures> = BTreeMap::new();
     if figures.tensors_bytes.is_ok() {
-        for (site, purpose, bytes, blocks) in replay.blocks.when_most(told.allocator, device.index) {
-            // What a buffer is for names it better than that it is one.
-            let what = purpose.name().unwrap_or(&what);
+        for Row { site, purpose, name, bytes, blocks } in replay.blocks.when_most(told.allocator, device.index) {
+            // What a buffer is for, or is called, names it better than that it is one.
+            let called = replay.blocks.name(name).map(|name| format!("{} of {}", clean(name), clean(name_of(owner))));
+            let what = purpose.name().or(called.as_deref()).unwrap_or(&what);
             let row = rows.entry(sites.name_of(what, site)).or_default();
             row[Figure::Peak] = row[Figure::Peak].saturating_add(saturate(bytes));
             row[Figure::PeakBlocks] = row[Figure::PeakBlocks].saturating_add(blocks);

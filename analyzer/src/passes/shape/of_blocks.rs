@@ -6,7 +6,7 @@ use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
 use crate::passes::phase::{Phase, table};
 use crate::replay::Replay;
-use crate::replay::blocks::{Came, OfAllocator, Owner, Rows};
+use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
 use crate::replay::failures::Oom;
 use crate::symbols::key::label_with_line;
 
@@ -150,7 +150,7 @@ impl OfBlocks {
 /// Sums by phase, the largest first.
 fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     let mut sums: Vec<Live> = Vec::new();
-    for (site, _, bytes, blocks) in rows {
+    for Row { site, bytes, blocks, .. } in rows {
         let (phase, bytes) = (phases.phase(*site), saturate(*bytes));
         match sums.iter_mut().find(|known| known.phase == phase) {
             Some(known) => (known.bytes, known.blocks) = (known.bytes.saturating_add(bytes), known.blocks + blocks),
@@ -168,7 +168,7 @@ fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
     for came in all.iter().filter(|came| is_forward(came.site)) {
         ways.entry(phases.way(came.site).unwrap_or(0)).or_default().0 += came.blocks;
     }
-    for (site, .., blocks) in rows.iter().filter(|(site, ..)| is_forward(*site)) {
+    for Row { site, blocks, .. } in rows.iter().filter(|row| is_forward(row.site)) {
         ways.entry(phases.way(*site).unwrap_or(0)).or_default().1 += blocks;
     }
     ways.into_values().filter(|(came, live)| came == live).map(|(_, live)| live).sum()
@@ -177,13 +177,13 @@ fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
 /// The place with most bytes of blocks that came in an evaluation.
 fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
     let mut places: Vec<OfPlace> = Vec::new();
-    for (site, _, bytes, blocks) in rows.iter().filter(|(site, ..)| phases.phase(*site) == Some(Phase::Evaluation)) {
-        let known = phases.stacks().call_site(*site)?;
+    for row in rows.iter().filter(|row| phases.phase(row.site) == Some(Phase::Evaluation)) {
+        let known = phases.stacks().call_site(row.site)?;
         let label = label_with_line(&known.who).unwrap_or_else(|| known.label.clone());
-        let bytes = saturate(*bytes);
+        let (bytes, blocks) = (saturate(row.bytes), row.blocks);
         match places.iter_mut().find(|place| place.label == label) {
             Some(place) => (place.bytes, place.blocks) = (place.bytes.saturating_add(bytes), place.blocks + blocks),
-            None => places.push(OfPlace { label, bytes, blocks: *blocks }),
+            None => places.push(OfPlace { label, bytes, blocks }),
         }
     }
     places.into_iter().max_by_key(|place| place.bytes)

@@ -253,6 +253,21 @@ mod tests {
         }
     }
 
+    /// The recorder's hooks have the names of the functions that they stand for.
+    #[test]
+    fn a_hook_of_the_recorder_says_nothing() {
+        let hook = |function: &str| Frame { module: Some("libgpuoom.so".to_owned()), ..native(function) };
+        let names =
+            ["ggml_gallocr_reserve_n", "ggml_backend_alloc_ctx_tensors_from_buft", "llama_model_load_from_file"];
+        assert!(named(&names.map(hook)).iter().all(|named| matches!(named.thing, Thing::Phase(_))));
+        assert_eq!(purpose(&names.map(hook)), None);
+        assert_eq!(purpose(&[&names.map(hook)[..2], &[native(names[2])]].concat()), None, "no tensors are made there");
+        assert_eq!(
+            purpose(&names[1..].iter().map(|name| native(name)).collect::<Vec<_>>()).map(|(p, _)| p),
+            Some(Purpose::Weights)
+        );
+    }
+
     #[test]
     fn one_call_is_for_one_thing() {
         let path = || named(&[native("ggml_gallocr_reserve_n"), native("llama_kv_cache::llama_kv_cache()")]);

@@ -12,7 +12,7 @@ use crate::replay::blocks::Moment;
 use crate::replay::blocks::steps::{SiteLevel, Step};
 use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
-use crate::words::{clean, size};
+use crate::words::{clean, count, size};
 
 /// Lines that are listed.
 const MOST_LINES: usize = 5;
@@ -60,6 +60,51 @@ impl LineGrowth {
             "{blocks} allocated in {place} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
             self.blocks
         )
+    }
+}
+
+/// A line of the program whose blocks become larger, and not more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LargerLine {
+    /// As of [`LineGrowth`].
+    pub label: String,
+    /// What it holds after the last step less what it held after the first of the stretch.
+    pub total_bytes: u64,
+    /// What it holds after the last step.
+    pub bytes: u64,
+    /// In so many blocks.
+    pub blocks: u64,
+}
+
+impl LargerLine {
+    /// A sentence without its beginning and its end.
+    pub fn told(&self, blocks: &str) -> String {
+        let Self { label, total_bytes, bytes, blocks: number } = self;
+        let (place, held, more) = (clean(label), size(*bytes), size(*total_bytes));
+        let number = count(*number, blocks.trim_end_matches('s'), blocks);
+        format!(
+            "{blocks} allocated in {place} become larger and not more: {held} in {number}, {more} more than at first"
+        )
+    }
+
+    /// Of the places that come to hold more in as many blocks or fewer, those that grew most over the last stretch.
+    pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>) -> Vec<Self> {
+        let (first, last) = (chosen.stretch()[0], chosen.last());
+        let before = |row: &SiteLevel| first.of_site(row.site).map_or((0, 0), |before| (before.bytes, before.blocks));
+        let is_larger = |row: &&SiteLevel| row.bytes > before(row).0 && (1..=before(row).1).contains(&row.blocks);
+        let mut sites: Vec<&SiteLevel> = last.rows.iter().filter(is_larger).collect();
+        sites.sort_unstable_by_key(|row| (std::cmp::Reverse(row.bytes - before(row).0), row.site));
+        let sites: Vec<u32> = sites.into_iter().take(MOST_NAMED).map(|row| row.site).collect();
+        let larger = |(label, line): (String, Line)| {
+            let sum_of = |step: &Step| sum(line.sites.iter().filter_map(|site| step.of_site(*site)));
+            let (then, now) = (sum_of(first), sum_of(last));
+            let total_bytes = now.bytes.saturating_sub(then.bytes);
+            LargerLine { label, total_bytes, bytes: now.bytes, blocks: now.blocks }
+        };
+        let mut lines: Vec<Self> = by_line(run.stacks, &sites).into_iter().map(larger).collect();
+        lines.sort_by_key(|line| std::cmp::Reverse((line.total_bytes, line.bytes)));
+        lines.truncate(MOST_LINES);
+        lines
     }
 }
 

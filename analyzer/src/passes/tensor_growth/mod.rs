@@ -22,8 +22,8 @@ use crate::replay::blocks::{Moment, Owner, Told};
 use crate::symbols::Stacks;
 use crate::thresholds::{Thresholds, share};
 use crate::words::{count, size};
-pub use lines::LineGrowth;
 use lines::Rising;
+pub use lines::{LargerLine, LineGrowth};
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -93,6 +93,9 @@ pub struct TensorGrowth {
     pub few_points: bool,
     /// The lines of the program whose blocks become more up to the end, those that grow most first.
     pub lines: Vec<LineGrowth>,
+    /// Where no line's blocks become more: the lines whose blocks become larger.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub larger: Vec<LargerLine>,
     /// What all such lines came to hold, listed or not.
     #[serde(skip)]
     pub rising_bytes: u64,
@@ -209,7 +212,9 @@ impl Run<'_> {
     /// Whether all blocks of an allocator are known: its own totals say so, and where it has none, no record may be missing.
     fn knows_all_of(&self, told: &Told) -> bool {
         let is_of_one_mind = told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0;
-        is_of_one_mind && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
+        is_of_one_mind
+            && self.replay.blocks.may_be_so(told.allocator)
+            && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
     }
 }
 
@@ -310,6 +315,7 @@ impl<'a> Chosen<'a> {
         let course = if self.trend.rises() && is_given_back { Course::GivenBack } else { self.trend.course };
         let significant = course.rises() && total >= i128::from(thresholds.leak_total_bytes);
         let given = last.given_bytes.saturating_sub(stretch[0].given_bytes);
+        let larger = if significant && rising.lines.is_empty() { LargerLine::of(run, self) } else { Vec::new() };
         TensorGrowth {
             device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
             framework,
@@ -327,6 +333,7 @@ impl<'a> Chosen<'a> {
             per_step: Rate::of(&self.trend.slope),
             few_points: (self.steps.len() as u64) < thresholds.stretch_cycles,
             lines: if significant { rising.lines } else { Vec::new() },
+            larger,
             rising_bytes: rising.bytes,
             rising_trained_bytes: rising.trained_bytes,
             rising_held_bytes: rising.held_bytes,
@@ -344,5 +351,5 @@ fn points(levels: impl Iterator<Item = (u64, u64)>) -> Vec<Point> {
 /// Bytes of all blocks at a moment, of these call sites.
 fn held_at(moment: &Moment, is_of: impl Fn(u32) -> bool) -> u64 {
     let rows = moment.of.iter().flat_map(|of| &of.rows);
-    saturate(rows.filter(|(site, ..)| is_of(*site)).map(|(.., bytes, _)| *bytes).sum())
+    saturate(rows.filter(|row| is_of(row.site)).map(|row| row.bytes).sum())
 }

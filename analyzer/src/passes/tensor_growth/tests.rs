@@ -130,6 +130,25 @@ fn labels_of_a_load_and_labels_that_stop_are_no_steps() {
     assert_eq!((growth.by, growth.significant), (Cut::Cycles, false), "{growth:?}");
 }
 
+/// A cache that is concatenated anew each time: as many tensors as before, each time larger.
+#[test]
+fn a_line_whose_tensors_become_larger_is_named_as_that() {
+    let mut trace = program();
+    for step in 0..30 {
+        mark(&mut trace, "step");
+        let [old, new] = [step % 2, (step + 1) % 2].map(|place| KEPT + place * 16 * GIB);
+        from(&mut trace, 1, new, (step + 1) * 100 * MIB);
+        if step > 0 {
+            trace.free_tensor(old);
+        }
+    }
+    let growth = growth(&trace).unwrap();
+    assert!(growth.significant && growth.lines.is_empty(), "{growth:?}");
+    let [line] = &growth.larger[..] else { panic!("{growth:?}") };
+    assert_eq!((line.label.as_str(), line.blocks), ("train_step (train.py:38)", 1));
+    insta::assert_snapshot!(line.told("tensors"));
+}
+
 #[test]
 fn blocks_of_a_place_that_come_and_go_are_counted() {
     let mut trace = program();

@@ -153,6 +153,52 @@ fn a_pool_holds_what_its_blocks_lie_in() {
 }
 
 #[test]
+fn blocks_of_a_pool_are_told_apart_by_their_names() {
+    let mut trace = program();
+    trace.alloc(SEGMENT, 64 * MIB);
+    for (site, name, number) in [(1, "layer 0", 0), (1, "layer 1", 1), (1, "layer 1", 2), (0, "stray", 3), (0, "", 4)] {
+        trace.site = site;
+        trace.pool_alloc("kv", name, SEGMENT + number * 8 * MIB, (8 - number) * MIB);
+    }
+    let all = tensors(&trace).unwrap();
+    let end = moment(&all, "end");
+    let row =
+        |row: &crate::passes::tensors::TensorRow| (row.name.clone(), row.label.clone(), row.bytes / MIB, row.blocks);
+    let named = |name: &str| Some(name.to_owned());
+    let line = || "train_step (train.py:38)".to_owned();
+    let rows: Vec<_> = end.allocated_by.rows.iter().map(row).collect();
+    let stray = (named("stray"), "stray".to_owned(), 5, 1);
+    let others = (None, "others".to_owned(), 4, 1);
+    assert_eq!(rows, [(named("layer 1"), line(), 13, 2), (named("layer 0"), line(), 8, 1), stray, others]);
+    assert_eq!(sum(end), end.allocated_bytes);
+}
+
+#[test]
+fn a_pool_that_contradicts_itself_is_told_and_not_counted() {
+    let mut trace = program();
+    trace.alloc(SEGMENT, 64 * MIB);
+    trace.alloc(SEGMENT + GIB, 64 * MIB);
+    trace.pool_alloc("good", "", SEGMENT + GIB, MIB);
+    trace.pool_alloc("kv", "", SEGMENT, 32 * MIB);
+    trace.pool_alloc("kv", "", SEGMENT + 16 * MIB, 32 * MIB);
+    let all = tensors(&trace).unwrap();
+    assert_eq!((all.framework.as_str(), all.others.len()), ("good", 0));
+    let json = json(&summary(&trace));
+    let pool = &json["pools"][1];
+    assert_eq!(
+        (pool["pool"].as_str(), pool["counted"].as_bool(), pool["overlapping"].as_u64()),
+        (Some("kv"), Some(false), Some(1))
+    );
+    assert_eq!(json["pools"][0]["counted"].as_bool(), Some(true));
+    // Alone it leaves the device without tensors.
+    let mut alone = program();
+    alone.alloc(SEGMENT, 64 * MIB);
+    alone.pool_free("kv", SEGMENT);
+    alone.pool_alloc("kv", "", SEGMENT, MIB);
+    assert_eq!(tensors(&alone), None);
+}
+
+#[test]
 fn no_python_is_no_share() {
     let mut trace = TraceBuilder::new(MIB).device(0, "Card", 16 * GIB);
     assert_eq!(tensors(&trace.clone()), None);

@@ -3,7 +3,7 @@
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, NO_DEVICE, Record};
 
-use super::{Blocks, Given};
+use super::{Blocks, Given, NameNumber};
 use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::purpose::{Purpose, purpose_of};
@@ -53,7 +53,8 @@ impl Replay {
         let purpose = purpose_of(self.scopes.of(record.thread), &self.apis, side).0;
         let (size_bytes, entered, site) = (record.requested, self.events, record.site);
         self.blocks.buffers.insert(record.address, memory);
-        let given = Given { address: memory, size_bytes, entered, site, device, allocator, slot: 0, purpose };
+        let name = NameNumber::NONE;
+        let given = Given { address: memory, size_bytes, entered, site, device, allocator, name, slot: 0, purpose };
         self.blocks.give(given, record, &self.sites);
         Some(device)
     }
@@ -104,7 +105,7 @@ mod tests {
         let replay = replay(trace, Options::default());
         let Some(now) = replay.blocks.now(0, 0) else { return Vec::new() };
         let rows = now.of.iter().flat_map(|one| &one.rows);
-        let rows: Vec<_> = rows.map(|(_, purpose, bytes, _)| (*purpose, (*bytes / u128::from(MIB)) as u64)).collect();
+        let rows: Vec<_> = rows.map(|row| (row.purpose, (row.bytes / u128::from(MIB)) as u64)).collect();
         let all: u128 = now.of.iter().map(|one| one.state.bytes).sum();
         assert_eq!(all, u128::from(rows.iter().map(|(_, mib)| mib * MIB).sum::<u64>()));
         rows
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!((account.calls.allocations, account.calls.frees), (2, 2));
         assert_eq!(account.peak.held.requested_bytes, 24 * u128::from(MIB));
         let peak = with.blocks.at_peak(0).unwrap();
-        let mut purposes: Vec<_> = peak.of[0].rows.iter().map(|(_, purpose, bytes, _)| (*purpose, *bytes)).collect();
+        let mut purposes: Vec<_> = peak.of[0].rows.iter().map(|row| (row.purpose, row.bytes)).collect();
         purposes.sort_unstable();
         let mib = |mib: u64| u128::from(mib * MIB);
         assert_eq!(purposes, [(Purpose::Weights, mib(8)), (Purpose::KvCache, mib(16))]);

@@ -94,6 +94,7 @@ impl AllCame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::blocks::NameNumber;
     use crate::replay::purpose::Purpose;
 
     #[test]
@@ -106,6 +107,7 @@ mod tests {
             site: 7,
             device: 0,
             allocator: 0,
+            name: NameNumber::NONE,
             slot: 0,
             purpose: Purpose::Unknown,
         };

@@ -3,6 +3,7 @@
 use gpuoom_trace::record::{Event, Record};
 
 use super::Given;
+use super::latest::Latest;
 use super::segments::Segment;
 use super::steps::Steps;
 
@@ -169,12 +170,24 @@ pub struct Device {
     pub(super) gone: Vec<Given>,
     /// Segments that were there at the peak and are gone.
     pub(super) gone_segments: Vec<Segment>,
+    /// Its latest failure, where it was too much to say at once what was the case.
+    pub(super) latest: Option<Box<Latest>>,
 }
 
 impl Device {
     pub(super) fn new(index: u8) -> Self {
         let (told, gone, gone_segments) = Default::default();
-        Device { index, bytes: 0, peaks: 0, peak: None, told, steps: Steps::default(), gone, gone_segments }
+        Device {
+            index,
+            bytes: 0,
+            peaks: 0,
+            peak: None,
+            told,
+            steps: Steps::default(),
+            gone,
+            gone_segments,
+            latest: None,
+        }
     }
 
     /// Its allocators.
@@ -249,6 +262,9 @@ impl Device {
         if self.peak.is_some_and(|peak| given.entered <= peak.position) {
             self.gone.push(*given);
         }
+        if let Some(latest) = &mut self.latest {
+            latest.goes(given);
+        }
     }
 
     /// A segment is gone.
@@ -260,6 +276,9 @@ impl Device {
         }
         if self.peak.is_some_and(|peak| segment.entered <= peak.position) {
             self.gone_segments.push(*segment);
+        }
+        if let Some(latest) = &mut self.latest {
+            latest.segment_goes(segment);
         }
     }
 

@@ -6,9 +6,12 @@
 mod buffers;
 mod came;
 mod device;
+mod latest;
 mod layout;
 mod moment;
 mod moments;
+mod names;
+mod pools;
 mod segments;
 pub mod steps;
 #[cfg(test)]
@@ -28,8 +31,11 @@ use came::AllCame;
 pub use came::Came;
 pub use device::{Device, Height, Own, State, Told};
 pub use layout::{Laid, Layout};
-pub use moment::{Age, Moment, OfAllocator, Room, Rows};
+pub use moment::{Age, Moment, OfAllocator, Room, Row, Rows};
 pub use moments::{MOST_MARKS, Moments};
+use names::Names;
+pub use names::{MOST_NAMES, NameNumber};
+pub use pools::{Contradictions, Elsewhere, Pool};
 use segments::{Segment, Segments};
 
 /// Allocators that are followed, so that a bit of a word stands for each: PyTorch's, and pools by their names.
@@ -54,6 +60,8 @@ pub struct Given {
     pub device: u8,
     /// Number of the allocator.
     pub allocator: u8,
+    /// What its pool calls it.
+    pub name: NameNumber,
     /// The number by which the device's steps follow the call site.
     slot: u16,
     /// What it is for, where that is known.
@@ -76,6 +84,8 @@ pub enum Owner {
 struct Allocator {
     owner: Owner,
     live: FxHashMap<u64, Given>,
+    /// What only a pool of the program's own has.
+    pool: Pool,
 }
 
 /// All that allocators above the runtime told.
@@ -87,6 +97,8 @@ pub struct Blocks {
     /// The memory of ggml's buffers, by their handles.
     buffers: FxHashMap<u64, u64>,
     pools: FxHashMap<Box<[u8]>, u8>,
+    /// Names of the blocks of pools.
+    names: Names,
     devices: Vec<Device>,
     segments: Segments,
     /// What came of PyTorch's blocks.
@@ -107,6 +119,7 @@ impl Default for Blocks {
             ggml: None,
             buffers: FxHashMap::default(),
             pools: FxHashMap::default(),
+            names: Names::default(),
             devices: Vec::new(),
             segments: Segments::default(),
             came: AllCame::default(),
@@ -196,7 +209,7 @@ impl Blocks {
         if number >= MOST_ALLOCATORS {
             return None;
         }
-        self.allocators.push(Allocator { owner, live: FxHashMap::default() });
+        self.allocators.push(Allocator { owner, live: FxHashMap::default(), pool: Pool::default() });
         Some(number as u8)
     }
 
@@ -247,6 +260,13 @@ impl Blocks {
             None => self.devices[place].told(allocator).unknown_frees += 1,
         }
         device
+    }
+
+    /// A segment is gone, and no block of a pool lies there any more.
+    fn segment_goes(&mut self, address: u64, at: u64) {
+        if let Some(gone) = self.segments.goes(address, &mut self.devices) {
+            self.end_pools_below(&gone, at);
+        }
     }
 
     /// The blocks of an allocator on a device that live.
@@ -320,29 +340,26 @@ impl Replay {
         if !was_used {
             self.begin_blocks();
         }
-        if does == Does::TellsOfBuffer {
-            return self.buffer_told(record, payload, allocator);
+        match does {
+            Does::TellsOfBuffer => return self.buffer_told(record, payload, allocator),
+            Does::TellsOfPool => return self.pool_told(record, payload, allocator),
+            _ => {}
         }
         let mut device = record.device;
         match record.event() {
             Some(Event::BlockFree) => device = self.blocks.take_back(record, allocator),
             _ if record.status != 0 => {}
             _ => {
-                if self.blocks.torch != Some(allocator) {
-                    device = self.blocks.segments.device_at(record.address).unwrap_or(device);
-                }
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
-                let purpose = Purpose::Unknown;
-                let given = Given { address, size_bytes, entered, site, device, allocator, slot: 0, purpose };
+                let (purpose, name) = (Purpose::Unknown, NameNumber::NONE);
+                let given = Given { address, size_bytes, entered, site, device, allocator, name, slot: 0, purpose };
                 self.blocks.give(given, record, &self.sites);
             }
         }
         let place = self.blocks.place_of(device);
         let known = &mut self.blocks.devices[place];
         known.told(allocator).events += 1;
-        if self.blocks.torch == Some(allocator) {
-            known.follow(allocator, record, record.has(flag::TOTALS).then(|| payload::unpack_numbers(payload)));
-        }
+        known.follow(allocator, record, record.has(flag::TOTALS).then(|| payload::unpack_numbers(payload)));
         self.look_for_peak_on(device, record);
     }
 
@@ -359,7 +376,7 @@ impl Replay {
     fn begin_blocks(&mut self) {
         self.live.list_changes();
         self.vmm.list_changes();
-        let blocks = self.live.blocks().filter(|block| block.has_address());
+        let blocks = self.live.blocks().filter(|block| block.may_hold_blocks());
         blocks.for_each(|block| self.blocks.segments.block_comes(block));
         self.vmm.mappings().for_each(|mapping| self.blocks.segments.mapping_comes(mapping));
     }
@@ -367,20 +384,20 @@ impl Replay {
     /// After a record of another layer, once blocks are followed: what came and went below them.
     pub(super) fn follow_below_blocks(&mut self, at: u64) {
         self.end_buffers_below(at);
-        let Blocks { segments, devices, .. } = &mut self.blocks;
+        let blocks = &mut self.blocks;
         for (block, comes) in self.live.changes() {
             match comes {
-                true => segments.block_comes(&block),
-                false => segments.goes(block.address, devices),
+                true => blocks.segments.block_comes(&block),
+                false => blocks.segment_goes(block.address, at),
             }
         }
         for (mapping, comes) in self.vmm.changes() {
             match comes {
-                true => segments.mapping_comes(&mapping),
-                false => segments.goes(mapping.address, devices),
+                true => blocks.segments.mapping_comes(&mapping),
+                false => blocks.segment_goes(mapping.address, at),
             }
         }
-        for known in devices {
+        for known in &mut blocks.devices {
             let height = self.accounts.device(known.index).map(Account::height).unwrap_or_default();
             known.look_for_peak(height, self.events, at);
         }
@@ -405,7 +422,9 @@ impl Replay {
             if self.blocks.moments.affords(self.blocks.came.count() as u64) {
                 self.blocks.moments.came_before(seq, self.blocks.came.now());
             }
+            return;
         }
+        self.blocks.look_back_later(seq, at, device, self.events);
     }
 
     /// Keeps what is the case at a label, on each device, if its turn comes.

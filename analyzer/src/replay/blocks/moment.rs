@@ -3,9 +3,9 @@
 use gpuoom_trace::record::Kind;
 use rustc_hash::FxHashMap;
 
-use super::Given;
 use super::device::State;
 use super::segments::Segment;
+use super::{Given, NameNumber};
 use crate::replay::purpose::Purpose;
 
 /// A device at one moment.
@@ -54,8 +54,23 @@ pub(super) fn ages<'a>(blocks: impl Iterator<Item = &'a Given>) -> Vec<Age> {
     came.chunk_by(|one, other| one.0 == other.0).map(of_site).collect()
 }
 
-/// Call sites and purposes with the bytes and the number of their blocks.
-pub type Rows = Vec<(u32, Purpose, u128, u64)>;
+/// Blocks of one call site that are for one thing and have one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// Call site, 0 where it is not known.
+    pub site: u32,
+    /// What they are for.
+    pub purpose: Purpose,
+    /// What their pool calls them.
+    pub name: NameNumber,
+    /// Their bytes.
+    pub bytes: u128,
+    /// Their number.
+    pub blocks: u64,
+}
+
+/// All blocks of an allocator, by the sites' numbers.
+pub type Rows = Vec<Row>;
 
 /// One allocator at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,14 +109,14 @@ impl OfAllocator {
 
 /// Blocks by call site, by the sites' numbers.
 pub(super) fn rows<'a>(blocks: impl Iterator<Item = &'a Given>) -> Rows {
-    let mut sites: FxHashMap<(u32, Purpose), (u128, u64)> = FxHashMap::default();
+    let mut sites: FxHashMap<(u32, Purpose, NameNumber), (u128, u64)> = FxHashMap::default();
     for given in blocks {
-        let (bytes, number) = sites.entry((given.site, given.purpose)).or_default();
+        let (bytes, number) = sites.entry((given.site, given.purpose, given.name)).or_default();
         *bytes += u128::from(given.size_bytes);
         *number += 1;
     }
-    let mut rows: Rows =
-        sites.into_iter().map(|((site, purpose), (bytes, blocks))| (site, purpose, bytes, blocks)).collect();
+    let row = |((site, purpose, name), (bytes, blocks))| Row { site, purpose, name, bytes, blocks };
+    let mut rows: Rows = sites.into_iter().map(row).collect();
     rows.sort_unstable();
     rows
 }

@@ -91,6 +91,13 @@ impl Moments {
         }
     }
 
+    /// What was the case at the last failure of a device, however many there were before.
+    pub(super) fn failed_last(&mut self, seq: u64, moment: Moment) {
+        if let Err(place) = self.failures.binary_search_by_key(&seq, |(known, _)| *known) {
+            self.failures.insert(place, (seq, moment));
+        }
+    }
+
     /// A label comes; whether its moment is one to keep.
     pub(super) fn keeps_next_mark(&mut self) -> bool {
         self.seen += 1;

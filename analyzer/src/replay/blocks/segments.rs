@@ -73,11 +73,12 @@ impl Segments {
     }
 
     /// A segment is gone: the peak of its device may have had it.
-    pub(super) fn goes(&mut self, address: u64, devices: &mut [Device]) {
-        let Some(gone) = self.by_address.remove(&address) else { return };
+    pub(super) fn goes(&mut self, address: u64, devices: &mut [Device]) -> Option<Segment> {
+        let gone = self.by_address.remove(&address)?;
         if let Some(known) = devices.iter_mut().find(|known| known.index == gone.device) {
             known.segment_goes(&gone);
         }
+        Some(gone)
     }
 
     /// The memory at an address.
@@ -86,9 +87,20 @@ impl Segments {
         (address < segment.end).then_some(segment)
     }
 
-    /// Its device.
-    pub(super) fn device_at(&self, address: u64) -> Option<u8> {
-        self.at(address).map(|segment| segment.device)
+    /// Whether memory reaches from the segment at an address to this end without a gap; also where looking is too much work.
+    pub(super) fn reach(&mut self, first: &Segment, end: u64) -> bool {
+        let mut at = first.end;
+        for (_, next) in self.by_address.range(first.end..end) {
+            self.steps += 1;
+            if at >= end || self.steps > MOST_STEPS {
+                return true;
+            }
+            if next.address != at || next.kind != Kind::Physical || first.kind != Kind::Physical {
+                return false;
+            }
+            at = next.end;
+        }
+        at >= end
     }
 
     /// Notes that a block lies here. One may reach over several mapped pieces.

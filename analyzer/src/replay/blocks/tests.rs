@@ -329,7 +329,7 @@ proptest! {
         }
         let same = |moment: &Moment, naive: &Naive| {
             let one = of(moment);
-            let rows: BTreeMap<u32, (u128, u64)> = one.rows.iter().map(|(site, _, bytes, blocks)| (*site, (*bytes, *blocks))).collect();
+            let rows: BTreeMap<u32, (u128, u64)> = one.rows.iter().map(|row| (row.site, (row.bytes, row.blocks))).collect();
             prop_assert_eq!(rows, naive.rows());
             prop_assert_eq!(one.state.bytes, u128::from(naive.given() * MIB));
             if let Some(room) = &one.room {
@@ -349,7 +349,7 @@ proptest! {
         let told = replay.blocks.device(0).unwrap().all().next().unwrap();
         prop_assert_eq!((told.mismatches, told.unknown_frees, told.replaced), (0, 0, 0));
         let rows: BTreeMap<u32, (u128, u64)> =
-            replay.blocks.when_most(0, 0).into_iter().map(|(site, _, bytes, blocks)| (site, (bytes, blocks))).collect();
+            replay.blocks.when_most(0, 0).into_iter().map(|row| (row.site, (row.bytes, row.blocks))).collect();
         prop_assert_eq!((rows, told.most_bytes), (most.rows(), u128::from(most.given() * MIB)));
         prop_assert_eq!((told.most_held.reserved_bytes, told.most_held.allocated_bytes), most_held);
     }

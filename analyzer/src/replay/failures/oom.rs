@@ -153,6 +153,52 @@ pub struct Message {
 }
 
 impl Oom {
+    /// What its record says. Nothing is known yet of what was held, and of what comes of it.
+    pub(in crate::replay) fn new(record: &Record, position: u64, refused_by: RefusedBy) -> Self {
+        Oom {
+            ordinal: 0,
+            position,
+            seq: record.seq(),
+            at: record.at,
+            thread: record.thread,
+            api: record.api,
+            site: record.site,
+            story: 0,
+            device: None,
+            kind: record.kind(),
+            requested_bytes: record.requested,
+            unknown_size: false,
+            granules: 0,
+            status: record.status,
+            refused_by,
+            injected: None,
+            inside: None,
+            outcome: Outcome::Unresolved,
+            because: Because::TraceEnded,
+            evidence: Vec::new(),
+            error_was_read: false,
+            is_watched_on: true,
+            held_up_ns: 0,
+            read: DeviceReadings::default(),
+            process: ProcessReadings::default(),
+            held: Held::default(),
+            held_managed_bytes: 0,
+            held_managed_granules: 0,
+            held_managed_blocks: 0,
+            held_host_bytes: 0,
+            most: Most::default(),
+            most_host_bytes: 0,
+            census: None,
+            saw_below: false,
+            model: None,
+            error: None,
+            purpose: Purpose::Unknown,
+            purpose_by: None,
+            scopes: Box::default(),
+            message: None,
+        }
+    }
+
     pub(super) fn decide(&mut self, answer: Option<(Outcome, Because)>) {
         let Some(decided) = answer else { return };
         (self.outcome, self.because) = match decided {

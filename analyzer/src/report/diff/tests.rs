@@ -118,6 +118,21 @@ fn tensors_in_all_formats() {
     insta::assert_snapshot!(format!("{text}\n{markdown}\n{json:#}"));
 }
 
+/// One more block of a few bytes is below what counts as a difference, however few there were.
+#[test]
+fn rows_of_tensors_below_the_threshold_are_not_told() {
+    let [base, new] = [1, 2].map(|blocks| {
+        let mut trace = program(1);
+        trace.segment(0x7f00_0000_0000, 4 * GIB);
+        trace.site = 3;
+        (0..blocks).for_each(|number| _ = trace.tensor(0, 0x7f00_0000_0000 + number * 512, 512));
+        profile(&trace)
+    });
+    let difference = compare(&base, &new, Threshold::default());
+    assert!(difference.tensor_sites.iter().all(|site| !site.is_notable), "{:?}", difference.tensor_sites);
+    assert!(compare(&base, &new, Threshold::NONE).tensor_sites.iter().any(|site| site.is_notable));
+}
+
 /// A run without the layer is no run without tensors.
 #[test]
 fn tensors_of_one_run_only_are_no_change() {

@@ -4,7 +4,7 @@ use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::passes::ledger::{DeviceLedger, Row};
 use crate::report::text::ledger::{MOST_ROWS, describe_holder, notes, told};
-use crate::report::text::tensors;
+use crate::report::text::{pools, tensors};
 use crate::words::{moment, percent, size};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
@@ -14,6 +14,11 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     }
     if let Some(ledger) = host {
         write_one(page, summary, ledger, level);
+    }
+    let of_pools: Vec<String> = pools::notes(summary).iter().map(|note| plain(note)).collect();
+    if !of_pools.is_empty() {
+        page.heading(level, "Pools of the program");
+        page.list(false, &of_pools);
     }
 }
 

@@ -79,6 +79,9 @@ pub(in crate::report) fn lines(callers: &Callers) -> (Vec<(String, Amount)>, boo
     };
     let mut lines: Vec<_> = Vec::new();
     shown.iter().for_each(|row| add_lines(&mut lines, describe(row, &way_of(row, shown)), amount(row)));
+    if lines.len() < shown.len() {
+        lines.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.bytes));
+    }
     let LeftOut { callers: others, bytes, blocks, managed_bytes, managed_blocks } = callers.left_out;
     let others = others + rest.len() as u64;
     if others > 0 {
@@ -92,15 +95,22 @@ pub(in crate::report) fn lines(callers: &Callers) -> (Vec<(String, Amount)>, boo
     (lines, shown.iter().any(|row| row.stack_is_inferred))
 }
 
-/// One line for what belongs on the card, and one for managed memory: bytes and blocks are of the same memory.
+/// One line for what belongs on the card, and one for managed memory: bytes and blocks are of the same memory. What reads the same is one
+/// line: nobody could tell two apart.
 fn add_lines(lines: &mut Vec<(String, Amount)>, text: String, amount: Amount) {
     let Amount { bytes, blocks, managed_bytes, managed_blocks } = amount;
+    let mut add = |text: String, amount: Amount| match lines.iter_mut().find(|(known, _)| *known == text) {
+        Some((_, sum)) => sum.add(amount),
+        None => lines.push((text, amount)),
+    };
     if managed_blocks == 0 || blocks > 0 {
-        lines.push((text.clone(), Amount { bytes, blocks, ..Amount::default() }));
+        add(text.clone(), Amount { bytes, blocks, ..Amount::default() });
     }
     if managed_blocks > 0 {
-        let managed = Amount { bytes: managed_bytes, blocks: managed_blocks, ..Amount::default() };
-        lines.push((format!("{MANAGED_MARK}{text}"), managed));
+        add(
+            format!("{MANAGED_MARK}{text}"),
+            Amount { bytes: managed_bytes, blocks: managed_blocks, ..Amount::default() },
+        );
     }
 }
 
@@ -179,6 +189,20 @@ mod tests {
             stack_is_cut: false,
             stack_is_inferred: false,
         }
+    }
+
+    /// Two ways through a library to one line of the program: nothing that is told tells them apart.
+    #[test]
+    fn rows_that_read_the_same_are_one() {
+        let line = |key: &str, bytes: u64| {
+            let frame = Frame::python("/home/me/leak.py", "main", 14);
+            CallerRow { bytes, frame, ..row("main (leak.py)", key) }
+        };
+        let rows = vec![line("a!x < leak.py!main", 5), row("other (app)", "app!other"), line("b!y < leak.py!main", 3)];
+        let rows = rows.into_iter().map(|one| CallerRow { bytes: one.bytes.max(4), ..one }).collect();
+        let (lines, _) = lines(&Callers { rows, ..Callers::default() });
+        let told: Vec<_> = lines.iter().map(|(text, amount)| (text.as_str(), amount.bytes, amount.blocks)).collect();
+        assert_eq!(told, [("main (leak.py:14)", 9, 2), ("other (app)", 4, 1)]);
     }
 
     #[test]

@@ -28,6 +28,13 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
         for line in &growth.lines {
             page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
         }
+        for line in &growth.larger {
+            page.indented("    ", "      ", &line.told(growth.blocks()));
+        }
+        if growth.lines.is_empty() && growth.larger.is_empty() {
+            let text = format!("no line holds more {} all along: which ones grow is not known", growth.blocks());
+            page.indented("    ", "      ", &text);
+        }
     }
     page.gap();
 }

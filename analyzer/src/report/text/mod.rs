@@ -12,6 +12,7 @@ pub(in crate::report) mod head;
 pub(in crate::report) mod job;
 pub(in crate::report) mod ledger;
 mod memory;
+pub(in crate::report) mod pools;
 pub(in crate::report) mod stack;
 pub(in crate::report) mod tensors;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     memory::write(&mut page, summary);
     growth::write(&mut page, summary);
     ledger::write(&mut page, summary);
+    pools::write(&mut page, summary);
     callers::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     evidence::write(&mut page, summary);

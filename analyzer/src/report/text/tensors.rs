@@ -65,7 +65,11 @@ pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at
     };
     let (named, (rest, rest_blocks)) = at.named(MOST_PLACES);
     let named = named.iter().map(|row| {
-        (format!("{owner:<16} {of_pool}{}, {}{}", clean(&row.label), blocks(row.blocks), in_phase(row)), row.bytes)
+        let place = clean(&row.label);
+        // Where nobody knows the place, the name stands for it.
+        let name = row.name.as_deref().map(clean).filter(|name| *name != place);
+        let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
+        (format!("{owner:<16} {of_pool}{name}{place}, {}{}", blocks(row.blocks), in_phase(row)), row.bytes)
     });
     let mut lines: Vec<(String, u64)> = named.collect();
     if rest > 0 {

@@ -577,3 +577,33 @@ fn without_word_of_tensors_only_segments_are_known() {
     asynchronous.alloc_kind(Kind::Pool, "hipMallocAsync", 0x7f00_0000_0000, 8 * GIB);
     assert!(!page(&asynchronous).contains(sentence), "each tensor is a block there");
 }
+
+/// Pools that contradict themselves, and blocks of theirs that are on no card: told, and not counted.
+#[test]
+fn pools_that_cannot_be_so() {
+    const BASE: u64 = 0x7f00_0000_0000;
+    let mut trace = card();
+    for number in 0..3 {
+        trace.alloc(BASE + number * 16 * GIB, 2 * GIB);
+    }
+    trace.pool_alloc("arena", "weights", BASE, GIB);
+    trace.pool_alloc("arena", "kv cache", BASE + GIB, 512 * MIB);
+    trace.pool_alloc("broken", "", BASE + 16 * GIB, 3 * GIB);
+    trace.pool_free("broken", 0x1234);
+    trace.pool_free("broken", 0x5678);
+    trace.pool_alloc("elsewhere", "", 0x1000, MIB);
+    for name in 0..210u64 {
+        trace.pool_alloc("many", &format!("tensor {name}"), BASE + 32 * GIB + name * MIB, MIB);
+    }
+    let text = page(&trace);
+    trace.free(BASE + 32 * GIB);
+    trace.header.events_lost = 1;
+    let lost = page(&trace);
+    let part = |text: &str| {
+        let (start, end) = (text.find("WHO HOLDS").unwrap(), text.find("FRAGMENTATION").unwrap_or(text.len()));
+        text[start..end].to_owned()
+    };
+    insta::assert_snapshot!(
+        [part(&text), part(&lost)].join("-- after the memory of a pool went and a record was lost --\n")
+    );
+}

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::replay::blocks::NameNumber;
 use crate::replay::blocks::steps::kept::MOST_STEPS;
 use crate::replay::purpose::Purpose;
 
@@ -29,6 +30,7 @@ impl Program {
             site,
             device: 0,
             allocator: 0,
+            name: NameNumber::NONE,
             slot,
             purpose: Purpose::Unknown,
         };
