@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS = {"pytorch-lightning": "lightning"}
+PROGRAMS = {"pytorch-lightning": "lightning", "peft": "transformers", "trl": "transformers"}
 
 
 def scenarios(program):
@@ -29,7 +29,7 @@ def one(python, library, analyzer, out, package, program, scenario):
     for old in out.glob(trace.name + "*"):
         old.unlink()
     env = dict(os.environ, LD_PRELOAD=library, GPUOOM_TRACE=str(trace), PACKAGE=package, GPUOOM_PROBE="off")
-    env.setdefault("SIM_CAPACITY", "1G")
+    env.setdefault("SIM_CAPACITY", "2G")
     done = subprocess.run([python, program, scenario], env=env, capture_output=True, text=True, timeout=300)
     trace.with_suffix(".log").write_text(done.stdout + done.stderr)
     found = re.search(r"^truth: (.*)$", done.stdout, re.M)

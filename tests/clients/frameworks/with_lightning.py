@@ -83,22 +83,16 @@ def batch_to_card():
     fit(None, callbacks=[Moves()])
 
 
-def optimizer(**more):
-    fill_before_step()
-    fit(None, **more)
+def optimizer(manual=False, **more):
+    """The trainer hands the step all that comes before it as a closure; this callback is the last of it."""
 
-
-def accumulated():
-    fill_before_step()
-    fit(None, accumulate_grad_batches=2)
-
-
-def clipped():
     class Full(pl.Callback):
-        def on_after_backward(self, *_):
+        def on_before_optimizer_step(self, *_):
             fill()
 
-    fit(None, gradient_clip_val=1.0, callbacks=[Full()])
+    if manual:
+        fill_before_step()
+    fit(None, manual=manual, callbacks=[Full()], **more)
 
 
 def test(name):
@@ -126,10 +120,9 @@ SCENARIOS = {
     "manual-forward": ("forward", "training_step", lambda: fit("forward", manual=True)),
     "backward": ("backward", "backward", lambda: fit("backward")),
     "manual-backward": ("backward", "manual_backward", lambda: fit("backward", manual=True)),
-    "optimizer": ("optimizer", "step", optimizer),
-    "manual-optimizer": ("optimizer", "step", lambda: optimizer(manual=True)),
-    "accumulated": ("optimizer", "step", accumulated),
-    "clip": ("none", "clip_gradients", clipped),
+    "optimizer": ("optimizer", "_init_group", optimizer),
+    "manual-optimizer": ("optimizer", "_init_group", lambda: optimizer(manual=True)),
+    "accumulated": ("optimizer", "_init_group", lambda: optimizer(accumulate_grad_batches=2)),
     "hook": ("none", "on_before_optimizer_step", lambda: fit("hook")),
     "sanity": ("evaluation", "validation_step", lambda: fit("evaluation", validate=True)),
     "metric": ("evaluation", "validation_step", lambda: fit("metric", validate=True)),
@@ -137,7 +130,7 @@ SCENARIOS = {
     "test": ("evaluation", "test_step", lambda: test("test")),
     "predict": ("evaluation", "predict_step", lambda: test("predict")),
     "checkpoint": ("loading", "restore_training_state", checkpoint),
-    "mixed": ("optimizer", "step", lambda: optimizer(precision="16-mixed")),
+    "mixed": ("optimizer", "_init_group", lambda: optimizer(precision="16-mixed")),
     "bf16": ("backward", "backward", lambda: fit("backward", precision="bf16-mixed")),
 }
 
