@@ -5,7 +5,7 @@ import os
 import torch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-os.environ.setdefault("DS_ACCELERATOR", "cuda")
+os.environ |= {"DS_ACCELERATOR": "cuda", "LOCAL_RANK": "0"}
 import deepspeed
 
 from common import Net, fill, fill_before_step, rows, run

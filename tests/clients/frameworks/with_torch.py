@@ -210,7 +210,7 @@ SCENARIOS = {
     "fsdp2-one": ("forward", "wait_for_unshard", lambda: gathered(fsdp2())),
     "fsdp2-gather": ("collective", "foreach_all_gather", lambda: gathered(fsdp2(size=4))),
     "fsdp2-unshard": ("none", "wait_for_unshard", unsharded),
-    "fsdp2-sharded": ("backward", "backward", lambda: train(fsdp2("backward", size=4))),
+    "fsdp2-sharded": ("collective", "foreach_all_gather_copy_out", lambda: train(fsdp2("backward", size=4))),
     "fsdp2-forward": ("forward", "_call_impl", lambda: train(fsdp2("forward"))),
     "fsdp2-backward": ("backward", "backward", lambda: train(fsdp2("backward"))),
     "fsdp2-step": ("optimizer", "_init_group", lambda: with_full_step(fsdp2())),

@@ -223,7 +223,7 @@ fn named(way: &[&Frame]) -> Option<Named> {
 fn all_named(way: &[&Frame]) -> Vec<(usize, Phase)> {
     let mut found = Vec::new();
     for (place, frame) in way.iter().enumerate() {
-        let is_steps_own = || !table::leaves_the_step(way[..place].iter().rev().copied());
+        let is_steps_own = || !table::leaves_the_step(way[..=place].iter().rev().copied());
         let own = table::phase_of(frame).filter(|phase| *phase != Phase::Optimizer || is_steps_own());
         let phase = own.or_else(|| table::phase_around(frame).filter(|_| found.is_empty()));
         found.extend(phase.map(|phase| (place, phase)));

@@ -1,6 +1,6 @@
 //! Which function belongs to which phase: the table. A function that moves away names nothing any more, and never something else.
 //! `scripts/frameworks` compares what it says with tracebacks of PyTorch 2.15, transformers 4.30, 4.57 and 5.24, Lightning 1.9, 2.0 and
-//! 2.6, accelerate 0.20, 0.24 and 1.15, peft 0.21, trl 1.16 and DeepSpeed 0.19. By their sources alone: PyTorch 2.0 to 2.14, vLLM 0.10,
+//! 2.6, accelerate 0.20, 0.24 and 1.15, and DeepSpeed 0.19. By their sources alone: PyTorch 2.0 to 2.14, trl 1.16, vLLM 0.10 and
 //! llama.cpp.
 
 use super::Phase;
@@ -24,6 +24,9 @@ const PYTHON: &[PythonRow] = &[
     // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
     python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
     python(Phase::State, "torch/optim/optimizer.py", &["load_state_dict"]),
+    // DeepSpeed's optimizers around the program's.
+    python(Phase::Optimizer, "deepspeed/runtime/zero/stage3.py", &["step"]),
+    python(Phase::Optimizer, "deepspeed/runtime/zero/stage_1_and_2.py", &["step"]),
     python(Phase::Backward, "torch/_tensor.py", &["backward"]),
     python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
     python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
@@ -56,6 +59,7 @@ const PYTHON: &[PythonRow] = &[
     python(Phase::Collective, "torch/distributed/_composable/fsdp/", GATHERS),
     python(Phase::Collective, "torch/distributed/fsdp/", REDUCTIONS),
     python(Phase::Collective, "torch/distributed/_composable/fsdp/", REDUCTIONS),
+    python(Phase::Collective, "deepspeed/runtime/zero/partition_parameters.py", ZERO_GATHERS),
     python(Phase::Data, "torch/utils/data/", &["__next__", "fetch", "_worker_loop", "_pin_memory_loop"]),
     python(Phase::Capture, "torch/cuda/graphs.py", &["capture_begin", "capture_end"]),
 ];
@@ -123,6 +127,8 @@ pub(in crate::passes) const GATHERS: &[&str] = &[
     "all_gather_copy_in",
     "all_gather_copy_in_cuda",
 ];
+/// By which the third stage of ZeRO does. They ask for memory only where there are several processes.
+const ZERO_GATHERS: &[&str] = &["_all_gather_dtype", "_all_gather_sequential", "_all_gather_coalesced"];
 /// By which it adds gradients up.
 const REDUCTIONS: &[&str] =
     &["_reduce_grad", "foreach_reduce", "foreach_reduce_scatter_copy_in", "reduce_scatter_copy_in_cuda"];
@@ -209,7 +215,7 @@ pub(super) fn phase_around(frame: &Frame) -> Option<Phase> {
 }
 
 /// Whether an optimizer's step calls what is not its own: a hook, or a closure that it was handed, which may do anything. `inward`:
-/// the frames inside the one that names the step, from there on.
+/// the frames from the one that names the step on.
 pub(super) fn leaves_the_step<'a>(inward: impl Iterator<Item = &'a Frame>) -> bool {
     let mut python = inward.filter(|frame| frame.kind == FrameKind::Python && !is_adapter(frame));
     let Some(step) = python.next() else { return false };
