@@ -1,12 +1,9 @@
 """Lightning's Trainer, out of memory in a phase that is known."""
 
-import importlib
 import os
-import sys
 import tempfile
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader
 
 from common import MIB, Net, fill, fill_before_step, rows, run

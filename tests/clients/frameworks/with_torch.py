@@ -1,7 +1,5 @@
 """PyTorch's own tools around a model (FSDP, DDP, checkpoints, graphs, torch.func, compilation), out of memory in a phase that is known."""
 
-import os
-import sys
 import tempfile
 
 import torch
@@ -36,10 +34,12 @@ def ddp(full=None):
 
 
 def fsdp(full=None, size=1, **more):
-    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     group(size)
-    return FullyShardedDataParallel(Net(full), device_id=0, sharding_strategy=ShardingStrategy.FULL_SHARD, **more)
+    # What the layers put together is given back behind them, what the whole does is not.
+    return FullyShardedDataParallel(Net(full), device_id=0, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), **more)
 
 
 def fsdp2(full=None, size=1):
@@ -209,7 +209,7 @@ SCENARIOS = {
     "fsdp-step": ("optimizer", "_init_group", lambda: with_full_step(fsdp())),
     "fsdp-gather": ("collective", "_alloc_padded_unsharded_flat_param", lambda: gathered(fsdp(size=4))),
     "fsdp-half": ("forward", "_use_low_precision_shard", lambda: gathered(half())),
-    "fsdp-sharded": ("backward", "backward", lambda: train(fsdp("backward", size=4))),
+    "fsdp-sharded": ("collective", "_alloc_padded_unsharded_flat_param", lambda: train(fsdp("backward", size=4))),
     "fsdp2-one": ("forward", "wait_for_unshard", lambda: gathered(fsdp2())),
     "fsdp2-gather": ("collective", "foreach_all_gather", lambda: gathered(fsdp2(size=4))),
     "fsdp2-unshard": ("none", "wait_for_unshard", unsharded),
