@@ -198,8 +198,7 @@ fn line_of<'a>(frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
 
 /// What the nearest function says; of a forward pass also for what it runs.
 fn named(way: &[&Frame]) -> Option<Named> {
-    let found: Vec<(usize, Phase)> =
-        way.iter().enumerate().filter_map(|(place, frame)| Some((place, table::phase_of(frame)?))).collect();
+    let found = all_named(way);
     let (innermost, phase) = *found.first()?;
     // A module may be called in everything else, too.
     let outer =
@@ -218,6 +217,18 @@ fn named(way: &[&Frame]) -> Option<Named> {
         Some((place, context)) => Named { phase: Phase::Evaluation, place, more: More::Without(context) },
         None => Named { phase, place, more: More::Nothing },
     })
+}
+
+/// The frames that name a phase, innermost first.
+fn all_named(way: &[&Frame]) -> Vec<(usize, Phase)> {
+    let mut found = Vec::new();
+    for (place, frame) in way.iter().enumerate() {
+        let is_steps_own = || !table::leaves_the_step(way[..=place].iter().rev().copied());
+        let own = table::phase_of(frame).filter(|phase| *phase != Phase::Optimizer || is_steps_own());
+        let phase = own.or_else(|| table::phase_around(frame).filter(|_| found.is_empty()));
+        found.extend(phase.map(|phase| (place, phase)));
+    }
+    found
 }
 
 /// The place of the outermost frame that says the same as the one found at this index, with nothing else between. A frame of Python

@@ -1,7 +1,10 @@
-//! Which function belongs to which phase: the table. Names are as of PyTorch 2.0 to 2.15, transformers 4 and 5, Lightning 2,
-//! accelerate 1, vLLM 0.10 and llama.cpp; a function that moves away names nothing any more, and never something else.
+//! Which function belongs to which phase: the table. A function that moves away names nothing any more, and never something else.
+//! `scripts/frameworks` compares what it says with tracebacks of PyTorch 2.15, transformers 4.30, 4.57 and 5.24, Lightning 1.9, 2.0 and
+//! 2.6, accelerate 0.20, 0.24 and 1.15, and DeepSpeed 0.19. By their sources alone: PyTorch 2.0 to 2.14, trl 1.16, vLLM 0.10 and
+//! llama.cpp.
 
 use super::Phase;
+use crate::symbols::plumbing::is_plumbing;
 use crate::symbols::{Frame, FrameKind};
 
 /// Python functions of a package.
@@ -21,6 +24,9 @@ const PYTHON: &[PythonRow] = &[
     // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
     python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
     python(Phase::State, "torch/optim/optimizer.py", &["load_state_dict"]),
+    // DeepSpeed's optimizers around the program's.
+    python(Phase::Optimizer, "deepspeed/runtime/zero/stage3.py", &["step"]),
+    python(Phase::Optimizer, "deepspeed/runtime/zero/stage_1_and_2.py", &["step"]),
     python(Phase::Backward, "torch/_tensor.py", &["backward"]),
     python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
     python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
@@ -40,15 +46,34 @@ const PYTHON: &[PythonRow] = &[
     python(Phase::Evaluation, "lightning/pytorch/loops/prediction_loop.py", &[]),
     python(Phase::Evaluation, "pytorch_lightning/loops/evaluation_loop.py", &[]),
     python(Phase::Evaluation, "pytorch_lightning/loops/prediction_loop.py", &[]),
+    // Up to version 1.9.
+    python(Phase::Evaluation, "pytorch_lightning/loops/dataloader/evaluation_loop.py", &[]),
+    python(Phase::Evaluation, "pytorch_lightning/loops/dataloader/prediction_loop.py", &[]),
+    // A state of all processes, brought to the model's parts.
+    python(Phase::Load, "torch/distributed/checkpoint/state_dict.py", &["_load_model_state_dict"]),
+    python(Phase::State, "torch/distributed/checkpoint/state_dict.py", &["_load_optim_state_dict"]),
+    python(Phase::Data, "accelerate/data_loader.py", &["__iter__", "_fetch_batches"]),
     python(Phase::Collective, "torch/distributed/distributed_c10d.py", COLLECTIVES),
     python(Phase::Collective, "torch/distributed/_functional_collectives.py", COLLECTIVES),
     python(Phase::Collective, "torch/distributed/fsdp/", GATHERS),
     python(Phase::Collective, "torch/distributed/_composable/fsdp/", GATHERS),
     python(Phase::Collective, "torch/distributed/fsdp/", REDUCTIONS),
     python(Phase::Collective, "torch/distributed/_composable/fsdp/", REDUCTIONS),
+    python(Phase::Collective, "deepspeed/runtime/zero/partition_parameters.py", ZERO_GATHERS),
     python(Phase::Data, "torch/utils/data/", &["__next__", "fetch", "_worker_loop", "_pin_memory_loop"]),
     python(Phase::Capture, "torch/cuda/graphs.py", &["capture_begin", "capture_end"]),
 ];
+
+/// Functions that compute a loss by a model and more: where nothing inside them names a phase, this is the one.
+const AROUND: &[PythonRow] = &[
+    python(Phase::Forward, "transformers/trainer.py", &["compute_loss"]),
+    python(Phase::Forward, "trl/trainer/", &["compute_loss"]),
+    // Not where the program calls `backward` and `step` itself: that is `manual.py`.
+    python(Phase::Forward, "lightning/pytorch/loops/optimization/automatic.py", TRAINING_STEP),
+    python(Phase::Forward, "pytorch_lightning/loops/optimization/automatic.py", TRAINING_STEP),
+    python(Phase::Forward, "pytorch_lightning/loops/optimization/optimizer_loop.py", TRAINING_STEP),
+];
+const TRAINING_STEP: &[&str] = &["_training_step"];
 
 /// How a module calls its `forward`.
 const CALL: &[&str] = &["_wrapped_call_impl", "_call_impl"];
@@ -93,17 +118,17 @@ const COLLECTIVES: &[&str] = &[
     "send",
     "send_object_list",
 ];
-/// By which FSDP puts parameters together; both of its versions.
+/// By which FSDP puts parameters together; both of its versions. Not `unshard`: where there is one process it gathers nothing.
 pub(in crate::passes) const GATHERS: &[&str] = &[
     "_alloc_padded_unsharded_flat_param",
     "_all_gather_flat_param",
-    "_unshard",
-    "unshard",
     "foreach_all_gather",
     "foreach_all_gather_copy_out",
     "all_gather_copy_in",
     "all_gather_copy_in_cuda",
 ];
+/// By which the third stage of ZeRO does. They ask for memory only where there are several processes.
+const ZERO_GATHERS: &[&str] = &["_all_gather_dtype", "_all_gather_sequential", "_all_gather_coalesced"];
 /// By which it adds gradients up.
 const REDUCTIONS: &[&str] =
     &["_reduce_grad", "foreach_reduce", "foreach_reduce_scatter_copy_in", "reduce_scatter_copy_in_cuda"];
@@ -136,6 +161,26 @@ const ADAPTERS: &[(&str, &[&str])] = &[
     ("torch/nn/modules/module.py", CALL),
     ("torch/nn/modules/module.py", &["inner"]),
     (CONTEXTS, &[]),
+    ("torch/_dynamo/eval_frame.py", &[]),
+    ("torch/amp/autocast_mode.py", &["decorate_autocast"]),
+    ("torch/nn/parallel/distributed.py", &["forward", "_run_ddp_forward"]),
+    ("torch/distributed/fsdp/fully_sharded_data_parallel.py", &["forward"]),
+    ("torch/distributed/fsdp/_fully_shard/_fsdp_common.py", &["wrapper"]),
+    ("accelerate/hooks.py", &["new_forward"]),
+    ("accelerate/utils/operations.py", &["forward", "__call__"]),
+    ("deepspeed/runtime/engine.py", &["forward"]),
+    ("deepspeed/utils/nvtx.py", &["wrapped_fn"]),
+    ("transformers/utils/deprecation.py", &["wrapped_func"]),
+    ("transformers/utils/generic.py", &["wrapper"]),
+    ("lightning/pytorch/loops/optimization/automatic.py", TRAINING_STEP),
+    ("lightning/pytorch/trainer/call.py", &["_call_strategy_hook"]),
+    ("lightning/pytorch/strategies/strategy.py", &["training_step"]),
+    ("lightning/fabric/wrappers.py", &["forward"]),
+    ("pytorch_lightning/loops/optimization/automatic.py", TRAINING_STEP),
+    ("pytorch_lightning/loops/optimization/optimizer_loop.py", TRAINING_STEP),
+    ("pytorch_lightning/trainer/call.py", &["_call_strategy_hook"]),
+    ("pytorch_lightning/trainer/trainer.py", &["_call_strategy_hook"]),
+    ("pytorch_lightning/strategies/strategy.py", &["training_step"]),
 ];
 /// Where the functions lie that set a context around the functions that they decorate.
 const CONTEXTS: &str = "torch/utils/_contextlib.py";
@@ -162,6 +207,32 @@ pub(super) fn phase_of(frame: &Frame) -> Option<Phase> {
             NATIVE.iter().find(is).map(|(phase, ..)| *phase)
         }
     }
+}
+
+/// The phase of a frame inside of which nothing names one.
+pub(super) fn phase_around(frame: &Frame) -> Option<Phase> {
+    AROUND.iter().find(|row| is_one_of(frame, row.file, row.functions)).map(|row| row.phase)
+}
+
+/// Whether an optimizer's step calls what is not its own: a hook, or a closure that it was handed, which may do anything. `inward`:
+/// the frames from the one that names the step on.
+pub(super) fn leaves_the_step<'a>(inward: impl Iterator<Item = &'a Frame>) -> bool {
+    let mut python = inward.filter(|frame| frame.kind == FrameKind::Python && !is_adapter(frame));
+    let Some(step) = python.next() else { return false };
+    let is_step = is_plumbing(step) || step.function.as_deref().is_some_and(|name| own_name(name) == "step");
+    !is_step || python.any(|frame| !is_plumbing(frame) && !is_generated(frame) && !is_beside(step, frame))
+}
+
+/// Whether two functions are of one package, or of one file of the program.
+fn is_beside(one: &Frame, other: &Frame) -> bool {
+    let package = |frame: &Frame| frame.package_path.as_deref().map(|path| path.split('/').next().map(str::to_owned));
+    package(one) == package(other) && (one.package_path.is_some() || one.file == other.file)
+}
+
+/// Whether PyTorch's compilers wrote or run it.
+fn is_generated(frame: &Frame) -> bool {
+    let is_triton = frame.package_path.as_deref().is_some_and(|path| path.starts_with("triton/"));
+    is_triton || frame.file.as_deref().is_some_and(|file| file.starts_with('<') || file.contains("/torchinductor_"))
 }
 
 /// Whether a frame is one of these Python functions.

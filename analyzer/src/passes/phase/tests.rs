@@ -94,6 +94,89 @@ fn a_module_called_in_something_else_belongs_to_that() {
     assert!(words(&stack(&[&forward(), &[closure], &step()])).starts_with("in a forward pass: Net.forward"));
 }
 
+/// What Lightning's trainer hands an optimizer's step: all that comes before it.
+fn closure(inside: &[Frame]) -> Vec<Frame> {
+    let closures = [
+        package("lightning/pytorch/loops/optimization/automatic.py", "Closure.closure"),
+        package("lightning/pytorch/loops/optimization/automatic.py", "Closure.__call__"),
+    ];
+    stack(&[inside, &closures, &step()[1..], &[own("train.py", "main", 70)]])
+}
+
+#[test]
+fn a_closure_or_a_hook_of_an_optimizers_step_is_not_the_step() {
+    assert_eq!(words(&closure(&[own("train.py", "Trained.on_before_optimizer_step", 49)])), "nobody knows");
+    let lbfgs = [package("torch/optim/lbfgs.py", "LBFGS.step"), step()[3].clone()];
+    assert_eq!(words(&stack(&[&[own("train.py", "again", 7)], &lbfgs])), "nobody knows");
+    assert_eq!(words(&[own("train.py", "before", 3), step()[3].clone()]), "nobody knows");
+    // An optimizer of the program's own or of another package, with what it calls.
+    let of = |inside: &[Frame], step_of: Frame| words(&stack(&[inside, &[step_of, step()[3].clone()]]));
+    let expected = "in the optimizer's step: Lion.step (lion.py)";
+    assert_eq!(of(&[own("lion.py", "update", 3)], own("lion.py", "Lion.step", 9)), expected);
+    assert_eq!(of(&[own("train.py", "closure", 3)], own("lion.py", "Lion.step", 9)), "nobody knows");
+    let adafactor = || package("transformers/optimization.py", "Adafactor.step");
+    assert!(of(&[package("transformers/other.py", "rms")], adafactor()).starts_with("in the optimizer's step: Ada"));
+    assert_eq!(of(&[package("trl/other.py", "closure")], adafactor()), "nobody knows");
+    let compiled = [Frame::python("/tmp/torchinductor_me/ab/cab.py", "call", 40), step()[0].clone()];
+    assert!(of(&compiled, step()[1].clone()).starts_with("in the optimizer's step: Adam.step"));
+    let zero = [
+        package("deepspeed/runtime/zero/stage3.py", "DeepSpeedZeroOptimizer_Stage3._get_norm_groups"),
+        package("deepspeed/utils/nvtx.py", "instrument_w_nvtx.<locals>.wrapped_fn"),
+        package("deepspeed/runtime/zero/stage3.py", "DeepSpeedZeroOptimizer_Stage3.step"),
+    ];
+    assert!(words(&zero).starts_with("in the optimizer's step: DeepSpeedZeroOptimizer_Stage3.step"));
+}
+
+#[test]
+fn a_trainers_loss_is_of_the_forward_pass_where_nothing_inside_it_says_more() {
+    let around = [
+        own("train.py", "Trained.training_step", 29),
+        package("lightning/pytorch/strategies/strategy.py", "Strategy.training_step"),
+        package("lightning/pytorch/trainer/call.py", "_call_strategy_hook"),
+        package("lightning/pytorch/loops/optimization/automatic.py", "_AutomaticOptimization._training_step"),
+    ];
+    let expected = "in a forward pass: Trained.training_step (train.py), called from main (train.py:70)";
+    assert_eq!(words(&closure(&around)), expected);
+    // A module that it calls is named with the line of its call.
+    let module = "in a forward pass: Net.forward (model.py), called from Trained.training_step (train.py:29)";
+    assert_eq!(words(&closure(&stack(&[&forward(), &around]))), module);
+    // An evaluation computes a loss, too.
+    let evaluation = ["compute_loss", "prediction_step"].map(|name| package("transformers/trainer.py", name));
+    assert!(words(&evaluation[..1]).starts_with("in a forward pass: compute_loss"));
+    assert!(words(&evaluation).starts_with("in an evaluation: prediction_step"));
+}
+
+#[test]
+fn a_gather_is_one_only_where_processes_exchange_something() {
+    let main = [own("train.py", "main", 70)];
+    let fsdp = |name: &str| package("torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py", name);
+    let alone = [fsdp("FSDPParamGroup.wait_for_unshard"), fsdp("FSDPModule.unshard")];
+    assert_eq!(words(&stack(&[&alone, &main])), "nobody knows");
+    let gather = package("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_all_gather");
+    assert!(words(&stack(&[&[gather], &alone, &main])).starts_with("in a collective operation: foreach_all_gather"));
+    let zero = package("deepspeed/runtime/zero/partition_parameters.py", "Init._all_gather_sequential");
+    assert!(words(&stack(&[&[zero], &forward(), &main])).starts_with("in a collective operation"));
+}
+
+#[test]
+fn what_only_calls_a_module_for_somebody_is_not_named() {
+    let [call, wrapped] = call();
+    let main = [call, wrapped, own("train.py", "main", 70)];
+    for (file, function) in [
+        ("accelerate/utils/operations.py", "convert_outputs_to_fp32.<locals>.forward"),
+        ("accelerate/hooks.py", "add_hook_to_module.<locals>.new_forward"),
+        ("torch/nn/parallel/distributed.py", "DistributedDataParallel.forward"),
+        ("torch/distributed/fsdp/fully_sharded_data_parallel.py", "FullyShardedDataParallel.forward"),
+        ("torch/_dynamo/eval_frame.py", "_TorchDynamoContext.__call__.<locals>.compile_wrapper"),
+    ] {
+        assert_eq!(
+            words(&stack(&[&forward(), &[package(file, function)], &main])),
+            "in a forward pass: Net.forward (model.py), called from main (train.py:70)",
+            "{file}"
+        );
+    }
+}
+
 #[test]
 fn a_line_is_the_programs_own_where_one_is_there() {
     // On the program's own thread the engine calls back, and nobody tells where among the frames of Python it lies.
