@@ -3,7 +3,7 @@
 //! The last failure decides more often than those before it. What lived then is what lives now and came before, and what is gone since.
 
 use super::device::State;
-use super::moment::{Moment, OfAllocator};
+use super::moment::{Moment, OfAllocator, ages};
 use super::segments::Segment;
 use super::{Blocks, Given};
 
@@ -56,14 +56,17 @@ impl Blocks {
     }
 
     fn at_latest(&self, device: u8, latest: &Latest) -> Moment {
-        let of = |(allocator, state): &(u8, State)| {
+        let mut all: Vec<Given> = Vec::new();
+        let mut of = |(allocator, state): &(u8, State)| {
             let still = self.live(*allocator, device).filter(|given| given.entered <= latest.position);
             let gone = latest.gone.iter().filter(|given| given.allocator == *allocator);
             let blocks: Vec<Given> = still.chain(gone).copied().collect();
+            all.extend(&blocks);
             let segments = self.segments.of(*allocator, device, latest.position, &latest.gone_segments);
             OfAllocator::describe(*allocator, *state, blocks, segments)
         };
-        Moment { at: latest.at, of: latest.states.iter().map(of).collect() }
+        let of = latest.states.iter().map(&mut of).collect();
+        Moment { at: latest.at, of, ages: ages(all.iter()) }
     }
 }
 
@@ -99,6 +102,8 @@ mod tests {
             assert_eq!((of.state.bytes, of.rows.iter().map(|row| row.bytes).sum::<u128>()), (sum, sum));
             assert_eq!(of.room.as_ref().map(|room| room.bytes), Some(u128::from(41 * GIB)));
             assert_eq!(of.state.reserved_bytes(), Some(41 * GIB));
+            let ages = &replay.blocks.moments.at_failure(seq).unwrap().ages;
+            assert_eq!(ages.iter().map(|age| age.bytes).sum::<u64>(), (blocks + 1) * MIB);
         }
     }
 }
