@@ -292,11 +292,6 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         "they ask for news of a free, which is recorded itself",
     ),
     (
-        "access to memory that exists",
-        &["hipMemSetAccess", "cuMemSetAccess", "hipMemPoolSetAccess", "cuMemPoolSetAccess", "cudaMemPoolSetAccess"],
-        "they take no memory; on ROCm 10 and later an unmap waits for all devices that have access",
-    ),
-    (
         "handles to events of other processes",
         &[
             "hipIpcGetEventHandle",
