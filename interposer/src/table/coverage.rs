@@ -143,6 +143,7 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
             "hipMemGetAddressRange",
             "hipMemPtrGetInfo",
             "cuMemSetAccess",
+            "cuMemPoolSetAccess",
             "cudaMemPoolSetAccess",
             "hsa_amd_vmem_set_access",
             "hsa_amd_vmem_get_access",
