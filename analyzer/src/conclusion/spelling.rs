@@ -6,8 +6,8 @@
 use crate::catalogue::entry::{Fix, Spelling};
 use crate::diagnosis::case::Case;
 use crate::machine::uma::recommended_pages;
-use crate::options::VARIABLES;
 use crate::options::parse::AllocConf;
+use crate::options::{VARIABLES, variable_to_set};
 
 /// How parameters of the kernel's memory manager for GPUs begin.
 const TTM: &str = "ttm.";
@@ -36,6 +36,15 @@ fn options_are_moot(command: &str, case: &Case<'_>) -> bool {
     is_set || (set.conf.is_async() && wanted.get("backend").is_none())
 }
 
+/// A command that sets allocator options, by the variable that counts in this program.
+fn with_variable(command: &str, case: &Case<'_>) -> String {
+    let chosen = case.allocator_options().map(|options| options.chosen);
+    match (allocator_options(command), command.split_once('=')) {
+        (Some(_), Some((_, text))) => format!("{}={text}", variable_to_set(chosen.as_ref(), case.allocator_setup())),
+        _ => command.to_owned(),
+    }
+}
+
 /// Whether another device is asked for, and the machine has one GPU of AMD's.
 fn is_the_only_device(command: &str, case: &Case<'_>) -> bool {
     let gpus = case.machine.nodes.iter().filter(|node| node.is_gpu()).count();
@@ -49,9 +58,9 @@ pub(super) fn is_known(spelling: Spelling, case: &Case<'_>) -> bool {
     }
 }
 
-/// A fix's command as this machine's driver understands it, with the number of pages where it follows from the machine's memory.
+/// A fix's command as this program and this machine's driver understand it, with the number of pages where it follows from the machine's memory.
 pub(super) fn spelled(fix: &Fix, case: &Case<'_>) -> String {
-    let mut command = fix.command.clone();
+    let mut command = with_variable(&fix.command, case);
     if fix.spelling != Some(Spelling::Ttm) {
         return command;
     }

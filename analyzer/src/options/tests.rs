@@ -38,8 +38,13 @@ fn the_winning_variable_depends_on_the_version() {
     let lookup = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     let chosen = |setup| choose(lookup, setup).unwrap();
     let new = chosen(setup(Platform::Rocm, (2, 12), None));
-    assert_eq!((new.variable, new.is_certain), ("PYTORCH_ALLOC_CONF", true));
-    assert_eq!(new.ignored, ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"]);
+    assert_eq!((new.variable, new.is_certain), ("PYTORCH_CUDA_ALLOC_CONF", true));
+    assert_eq!(new.ignored, ["PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]);
+    let common_only = |torch| {
+        let lookup = |name: &str| (name == "PYTORCH_ALLOC_CONF").then_some("c:3");
+        choose(lookup, setup(Platform::Cuda, torch, None)).map(|chosen| chosen.variable)
+    };
+    assert_eq!((common_only((2, 9)), common_only((2, 10))), (None, Some("PYTORCH_ALLOC_CONF")), "2.9.1 ignores it");
     assert_eq!(chosen(setup(Platform::Rocm, (2, 8), None)).variable, "PYTORCH_CUDA_ALLOC_CONF");
     let old = chosen(setup(Platform::Cuda, (2, 8), None));
     assert_eq!((old.variable, old.ignored.len(), old.is_certain), ("PYTORCH_CUDA_ALLOC_CONF", 0, true));
@@ -49,9 +54,17 @@ fn the_winning_variable_depends_on_the_version() {
 
 #[test]
 fn the_variable_to_print_follows_the_version() {
-    assert_eq!(variable_to_set(setup(Platform::Rocm, (2, 11), None)), "PYTORCH_HIP_ALLOC_CONF");
-    assert_eq!(variable_to_set(setup(Platform::Cuda, (2, 11), None)), "PYTORCH_CUDA_ALLOC_CONF");
-    assert_eq!(variable_to_set(setup(Platform::Rocm, (2, 12), None)), "PYTORCH_ALLOC_CONF");
+    let unset = |platform, torch| variable_to_set(None, setup(platform, torch, None));
+    assert_eq!(unset(Platform::Rocm, (2, 11)), "PYTORCH_HIP_ALLOC_CONF");
+    assert_eq!(unset(Platform::Cuda, (2, 11)), "PYTORCH_CUDA_ALLOC_CONF");
+    assert_eq!(unset(Platform::Rocm, (2, 12)), "PYTORCH_ALLOC_CONF");
+    let new = setup(Platform::Rocm, (2, 12), None);
+    let set = choose(|name| (name == "PYTORCH_HIP_ALLOC_CONF").then_some("a:1"), new);
+    assert_eq!(
+        variable_to_set(set.as_ref(), new),
+        "PYTORCH_HIP_ALLOC_CONF",
+        "the common name would be ignored beside it"
+    );
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! Versions and programs, as far as the trace tells them: from the runtime's own number and from file names.
 
+pub mod defects;
+mod rocm;
+
 use std::fmt;
 
 use crate::judgement::check::Holds;
+
+pub use rocm::Source as RocmSource;
 
 /// Major and minor number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +47,12 @@ pub struct Release {
 }
 
 impl Release {
+    /// Reads the first numbers of a text such as `6.4.1-83`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let patch = text.trim().split(['.', '-']).nth(2).and_then(|patch| patch.parse().ok());
+        Some(Release { version: Version::parse(text)?, patch })
+    }
+
     /// Whether it is this release or a later one.
     pub fn is_at_least(self, other: Release) -> Holds {
         match (self.patch, other.patch) {
@@ -105,16 +116,20 @@ pub enum Program {
 pub struct Versions {
     /// ROCm or CUDA; `None` where the trace has neither.
     pub platform: Option<Platform>,
-    /// Version of ROCm by its HIP runtime.
+    /// Release of ROCm.
     pub rocm: Option<Version>,
     /// Its patch level, where the runtime's file name or directory tells it.
     pub rocm_patch: Option<u32>,
+    /// What tells the release of ROCm.
+    pub rocm_by: Option<RocmSource>,
+    /// The number that the HIP runtime says, which is not ROCm's from ROCm 10 on.
+    pub hip: Option<Version>,
     /// Version of CUDA by its runtime.
     pub cuda: Option<Version>,
     /// Version of PyTorch.
     pub torch: Option<Version>,
-    /// ROCm that PyTorch was built for (`torch.version.hip`).
-    pub torch_rocm: Option<Version>,
+    /// HIP that PyTorch was built for (`torch.version.hip`).
+    pub torch_hip: Option<Version>,
     /// The HIP runtimes that are loaded, by path.
     pub hip_runtimes: Vec<String>,
     /// Programs whose libraries are loaded.
@@ -149,18 +164,21 @@ impl Versions {
         };
         let programs = PROGRAMS.iter().filter(|(program, prefixes)| is_loaded(prefixes) || is_it(*program));
         let torch = torch_file(kept);
-        let hips = || modules.clone().filter(|path| path.contains("/libamdhip64.so"));
-        let rocm = runtime("hip").map(of_hip).or_else(|| files().find_map(of_library));
-        let mut hip_runtimes: Vec<String> = hips().map(str::to_owned).collect();
+        let mut hip_runtimes: Vec<String> =
+            modules.clone().filter(|path| path.contains("/libamdhip64.so")).map(str::to_owned).collect();
         hip_runtimes.sort_unstable();
         hip_runtimes.dedup();
+        let hip = runtime("hip").map(of_hip);
+        let (rocm, rocm_by) = rocm::release(&hip_runtimes, hip, kept).unzip();
         Versions {
             platform,
-            rocm,
-            rocm_patch: files().find_map(patch_of_library).or_else(|| hips().find_map(|path| patch_of(path, kept))),
+            rocm: rocm.map(|release| release.version),
+            rocm_patch: rocm.and_then(|release| release.patch),
+            rocm_by,
+            hip,
             cuda: runtime("cuda").map(of_cuda),
             torch: torch.and_then(|text| value_in(text, "__version__")).and_then(Version::parse),
-            torch_rocm: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),
+            torch_hip: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),
             hip_runtimes,
             programs: programs.map(|(program, _)| *program).collect(),
         }
@@ -173,19 +191,26 @@ impl Versions {
 
     /// Frameworks in the process with their versions, and ROCm's, as people read them.
     pub fn words(&self) -> Vec<String> {
-        let frameworks = self.programs.iter().map(|program| match (program, self.torch, self.torch_rocm) {
-            (Program::Torch, Some(torch), Some(rocm)) => format!("PyTorch {torch} for ROCm {rocm}"),
+        let frameworks = self.programs.iter().map(|program| match (program, self.torch, self.torch_hip) {
+            (Program::Torch, Some(torch), Some(hip)) => format!("PyTorch {torch} for HIP {hip}"),
             (Program::Torch, Some(torch), None) => format!("PyTorch {torch}"),
             (Program::Torch, None, _) => "PyTorch".to_owned(),
             (Program::LlamaCpp, ..) => "llama.cpp".to_owned(),
             (Program::Jax, ..) => "JAX".to_owned(),
             (Program::TensorFlow, ..) => "TensorFlow".to_owned(),
         });
-        let rocm = self.rocm.map(|version| match self.rocm_patch {
-            Some(patch) => format!("ROCm {version}.{patch}"),
-            None => format!("ROCm {version}"),
-        });
-        frameworks.chain(rocm).collect()
+        frameworks.chain(self.rocm_words()).collect()
+    }
+
+    /// ROCm and, where its number is another, HIP: `ROCm 10.0.0 (HIP 7.15)`.
+    fn rocm_words(&self) -> Option<String> {
+        let hip = self.hip.map(|hip| format!("HIP {hip}"));
+        let Some(release) = self.release() else { return hip };
+        let inferred = if self.rocm_by == Some(RocmSource::Inferred) { ", from which ROCm's is inferred" } else { "" };
+        Some(match hip.filter(|_| self.hip != self.rocm) {
+            Some(hip) => format!("ROCm {release} ({hip}{inferred})"),
+            None => format!("ROCm {release}"),
+        })
     }
 
     /// Whether a program's libraries are loaded.
@@ -237,29 +262,6 @@ fn value_in<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     value.strip_prefix(['\'', '"'])?.split(['\'', '"']).next()
 }
 
-/// The patch level in a library's file name, see [`of_library`].
-fn patch_of_library(file: &str) -> Option<u32> {
-    of_library(file)?;
-    file.rsplit('.').next()?.parse::<u32>().ok().map(|number| number % 100)
-}
-
-/// The patch level of the ROCm below whose directory a library lies: `6.4.1-83` in its `.info/version`.
-fn patch_of(library: &str, kept: &[(String, String)]) -> Option<u32> {
-    let of = |(path, text): &(String, String)| {
-        let directory = path.strip_suffix(".info/version")?;
-        library.starts_with(directory).then(|| text.split(['.', '-']).nth(2)?.trim().parse().ok())?
-    };
-    kept.iter().find_map(of)
-}
-
-/// `libamdhip64.so.6.4.60403`: the last number is major, minor and patch of ROCm with two digits each. Distributions put HIP's
-/// own patch level there (`5.2.21153`), which says nothing about ROCm's: it does not repeat the first two numbers.
-fn of_library(file: &str) -> Option<Version> {
-    let mut parts = file.strip_prefix("libamdhip64.so.")?.split('.').map(str::parse::<u32>);
-    let (major, minor, number) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
-    (number / 10_000 == major && number / 100 % 100 == minor).then_some(Version { major, minor })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,8 +272,6 @@ mod tests {
         assert_eq!(of_hip(50_221_153), Version { major: 5, minor: 2 });
         assert_eq!(of_cuda(13_000), Version { major: 13, minor: 0 });
         assert_eq!(of_cuda(12_040), Version { major: 12, minor: 4 });
-        assert_eq!(of_library("libamdhip64.so.6.4.60403"), Some(Version { major: 6, minor: 4 }));
-        assert_eq!(of_library("libamdhip64.so.6"), None);
         assert_eq!(Version::parse("2.15.0+rocm7.0"), Some(Version { major: 2, minor: 15 }));
         assert_eq!(Version::parse("nightly"), None);
     }
@@ -295,15 +295,25 @@ mod tests {
     }
 
     #[test]
-    fn patch_levels_come_from_file_names_and_directories() {
-        let kept = [("/opt/rocm-6.4.1/.info/version".to_owned(), "6.4.1-83\n".to_owned())];
-        assert_eq!(patch_of("/opt/rocm-6.4.1/lib/libamdhip64.so.6", &kept), Some(1));
-        assert_eq!(patch_of("/usr/lib/libamdhip64.so.6", &kept), None);
-        assert_eq!(patch_of_library("libamdhip64.so.6.4.60403"), Some(3));
-        assert_eq!(patch_of_library("libamdhip64.so.5.2.21153"), None, "Debian's number is HIP's");
+    fn a_patch_level_decides_only_where_it_is_known() {
         let at = |patch| Release { version: Version { major: 6, minor: 4 }, patch };
         assert_eq!(at(Some(1)).is_at_least(at(Some(2))), Holds::No);
         assert_eq!(at(None).is_at_least(at(Some(0))), Holds::Yes);
         assert!(matches!(at(None).is_at_least(at(Some(2))), Holds::Unknown(_)));
+        assert_eq!(Release::parse("6.4.1-83\n"), Some(at(Some(1))));
+        assert_eq!(Release::parse("6.4"), Some(at(None)));
+    }
+
+    #[test]
+    fn rocm_10_is_named_apart_from_its_hip() {
+        let words = |hip: i32, kept: &[(String, String)]| {
+            let module = "/opt/rocm/core-10.0/lib/libamdhip64.so.7";
+            Versions::of([("hip", Some(hip))].into_iter(), "/bin/x", [module].into_iter(), kept).words()
+        };
+        let kept = [("/opt/rocm/core-10.0/.info/version".to_owned(), "10.0.0-31\n".to_owned())];
+        assert_eq!(words(71_526_333, &kept), ["ROCm 10.0.0 (HIP 7.15)"]);
+        assert_eq!(words(71_600_001, &[]), ["ROCm 10.1 (HIP 7.16, from which ROCm's is inferred)"]);
+        assert_eq!(words(70_200_001, &[]), ["ROCm 7.2"]);
+        assert_eq!(words(80_000_000, &[]), ["HIP 8.0"]);
     }
 }

@@ -57,7 +57,7 @@ pub const PARAMETERS: [&str; 12] = [
 
 /// Lines that are kept of PyTorch's `version.py`, which lies beside the directory of its libraries: its version and what it
 /// was built for. (PyTorch `tools/generate_torch_version.py`)
-pub const PYTORCH_LINES: [&str; 3] = ["__version__", "cuda", "hip"];
+pub const PYTORCH_LINES: [&str; 4] = ["__version__", "cuda", "hip", "rocm"];
 
 const fn group(place: Place, directory: &'static str, files: &'static [&'static str], keep: Keep) -> Group {
     Group { place, directory, files, keep }
@@ -65,7 +65,7 @@ const fn group(place: Place, directory: &'static str, files: &'static [&'static 
 
 /// All files, but those of the process's control groups, whose paths the process itself names, and [`PROCESSES`]. What
 /// explains most comes first: the bounds cut off the end.
-pub const GROUPS: [Group; 21] = [
+pub const GROUPS: [Group; 22] = [
     group(
         Place::Memory,
         "/proc",
@@ -179,6 +179,8 @@ pub const GROUPS: [Group; 21] = [
         Keep::Lines(&["heap_type ", "size_in_bytes ", "flags "]),
     ),
     group(Place::System, "/opt/rocm*/.info", &["version"], Keep::Whole),
+    // ROCm 10 installs below `/opt/rocm/core-10.0`.
+    group(Place::System, "/opt/rocm*/core*/.info", &["version"], Keep::Whole),
 ];
 
 /// What KFD says of each process. There can be thousands: these come last.

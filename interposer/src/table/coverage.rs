@@ -25,7 +25,7 @@ const SECTIONS: [Section; 11] = [
     Section {
         library: Library::Hip,
         title: "HIP",
-        about: "`libamdhip64.so.5`, `.6`, `.7` (ROCm 5 to 7), under any name that contains",
+        about: "`libamdhip64.so.5`, `.6`, `.7` (ROCm 5 to 10), under any name that contains",
         since: "since ROCm",
     },
     Section {
@@ -143,6 +143,7 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
             "hipMemGetAddressRange",
             "hipMemPtrGetInfo",
             "cuMemSetAccess",
+            "cuMemPoolSetAccess",
             "cudaMemPoolSetAccess",
             "hsa_amd_vmem_set_access",
             "hsa_amd_vmem_get_access",
@@ -158,12 +159,26 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ),
     (
         "contexts of HIP that go",
-        &["hipCtxDestroy", "hipCtxPopCurrent", "hipDevicePrimaryCtxRelease"],
+        &[
+            "hipCtxDestroy",
+            "hipCtxPopCurrent",
+            "hipDevicePrimaryCtxRelease",
+            "hipInitDevice",
+            "hipGreenCtxCreate",
+            "hipExecutionCtxDestroy",
+        ],
         "HIP's contexts are its devices and own nothing; to pop or destroy one leaves the thread's device as it is",
     ),
     (
         "contexts of CUDA in old and new forms",
-        &["cuCtxAttach", "cuCtxDetach", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cudaGreenCtxCreate"],
+        &[
+            "cuCtxAttach",
+            "cuCtxDetach",
+            "cuGreenCtxCreate",
+            "cuGreenCtxDestroy",
+            "cudaGreenCtxCreate",
+            "cudaExecutionCtxDestroy",
+        ],
         "memory in a context that was not seen stays in the account when it ends, and the report says how much that may be",
     ),
     (
@@ -172,7 +187,10 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
             "cuMemMapArrayAsync",
             "hipMemMapArrayAsync",
             "cuMulticastBindMem",
+            "cuMulticastBindMem_v2",
             "cuMulticastBindAddr",
+            "cuMulticastBindAddr_v2",
+            "cuMulticastAddDevice",
             "cuMulticastUnbind",
         ],
         "physical memory counts from `cuMemCreate` to `cuMemRelease`; a sparse array or a multicast object that still holds it \
@@ -215,6 +233,9 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     (
         "graphics interfaces in old and rare forms",
         &[
+            "cuGraphicsSubResourceGetMappedArray",
+            "cuGraphicsResourceGetMappedMipmappedArray",
+            "cudaGraphicsResourceGetMappedMipmappedArray",
             "cuGraphicsResourceGetMappedPointer",
             "cudaGLMapBufferObject",
             "cudaGraphicsSubResourceGetMappedArray",
@@ -225,7 +246,7 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ),
     (
         "memory of other machines",
-        &["hsa_amd_vmem_export_fabric_handle", "hsa_amd_vmem_import_fabric_handle"],
+        &["hsa_amd_vmem_export_fabric_handle", "hsa_amd_vmem_import_fabric_handle", "cuLogicalEndpoint*"],
         "it is another machine's memory; the handle is passed by value, and no header that was read tells its size",
     ),
     (
@@ -236,9 +257,52 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
             "cuStreamCreate",
             "hipExtStreamCreateWithCUMask",
             "hsa_soft_queue_create",
+            "hsa_amd_counted_queue_acquire",
+            "hsa_amd_counted_queue_release",
+            "hsa_amd_sdma_queue_create",
+            "hsa_amd_sdma_queue_destroy",
             "hsa_signal_create",
         ],
         "what they take is seen in the layers below (`hsa_queue_create`, requests to the kernel)",
+    ),
+    (
+        "what moves or discards memory below HIP",
+        &[
+            "hsa_amd_svm_discard_batch_async",
+            "hsa_amd_memory_migrate",
+            "hsa_amd_ais_file_read",
+            "hsa_amd_ais_file_write",
+        ],
+        "they give and take no memory; which part of managed memory is on the card, nobody tells",
+    ),
+    (
+        "images over memory of the program's own",
+        &[
+            "hsa_ext_image_create",
+            "hsa_ext_image_create_v2",
+            "hsa_ext_image_create_with_layout",
+            "hsa_amd_image_create",
+            "hsa_ext_image_destroy",
+            "hsa_ext_image_destroy_v2",
+        ],
+        "an image takes the memory that its caller gives it, which is recorded where it comes from",
+    ),
+    (
+        "calls when memory is freed",
+        &["hsa_amd_register_deallocation_callback", "hsa_amd_deregister_deallocation_callback"],
+        "they ask for news of a free, which is recorded itself",
+    ),
+    (
+        "handles to events of other processes",
+        &[
+            "hipIpcGetEventHandle",
+            "hipIpcOpenEventHandle",
+            "cuIpcGetEventHandle",
+            "cuIpcOpenEventHandle",
+            "cudaIpcGetEventHandle",
+            "cudaIpcOpenEventHandle",
+        ],
+        "an event holds no memory of a device's",
     ),
 ];
 

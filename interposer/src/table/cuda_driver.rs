@@ -119,6 +119,8 @@ macro_rules! functions {
                     => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
                 cuGraphAddNode_v2(node: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, parameters: Pointer)
                     => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
+                cuGraphAddNode_v3(node: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, parameters: Pointer)
+                    => graph_node, Reserve, Pool, |done| graph_node(done, [0, parameters]);
                 cuMemAdvise(pointer: Pointer, size: usize, advice: u32, device: i32) => naming, Map, Managed,
                     |_done| advised(pointer, size, advice, device_number(device));
                 cuMemAdvise_v2(pointer: Pointer, size: usize, advice: u32, location: u64) => naming, Map, Managed,
@@ -156,6 +158,10 @@ macro_rules! functions {
                 cuStreamBeginCaptureToGraph_ptsz(
                     stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
                 ) => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
+                cuStreamBeginRecaptureToGraph(stream: Pointer, mode: u32, graph: Pointer, callback: Pointer, user: Pointer)
+                    => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
+                cuStreamBeginRecaptureToGraph_ptsz(stream: Pointer, mode: u32, graph: Pointer, callback: Pointer, user: Pointer)
+                    => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
                 cuStreamEndCapture(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph), does(EndsCapture);
                 cuStreamEndCapture_ptsz(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph), does(EndsCapture);
                 // The same name stands for five parameters, and since CUDA 12 for three: all of them in registers.
@@ -228,6 +234,8 @@ macro_rules! functions {
                 cuLaunchGridAsync => GpuWork, [];
                 cuLaunchHostFunc => GpuWork, [];
                 cuLaunchHostFunc_ptsz => GpuWork, [];
+                cuLaunchHostFunc_v2 => GpuWork, [];
+                cuLaunchHostFunc_v2_ptsz => GpuWork, [];
                 cuGraphLaunch => GpuWork, [];
                 cuGraphLaunch_ptsz => GpuWork, [];
                 cuGraphUpload => GpuWork, [];
@@ -285,6 +293,22 @@ macro_rules! functions {
                 cuMemcpyBatchAsync_ptsz => GpuWork, [];
                 cuMemcpy3DBatchAsync => GpuWork, [];
                 cuMemcpy3DBatchAsync_ptsz => GpuWork, [];
+                cuMemcpyBatchAsync_v2 => GpuWork, [];
+                cuMemcpyBatchAsync_v2_ptsz => GpuWork, [];
+                cuMemcpy3DBatchAsync_v2 => GpuWork, [];
+                cuMemcpy3DBatchAsync_v2_ptsz => GpuWork, [];
+                cuMemcpyWithAttributesAsync => GpuWork, [0, 1];
+                cuMemcpyWithAttributesAsync_ptsz => GpuWork, [0, 1];
+                cuMemcpy3DWithAttributesAsync => GpuWork, [];
+                cuMemcpy3DWithAttributesAsync_ptsz => GpuWork, [];
+                cuFabricCpyBatchAsync => GpuWork, [];
+                cuFabricCpyBatchAsync_ptsz => GpuWork, [];
+                cuMemPrefetchBatchAsync => GpuWork, [];
+                cuMemPrefetchBatchAsync_ptsz => GpuWork, [];
+                cuMemDiscardBatchAsync => GpuWork, [];
+                cuMemDiscardBatchAsync_ptsz => GpuWork, [];
+                cuMemDiscardAndPrefetchBatchAsync => GpuWork, [];
+                cuMemDiscardAndPrefetchBatchAsync_ptsz => GpuWork, [];
                 cuMemsetD8_v2 => GpuWork, [0];
                 cuMemsetD8_v2_ptds => GpuWork, [0];
                 cuMemsetD16_v2 => GpuWork, [0];
@@ -311,6 +335,8 @@ macro_rules! functions {
                 cuMemsetD2D32Async_ptsz => GpuWork, [0];
 
                 cuCtxSynchronize => Sync, [], does(WaitsForDevice);
+                // Of a context that the caller names: which device it is of, is not looked up.
+                cuCtxSynchronize_v2 => Sync, [];
                 cuStreamSynchronize => Sync, [], does(WaitsForStream);
                 cuStreamSynchronize_ptsz => Sync, [], does(WaitsForStream);
                 cuStreamQuery => Sync, [], does(AsksStream);

@@ -108,6 +108,10 @@ macro_rules! functions {
                 cudaStreamBeginCaptureToGraph_ptsz(
                     stream: Pointer, graph: Pointer, after: Pointer, edges: Pointer, count: usize, mode: u32
                 ) => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
+                cudaStreamBeginRecaptureToGraph(stream: Pointer, mode: u32, graph: Pointer, callback: Pointer, user: Pointer)
+                    => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
+                cudaStreamBeginRecaptureToGraph_ptsz(stream: Pointer, mode: u32, graph: Pointer, callback: Pointer, user: Pointer)
+                    => capture_begun, Sync, None, |_done| given(stream), does(BeginsCapture);
                 cudaStreamEndCapture(stream: Pointer, graph: Out) => capture_ended, Sync, None, |done| captured(done, stream, graph), does(EndsCapture);
                 cudaStreamEndCapture_ptsz(stream: Pointer, graph: Out)
                     => capture_ended, Sync, None, |done| captured(done, stream, graph), does(EndsCapture);

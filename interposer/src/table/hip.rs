@@ -93,8 +93,14 @@ macro_rules! functions {
                 hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);
                 hipMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
                     |done| pool_at(done, out, location), does(NamesPool);
+                hipMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
+                    |done| pool_at(done, out, location), does(NamesPool);
+                hipMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
+                    |_done| pool_for(location, memory_pool), does(ChoosesPool);
                 hipExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
                     |done| external_buffer(done, out, memory, descriptor);
+                hipExternalMemoryGetMappedMipmappedArray(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,
+                    |done| external_array(done, out, memory, descriptor);
                 hipGraphicsResourceGetMappedPointer(out: Out, size: *mut usize, resource: Pointer) => naming, Map, Imported,
                     |done| resource_memory(done, out, size, resource);
                 hipMemRetainAllocationHandle(out: Out, mapped: Pointer) => naming, Import, Physical, |done| retained(done, out, mapped);
@@ -171,6 +177,8 @@ macro_rules! functions {
             hands_out {
                 hipGetProcAddress(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
                     => (symbol, out, version, flags);
+                hipGetProcAddress_spt(symbol: *const c_char, out: *mut *const (), version: i32, flags: u64, result: Pointer)
+                    => (symbol, out, version, if flags == 0 { 2 } else { flags });
                 hipGetDriverEntryPoint(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
                     => (symbol, out, NOT_SAID, flags);
                 hipGetDriverEntryPoint_spt(symbol: *const c_char, out: *mut *const (), flags: u64, result: Pointer)
@@ -292,6 +300,10 @@ macro_rules! functions {
                 hipMemset3DAsync => GpuWork, [];
                 hipMemset3DAsync_spt => GpuWork, [];
                 hipMemPrefetchBatchAsync => GpuWork, [];
+                hipMemDiscardBatchAsync => GpuWork, [];
+                hipMemDiscardAndPrefetchBatchAsync => GpuWork, [];
+                hipDrvMemDiscardBatchAsync => GpuWork, [];
+                hipDrvMemDiscardAndPrefetchBatchAsync => GpuWork, [];
 
                 hipDeviceSynchronize => Sync, [], does(WaitsForDevice);
                 hipStreamSynchronize => Sync, [], does(WaitsForStream);

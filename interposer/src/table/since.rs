@@ -85,7 +85,16 @@ const HIP: &[(&str, &str)] = &[
          hipMemPrefetchAsync_v2 hipMemAdvise_v2 hipMemcpy3DPeer hipMemcpy3DPeerAsync hipMemcpy3DBatchAsync \
          hipMemsetD2D8 hipMemsetD2D8Async hipMemsetD2D16 hipMemsetD2D16Async hipMemsetD2D32 hipMemsetD2D32Async",
     ),
-    ("7.2", "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload hipMemGetMemPool hipMemPrefetchBatchAsync"),
+    (
+        "7.2",
+        "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload hipMemGetMemPool hipMemSetMemPool hipMemPrefetchBatchAsync",
+    ),
+    (
+        "7.14",
+        "hipMemDiscardBatchAsync hipMemDiscardAndPrefetchBatchAsync hipDrvMemDiscardBatchAsync \
+         hipDrvMemDiscardAndPrefetchBatchAsync",
+    ),
+    ("10.0", "hipMemGetDefaultMemPool"),
 ];
 
 /// The CUDA driver.
@@ -180,6 +189,22 @@ const DRIVER: &[(&str, &str)] = &[
     ("12.3", "cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuGraphAddNode_v2"),
     ("12.5", "cuCtxCreate_v4"),
     ("12.8", "cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz"),
+    (
+        "13.0",
+        "cuMemGetMemPool cuMemSetMemPool cuMemGetDefaultMemPool cuCtxSynchronize_v2 cuMemcpyBatchAsync_v2 \
+         cuMemcpyBatchAsync_v2_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemPrefetchBatchAsync \
+         cuMemPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz \
+         cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz",
+    ),
+    ("13.1", "cuLaunchHostFunc_v2 cuLaunchHostFunc_v2_ptsz"),
+    (
+        "13.2",
+        "cuMemcpyWithAttributesAsync cuMemcpyWithAttributesAsync_ptsz cuMemcpy3DWithAttributesAsync \
+         cuMemcpy3DWithAttributesAsync_ptsz",
+    ),
+    ("13.3", "cuStreamBeginRecaptureToGraph cuStreamBeginRecaptureToGraph_ptsz"),
+    ("13.4", "cuGraphAddNode_v3"),
+    ("13.5", "cuFabricCpyBatchAsync cuFabricCpyBatchAsync_ptsz"),
 ];
 
 /// The CUDA runtime.

@@ -111,6 +111,7 @@ pub(super) const MEMORY_OPTIONS: &[&str] = &[
     "--batch", "--batch-size", "--block-size", "--bs", "--cache-type-k", "--cache-type-v", "--context-length", "--context-size",
     "--cpu-offload-gb", "--ctx", "--ctx-size", "--dtype", "--eval-batch-size", "--flash-attn", "--fp16", "--bf16",
     "--gpu-layers", "--gpu-memory-utilization", "--gradient-accumulation-steps", "--gradient-checkpointing", "--kv-cache-dtype",
+    "--load-mode", "--fit", "--fit-ctx", "-fit", "-fitt",
     "--load-in-4bit", "--load-in-8bit", "--main-gpu", "--max-length", "--max-model-len", "--max-new-tokens",
     "--max-num-batched-tokens", "--max-num-seqs", "--max-seq-len", "--max-seq-length", "--max-tokens", "--micro-batch-size",
     "--mixed-precision", "--mmap", "--model-max-length", "--n-cpu-moe", "--n-gpu-layers", "--n-predict", "--nnodes",

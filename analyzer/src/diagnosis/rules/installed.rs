@@ -3,120 +3,14 @@
 use super::{Ask, Rule, run};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
-use crate::software::{Platform, Program, Release, Version};
+use crate::software::defects::{Concerns, DEFECTS, Defect};
+use crate::software::{Platform, Program};
 
 pub(super) const RULES: &[Rule] =
     &[run("known-bad-version", known_bad_version), run("version-mismatch", version_mismatch)];
 
 /// Failures that are looked at for a sign.
 const MOST_FAILURES: usize = 256;
-
-/// What a defect has to do with: it matters only to programs that use it.
-#[derive(Clone, Copy)]
-enum Concerns {
-    Modules,
-    ClosedImports,
-    Exports,
-    Imports,
-    VirtualMemory,
-    StreamOrdered,
-}
-
-/// A defect of a range of ROCm's releases: from the first up to, and without, the second.
-struct Defect {
-    from: Release,
-    to: Option<Release>,
-    concerns: Concerns,
-    /// Its fixes in the catalogue are of this part.
-    part: &'static str,
-    what: &'static str,
-    /// Diagnoses that are its sign in a run; empty where no rule can see one.
-    shown_by: &'static [&'static str],
-}
-
-const fn release(major: u32, minor: u32, patch: u32) -> Release {
-    Release { version: Version { major, minor }, patch: Some(patch) }
-}
-
-/// Sources: those of the entry in the catalogue.
-const DEFECTS: [Defect; 8] = [
-    Defect {
-        from: release(5, 6, 0),
-        to: Some(release(5, 6, 1)),
-        concerns: Concerns::Modules,
-        part: "leak of modules",
-        what: "the runtime leaks memory with each module (fixed in 5.6.1)",
-        shown_by: &["hidden-runtime-memory", "model-swap-residual"],
-    },
-    Defect {
-        from: release(0, 0, 0),
-        to: Some(release(6, 2, 1)),
-        concerns: Concerns::ClosedImports,
-        part: "closed imports",
-        what: "memory leaks when an IPC handle is closed (fixed in 6.2.1)",
-        shown_by: &[],
-    },
-    Defect {
-        from: release(6, 4, 0),
-        to: Some(release(6, 4, 2)),
-        concerns: Concerns::VirtualMemory,
-        part: "virtual memory of 6.4",
-        what: "virtual memory is not given back on release (fixed in 6.4.2)",
-        shown_by: &["vmm-release-ineffective"],
-    },
-    Defect {
-        from: release(0, 0, 0),
-        to: Some(release(7, 0, 0)),
-        concerns: Concerns::StreamOrdered,
-        part: "stream-ordered allocation",
-        what: "stream-ordered allocation can run out of memory where hipMalloc would not (fixed in 7.0)",
-        shown_by: &["mallocasync-oom", "pool-failure-leak"],
-    },
-    Defect {
-        from: release(7, 0, 0),
-        to: None,
-        concerns: Concerns::Exports,
-        part: "exports of 7.0",
-        what: "buffers that were exported by IPC stay pinned after their free",
-        shown_by: &["ipc-export-pin"],
-    },
-    Defect {
-        from: release(7, 1, 0),
-        to: Some(release(7, 2, 0)),
-        concerns: Concerns::VirtualMemory,
-        part: "virtual memory of 7.1",
-        what: "access to virtual memory is set wrongly in some cases",
-        shown_by: &[],
-    },
-    Defect {
-        from: release(7, 14, 0),
-        to: Some(release(7, 15, 0)),
-        concerns: Concerns::VirtualMemory,
-        part: "virtual memory of 7.14",
-        what: "each handle of virtual memory takes a descriptor, and live memory was seen to read back zeros",
-        shown_by: &["vmm-fd-exhaustion"],
-    },
-    Defect {
-        from: release(7, 15, 0),
-        to: Some(release(7, 16, 0)),
-        concerns: Concerns::Imports,
-        part: "imports of 7.15",
-        what: "access to imported memory fails (nightly builds)",
-        shown_by: &[],
-    },
-];
-
-impl Defect {
-    fn is_in(&self, release: Release) -> Holds {
-        let reached = release.is_at_least(self.from);
-        match self.to.map(|to| release.is_at_least(to)) {
-            None => reached,
-            Some(Holds::Yes) => Holds::No,
-            Some(Holds::No) => reached,
-            Some(unknown) => reached.and(unknown),
-        }
-    }
-}
 
 /// Whether the program uses what a defect concerns.
 fn uses(case: &Case<'_>, concerns: Concerns) -> Holds {
@@ -134,6 +28,8 @@ fn uses(case: &Case<'_>, concerns: Concerns) -> Holds {
             Err(unknown) => Holds::Unknown(unknown.reason()),
         },
         Concerns::VirtualMemory => tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0).into(),
+        // It is no reason why memory is refused, and expandable-with-max-split speaks of it.
+        Concerns::SplitExpandable => Holds::No,
         Concerns::StreamOrdered => tracks.devices().any(|(_, track)| track.pool.given > 0).into(),
     }
 }
@@ -220,10 +116,10 @@ fn version_mismatch(case: &Case<'_>, check: &mut Check) {
         return;
     }
     let copies = &versions.hip_runtimes;
-    let built_for = versions.torch_rocm.zip(versions.rocm);
+    let built_for = versions.torch_hip.zip(versions.hip);
     let differs = match (built_for, versions.has(Program::Torch)) {
         (Some((built_for, loaded)), _) => Holds::from(built_for != loaded),
-        (None, true) => Holds::Unknown("the ROCm version that PyTorch was built for (torch/version.py)"),
+        (None, true) => Holds::Unknown("the version of HIP that PyTorch was built for (torch/version.py)"),
         (None, false) => Holds::No,
     };
     if copies.len() > 1 {
@@ -235,6 +131,6 @@ fn version_mismatch(case: &Case<'_>, check: &mut Check) {
     }
     check.must(differs, || {
         let (built_for, loaded) = built_for.unwrap_or_default();
-        format!("PyTorch was built for ROCm {built_for}, and the runtime of ROCm {loaded} is loaded")
+        format!("PyTorch was built for HIP {built_for}, and HIP {loaded} is loaded")
     });
 }

@@ -5,6 +5,7 @@ use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Judgement, Known};
+use crate::machine::kfd::KfdNode;
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::reads::Read;
@@ -21,6 +22,16 @@ pub(super) const RULES: &[Rule] = &[
 
 /// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)
 const ASYNC_SOUND: Version = Version::new(7, 0);
+
+/// Whether it is a card on which stream-ordered allocation fails with ROCm 7 and works with 6.4. (ROCm/ROCm#6178: RX 7900 XTX and
+/// RX 7800 XT, seen on 7.2.2, open)
+fn has_regressed(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    match failure.device.and_then(|device| case.node(device)).and_then(KfdNode::target) {
+        Some((11, 0, 0 | 1)) => Known::new(case.versions.rocm, "the version of ROCm").is(|rocm| rocm >= ASYNC_SOUND),
+        Some(_) => Holds::No,
+        None => Holds::Unknown("the card's target (gfx1100 and gfx1101 have a fault of their own)"),
+    }
+}
 
 fn is_async(failure: &Failure<'_>) -> bool {
     failure.oom.kind == Kind::Pool && !failure.is_injected()
@@ -50,9 +61,15 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         Some(free) => format!("{} was refused with {} free", size(request), size(free)),
         None => format!("{} was refused", size(request)),
     });
+    let regressed = has_regressed(case, failure);
     check.decides(
-        rocm.is(|version| version < ASYNC_SOUND),
-        || format!("ROCm {} is older than 7.0", shown()),
+        rocm.is(|version| version < ASYNC_SOUND).or(regressed),
+        || match regressed {
+            Holds::Yes if rocm.is(|version| version < ASYNC_SOUND) != Holds::Yes => {
+                format!("with ROCm 7.x it fails on gfx1100 and gfx1101, where 6.4 worked; here it is ROCm {}", shown())
+            }
+            _ => format!("ROCm {} is older than 7.0", shown()),
+        },
         || format!("ROCm {} has the fix", shown()),
     );
     match alone {
