@@ -1,7 +1,6 @@
 //! Which function belongs to which phase: the table. A function that moves away names nothing any more, and never something else.
-//! `scripts/frameworks` compares what it says with tracebacks of PyTorch 2.15, transformers 4.30, 4.57 and 5.24, Lightning 1.9, 2.0 and
-//! 2.6, accelerate 0.20, 0.24 and 1.15, and DeepSpeed 0.19. By their sources alone: PyTorch 2.0 to 2.14, trl 1.16, vLLM 0.10 and
-//! llama.cpp.
+//! `scripts/frameworks` compares what it says with tracebacks of real packages; which versions were, tests/clients/frameworks/README.md
+//! says. By their sources alone: PyTorch 2.0 to 2.14, trl 1.16, vLLM 0.10 and llama.cpp.
 
 use super::Phase;
 use crate::symbols::plumbing::is_plumbing;
