@@ -1,14 +1,10 @@
 //! What the report prints as a fix follows what runs: versions, drivers, options that are set.
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
-use gpuoom_trace::outcome::Outcome;
 
 use super::capacity::full_after_a_rise;
 use super::machines::{AmdMachine, CARD, HALF, STRIX_HALO};
 use super::scenes::{at_failure, full, set, torch, with_log};
-use crate::conclusion::finding::Finding;
-use crate::judgement::check::Confidence;
-use crate::judgement::role::Role;
 use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
 
 /// The commands of a diagnosis, each with the condition that is told.
@@ -117,30 +113,4 @@ fn a_leak_of_a_program_without_pytorch_gets_no_advice_of_pytorchs() {
     let texts: Vec<&str> = leak.fix.iter().map(|fix| fix.why.as_str()).collect();
     assert!(texts.iter().all(|text| !text.contains("detach")), "{texts:?}");
     assert!(leak.missing.iter().all(|reading| !reading.contains("PYTORCH")), "{:?}", leak.missing);
-}
-
-/// A condition of failures that were all made up for mends nothing where another failure was not.
-#[test]
-fn conditions_of_recovered_failures_have_no_rung() {
-    let is_condition = |finding: &&Finding| {
-        matches!(finding.role, Role::Condition | Role::Refutation) && finding.confidence == Confidence::Proven
-    };
-    let mut seen = 0;
-    for labelled in super::all() {
-        let summary = super::summed_up(&(labelled.scene)());
-        let recovered = |number: u64| {
-            let oom = summary.facts.ooms.iter().find(|oom| oom.number == number);
-            oom.is_some_and(|oom| oom.outcome == Outcome::Recovered)
-        };
-        let is_open = summary.facts.ooms.iter().any(|oom| oom.outcome != Outcome::Recovered);
-        for finding in summary.conclusion.findings.iter().filter(is_condition) {
-            let are_recovered = !finding.ooms.is_empty() && finding.ooms.iter().all(|number| recovered(*number));
-            if is_open && are_recovered && !finding.fix.is_empty() {
-                seen += 1;
-                let steps = &summary.conclusion.ladder.steps;
-                assert!(steps.iter().all(|step| step.id != finding.id), "{}: {}", labelled.story, finding.id);
-            }
-        }
-    }
-    assert!(seen > 0, "no trace shows it");
 }

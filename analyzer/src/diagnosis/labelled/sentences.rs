@@ -1,5 +1,7 @@
 //! What is said of a trace says no more than is known of it.
 
+use std::collections::BTreeSet;
+
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
 use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
@@ -172,7 +174,7 @@ fn segments_are_no_riddle_where_blocks_are_told() {
     let mut trace =
         scenes.into_iter().find(|trace| asks(trace) != (0, false) && !asks(trace).1).expect("a trace that asks");
     // A pool in memory that was given before says nothing of failures.
-    let given: Vec<u64> =
+    let given: BTreeSet<u64> =
         trace.records().filter(|record| record.event() == Some(Event::Alloc)).map(|record| record.address).collect();
     given.iter().filter(|address| **address != 0).for_each(|address| _ = trace.pool_alloc("pool", "", *address, 1));
     assert_eq!(asks(&trace), (0, true));

@@ -42,11 +42,11 @@ pub struct Elsewhere {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// No recorded call gave memory at its address.
-    NoMemory,
+    Nowhere,
     /// It lies in memory of the host.
-    HostMemory,
+    OnHost,
     /// The memory below it was given back while it lived.
-    FreedMemory,
+    Freed,
 }
 
 /// What a pool has beside its live blocks.
@@ -87,9 +87,9 @@ impl Contradictions {
 impl Pool {
     fn sum(&mut self, why: Why) -> &mut Elsewhere {
         match why {
-            Why::NoMemory => &mut self.no_memory,
-            Why::HostMemory => &mut self.host_memory,
-            Why::FreedMemory => &mut self.freed_memory,
+            Why::Nowhere => &mut self.no_memory,
+            Why::OnHost => &mut self.host_memory,
+            Why::Freed => &mut self.freed_memory,
         }
     }
 
@@ -101,7 +101,7 @@ impl Pool {
     /// Notes where it gives a block out, and what of that can't be so.
     fn gives(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
-        let again = self.elsewhere.remove(&address).is_some_and(|(why, _)| why != Why::FreedMemory);
+        let again = self.elsewhere.remove(&address).is_some_and(|(why, _)| why != Why::Freed);
         if self.spans.contains_key(&address) || again {
             self.contradictions.given_twice += 1;
             return;
@@ -147,10 +147,10 @@ impl Blocks {
         let Given { address, size_bytes, allocator, .. } = given;
         self.pool(allocator).gives(address, size_bytes);
         let Some(segment) = self.segments.at(address).copied() else {
-            return self.lies_elsewhere(&given, record, Why::NoMemory);
+            return self.lies_elsewhere(&given, record, Why::Nowhere);
         };
         if Side::of(segment.kind) != Side::Device || segment.device == NO_DEVICE {
-            let why = if Side::of(segment.kind) == Side::Host { Why::HostMemory } else { Why::NoMemory };
+            let why = if Side::of(segment.kind) == Side::Host { Why::OnHost } else { Why::Nowhere };
             return self.lies_elsewhere(&given, record, why);
         }
         let end = address.checked_add(size_bytes);
@@ -187,7 +187,7 @@ impl Blocks {
         }
         let pool = self.pool(allocator);
         match pool.elsewhere.remove(&record.address) {
-            Some((Why::FreedMemory, bytes)) => {
+            Some((Why::Freed, bytes)) => {
                 pool.freed_memory.blocks -= 1;
                 pool.freed_memory.bytes -= u128::from(bytes);
             }
@@ -207,7 +207,7 @@ impl Blocks {
             for address in known.pool.blocks_in(gone) {
                 let bytes = self.allocators[allocator].live.get(&address).map_or(0, |given| given.size_bytes);
                 self.pool_block_goes(allocator as u8, address, at);
-                self.pool(allocator as u8).lies_elsewhere(address, bytes, Why::FreedMemory);
+                self.pool(allocator as u8).lies_elsewhere(address, bytes, Why::Freed);
             }
         }
     }
