@@ -61,6 +61,7 @@ mod tests {
                 "RDNA4",
                 "the 2.12 or 2.13 series (spring 2026)",
                 "gfx10, gfx11 or gfx12",
+                "gfx1100 or gfx1101",
                 "ROCm/rocm-systems#4363",
                 "torch 2.7",
                 "torch is 2.7 or later",

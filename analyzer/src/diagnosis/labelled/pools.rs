@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, Record};
 
-use super::scenes::{at_failure, full, sampled, torch, with_log};
+use super::scenes::{NAVI_31, amd_gpu, at_failure, full, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
@@ -55,6 +55,20 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Not,
         also: &["phantom-free", "known-bad-version"],
         story: "ROCm 7.0 has the fix",
+        scene: || on_rocm_7(120_001),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Found(Probable),
+        also: &["phantom-free", "known-bad-version"],
+        story: "ROCm 7.0 on gfx1100, where it is a regression",
+        scene: || on_rocm_7(NAVI_31),
+    },
+    Labelled {
+        id: "mallocasync-oom",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "known-bad-version"],
+        story: "ROCm 7.0, and nobody knows on which card",
         scene: || stream_ordered(70_051_831, true),
     },
     Labelled {
@@ -267,6 +281,12 @@ const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried 
 /// Stream-ordered requests that grow, until one fails with 10 GiB free.
 fn stream_ordered(version: i32, plain_after: bool) -> Scene {
     stream_ordered_in(TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version), plain_after)
+}
+
+fn on_rocm_7(target: u64) -> Scene {
+    let mut scene = stream_ordered(70_051_831, true);
+    amd_gpu(&mut scene.trace, target, 24 * GIB, 32 * GIB);
+    scene
 }
 
 fn stream_ordered_in(mut trace: TraceBuilder, plain_after: bool) -> Scene {
