@@ -92,8 +92,8 @@ fn fits_more_parameters(growth: &TensorGrowth, thresholds: &Thresholds, check: &
     check.note(true, || {
         let others = growth.rising_bytes.saturating_sub(growth.rising_trained_bytes);
         format!(
-            "{} of what rises came in backward passes and in an optimizer's step, and {} elsewhere: more parameters that are trained take \
-             as much",
+            "{} of what rises came in backward passes and in an optimizer's step, and {} elsewhere, as where more parameters that are trained \
+             have gradients and state",
             size(growth.rising_trained_bytes),
             size(others)
         )

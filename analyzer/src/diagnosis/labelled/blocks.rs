@@ -91,6 +91,17 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "live-leak",
         says: Says::Not,
         also: &[],
+        story: "the same, and the last model is given back where the sweep ends",
+        scene: || {
+            let mut scene = training(swept);
+            (0..STEPS + 3).for_each(|layer| _ = scene.trace.free_tensor(swept_at(STEPS - 1, layer)));
+            scene
+        },
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &[],
         story: "a replay buffer at its bound: each tensor takes the place of an older one",
         scene: || {
             training(|trace, step| {
@@ -247,11 +258,14 @@ fn cached(trace: &mut TraceBuilder, step: u64, most: u64) {
 
 /// A model of four layers and one more for each step, in place of the last one.
 fn swept(trace: &mut TraceBuilder, step: u64) {
-    let place = |step: u64, layer: u64| KEPT + (step % 2) * GIB + layer * 16 * MIB;
     if step > 0 {
-        (0..step + 3).for_each(|layer| _ = trace.free_tensor(place(step - 1, layer)));
+        (0..step + 3).for_each(|layer| _ = trace.free_tensor(swept_at(step - 1, layer)));
     }
-    (0..step + 4).for_each(|layer| keep_at(trace, place(step, layer), 16 * MIB));
+    (0..step + 4).for_each(|layer| keep_at(trace, swept_at(step, layer), 16 * MIB));
+}
+
+fn swept_at(step: u64, layer: u64) -> u64 {
+    KEPT + (step % 2) * GIB + layer * 16 * MIB
 }
 
 /// Every second step has a gradient and a state that no step before had; `keeps`: each step keeps a tensor by another line.

@@ -130,7 +130,7 @@ impl TensorGrowth {
         let framework = allocators.next().filter(|_| allocators.next().is_none()).map(str::to_owned);
         let rising = match until {
             _ if !chosen.trend.rises() => Rising::default(),
-            Until::End => Rising::of(run, &chosen, &run.replay.blocks.now_with_ages(device, run.replay.last_at)?),
+            Until::End => Rising::of(run, &chosen, &run.replay.blocks.at_end(device, run.replay.last_at)?),
             Until::Failure(moment) => Rising::of(run, &chosen, moment),
         };
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());

@@ -293,6 +293,22 @@ impl Blocks {
         Some(Moment { ages, ..self.now(device, at)? })
     }
 
+    /// The same at the end of a run. Of a call site whose blocks are all gone there, as where a program cleans up, those count that lived
+    /// when most was given out.
+    pub fn at_end(&self, device: u8, at: u64) -> Option<Moment> {
+        let mut moment = self.now_with_ages(device, at)?;
+        let told: Vec<&Told> = self.device(device)?.all().collect();
+        let still = told
+            .iter()
+            .flat_map(|told| self.live(told.allocator, device).filter(|given| given.entered <= told.most_at));
+        let gone = told.iter().flat_map(|told| &told.gone_since_most);
+        let gone_since: Vec<Age> =
+            moment::ages(still.chain(gone)).into_iter().filter(|age| moment.age(age.site).is_none()).collect();
+        moment.ages.extend(gone_since);
+        moment.ages.sort_unstable_by_key(|age| age.site);
+        Some(moment)
+    }
+
     fn parts_now(&self, allocator: u8, device: u8) -> (Vec<Given>, Option<Vec<Segment>>) {
         (self.live(allocator, device).copied().collect(), self.segments.of(allocator, device, u64::MAX, &[]))
     }
