@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ROCr 5.2 knows these three; a chip it does not know would be skipped without a message. */
 static const struct chip CHIPS[] = {
@@ -95,11 +94,4 @@ bool settings_load(void)
 uint64_t align_up(uint64_t bytes, uint64_t step_bytes)
 {
     return (bytes + step_bytes - 1) / step_bytes * step_bytes;
-}
-
-uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }

@@ -7,6 +7,8 @@
 #ifndef GPUOOM_SIMTHUNK_H
 #define GPUOOM_SIMTHUNK_H
 
+#include "../engine/engine.h"
+
 #include <hsakmt.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,7 +45,6 @@ struct settings {
 bool settings_load(void);
 extern struct settings sim;
 uint64_t align_up(uint64_t bytes, uint64_t step_bytes);
-uint64_t monotonic_ns(void);
 
 /* log.c */
 struct log_record {
@@ -105,40 +106,5 @@ bool scratch_holds_locked(uint64_t address);
 HSAKMT_STATUS scratch_map_locked(uint64_t start, uint64_t size_bytes);
 HSAKMT_STATUS scratch_unmap_locked(uint64_t start);
 void scratch_release_locked(void);
-
-/* mapping.c: where in this process the bytes of a GPU address are. */
-void *mapping_resolve(const void *gpu_address);
-
-/* events.c */
-void event_raise(uint32_t event_id);
-
-/* queue.c */
-struct queue {
-    HSA_QUEUE_TYPE type;
-    uint64_t handle;
-    uint8_t *ring;
-    uint64_t ring_bytes;
-    _Atomic uint64_t *read_index;
-    _Atomic uint64_t *write_index;
-    uint64_t *doorbell;
-    void *control_page, *eop_buffer, *save_area;
-    uint32_t doorbell_slot;
-    pthread_t thread;
-    atomic_bool stop;
-    atomic_bool paused;
-};
-/* Sleeps longer the longer nothing has happened; a doorbell is plain memory and wakes nobody. */
-struct idle {
-    unsigned rounds;
-};
-void idle_wait(struct idle *idle);
-static inline bool queue_stopping(struct queue *queue)
-{
-    return atomic_load_explicit(&queue->stop, memory_order_acquire);
-}
-
-/* queue_aql.c, queue_sdma.c: execute one packet; false when there is none to execute. */
-bool aql_step(struct queue *queue);
-bool sdma_step(struct queue *queue);
 
 #endif
