@@ -7,6 +7,7 @@
 #ifndef GPUOOM_SIMTHUNK_H
 #define GPUOOM_SIMTHUNK_H
 
+#include "../engine/chips.h"
 #include "../engine/engine.h"
 
 #include <hsakmt.h>
@@ -21,18 +22,6 @@
 #define SIM_NODE_COUNT 2u
 #define SIM_PAGE_BYTES 4096ull
 #define SIM_HUGE_PAGE_BYTES (2ull << 20)
-
-/* What distinguishes one simulated chip from another, as far as ROCr looks at it. */
-struct chip {
-    const char *name;
-    uint32_t gfx_major, gfx_minor, gfx_stepping;
-    uint16_t device_id;
-    uint32_t compute_units, simds_per_unit, waves_per_simd, wave_lanes;
-    uint32_t shader_engines, arrays_per_engine, units_per_array;
-    uint32_t asic_revision, sdma_xgmi_engines, gb_addr_config;
-    uint32_t vgpr_bytes_per_unit;
-    bool sram_ecc;
-};
 
 struct settings {
     uint64_t capacity_bytes;
