@@ -5,6 +5,7 @@
 #include "../engine/engine.h"
 #include "amdgpu.h"
 
+#define EVENT_PAGE ((uint64_t)2 << 62)
 enum { WAIT_EVENTS = 0x0C };
 
 // struct kfd_event_data: what happened (for a signal: its age), 40 bytes; then the event's number.
@@ -20,10 +21,11 @@ struct wait_request {
 };
 
 // {u64 page, u32 trigger, u32 type, u32 auto_reset, u32 node, u32 number, u32 slot}: the page is the thunk's own, and its
-// slots are the numbers.
+// slots are the numbers. The thunk gives an event a slot only where it is told of a page.
 int create_event(unsigned char *payload) {
     uint32_t id = event_create(get32(payload + 16) != 0, false);
     if (id == 0) return -ENOSPC;
+    put64(payload, EVENT_PAGE);
     put32(payload + 8, id);
     put32(payload + 24, id);
     put32(payload + 28, id);

@@ -12,6 +12,8 @@ enum {
     OP_NOP = 0, OP_COPY = 1, OP_FENCE = 5, OP_TRAP = 6, OP_POLL = 8, OP_ATOMIC = 10, OP_FILL = 11,
     OP_TIMESTAMP = 13, OP_CACHE = 17,
 };
+/* 22 on older chips, where ROCr leaves the others 0. */
+enum { COUNT_BITS = 30 };
 enum { SUB_COPY_LINEAR = 0, SUB_COPY_RECT = 4, ATOMIC_ADD_64 = 47, POLL_EQUAL = 3 };
 
 static void *pointer_at(const uint32_t *words)
@@ -33,7 +35,7 @@ static void unknown_packet(uint32_t header)
 
 static unsigned copy_linear(const uint32_t *packet)
 {
-    uint64_t size_bytes = (uint64_t)bits(packet[1], 0, 22) + 1;
+    uint64_t size_bytes = (uint64_t)bits(packet[1], 0, COUNT_BITS) + 1;
     memmove(pointer_at(&packet[5]), pointer_at(&packet[3]), size_bytes);
     return 7;
 }
@@ -83,7 +85,7 @@ static unsigned copy(const uint32_t *packet)
 static unsigned fill(const uint32_t *packet)
 {
     uint32_t *target = pointer_at(&packet[1]);
-    uint64_t word_count = bits(packet[4], 0, 22) / 4 + 1;
+    uint64_t word_count = bits(packet[4], 0, COUNT_BITS) / 4 + 1;
     for (uint64_t i = 0; i < word_count; i++)
         target[i] = packet[3];
     return 5;
