@@ -40,6 +40,25 @@ pub fn rocm_client(name: &str) -> Option<Client> {
     })
 }
 
+/// A client on ROCm 6.4.3 of a newer Debian, in a root tree of its own, over the simulated card, which logs to the run's
+/// truth. `None`, said on stderr, where it is not built.
+pub fn rocm6_client(name: &str) -> Option<Client> {
+    // Folders are bound, and a link leads out of them.
+    let dir = real_clients_dir().join("rocm6");
+    let needed = format!("rocm6/bin/{name}");
+    if !is_ready(&format!("rocm6/{name}"), &[&needed, "rocm6/root/usr", "rocm6/sim/enter"]) {
+        return None;
+    }
+    let dir = dir.canonicalize().expect("a folder that is there");
+    let bound = [Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned(), dir.clone()];
+    let bound = bound.into_iter().chain([target_dir(), std::env::temp_dir()]);
+    let client = Client::new(dir.join("sim/enter")).arg(dir.join("root")).arg(dir.join("mount"));
+    let client = client.arg(dir.join("bin").join(name)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
+    let client = client.env("SIM_BIND", std::env::join_paths(bound).expect("paths without colons"));
+    // Kernels do nothing: copies have to go by the copy engine.
+    Some(client.env("LD_LIBRARY_PATH", dir.join("lib")).env("GPU_FORCE_BLIT_COPY_SIZE", "0"))
+}
+
 fn on_simulated_cuda(client: Client, libraries: &Path) -> Client {
     client.env("LD_LIBRARY_PATH", libraries).env("SIM_STUB_LOG", STUB_LOG)
 }
