@@ -53,7 +53,8 @@ pub fn rocm6_client(name: &str) -> Option<Client> {
     let bound = [Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned(), dir.clone()];
     let bound = bound.into_iter().chain([target_dir(), std::env::temp_dir()]);
     let client = Client::new(dir.join("sim/enter")).arg(dir.join("root")).arg(dir.join("mount"));
-    let client = client.arg(dir.join("bin").join(name)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
+    let client =
+        client.arg(dir.join("bin").join(name)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
     let client = client.env("SIM_BIND", std::env::join_paths(bound).expect("paths without colons"));
     // Kernels do nothing: copies have to go by the copy engine.
     Some(client.env("LD_LIBRARY_PATH", dir.join("lib")).env("GPU_FORCE_BLIT_COPY_SIZE", "0"))

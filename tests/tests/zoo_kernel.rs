@@ -4,8 +4,8 @@
 use gpuoom_trace::reader::TraceFile;
 
 use gpuoom_tests::{
-    Client, Event, Finished, Library, MIB, SimKernel, TruthLine, assert_kernel_agrees, plain_program, plugin, program_with,
-    zoo_source,
+    Client, Event, Finished, Library, MIB, SimKernel, TruthLine, assert_kernel_agrees, plain_program, plugin,
+    program_with, zoo_source,
 };
 
 const ENOMEM: u64 = 12;
