@@ -38,7 +38,9 @@ pub use kernel::SimKernel;
 pub use kernel_steps::assert_kernel_agrees;
 pub use processor_time::ProcessorTime;
 pub use pythons::pythons;
-pub use real::{llama_cuda_client, real_clients_dir, rocm_client, rocm6_client, stubs_called, torch_client};
+pub use real::{
+    RocmRelease, llama_cuda_client, real_clients_dir, rocm_client, rocm_on_card, stubs_called, torch_client,
+};
 pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};
 pub use stacks::{PythonLine, StackedCall};

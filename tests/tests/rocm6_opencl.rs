@@ -1,12 +1,12 @@
 //! OpenCL of ROCm 6.4.3 over the simulated card: its own calls are not recorded, what they make HSA and the kernel do is.
 
-use gpuoom_tests::{Client, Event, MIB, assert_kernel_agrees, rocm6_client};
+use gpuoom_tests::{Client, Event, MIB, RocmRelease, assert_kernel_agrees, rocm_on_card};
 
 const BUFFER: u64 = 256 * MIB;
 
 /// A card of 1 GiB, and 1 GiB of host memory for it.
 fn tour() -> Option<Client> {
-    let client = rocm6_client("opencl_tour")?.env("SIM_CAPACITY", "1G").env("SIM_GTT", "1G");
+    let client = rocm_on_card(RocmRelease::V6_4, "opencl_tour")?.env("SIM_CAPACITY", "1G").env("SIM_GTT", "1G");
     Some(client.env("GPUOOM_PROBE", "off"))
 }
 

@@ -16,17 +16,23 @@ void behind_import(int card, uint32_t handle, int dmabuf) {
     if (handle < MAX_HANDLES) offsets[card][handle] = exported_offset(dmabuf, &size);
 }
 
-// struct drm_version; asked without room for the texts, it says how long they are.
+// A text that is copied where there is room for it, and how long it is.
+static bool tell(char *to, __kernel_size_t *length, const char *text) {
+    size_t size = strlen(text), room = *length;
+    *length = size;
+    return room < size || copy_out((uint64_t)to, text, size);
+}
+
+// Asked without room for the texts, it says how long they are.
 static int version(unsigned char *payload) {
     struct drm_version version;
     memcpy(&version, payload, sizeof version);
     version.version_major = 3;
     version.version_minor = 54;
-    if (version.name_len >= 6 && !copy_out((uint64_t)version.name, "amdgpu", 6)) return -EFAULT;
-    version.name_len = 6;
-    version.date_len = version.desc_len = 0;
+    bool told = tell(version.name, &version.name_len, "amdgpu") && tell(version.date, &version.date_len, "20150101") &&
+                tell(version.desc, &version.desc_len, "AMD GPU");
     memcpy(payload, &version, sizeof version);
-    return 0;
+    return told ? 0 : -EFAULT;
 }
 
 static struct drm_amdgpu_info_device device(void) {
