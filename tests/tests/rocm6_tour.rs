@@ -160,7 +160,8 @@ fn the_probe_leaves_no_mark_on_the_card() {
         let report = probed.only_trace().report();
         let free = report.number_or_null("/ooms/0/free_reported_bytes").expect("hipMemGetInfo answers");
         let largest = report.number_or_null("/ooms/0/largest_allocatable_bytes").expect("it was probed");
-        assert!(largest < 512 * MIB && largest <= free && largest + 8 * MIB > free, "{largest} of {free}");
+        // HIP 5.2 counts what the program has, and not the runtime's own blocks of 2 MiB.
+        assert!(largest < 512 * MIB && largest <= free && largest + 16 * MIB > free, "{largest} of {free}");
         assert_eq!(held_at_the_end(&probed), held_at_the_end(&plain));
     }
 }
