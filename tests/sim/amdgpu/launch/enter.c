@@ -98,6 +98,8 @@ static void build_root(const char *tree, const char *root) {
     const char *nodes[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
     for (int i = 0; i < 5; i++) bind_node(root, nodes[i]);
     make_folder(below(root, "/dev/shm"));
+    // HIP's compiler library wants it.
+    make_folder(below(root, "/tmp"));
     char *folders = strdup(getenv("SIM_BIND") ? getenv("SIM_BIND") : "");
     for (char *folder = strtok(folders, ":"); folder; folder = strtok(NULL, ":")) bind_folder(folder, root, folder);
     free(folders);
