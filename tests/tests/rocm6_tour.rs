@@ -169,9 +169,12 @@ fn the_probe_leaves_no_mark_on_the_card() {
 /// HSA without HIP. The last block is refused by the card, which ROCr asks twice.
 #[test]
 fn hsa_alone_is_seen_down_to_the_kernel() {
-    for (release, chip) in
-        [(RocmRelease::V5_7, "gfx1030"), (RocmRelease::V6_4, "gfx1030"), (RocmRelease::V6_4, "gfx1100")]
-    {
+    for (release, chip) in [
+        (RocmRelease::V5_7, "gfx1030"),
+        (RocmRelease::V6_4, "gfx1030"),
+        (RocmRelease::V6_4, "gfx1100"),
+        (RocmRelease::V6_4, "gfx942"),
+    ] {
         let Some(client) = rocm_on_card(release, "hsa_tour") else { return };
         let client = client.arg("--once").env("SIM_CAPACITY", "2G").env("SIM_GFX", chip).env("GPUOOM_PROBE", "off");
         let run = client.run_both();

@@ -24,6 +24,11 @@ static const struct chip CHIPS[] = {
      .compute_units = 96, .simds_per_unit = 2, .waves_per_simd = 16, .wave_lanes = 32,
      .shader_engines = 6, .arrays_per_engine = 2, .units_per_array = 8,
      .gb_addr_config = 0x545, .vgpr_bytes_per_unit = 0x60000, .drm_family = 145, .drm_revision = 0x01},
+    {.name = "gfx942", .gfx_major = 9, .gfx_minor = 4, .gfx_stepping = 2, .device_id = 0x74a1,
+     .compute_units = 304, .simds_per_unit = 4, .waves_per_simd = 8, .wave_lanes = 64,
+     .shader_engines = 32, .arrays_per_engine = 1, .units_per_array = 10,
+     .sdma_xgmi_engines = 14, .gb_addr_config = 0x22011003, .vgpr_bytes_per_unit = 0x80000,
+     .drm_family = 141, .drm_revision = 0x46, .sram_ecc = true},
 };
 
 const struct chip *chip_named(const char *name)
