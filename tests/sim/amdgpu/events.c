@@ -1,6 +1,5 @@
 // The KFD's events, on the engine's.
 #include <errno.h>
-#include <stdlib.h>
 
 #include "../engine/engine.h"
 #include "amdgpu.h"

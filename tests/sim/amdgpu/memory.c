@@ -17,6 +17,8 @@
 #define DOORBELLS ((uint64_t)3 << 62)
 
 static int file = -1;
+// A forked child has a card of its own, also where both go on to allocate.
+static pid_t owner;
 // Places are never used twice: a mapping that outlives its buffer can't show another's bytes.
 static uint64_t next_offset = PAGE;
 
@@ -34,7 +36,8 @@ static struct {
 static int export_count;
 
 static bool open_file(void) {
-    if (file < 0) {
+    if (file < 0 || owner != getpid()) {
+        owner = getpid();
         file = memfd_create("simulated VRAM", MFD_CLOEXEC);
         if (file >= 0 && ftruncate(file, (off_t)FILE_BYTES) != 0) file = -1;
     }
@@ -88,7 +91,7 @@ static bool was_exported(uint64_t offset) {
 
 void behind_free(const struct piece *piece) {
     close_window(piece->offset);
-    if (file < 0 || was_exported(piece->offset)) return;
+    if (file < 0 || owner != getpid() || was_exported(piece->offset)) return;
     fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece->offset, (off_t)piece->size);
 }
 

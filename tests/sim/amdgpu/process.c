@@ -1,7 +1,6 @@
 // The KFD's requests that are neither memory nor queues: what a process sees of its cards.
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../engine/engine.h"
 #include "amdgpu.h"

@@ -1,7 +1,6 @@
 // The KFD's queues: a doorbell that nobody looks at, and an engine each.
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../engine/engine.h"
 #include "amdgpu.h"
