@@ -16,6 +16,7 @@ mod compile;
 mod gauntlet;
 mod hip_log;
 mod kernel;
+mod kernel_steps;
 mod processor_time;
 mod pythons;
 mod real;
@@ -34,9 +35,12 @@ pub use compile::{
 pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
+pub use kernel_steps::assert_kernel_agrees;
 pub use processor_time::ProcessorTime;
 pub use pythons::pythons;
-pub use real::{llama_cuda_client, real_clients_dir, rocm_client, stubs_called, torch_client};
+pub use real::{
+    RocmRelease, llama_cuda_client, real_clients_dir, rocm_client, rocm_on_card, stubs_called, torch_client,
+};
 pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};
 pub use stacks::{PythonLine, StackedCall};

@@ -43,6 +43,42 @@ pub fn rocm_client(name: &str) -> Option<Client> {
     })
 }
 
+/// A release of ROCm that runs over the simulated card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RocmRelease {
+    /// This machine's own, of Debian 12, with the thunk that came with it.
+    V5_2,
+    /// Of Debian 13, with a thunk of its own.
+    V5_7,
+    /// Of Debian sid: the thunk is part of HSA's runtime.
+    V6_4,
+}
+
+/// A client on a release of ROCm over the simulated card of `tests/sim/amdgpu`, which logs to the run's truth: in a root tree
+/// of its own, where the card's files are. `None`, said on stderr, where it is not built.
+pub fn rocm_on_card(release: RocmRelease, name: &str) -> Option<Client> {
+    let tree = match release {
+        RocmRelease::V5_2 => "/",
+        RocmRelease::V5_7 => "5.7",
+        RocmRelease::V6_4 => "6.4",
+    };
+    let (program, complete) = (format!("rocm6/bin/{name}"), format!("rocm6/{tree}.complete"));
+    let complete = if release == RocmRelease::V5_2 { "/usr" } else { &complete };
+    if !is_ready(&format!("rocm6/{tree}/{name}"), &[&program, complete, "rocm6/sim/enter"]) {
+        return None;
+    }
+    // Folders are bound at their own places, so links that lead out of them lead nowhere.
+    let clients = real_clients_dir().canonicalize().expect("a folder that is there");
+    let dir = clients.join("rocm6");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned();
+    let bound = std::env::join_paths([sources, target_dir(), clients.clone(), std::env::temp_dir()]);
+    let client = Client::new(dir.join("sim/enter")).arg(dir.join(tree)).arg(dir.join("mount"));
+    let client = client.arg(clients.join(program)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
+    // Kernels do nothing: copies have to go by the copy engine.
+    let client = client.env("SIM_BIND", bound.expect("paths without colons")).env("GPU_FORCE_BLIT_COPY_SIZE", "0");
+    Some(if release == RocmRelease::V6_4 { client.env("LD_LIBRARY_PATH", dir.join("lib")) } else { client })
+}
+
 fn on_simulated_cuda(client: Client, libraries: &Path) -> Client {
     client.env("LD_LIBRARY_PATH", libraries).env("SIM_STUB_LOG", STUB_LOG)
 }

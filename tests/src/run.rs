@@ -24,6 +24,8 @@ pub struct Client {
     arguments: Vec<OsString>,
     environment: Vec<(String, Option<OsString>)>,
     preloads: Vec<PathBuf>,
+    /// Who reads it: the loader, or a program that starts another one.
+    preload_variable: &'static str,
 }
 
 /// A run that has ended, with everything that it left.
@@ -40,7 +42,13 @@ pub struct Finished {
 impl Client {
     /// Runs that program without arguments.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), arguments: Vec::new(), environment: Vec::new(), preloads: Vec::new() }
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            preloads: Vec::new(),
+            preload_variable: "LD_PRELOAD",
+        }
     }
 
     /// Adds one argument.
@@ -73,6 +81,12 @@ impl Client {
         self
     }
 
+    /// Tells what is to be preloaded by that variable: the program is one that starts the client.
+    pub(crate) fn preload_by(mut self, variable: &'static str) -> Self {
+        self.preload_variable = variable;
+        self
+    }
+
     /// The program and its arguments.
     pub(crate) fn command_line(&self) -> impl Iterator<Item = OsString> + '_ {
         std::iter::once(self.program.clone().into_os_string()).chain(self.arguments.iter().cloned())
@@ -80,7 +94,7 @@ impl Client {
 
     /// Another program in the same surroundings.
     pub(crate) fn instead(&self, program: PathBuf, arguments: Vec<OsString>) -> Client {
-        Client { program, arguments, environment: self.environment.clone(), preloads: self.preloads.clone() }
+        Client { program, arguments, ..self.clone() }
     }
 
     /// Runs without the recorder.
@@ -130,7 +144,7 @@ impl Client {
         let preloads = recorded.then(recorder).into_iter().chain(self.preloads.iter().cloned());
         let preloads: Vec<_> = preloads.map(PathBuf::into_os_string).collect();
         if !preloads.is_empty() {
-            command.env("LD_PRELOAD", preloads.join(OsStr::new(":")));
+            command.env(self.preload_variable, preloads.join(OsStr::new(":")));
         }
         if recorded {
             command.env("GPUOOM_TRACE", scratch.join("trace/%e-%p.trace.bin"));

@@ -4,78 +4,11 @@
 use gpuoom_trace::reader::TraceFile;
 
 use gpuoom_tests::{
-    Client, Event, Finished, Library, MIB, SimKernel, TruthLine, plain_program, plugin, program_with, zoo_source,
+    Client, Event, Finished, Library, MIB, SimKernel, TruthLine, assert_kernel_agrees, plain_program, plugin,
+    program_with, zoo_source,
 };
 
 const ENOMEM: u64 = 12;
-
-/// What is compared: event, function, kind, card, address, bytes.
-type Step = (String, String, String, i64, u64, u64);
-
-/// A line of the stand-in's log in the words of a trace; `None` for what is no event.
-fn expected(line: &TruthLine) -> Option<Step> {
-    let (event, address) = match (line.event(), line.kind()) {
-        ("alloc" | "failed", "registered") => ("pin", line.address()),
-        ("failed" | "alloc", _) => ("alloc", line.address()),
-        ("reserve" | "scratch", _) => ("reserve", line.address()),
-        ("create_queue", _) => ("reserve", 1 << 32 | line.address()),
-        ("destroy_queue", _) => ("free", 1 << 32 | line.address()),
-        ("prefetch" | "prefer", _) => ("map", line.address()),
-        (event @ ("free" | "import" | "map" | "unmap"), _) => (event, line.address()),
-        _ => return None,
-    };
-    let (api, kind) = (line.api().to_owned(), line.kind().to_owned());
-    Some((event.to_owned(), api, kind, line.card(), address, line.requested_bytes()))
-}
-
-/// The records about memory, without those that say that a driver refused what makes no sense, and without frees that were
-/// taken back.
-fn recorded(events: &[Event]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let words = ["alloc", "pin", "free", "import", "reserve", "map", "unmap"];
-    for event in events.iter().filter(|event| words.contains(&event.event())) {
-        if event.is_correction() {
-            let address = event.address().expect("a free has one");
-            let taken_back = steps.iter().rposition(|step| step.0 == event.event() && step.4 == address);
-            steps.remove(taken_back.expect("the record that it corrects"));
-            continue;
-        }
-        if event.failed() && event.status_name() != "ENOMEM" && event.status_name() != "out of memory" {
-            continue;
-        }
-        let device = event.device().map_or(-1, |device| device as i64);
-        let (word, api, kind) = (event.event().into(), event.api().into(), event.kind().into());
-        let bytes = if event.event() == "free" { 0 } else { event.requested_bytes() };
-        steps.push((word, api, kind, device, event.address().unwrap_or(0), bytes));
-    }
-    steps
-}
-
-/// Asserts that the trace is the stand-in's log, and answers the events.
-fn assert_same_steps(run: &Finished) -> Vec<Event> {
-    let events = run.only_trace().events();
-    let mut truth = Vec::new();
-    let mut doorbells = Vec::new();
-    for line in run.truth() {
-        // Doorbells are no memory, but they are given back like memory.
-        let is_doorbell = doorbells.contains(&line.address());
-        match line.event() {
-            "registers" => doorbells.push(line.address()),
-            "map" | "unmap" if is_doorbell => {}
-            "free" if is_doorbell => doorbells.retain(|known| *known != line.address()),
-            _ => truth.extend(expected(&line)),
-        }
-    }
-    let mut trace = recorded(&events);
-    assert!(!truth.is_empty(), "the driver did nothing: nothing was compared");
-    // A free says by its address alone what is given back.
-    truth.iter_mut().chain(&mut trace).filter(|step| step.0 == "free").for_each(|step| step.2 = String::new());
-    for (index, (truth, trace)) in truth.iter().zip(&trace).enumerate() {
-        assert_eq!(truth, trace, "step {index}");
-    }
-    assert_eq!(truth.len(), trace.len(), "{:#?}", (truth.last(), trace.last()));
-    events
-}
 
 fn kfd(source: &str, cards: u32) -> (SimKernel, Client) {
     let kernel = SimKernel::new(cards);
@@ -87,7 +20,7 @@ fn kfd(source: &str, cards: u32) -> (SimKernel, Client) {
 fn kfd_requests_are_recorded_as_they_happened() {
     let (_kernel, client) = kfd("kfd_client.c", 2);
     let run = client.run_both();
-    let events = assert_same_steps(&run);
+    let events = assert_kernel_agrees(&run);
     let flags: Vec<u64> = events
         .iter()
         .filter(|event| event.is_allocation())
@@ -126,7 +59,7 @@ fn the_trace_tells_about_the_machine() {
 fn interrupted_requests_are_asked_again_and_recorded_once() {
     for every in ["2", "3"] {
         let (_kernel, client) = kfd("kfd_client.c", 2);
-        assert_same_steps(&client.env("SIM_INTERRUPT_EVERY", every).run_both());
+        assert_kernel_agrees(&client.env("SIM_INTERRUPT_EVERY", every).run_both());
     }
 }
 
@@ -135,7 +68,7 @@ fn malformed_requests_get_the_kernels_answer() {
     let (_kernel, client) = kfd("kfd_malformed.c", 1);
     let run = client.run_both();
     assert_eq!(run.exit_code(), 0);
-    let events = assert_same_steps(&run);
+    let events = assert_kernel_agrees(&run);
     let sizes: Vec<u64> = events.iter().filter(|event| event.is_allocation()).map(Event::requested_bytes).collect();
     assert_eq!(sizes, [2 * MIB, 2 * MIB, MIB]);
     // Looked at in vain, forwarded, and answered: nothing of the looking may be left.
@@ -148,7 +81,7 @@ fn a_client_without_libraries_is_seen_from_python() {
     let client = kernel.client(Client::new("python3").arg(zoo_source("kfd_direct.py"))).env("SIM_CAPACITY", "64M");
     let run = client.run_both();
     assert_eq!(run.stdout, "Cannot allocate memory\ndone\n");
-    assert_same_steps(&run);
+    assert_kernel_agrees(&run);
     run.assert_trace_is_true();
     assert_eq!(run.only_trace().report().number("/devices/0/end/requested_bytes"), 10 * MIB);
 }
@@ -174,7 +107,7 @@ fn amdgpu_buffers_are_recorded_as_they_happened() {
     let (_kernel, client) = kfd("drm_client.c", 2);
     let run = client.run_both();
     assert_eq!(run.exit_code(), 0);
-    let events = assert_same_steps(&run);
+    let events = assert_kernel_agrees(&run);
     let sizes: Vec<(String, u64)> = events
         .iter()
         .filter(|event| event.event() == "alloc" && !event.failed())
@@ -193,7 +126,7 @@ fn nvidias_objects_are_recorded_with_their_parents() {
     let (_kernel, client) = kfd("nvidia_client.c", 2);
     let run = client.run_both();
     assert_eq!(run.exit_code(), 0);
-    let events = assert_same_steps(&run);
+    let events = assert_kernel_agrees(&run);
     let refused: Vec<&Event> = events.iter().filter(|event| event.status() == 0x51).collect();
     assert_eq!(refused.iter().map(|event| event.requested_bytes()).collect::<Vec<_>>(), [1024 * MIB]);
     let report = run.only_trace().report();
@@ -234,7 +167,7 @@ fn memory_of_nvidia_lives_until_its_last_handle_is_gone() {
     let (_kernel, client) = kfd("nvidia_dup.c", 1);
     let run = client.run_both();
     assert_eq!(run.exit_code(), 0);
-    let events = assert_same_steps(&run);
+    let events = assert_kernel_agrees(&run);
     let sources: Vec<(u64, u64)> = events
         .iter()
         .filter(|event| event.event() == "import" && !event.failed())
@@ -260,7 +193,7 @@ fn unified_memory_of_nvidia_is_recorded_in_each_layout() {
         let client = kernel.client(Client::new(plain_program("nvidia_uvm.c"))).env("SIM_GTT", "64M");
         let run = client.run_both();
         assert_eq!(run.exit_code(), 0, "{version}");
-        let events = assert_same_steps(&run);
+        let events = assert_kernel_agrees(&run);
         let block =
             events.iter().find(|event| event.api() == "NV_ESC_RM_ALLOC").and_then(Event::address).expect("memory");
         let of = |api: &str| -> Vec<Vec<u64>> {

@@ -188,17 +188,21 @@ int fill_card(const Machine &machine)
 
 } // namespace
 
-int main()
+// With --once it is not taken down in between: ROCr 6.4 refuses to come up again in the same process.
+int main(int argc, char **argv)
 {
+    bool once = argc == 2 && strcmp(argv[1], "--once") == 0;
     Machine machine = begin();
     pools(machine);
     regions(machine);
     pinned(machine);
     queue(machine);
     copies(machine);
-    must(hsa_shut_down(), "hsa_shut_down");
-    machine = begin();
-    pools(machine);
+    if (!once) {
+        must(hsa_shut_down(), "hsa_shut_down");
+        machine = begin();
+        pools(machine);
+    }
     int status = fill_card(machine);
     must(hsa_shut_down(), "hsa_shut_down");
     return status;

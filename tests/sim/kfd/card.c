@@ -34,6 +34,8 @@ const struct settings *settings(void) { return &current; }
 
 static uint64_t used[SIM_MAX_CARDS], host_used;
 
+uint64_t host_used_bytes(void) { return host_used; }
+
 uint64_t device_used(int card) { return card >= 0 && card < SIM_MAX_CARDS ? used[card] : 0; }
 
 struct piece *piece_new(struct piece *table, int first, enum place place, int card, uint64_t held, int *index) {
@@ -44,8 +46,9 @@ struct piece *piece_new(struct piece *table, int first, enum place place, int ca
         if (table[i].lives) continue;
         if (place == DEVICE) used[card] += held;
         if (host) host_used += held;
-        table[i] = (struct piece){true, place, card, 0, held, 0, 0};
+        table[i] = (struct piece){.lives = true, .place = place, .card = card, .held = held};
         *index = i;
+        behind_changed(card);
         return &table[i];
     }
     return NULL;
@@ -55,6 +58,7 @@ void piece_drop(struct piece *piece) {
     if (piece->place == DEVICE) used[piece->card] -= piece->held;
     if (piece->place == HOST || piece->place == REGISTERED) host_used -= piece->held;
     piece->lives = false;
+    behind_changed(piece->card);
 }
 
 // Opened for each line, by system call: the program's own view of its descriptors stays as it is.

@@ -61,18 +61,18 @@ static int import(int card, int fd, unsigned char *payload) {
     struct line line = {"import", "DRM_IOCTL_PRIME_FD_TO_HANDLE", "imported", card, 0, 0, 0, 0};
     int handle = add(fd, &line, NOWHERE, 0);
     if (handle < 0) return handle;
+    behind_import(card, (uint32_t)handle, (int)get32(payload + 8));
     put32(payload, (uint32_t)handle);
     return 0;
 }
 
 int drm_request(int card, int fd, unsigned number, size_t size, unsigned char *payload) {
-    (void)size;
     if (fd >= MAX_DESCRIPTORS) return -EINVAL;
     switch (number) {
         case 0x09: return close_handle(card, fd, payload);
         case 0x2E: return import(card, fd, payload);
         case 0x40: return create(card, fd, payload);
         case 0x51: return userptr(card, fd, payload);
-        default: return -EINVAL;
+        default: return behind_drm(card, number, size, payload);
     }
 }

@@ -32,6 +32,8 @@ struct piece {
     uint64_t held;   // bytes that count
     uint64_t parent; // object that it goes with (NVIDIA)
     uint64_t memory; // number of the memory that it is a handle of (NVIDIA)
+    uint64_t offset; // where it can be mapped (KFD)
+    uint64_t size;   // bytes that lie there (KFD)
 };
 
 // Everything below wants the one lock, which entry.c takes around a request.
@@ -50,6 +52,12 @@ struct line {
 };
 void log_line(const struct line *line);
 
+// Whose device file a descriptor or a file is, and the number of its card.
+enum driver { NO_DRIVER, KFD, DRM, NVIDIA, UVM };
+struct stat;
+enum driver driver_of(int fd, int *card);
+enum driver driver_of_file(const struct stat *file, int *card);
+
 // Copies from and to the caller, as a kernel does: false for a bad pointer.
 bool copy_in(void *to, uint64_t from, size_t size);
 bool copy_out(uint64_t to, const void *from, size_t size);
@@ -59,6 +67,29 @@ int kfd_request(unsigned number, size_t size, unsigned char *payload);
 int drm_request(int card, int fd, unsigned number, size_t size, unsigned char *payload);
 int nvidia_request(unsigned number, size_t size, unsigned char *payload);
 int uvm_request(unsigned number, uint64_t argument);
+
+// What stands behind a card. In bare.c nothing does: the zoo's programs only make requests, and their addresses lead
+// nowhere. In ../amdgpu it is memory, events and engines, so that ROCm can live on it.
+enum { MEMORY_VRAM = 1, MEMORY_GTT = 2, MEMORY_USERPTR = 4, MEMORY_DOORBELL = 8, MEMORY_MMIO = 16 };
+// New memory of the KFD's; `address` is where the card sees it, `host` where registered memory lies. Where it can be mapped.
+uint64_t behind_memory(uint64_t size, uint32_t flags, uint64_t address, uint64_t host);
+void behind_free(const struct piece *piece);
+// A queue that has got its number: fills in what the answer lacks. 0 or a negative errno.
+int behind_queue(unsigned char *payload, int index);
+void behind_queue_gone(int index);
+// A handle of a render node's was imported from this descriptor, or one of the KFD's.
+void behind_import(int card, uint32_t handle, int dmabuf);
+// All requests without a case of their own.
+int behind_kfd(unsigned number, size_t size, unsigned char *payload);
+int behind_drm(int card, unsigned number, size_t size, unsigned char *payload);
+// Requests that may sleep, so that they can't have the one lock; false for all others.
+bool behind_sleeps(unsigned number, uint64_t argument, int *result);
+// What cards hold has changed.
+void behind_changed(int card);
+
+// KFD memory by its handle; NULL for none.
+struct piece *kfd_memory(uint64_t handle);
+uint64_t host_used_bytes(void);
 
 // Whether this object, client and handle, is there.
 bool nvidia_has(uint64_t key);

@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-enum { VRAM = 1, GTT = 2, USERPTR = 4, DOORBELL = 8, MMIO = 16, AQL_QUEUE_MEM = 1 << 27 };
+enum { AQL_QUEUE_MEM = 1 << 27 };
 #define BLOCK ((uint64_t)2 << 20)
 
 static struct piece memory[SIM_MAX_OBJECTS], queues[SIM_MAX_OBJECTS];
@@ -25,6 +25,8 @@ static struct piece *find(struct piece *table, uint64_t key) {
     return NULL;
 }
 
+struct piece *kfd_memory(uint64_t handle) { return find(memory, handle); }
+
 static int add(struct line *line, enum place place, uint64_t held, unsigned char *handle_at) {
     int index = 0;
     struct piece *piece = piece_new(memory, 0, place, line->card, held, &index);
@@ -42,27 +44,38 @@ static int add(struct line *line, enum place place, uint64_t held, unsigned char
     return 0;
 }
 
-static int alloc(unsigned char *payload) {
+// Counts the memory by where it is, and writes the log's line.
+static int account(unsigned char *payload) {
     uint64_t size = get64(payload + 8);
     uint32_t flags = get32(payload + 36);
     int card = card_of(get32(payload + 32));
     if (card < 0 || size == 0 || size > (uint64_t)1 << 47) return -EINVAL;
     struct line line = {"alloc", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "device", card, 0, size, 0, 0};
     uint64_t storage = flags & AQL_QUEUE_MEM ? size / 2 : size;
-    put64(payload + 24, (uint64_t)0x100000);
-    if (flags & VRAM) return add(&line, DEVICE, (storage + BLOCK - 1) / BLOCK * BLOCK, payload + 16);
+    if (flags & MEMORY_VRAM) return add(&line, DEVICE, (storage + BLOCK - 1) / BLOCK * BLOCK, payload + 16);
     line.kind = "host-pinned";
-    if (flags & GTT) return add(&line, HOST, storage, payload + 16);
+    if (flags & MEMORY_GTT) return add(&line, HOST, storage, payload + 16);
     line.kind = "registered";
-    if (flags & USERPTR) return add(&line, REGISTERED, storage, payload + 16);
+    if (flags & MEMORY_USERPTR) return add(&line, REGISTERED, storage, payload + 16);
     line.event = "registers";
-    return flags & (DOORBELL | MMIO) ? add(&line, NOWHERE, 0, payload + 16) : -EINVAL;
+    return flags & (MEMORY_DOORBELL | MEMORY_MMIO) ? add(&line, NOWHERE, 0, payload + 16) : -EINVAL;
+}
+
+static int alloc(unsigned char *payload) {
+    int result = account(payload);
+    if (result != 0) return result;
+    struct piece *piece = find(memory, get64(payload + 16));
+    piece->size = get64(payload + 8);
+    piece->offset = behind_memory(piece->size, get32(payload + 36), get64(payload), get64(payload + 24));
+    put64(payload + 24, piece->offset);
+    return 0;
 }
 
 static int free_memory(unsigned char *payload) {
     struct piece *piece = find(memory, get64(payload));
     if (!piece) return -EINVAL;
     struct line line = {"free", "AMDKFD_IOC_FREE_MEMORY_OF_GPU", "device", piece->card, piece->key, 0, piece->held, 0};
+    behind_free(piece);
     piece_drop(piece);
     log_line(&line);
     return 0;
@@ -94,6 +107,8 @@ static int create_queue(unsigned char *payload) {
     if (!queue) return -ENOMEM;
     queue->key = (uint64_t)index;
     put32(payload + 52, (uint32_t)index);
+    int result = behind_queue(payload, index);
+    if (result != 0) return piece_drop(queue), result;
     log_line(&(struct line){"create_queue", "AMDKFD_IOC_CREATE_QUEUE", "queue", card, queue->key, get32(payload + 32), 0, 0});
     return 0;
 }
@@ -102,6 +117,7 @@ static int destroy_queue(unsigned char *payload) {
     struct piece *queue = find(queues, get32(payload));
     if (!queue) return -EINVAL;
     log_line(&(struct line){"destroy_queue", "AMDKFD_IOC_DESTROY_QUEUE", "queue", queue->card, queue->key, 0, 0, 0});
+    behind_queue_gone((int)queue->key);
     piece_drop(queue);
     return 0;
 }
@@ -149,6 +165,6 @@ int kfd_request(unsigned number, size_t size, unsigned char *payload) {
         case 0x20: return svm(size, payload);
         case 0x23: return available(payload);
         case 0x80: return import("AMDKFD_IOC_IPC_IMPORT_HANDLE", get32(payload + 40), payload);
-        default: return -ENOTTY;
+        default: return behind_kfd(number, size, payload);
     }
 }

@@ -1,12 +1,7 @@
-/* Queues: their memory, their doorbells, and one thread each that plays the engine.
- *
- * One thread per queue, because a packet may wait for another queue; a shared thread would deadlock.
- */
+/* Queues: their memory, their doorbells, and an engine each. */
 #include "thunk.h"
 
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define DOORBELL_COUNT 1024u
 #define EOP_BYTES 4096ull
@@ -16,45 +11,18 @@
 #define HARDWARE_REGISTER_BYTES_PER_UNIT 0x1000ull
 #define DEBUGGER_BYTES_PER_WAVE 32ull
 
+struct queue {
+    struct engine engine;
+    HSA_QUEUE_TYPE type;
+    uint64_t handle;
+    uint64_t *doorbell;
+    void *control_page, *eop_buffer, *save_area;
+    uint32_t doorbell_slot;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *doorbells;
 static bool doorbell_taken[DOORBELL_COUNT];
-
-void idle_wait(struct idle *idle)
-{
-    idle->rounds++;
-    if (idle->rounds < 100) {
-        sched_yield();
-        return;
-    }
-    long pause_ns = idle->rounds < 500 ? 20000 : 300000;
-    nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
-}
-
-static void *run_queue(void *argument)
-{
-    struct queue *queue = argument;
-    bool (*step)(struct queue *) = queue->type == HSA_QUEUE_COMPUTE_AQL ? aql_step : sdma_step;
-    struct idle idle = {0};
-    while (!queue_stopping(queue)) {
-        if (!atomic_load(&queue->paused) && step(queue))
-            idle.rounds = 0;
-        else
-            idle_wait(&idle);
-    }
-    return NULL;
-}
-
-/* The program's signals are none of this thread's business. */
-static bool start_thread(struct queue *queue)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&queue->thread, NULL, run_queue, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return !failed;
-}
 
 /* One page of doorbells per process, mapped with the first queue. */
 static bool take_doorbell(struct queue *queue)
@@ -138,8 +106,8 @@ static void connect_indexes(struct queue *queue, HsaQueueResource *resource)
         resource->Queue_read_ptr_aql = &page[0];
         resource->Queue_write_ptr_aql = &page[8];
     }
-    queue->read_index = (_Atomic uint64_t *)resource->Queue_read_ptr_aql;
-    queue->write_index = (_Atomic uint64_t *)resource->Queue_write_ptr_aql;
+    queue->engine.read_index = (_Atomic uint64_t *)resource->Queue_read_ptr_aql;
+    queue->engine.write_index = (_Atomic uint64_t *)resource->Queue_write_ptr_aql;
     resource->QueueId = (HSA_QUEUEID)(uintptr_t)queue;
     resource->Queue_DoorBell_aql = queue->doorbell;
 }
@@ -156,14 +124,17 @@ HSAKMT_STATUS hsaKmtCreateQueue(HSAuint32 node, HSA_QUEUE_TYPE type, HSAuint32 p
     struct queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return HSAKMT_STATUS_NO_MEMORY;
-    *queue = (struct queue){.type = type, .ring = ring, .ring_bytes = ring_bytes};
+    *queue = (struct queue){
+        .engine = {.step = type == HSA_QUEUE_COMPUTE_AQL ? aql_step : sdma_step, .ring = ring, .ring_bytes = ring_bytes},
+        .type = type,
+    };
     queue->handle = memory_next_handle();
     HSAKMT_STATUS status = take_memory(queue);
     if (!status && !take_doorbell(queue))
         status = HSAKMT_STATUS_ERROR;
     if (!status) {
         connect_indexes(queue, resource);
-        status = start_thread(queue) ? HSAKMT_STATUS_SUCCESS : HSAKMT_STATUS_ERROR;
+        status = engine_start(&queue->engine) ? HSAKMT_STATUS_SUCCESS : HSAKMT_STATUS_ERROR;
     }
     if (status) {
         free_queue(queue);
@@ -179,10 +150,9 @@ HSAKMT_STATUS hsaKmtDestroyQueue(HSA_QUEUEID id)
     struct queue *queue = (struct queue *)(uintptr_t)id;
     if (!queue)
         return HSAKMT_STATUS_INVALID_PARAMETER;
-    atomic_store_explicit(&queue->stop, true, memory_order_release);
-    pthread_join(queue->thread, NULL);
+    engine_stop(&queue->engine);
     memory_log("queue_destroy", "queue", queue->type == HSA_QUEUE_COMPUTE_AQL ? "aql" : "sdma", queue->handle,
-               queue->ring, queue->ring_bytes);
+               queue->engine.ring, queue->engine.ring_bytes);
     free_queue(queue);
     return HSAKMT_STATUS_SUCCESS;
 }
@@ -194,7 +164,7 @@ HSAKMT_STATUS hsaKmtUpdateQueue(HSA_QUEUEID id, HSAuint32 percentage, HSA_QUEUE_
     struct queue *queue = (struct queue *)(uintptr_t)id;
     if (!queue)
         return HSAKMT_STATUS_INVALID_PARAMETER;
-    atomic_store(&queue->paused, percentage == 0);
+    atomic_store(&queue->engine.paused, percentage == 0);
     return HSAKMT_STATUS_SUCCESS;
 }
 

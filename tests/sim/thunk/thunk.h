@@ -7,6 +7,9 @@
 #ifndef GPUOOM_SIMTHUNK_H
 #define GPUOOM_SIMTHUNK_H
 
+#include "../engine/chips.h"
+#include "../engine/engine.h"
+
 #include <hsakmt.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,18 +23,6 @@
 #define SIM_PAGE_BYTES 4096ull
 #define SIM_HUGE_PAGE_BYTES (2ull << 20)
 
-/* What distinguishes one simulated chip from another, as far as ROCr looks at it. */
-struct chip {
-    const char *name;
-    uint32_t gfx_major, gfx_minor, gfx_stepping;
-    uint16_t device_id;
-    uint32_t compute_units, simds_per_unit, waves_per_simd, wave_lanes;
-    uint32_t shader_engines, arrays_per_engine, units_per_array;
-    uint32_t asic_revision, sdma_xgmi_engines, gb_addr_config;
-    uint32_t vgpr_bytes_per_unit;
-    bool sram_ecc;
-};
-
 struct settings {
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
@@ -43,7 +34,6 @@ struct settings {
 bool settings_load(void);
 extern struct settings sim;
 uint64_t align_up(uint64_t bytes, uint64_t step_bytes);
-uint64_t monotonic_ns(void);
 
 /* log.c */
 struct log_record {
@@ -105,40 +95,5 @@ bool scratch_holds_locked(uint64_t address);
 HSAKMT_STATUS scratch_map_locked(uint64_t start, uint64_t size_bytes);
 HSAKMT_STATUS scratch_unmap_locked(uint64_t start);
 void scratch_release_locked(void);
-
-/* mapping.c: where in this process the bytes of a GPU address are. */
-void *mapping_resolve(const void *gpu_address);
-
-/* events.c */
-void event_raise(uint32_t event_id);
-
-/* queue.c */
-struct queue {
-    HSA_QUEUE_TYPE type;
-    uint64_t handle;
-    uint8_t *ring;
-    uint64_t ring_bytes;
-    _Atomic uint64_t *read_index;
-    _Atomic uint64_t *write_index;
-    uint64_t *doorbell;
-    void *control_page, *eop_buffer, *save_area;
-    uint32_t doorbell_slot;
-    pthread_t thread;
-    atomic_bool stop;
-    atomic_bool paused;
-};
-/* Sleeps longer the longer nothing has happened; a doorbell is plain memory and wakes nobody. */
-struct idle {
-    unsigned rounds;
-};
-void idle_wait(struct idle *idle);
-static inline bool queue_stopping(struct queue *queue)
-{
-    return atomic_load_explicit(&queue->stop, memory_order_acquire);
-}
-
-/* queue_aql.c, queue_sdma.c: execute one packet; false when there is none to execute. */
-bool aql_step(struct queue *queue);
-bool sdma_step(struct queue *queue);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Packets are decoded by 32-bit words. Counts are stored minus one on these chips.
  */
-#include "thunk.h"
+#include "engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,8 @@ enum {
     OP_NOP = 0, OP_COPY = 1, OP_FENCE = 5, OP_TRAP = 6, OP_POLL = 8, OP_ATOMIC = 10, OP_FILL = 11,
     OP_TIMESTAMP = 13, OP_CACHE = 17,
 };
+/* 22 on older chips, where ROCr leaves the others 0. */
+enum { COUNT_BITS = 30 };
 enum { SUB_COPY_LINEAR = 0, SUB_COPY_RECT = 4, ATOMIC_ADD_64 = 47, POLL_EQUAL = 3 };
 
 static void *pointer_at(const uint32_t *words)
@@ -27,13 +29,13 @@ static uint32_t bits(uint32_t word, unsigned first, unsigned count)
 /* A packet this engine does not know would leave the program waiting for ever, so it says so and stops. */
 static void unknown_packet(uint32_t header)
 {
-    fprintf(stderr, "simthunk: unknown SDMA packet 0x%08x\n", header);
+    fprintf(stderr, "simulated card: unknown SDMA packet 0x%08x\n", header);
     abort();
 }
 
 static unsigned copy_linear(const uint32_t *packet)
 {
-    uint64_t size_bytes = (uint64_t)bits(packet[1], 0, 22) + 1;
+    uint64_t size_bytes = (uint64_t)bits(packet[1], 0, COUNT_BITS) + 1;
     memmove(pointer_at(&packet[5]), pointer_at(&packet[3]), size_bytes);
     return 7;
 }
@@ -83,7 +85,7 @@ static unsigned copy(const uint32_t *packet)
 static unsigned fill(const uint32_t *packet)
 {
     uint32_t *target = pointer_at(&packet[1]);
-    uint64_t word_count = bits(packet[4], 0, 22) / 4 + 1;
+    uint64_t word_count = bits(packet[4], 0, COUNT_BITS) / 4 + 1;
     for (uint64_t i = 0; i < word_count; i++)
         target[i] = packet[3];
     return 5;
@@ -97,7 +99,7 @@ static unsigned fence(const uint32_t *packet)
 
 /* Waits for a word in memory. The form that polls a register is a cache flush: nothing to do here.
  * Returns 0 when the queue is being destroyed, so that the wait ends without the packet. */
-static unsigned poll_memory(struct queue *queue, const uint32_t *packet)
+static unsigned poll_memory(struct engine *engine, const uint32_t *packet)
 {
     if (bits(packet[0], 31, 1) == 0)
         return 6;
@@ -105,7 +107,7 @@ static unsigned poll_memory(struct queue *queue, const uint32_t *packet)
         unknown_packet(packet[0]);
     const uint32_t *word = pointer_at(&packet[1]);
     for (struct idle idle = {0}; (__atomic_load_n(word, __ATOMIC_ACQUIRE) & packet[4]) != packet[3];) {
-        if (queue_stopping(queue))
+        if (engine_stopping(engine))
             return 0;
         idle_wait(&idle);
     }
@@ -128,14 +130,14 @@ static unsigned timestamp(const uint32_t *packet)
 }
 
 /* The number of words of the executed packet, 0 when it was not executed. */
-static unsigned execute(struct queue *queue, const uint32_t *packet)
+static unsigned execute(struct engine *engine, const uint32_t *packet)
 {
     switch (bits(packet[0], 0, 8)) {
     case OP_NOP: return 1 + bits(packet[0], 16, 14);
     case OP_COPY: return copy(packet);
     case OP_FENCE: return fence(packet);
     case OP_TRAP: event_raise(bits(packet[1], 0, 28)); return 2;
-    case OP_POLL: return poll_memory(queue, packet);
+    case OP_POLL: return poll_memory(engine, packet);
     case OP_ATOMIC: return atomic_add(packet);
     case OP_FILL: return fill(packet);
     case OP_TIMESTAMP: return timestamp(packet);
@@ -145,15 +147,15 @@ static unsigned execute(struct queue *queue, const uint32_t *packet)
     return 0;
 }
 
-bool sdma_step(struct queue *queue)
+bool sdma_step(struct engine *engine)
 {
-    uint64_t read_at = atomic_load_explicit(queue->read_index, memory_order_relaxed);
-    uint64_t written_to = atomic_load_explicit(queue->write_index, memory_order_acquire);
+    uint64_t read_at = atomic_load_explicit(engine->read_index, memory_order_relaxed);
+    uint64_t written_to = atomic_load_explicit(engine->write_index, memory_order_acquire);
     if (read_at == written_to)
         return false;
-    unsigned word_count = execute(queue, (const uint32_t *)(queue->ring + read_at % queue->ring_bytes));
+    unsigned word_count = execute(engine, (const uint32_t *)(engine->ring + read_at % engine->ring_bytes));
     if (word_count == 0)
         return false;
-    atomic_store_explicit(queue->read_index, read_at + word_count * sizeof(uint32_t), memory_order_release);
+    atomic_store_explicit(engine->read_index, read_at + word_count * sizeof(uint32_t), memory_order_release);
     return true;
 }

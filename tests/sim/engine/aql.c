@@ -1,5 +1,5 @@
 /* The compute engine: takes AQL packets in order. A kernel dispatch does nothing but complete. */
-#include "thunk.h"
+#include "engine.h"
 
 #include <hsa/amd_hsa_signal.h>
 #include <hsa/hsa.h>
@@ -81,10 +81,10 @@ static void complete(uint64_t handle, uint64_t started_at_ns)
     }
 }
 
-bool aql_step(struct queue *queue)
+bool aql_step(struct engine *engine)
 {
-    uint64_t index = atomic_load_explicit(queue->read_index, memory_order_relaxed);
-    uint8_t *slot = queue->ring + index * AQL_PACKET_BYTES % queue->ring_bytes;
+    uint64_t index = atomic_load_explicit(engine->read_index, memory_order_relaxed);
+    uint8_t *slot = engine->ring + index * AQL_PACKET_BYTES % engine->ring_bytes;
     uint16_t header = __atomic_load_n((uint16_t *)slot, __ATOMIC_ACQUIRE);
     if ((header & 0xff) == HSA_PACKET_TYPE_INVALID)
         return false;
@@ -92,13 +92,13 @@ bool aql_step(struct queue *queue)
     memcpy(packet.bytes, slot, sizeof packet);
     uint64_t started_at_ns = monotonic_ns();
     for (struct idle idle = {0}; !packet_ready(&packet);) {
-        if (queue_stopping(queue))
+        if (engine_stopping(engine))
             return false;
         idle_wait(&idle);
     }
     /* The slot belongs to the producer again once the index has moved, so it is cleared before. */
     __atomic_store_n((uint16_t *)slot, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
-    atomic_store_explicit(queue->read_index, index + 1, memory_order_release);
+    atomic_store_explicit(engine->read_index, index + 1, memory_order_release);
     complete(packet.dispatch.completion_signal.handle, started_at_ns);
     return true;
 }

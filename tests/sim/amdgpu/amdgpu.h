@@ -1,0 +1,22 @@
+// A card of amdgpu's that ROCm's user space can live on: what the parts behind the kernel's requests share.
+#ifndef SIM_AMDGPU_H
+#define SIM_AMDGPU_H
+
+#include "../engine/chips.h"
+#include "../kfd/kernel.h"
+
+// SIM_GFX.
+const struct chip *chip(void);
+
+// memory.c. Where a buffer that a descriptor stands for can be mapped; 0 for a descriptor of somebody else's.
+uint64_t exported_offset(int dmabuf, uint64_t *size);
+int export_memory(unsigned char *payload);
+void *map_node(void *address, size_t length, int flags, bool is_kfd, uint64_t offset);
+
+// queue.c
+int update_queue(const unsigned char *payload);
+
+// events.c
+int create_event(unsigned char *payload);
+
+#endif

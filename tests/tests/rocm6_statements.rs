@@ -1,0 +1,174 @@
+//! What a page says of runs on ROCm 6.4.3, where an earlier version said what is not so. What is still not so is ignored, and
+//! says why: `cargo test --release -p gpuoom-tests --test rocm6_statements -- --ignored`.
+
+use std::ffi::OsString;
+
+use gpuoom_tests::{
+    Client, Event, Finished, RocmRelease, assert_kernel_agrees, real_clients_dir, recorder, rocm_on_card,
+};
+
+fn on_6_4(name: &str) -> Option<Client> {
+    Some(rocm_on_card(RocmRelease::V6_4, name)?.env("GPUOOM_PROBE", "off"))
+}
+
+fn opencl() -> Option<Client> {
+    Some(on_6_4("opencl_tour")?.env("SIM_CAPACITY", "1G").env("SIM_GTT", "1G"))
+}
+
+fn pinned() -> Option<Client> {
+    Some(on_6_4("pinned")?.env("SIM_GTT", "1G"))
+}
+
+fn has_cause(run: &Finished, id: &str) -> bool {
+    run.only_trace().report().diagnoses().iter().any(|found| found.id == id)
+}
+
+/// The page's section of that head, up to the next one.
+fn section<'a>(page: &'a str, head: &str) -> &'a str {
+    let rest = &page[page.find(head).unwrap_or_else(|| panic!("no {head} in\n{page}"))..];
+    rest.split("\n\n").next().unwrap_or(rest)
+}
+
+/// 6.4.0 did not give virtual memory back, 6.4.2 does, and Debian's 6.4.3 shows it: by the program's own count nothing is
+/// lost, and the kernel's free lies inside the release.
+#[test]
+fn virtual_memory_that_comes_back_shows_no_defect() {
+    let Some(client) = on_6_4("vmm") else { return };
+    let run = client.arg("full").run_both();
+    assert!(run.stdout.starts_with("lost 0\n"), "{}", run.stdout);
+    let events = assert_kernel_agrees(&run);
+    let releases: Vec<u64> = events.iter().filter(|event| event.api() == "hipMemRelease").map(Event::seq).collect();
+    let hsa = |event: &&Event| event.parent().is_some_and(|parent| releases.contains(&parent));
+    let inside: Vec<u64> = events.iter().filter(hsa).map(Event::seq).collect();
+    let freed = |event: &&Event| event.layer() == "kernel" && event.event() == "free";
+    let freed = events.iter().filter(freed).filter(|event| event.parent().is_some_and(|at| inside.contains(&at)));
+    assert_eq!((releases.len(), freed.count()), (2, 2));
+    assert_eq!(run.only_trace().report().count("/ooms"), 1);
+    assert!(!has_cause(&run, "known-bad-version"), "{}", run.only_trace().report_text());
+}
+
+/// What is free of the card is no part of a ledger of the host.
+#[test]
+fn the_hosts_ledger_knows_nothing_of_the_card() {
+    let Some(client) = pinned() else { return };
+    let run = client.run_both();
+    assert_kernel_agrees(&run);
+    let page = run.only_trace().report_text();
+    let ledger = section(&page, "WHO HOLDS pinned host memory");
+    for word in ["sysfs", "unattributed", "% of the card"] {
+        assert!(!ledger.contains(word), "{ledger}");
+    }
+}
+
+#[test]
+fn no_training_step_is_seen_where_there_is_no_training() {
+    for client in [pinned(), opencl(), on_6_4("vmm").map(|client| client.arg("full"))] {
+        let Some(client) = client else { return };
+        assert!(!has_cause(&client.run_recorded(), "oom-optimizer-step"));
+    }
+}
+
+/// OpenCL takes host memory where the card is full, and tells nobody.
+#[test]
+fn what_opencl_takes_instead_is_a_recovery() {
+    let Some(client) = opencl() else { return };
+    let report = client.run_recorded().only_trace().report();
+    let outcomes: Vec<&str> = (0..3).map(|number| report.text(&format!("/ooms/{number}/outcome"))).collect();
+    assert_eq!(outcomes, ["recovered"; 3]);
+}
+
+/// The kernel's row says that the compute driver refused host memory, so its limit is more than possible.
+#[test]
+#[ignore = "still so: the page calls the driver's limit possible, and the pinned memory's proven"]
+fn the_drivers_limit_of_host_memory_is_named() {
+    for client in [pinned(), opencl()] {
+        let Some(client) = client else { return };
+        let report = client.run_recorded().only_trace().report();
+        let found = report.diagnoses().into_iter().find(|found| found.id == "kfd-system-memory-limit");
+        let sure = found.map(|found| found.confidence);
+        assert!(matches!(sure.as_deref(), Some("probable" | "proven")), "{sure:?}");
+    }
+}
+
+#[test]
+#[ignore = "still so: without HIP a card has neither name nor size, although topology and sysfs are in the trace"]
+fn a_card_has_its_size_without_hip() {
+    let hsa = on_6_4("hsa_tour").map(|client| client.arg("--once").env("SIM_CAPACITY", "1G"));
+    for client in [opencl(), hsa] {
+        let Some(client) = client else { return };
+        let report = client.run_recorded().only_trace().report();
+        assert_eq!(report.number_or_null("/devices/0/total_bytes"), Some(1 << 30));
+    }
+}
+
+/// A child that was forked after `hipInit`: ROCr refuses, and asks the kernel nothing.
+#[test]
+#[ignore = "still so: no cause names the fork, and free memory is both not measured and told"]
+fn a_forked_child_is_told_from_a_full_card() {
+    let Some(client) = on_6_4("fork_child") else { return };
+    let run = client.run_recorded();
+    let child = run.traces().into_iter().find(|trace| trace.report().count("/ooms") == 1).expect("the child's trace");
+    let page = child.report_text();
+    assert!(!(page.contains("how much was free was not measured") && page.contains("by sysfs")), "{page}");
+    assert!(child.report().diagnoses().iter().any(|found| found.id.contains("fork")), "{page}");
+}
+
+#[test]
+#[ignore = "still so: a free of HSA's is called device memory of card 0, whatever was given"]
+fn a_free_of_hsas_is_of_what_was_given() {
+    let Some(client) = on_6_4("hsa_tour") else { return };
+    let events = client.arg("--once").run_recorded().only_trace().events();
+    let frees: Vec<&Event> = events.iter().filter(|event| event.api() == "hsa_amd_memory_pool_free").collect();
+    assert!(!frees.is_empty());
+    for free in frees {
+        let given = events.iter().rfind(|event| {
+            event.layer() == "hsa"
+                && event.event() == "alloc"
+                && event.address() == free.address()
+                && event.seq() < free.seq()
+        });
+        let given = given.unwrap_or_else(|| panic!("nobody gave {free:?}"));
+        assert_eq!((free.kind(), free.device()), (given.kind(), given.device()), "{free:?} of {given:?}");
+    }
+}
+
+/// The thunk passes an address as the card's registers want it: its upper bits.
+#[test]
+#[ignore = "still so: the record has the number of the request"]
+fn scratch_lies_at_an_address() {
+    let Some(client) = on_6_4("hsa_tour") else { return };
+    let events = client.arg("--once").run_recorded().only_trace().events();
+    let scratch = events.iter().find(|event| event.api() == "AMDKFD_IOC_SET_SCRATCH_BACKING_VA").expect("scratch");
+    assert!(scratch.address().is_some_and(|address| address > 1 << 32 && address % 0x10000 == 0), "{scratch:?}");
+}
+
+/// Whoever answers the requests before the recorder sees them takes a layer away from it.
+#[test]
+#[ignore = "still so: the page says that there is no sign of it"]
+fn a_layer_that_is_lost_is_said() {
+    let Some(client) = on_6_4("hip_tour") else { return };
+    let mut preload = OsString::from(real_clients_dir().join("rocm6/sim/libsimcard.so").canonicalize().unwrap());
+    preload.push(":");
+    preload.push(recorder());
+    let run = client.args(["--then", "report"]).env("SIM_PRELOAD", preload).run_recorded();
+    let trace = run.only_trace();
+    assert!(
+        trace.events().iter().all(|event| event.layer() != "kernel"),
+        "the order was meant to hide the kernel's layer"
+    );
+    let page = trace.report_text();
+    assert!(!page.contains("No sign that an interface was bypassed"), "{page}");
+}
+
+/// On a card with room for everything but the code of its kernels, HIP says "no kernel image". The driver refused memory.
+#[test]
+#[ignore = "still so: the page says that no allocation failed"]
+fn code_that_finds_no_memory_is_a_failure() {
+    let model = real_clients_dir().join("llama.gguf").canonicalize();
+    let (Some(client), Ok(model)) = (on_6_4("llama_decode"), model) else { return };
+    let run = client.arg("--model").arg(model).env("SIM_CAPACITY", "220M").run_recorded();
+    assert_eq!(run.truth().iter().filter(|line| line.event() == "failed").count(), 2);
+    assert!(run.stderr.contains("no kernel image is available"), "{}", run.stderr);
+    let page = run.only_trace().report_text();
+    assert!(!page.contains("No allocation failed"), "{page}");
+}
