@@ -1,5 +1,6 @@
 //! D. Pools, virtual memory, and the options of PyTorch's allocator.
 
+use crate::machine::Machine;
 use crate::scene::Says::{First, Found, Not};
 use crate::scene::Sure::{Probable, Proven};
 use crate::scene::{Scene, scene};
@@ -10,6 +11,9 @@ const PRIVATE_6_GIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to
 const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of \
     23.98 GiB of which 1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, with 512.00 MiB allocated in \
     private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.\n";
+
+/// Where KFD names a card's target; the machine's card is gfx1100.
+const NODE: &str = "sys/class/kfd/kfd/topology/nodes/1/properties";
 
 /// The HIP of ROCm 7.0 and of 6.4.
 const HIP_7: u64 = 70_051_831;
@@ -61,7 +65,11 @@ fn pools() -> Vec<Scene> {
         )
         .also(&["known-bad-version"]),
         stream_ordered(First(Probable), "the same, and nobody tries hipMalloc", HIP_6, "").also(&["known-bad-version"]),
-        stream_ordered(Not, "ROCm 7.0 has the fix", HIP_7, "alloc y 2G;").also(&["phantom-free"]),
+        stream_ordered(Not, "ROCm 7.0 has the fix", HIP_7, "alloc y 2G;")
+            .on(Machine::card().changed(NODE, "gfx_target_version 110000", "gfx_target_version 120001"))
+            .also(&["phantom-free"]),
+        stream_ordered(Found(Probable), "on gfx1100 ROCm 7.0 brought it back", HIP_7, "alloc y 2G;")
+            .also(&["phantom-free", "known-bad-version"]),
         leaked(Found(Proven), "4 GiB are gone after a refused hipMallocAsync of 4 GiB", "4G"),
         leaked(Not, "as much is free after the failure as before", "0"),
     ]

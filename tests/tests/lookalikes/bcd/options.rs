@@ -29,7 +29,7 @@ fn ignored() -> Vec<Scene> {
         .set("PYTORCH_HIP_ALLOC_CONF", ON)
         .set("SIM_HIP_VERSION", HIP_7),
         of_torch(id, "another variable comes first, and its options are the ones that count", QUIET)
-            .set("PYTORCH_ALLOC_CONF", "garbage_collection_threshold:0.8")
+            .set("PYTORCH_CUDA_ALLOC_CONF", "garbage_collection_threshold:0.8")
             .set("PYTORCH_HIP_ALLOC_CONF", ON),
         of_torch(
             id,
@@ -46,7 +46,7 @@ fn pair() -> Vec<Scene> {
         of_torch(id, "expandable segments are off", QUIET)
             .set("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:False,max_split_size_mb:256"),
         of_torch(id, "each option in a variable of its own: they are not merged, the first one counts", QUIET)
-            .set("PYTORCH_ALLOC_CONF", "max_split_size_mb:256")
+            .set("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:256")
             .set("PYTORCH_HIP_ALLOC_CONF", ON),
         looks_like(id, "no PyTorch is in the process", QUIET)
             .set("PYTORCH_HIP_ALLOC_CONF", BOTH)
