@@ -13,7 +13,7 @@ const PAIR_GROWS_SINCE: Version = Version::new(2, 12);
 /// The ROCm on which a live allocation was seen to read zeros with the pair (ROCm/ROCm#6603).
 const PAIR_READS_ZEROS: Version = Version::new(7, 14);
 /// First ROCm whose asynchronous allocator is not refused memory that the card has.
-const ASYNC_SOUND_SINCE: Version = Version::new(7, 0);
+pub const ASYNC_SOUND_SINCE: Version = Version::new(7, 0);
 
 /// What comes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -99,12 +99,16 @@ fn expandable(value: &str, setup: Setup) -> Verdict {
             IGNORED,
         ),
         ("True", Setup { rocm: Some(version), platform: Some(Platform::Rocm), .. }) if version < rocm => {
-            (Effect::NoEffect, "it takes ROCm 7.0 or newer".into(), IGNORED)
+            (Effect::NoEffect, "it takes ROCm 7.0.2 or newer".into(), IGNORED)
+        }
+        // Its patch level decides.
+        ("True", Setup { rocm: Some(version), platform: Some(Platform::Rocm), .. }) if version == rocm => {
+            (Effect::DependsOnVersion, "it takes ROCm 7.0.2 or newer".into(), IGNORED)
         }
         ("True", Setup { torch: Some(_), rocm: Some(_), .. }) => works(),
         ("True", _) => (
             Effect::DependsOnVersion,
-            "on ROCm it takes torch 2.12 and ROCm 7.0 or newer; before, it is ignored with a warning".into(),
+            "on ROCm it takes torch 2.12 and ROCm 7.0.2 or newer; before, it is ignored with a warning".into(),
             IGNORED,
         ),
         _ => (Effect::Refused, "takes True or False, with a capital letter".into(), None),

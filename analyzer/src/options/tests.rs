@@ -72,6 +72,7 @@ fn expandable_segments_take_a_torch_and_a_rocm() {
     for (backend, torch, rocm, effect) in [
         (Platform::Rocm, (2, 11), Some((7, 0)), Effect::NoEffect),
         (Platform::Rocm, (2, 12), Some((6, 4)), Effect::NoEffect),
+        (Platform::Rocm, (2, 12), Some((7, 0)), Effect::DependsOnVersion),
         (Platform::Rocm, (2, 12), Some((7, 1)), Effect::Works),
         (Platform::Rocm, (2, 12), None, Effect::DependsOnVersion),
         (Platform::Cuda, (2, 4), None, Effect::Works),

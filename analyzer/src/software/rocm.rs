@@ -37,7 +37,7 @@ pub(super) fn release(
     };
     found(&|path| installed(path, kept))
         .map(|release| (release, Source::Installed))
-        .or_else(|| Some((found(&|path| with_torch(path, kept))?, Source::Torch)))
+        .or_else(|| Some((found(&|path| with_torch(path, hip, kept))?, Source::Torch)))
         .or_else(|| Some((found(&by_file_name)?, Source::FileName)))
         .or_else(by_hip)
 }
@@ -53,12 +53,14 @@ fn installed(library: &str, kept: &[(String, String)]) -> Option<Release> {
 }
 
 /// `torch.version.rocm`, where the runtime lies in the same `site-packages` (in PyTorch's own directory, or in that of the
-/// package `rocm-sdk`). (PyTorch `tools/generate_torch_version.py`, from 2.10 on)
-fn with_torch(library: &str, kept: &[(String, String)]) -> Option<Release> {
+/// package `rocm-sdk`) and says the number of HIP that this PyTorch was built for: the package may be of another release.
+/// (PyTorch `tools/generate_torch_version.py`, from 2.10 on)
+fn with_torch(library: &str, hip: Option<Version>, kept: &[(String, String)]) -> Option<Release> {
     let (path, text) = kept.iter().find(|(path, _)| path.ends_with(super::TORCH_VERSION))?;
     let packages = path.strip_suffix(super::TORCH_VERSION)?;
     let is_beside = library.strip_prefix(packages).is_some_and(|rest| rest.starts_with('/'));
-    is_beside.then(|| value_in(text, "rocm").and_then(Release::parse))?
+    let is_its_own = is_beside && hip.is_some() && value_in(text, "hip").and_then(Version::parse) == hip;
+    is_its_own.then(|| value_in(text, "rocm").and_then(Release::parse))?
 }
 
 /// `libamdhip64.so.6.4.60403`: the last number is major, minor and patch of ROCm with two digits each. Distributions put HIP's
@@ -113,6 +115,7 @@ mod tests {
             assert_eq!(of(library, (7, 16), &kept), is("10.1.0", Source::Torch), "{library}");
         }
         assert_eq!(of("/opt/rocm/lib/libamdhip64.so.7", (7, 15), &kept), is("10.0", Source::Hip));
+        assert_eq!(of(own[1], (7, 15), &kept), is("10.0", Source::Hip), "the package is of another release");
         let old = [("/v/site-packages/torch/version.py", "hip: Optional[str] = '6.4.43482'\n")];
         assert_eq!(of(own[0], (6, 4), &old), is("6.4", Source::Hip));
     }

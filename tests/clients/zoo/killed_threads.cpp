@@ -17,15 +17,7 @@ extern "C" {
 #include "hip_min.h"
 }
 
-namespace c10 {
-struct Device {
-    int8_t type;
-    int8_t index;
-};
-__attribute__((noinline)) void reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device) {
-    __asm__ volatile("");
-}
-} // namespace c10
+#include "c10_min.h"
 
 static pthread_mutex_t lock;
 static char *segment;

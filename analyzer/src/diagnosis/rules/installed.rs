@@ -4,7 +4,7 @@ use super::{Ask, Rule, run};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::software::defects::{Concerns, DEFECTS, Defect};
-use crate::software::{Platform, Program};
+use crate::software::{Platform, Program, RocmSource};
 
 pub(super) const RULES: &[Rule] =
     &[run("known-bad-version", known_bad_version), run("version-mismatch", version_mismatch)];
@@ -28,7 +28,7 @@ fn uses(case: &Case<'_>, concerns: Concerns) -> Holds {
             Err(unknown) => Holds::Unknown(unknown.reason()),
         },
         Concerns::VirtualMemory => tracks.devices().any(|(_, track)| track.vmm_created_bytes > 0).into(),
-        // It is no reason why memory is refused, and expandable-with-max-split speaks of it.
+        // It refuses no memory; expandable-with-max-split reports it.
         Concerns::SplitExpandable => Holds::No,
         Concerns::StreamOrdered => tracks.devices().any(|(_, track)| track.pool.given > 0).into(),
     }
@@ -51,6 +51,10 @@ fn known_bad_version(case: &Case<'_>, check: &mut Check) {
         any = true;
         check.must(true, || format!("ROCm {release}: {}", defect.what));
         check.must(is_in, String::new);
+        if case.versions.rocm_by == Some(RocmSource::Inferred) {
+            check.at_most(Confidence::Probable);
+            check.would_settle("ROCm's own version (.info/version)");
+        }
         check.must(true, || sign);
         check.at_most(sure);
         check.part(defect.part);

@@ -6,6 +6,7 @@ use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Judgement, Known};
 use crate::machine::kfd::KfdNode;
+use crate::options::effect::ASYNC_SOUND_SINCE;
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::reads::Read;
@@ -20,14 +21,20 @@ pub(super) const RULES: &[Rule] = &[
     failure("graph-private-pool", graph_private_pool),
 ];
 
-/// First ROCm whose stream-ordered allocator is not refused memory that the card has. (ROCm/hip#3775)
-const ASYNC_SOUND: Version = Version::new(7, 0);
+/// First ROCm of which nobody says whether it still has what [`has_regressed`] asks for.
+const REGRESSION_UNTRIED: Version = Version::new(10, 0);
 
 /// Whether it is a card on which stream-ordered allocation fails with ROCm 7 and works with 6.4. (ROCm/ROCm#6178: RX 7900 XTX and
 /// RX 7800 XT, seen on 7.2.2, open)
 fn has_regressed(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     match failure.device.and_then(|device| case.node(device)).and_then(KfdNode::target) {
-        Some((11, 0, 0 | 1)) => Known::new(case.versions.rocm, "the version of ROCm").is(|rocm| rocm >= ASYNC_SOUND),
+        Some((11, 0, 0 | 1)) => match case.versions.rocm {
+            Some(rocm) if rocm >= REGRESSION_UNTRIED => {
+                Holds::Unknown("whether this ROCm mends it on gfx1100 and gfx1101")
+            }
+            Some(rocm) => (rocm >= ASYNC_SOUND_SINCE).into(),
+            None => Holds::Unknown("the version of ROCm"),
+        },
         Some(_) => Holds::No,
         None => Holds::Unknown("the card's target (gfx1100 and gfx1101 have a fault of their own)"),
     }
@@ -62,7 +69,7 @@ fn mallocasync_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         None => format!("{} was refused", size(request)),
     });
     let regressed = has_regressed(case, failure);
-    let is_old = rocm.is(|version| version < ASYNC_SOUND);
+    let is_old = rocm.is(|version| version < ASYNC_SOUND_SINCE);
     if is_old == Holds::No && matches!(regressed, Holds::Unknown(_)) {
         check.at_most(Confidence::Possible);
     }

@@ -401,9 +401,9 @@ proptest! {
     }
 }
 
-/// From 2.13 on each attempt that may still be saved writes a line of its own. It is no failure: the program may get its memory.
+/// From 2.13 on each attempt that may still be saved writes a line of its own. It is not a failure: the program may get its memory.
 #[test]
-fn a_line_about_an_attempt_is_no_message() {
+fn a_line_about_an_attempt_is_not_a_message() {
     let log = "[W1124 22:40:03.1 CUDACachingAllocator.cpp:1] memory allocation failed with OOM on device 0 while trying to allocate \
                1073741824 bytes\n";
     assert_eq!(find_all(log), []);

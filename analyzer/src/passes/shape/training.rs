@@ -202,8 +202,8 @@ fn same_place_asked(facts: &Facts) -> Holds {
     given().any(|call| call.thread == facts.thread && call.site == facts.site).into()
 }
 
-/// What a batch needs is no reason where what stays between the steps rises up to the failure. Blocks say that where they are told of:
-/// the segments below them rise with the largest batch so far, too.
+/// Where what stays rises from step to step up to the failure, the batch is not the reason. Where blocks are told of, they decide: the
+/// segments below them also rise with the largest batch so far.
 pub(super) fn unless_more_stays(facts: &Facts, check: &mut Check) {
     match facts.keeps_more_blocks {
         Some(keeps_more) => {
