@@ -1,27 +1,24 @@
 //! The blocks that live, by address.
 
-use std::collections::hash_map::Entry;
-
-use rustc_hash::FxHashMap;
-
 use super::block::{Block, Space};
+use super::by_address::ByAddress;
 
 /// One table for each [`Space`].
 #[derive(Clone, Debug, Default)]
 pub struct LiveSet {
-    memory: FxHashMap<u64, Block>,
-    arrays: FxHashMap<u64, Block>,
-    registered: FxHashMap<u64, Block>,
-    reserved: FxHashMap<u64, Block>,
-    imported: FxHashMap<u64, Block>,
-    kernel: [FxHashMap<u64, Block>; 4],
+    memory: ByAddress,
+    arrays: ByAddress,
+    registered: ByAddress,
+    reserved: ByAddress,
+    imported: ByAddress,
+    kernel: [ByAddress; 4],
     /// Blocks with addresses that came (true) or went; kept only where somebody asked for it.
     changes: Option<Vec<(Block, bool)>>,
 }
 
 impl LiveSet {
     #[inline]
-    fn table(&mut self, space: Space) -> &mut FxHashMap<u64, Block> {
+    fn table(&mut self, space: Space) -> &mut ByAddress {
         match space {
             Space::Memory => &mut self.memory,
             Space::Array => &mut self.arrays,
@@ -32,7 +29,7 @@ impl LiveSet {
         }
     }
 
-    fn table_of(&self, space: Space) -> &FxHashMap<u64, Block> {
+    fn table_of(&self, space: Space) -> &ByAddress {
         match space {
             Space::Memory => &self.memory,
             Space::Array => &self.arrays,
@@ -49,14 +46,8 @@ impl LiveSet {
         if self.changes.is_some() {
             self.comes(&block);
         }
-        match self.table(block.space()).entry(block.address) {
-            Entry::Occupied(entry) => {
-                let slot = entry.into_mut();
-                let old = std::mem::replace(slot, block);
-                (Some(slot), Some(old))
-            }
-            Entry::Vacant(entry) => (Some(entry.insert(block)), None),
-        }
+        let (slot, old) = self.table(block.space()).insert(block);
+        (Some(slot), old)
     }
 
     /// Lets the block at an address go.
@@ -65,7 +56,7 @@ impl LiveSet {
         if self.changes.is_some() {
             self.goes(space, address);
         }
-        self.table(space).remove(&address)
+        self.table(space).remove(address)
     }
 
     // Out of line, and before the table changes: a reference to what the table gives back would keep the block from registers
@@ -106,22 +97,22 @@ impl LiveSet {
 
     /// The block at an address.
     pub fn get(&self, space: Space, address: u64) -> Option<&Block> {
-        self.table_of(space).get(&address)
+        self.table_of(space).get(address)
     }
 
     /// Whether a block lives at an address.
     pub fn has(&self, space: Space, address: u64) -> bool {
-        self.table_of(space).contains_key(&address)
+        self.table_of(space).get(address).is_some()
     }
 
     /// The block of memory that begins at an address.
     pub fn at(&self, address: u64) -> Option<&Block> {
-        self.memory.get(&address)
+        self.memory.get(address)
     }
 
     /// The block of memory that an address lies in. Looks at all of them.
     pub fn around(&self, address: u64) -> Option<&Block> {
-        self.memory.values().find(|block| address.wrapping_sub(block.address) < block.requested_bytes)
+        self.memory.iter().find(|block| address.wrapping_sub(block.address) < block.requested_bytes)
     }
 
     /// Takes all device memory of a device out.
@@ -130,7 +121,7 @@ impl LiveSet {
             |block: &Block| block.device == device && super::block::Side::of(block.kind) == super::block::Side::Device;
         let mut gone: Vec<Block> = Vec::new();
         for table in [&mut self.memory, &mut self.arrays].into_iter().chain(&mut self.kernel) {
-            gone.extend(table.extract_if(|_, block| of_device(block)).map(|(_, block)| block));
+            gone.extend(table.take_where(of_device));
         }
         // The order of a hash table is not the order of anything.
         gone.sort_by_key(|block| block.entered);
@@ -142,7 +133,7 @@ impl LiveSet {
     pub fn remove_where(&mut self, mut goes: impl FnMut(&Block) -> bool) -> Vec<Block> {
         let mut gone: Vec<Block> = Vec::new();
         for table in [&mut self.memory, &mut self.arrays, &mut self.registered] {
-            gone.extend(table.extract_if(|_, block| goes(block)).map(|(_, block)| block));
+            gone.extend(table.take_where(&mut goes));
         }
         gone.sort_by_key(|block| block.entered);
         self.changed(gone.iter(), false);
@@ -152,18 +143,18 @@ impl LiveSet {
     /// Blocks of device, managed, pool, pinned and registered memory and arrays.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         let tables = [&self.memory, &self.arrays, &self.registered].into_iter().chain(&self.kernel);
-        tables.flat_map(FxHashMap::values)
+        tables.flat_map(ByAddress::iter)
     }
 
     /// The same, to place them.
     pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         let tables = [&mut self.memory, &mut self.arrays, &mut self.registered].into_iter().chain(&mut self.kernel);
-        tables.flat_map(FxHashMap::values_mut)
+        tables.flat_map(ByAddress::iter_mut)
     }
 
     /// How many blocks [`LiveSet::blocks`] yields.
     pub fn count(&self) -> usize {
         let tables = [&self.memory, &self.arrays, &self.registered].into_iter().chain(&self.kernel);
-        tables.map(FxHashMap::len).sum()
+        tables.map(ByAddress::len).sum()
     }
 }

@@ -8,6 +8,7 @@ pub mod balance;
 pub mod block;
 pub mod blocks;
 mod busy;
+mod by_address;
 pub mod census;
 pub mod comparison;
 pub mod contexts;
