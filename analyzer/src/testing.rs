@@ -145,7 +145,7 @@ impl TraceBuilder {
         let mut out = [0; MAX_PAYLOAD_BYTES];
         let payload = payload::stack(flags, native, python, &mut out).to_vec();
         let address = native.first().copied().unwrap_or(0);
-        self.push(Record { site, address, ..Record::new(Event::Site, Kind::None) }, &payload);
+        self.push(Record { site, address, thread: THREAD, ..Record::new(Event::Site, Kind::None) }, &payload);
         self
     }
 

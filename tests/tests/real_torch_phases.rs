@@ -81,6 +81,17 @@ fn a_backward_pass() {
     }
 }
 
+/// Where the trace has no stacks, the engine's threads have their names still.
+#[test]
+fn a_backward_pass_without_stacks() {
+    let Some(client) = client("phases.py", "backward") else { return };
+    let run = client.env("GPUOOM_STACKS", "off").run_recorded();
+    let report = report(&run);
+    assert_eq!(text(&report, "/ooms/0/phase"), Some("backward"), "{}", report.excerpt("/ooms/0"));
+    assert_eq!(text(&report, "/ooms/0/thread_name"), Some("pt_autograd_0"));
+    assert_eq!(text(&report, "/ooms/0/phase_entry/function"), None);
+}
+
 #[test]
 fn a_checkpointed_forward_pass_that_is_computed_again_is_of_the_backward_pass() {
     for scenario in ["backward-reentrant", "backward-recomputed"] {

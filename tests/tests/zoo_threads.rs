@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::process::Command;
 
 use gpuoom_tests::{Client, Library, MIB, plugin, program, recorder};
+use gpuoom_trace::record::Event;
 
 /// The first caller makes the file, which may take long; the others wait for it.
 #[test]
@@ -144,4 +145,25 @@ fn a_process_at_its_limit_of_mappings_is_not_ended_by_the_recorder() {
         let run = client.run_both();
         assert_eq!(run.exit_code(), 0, "{left} mappings left: {}", run.stderr);
     }
+}
+
+/// A name is what the thread is called when its call fails, whatever it was called before. No function names a phase here.
+#[test]
+fn a_failure_says_what_its_thread_is_called() {
+    let run = Client::new(program("thread_names.c")).env("GPUOOM_PROBE", "off").run_both();
+    run.assert_trace_is_true();
+    let trace = run.only_trace();
+    let told: Vec<String> = trace.told(&[Event::Thread]).into_iter().map(|told| told.text).collect();
+    assert_eq!(told.len(), 4, "{told:?}: each name once");
+    assert_eq!(told[1..], ["pt_data_pin", "before", "pt_autograd_0"]);
+    let report = trace.report();
+    let of = |number: u32, field: &str| report.value(&format!("/ooms/{number}/{field}")).as_str().map(str::to_owned);
+    let failures: Vec<_> = (0..3).map(|number| (of(number, "thread_name"), of(number, "phase"))).collect();
+    let named = |name: &str, phase: Option<&str>| (Some(name.to_owned()), phase.map(str::to_owned));
+    assert_eq!(
+        failures,
+        [named("pt_data_pin", Some("loading")), named("pt_autograd_0", Some("backward")), named(&told[0], None)]
+    );
+    let page = trace.report_text();
+    assert!(page.contains("in a backward pass, as the name of the thread says: pt_autograd_0"), "{page}");
 }

@@ -142,6 +142,8 @@ pub struct OomReport {
     pub at_ns: u64,
     /// Kernel thread id.
     pub thread: u32,
+    /// What the thread was called; null where the trace does not tell.
+    pub thread_name: Option<String>,
     /// Function.
     pub api: String,
     /// Layer of the function: `framework` for an error of an allocator above the runtime.
@@ -280,7 +282,8 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         let around = replay.tracks.around.failure(index).and_then(|around| around.captured);
         let oom = &replay.failures.listed[index];
         report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
-            .or_else(|| purpose::phase_by_scopes(replay, oom));
+            .or_else(|| purpose::phase_by_scopes(replay, oom))
+            .or_else(|| Where::by_thread(oom.thread_name.as_deref()?));
         (report.is_for, report.purpose_by) = purpose::of(replay, oom, &report.stack);
         report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
@@ -368,6 +371,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),
         thread: oom.thread,
+        thread_name: oom.thread_name.as_deref().map(str::to_owned),
         api: api.name.clone(),
         layer: layer_name(api.layer),
         device: oom.device,

@@ -97,6 +97,8 @@ pub struct PhaseRow {
     pub bytes: u64,
     /// Their number.
     pub blocks: u64,
+    /// Of the bytes those of whose phase only the name of their thread tells.
+    pub by_thread_bytes: u64,
 }
 
 /// One place in the program.
@@ -307,15 +309,22 @@ impl All<'_> {
 
     /// Sums by phase, the largest first.
     fn by_phase(&self, sites: &Rows) -> Vec<PhaseRow> {
-        let mut sums: BTreeMap<Option<&'static str>, (u128, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<Option<&'static str>, (u128, u64, u128)> = BTreeMap::new();
         for Row { site, bytes, blocks, .. } in sites {
-            let sum = sums.entry(self.phases.phase(*site).map(Phase::name)).or_default();
-            *sum = (sum.0 + bytes, sum.1 + blocks);
+            let by_thread = self.phases.phase_by_thread(*site, &self.replay.thread_names);
+            let phase = self.phases.phase(*site).or(by_thread);
+            let sum = sums.entry(phase.map(Phase::name)).or_default();
+            *sum = (sum.0 + bytes, sum.1 + blocks, sum.2 + if by_thread.is_some() { *bytes } else { 0 });
         }
         if sums.keys().all(Option::is_none) {
             return Vec::new();
         }
-        let row = |(phase, (bytes, blocks))| PhaseRow { phase, bytes: saturate(bytes), blocks };
+        let row = |(phase, (bytes, blocks, by_thread))| PhaseRow {
+            phase,
+            bytes: saturate(bytes),
+            blocks,
+            by_thread_bytes: saturate(by_thread),
+        };
         let mut rows: Vec<PhaseRow> = sums.into_iter().map(row).collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.bytes, row.blocks)));
         rows

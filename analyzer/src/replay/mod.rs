@@ -34,6 +34,7 @@ mod steps;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod thread_names;
 pub mod timeline;
 mod told;
 pub mod tracks;
@@ -160,6 +161,8 @@ pub struct Replay {
     pub blocks: Blocks,
     /// Inside which functions of a framework threads ask for memory.
     pub scopes: purpose::Scopes,
+    /// What threads are called.
+    pub thread_names: thread_names::ThreadNames,
     /// What lower layers hold, and what vendor libraries hold for themselves.
     pub lower: Lower,
     /// What was read, beside what the calls account for, by device.
@@ -229,6 +232,7 @@ impl Replay {
             vmm: Vmm::default(),
             blocks: Blocks::default(),
             scopes: purpose::Scopes::new(trace.is_whole()),
+            thread_names: thread_names::ThreadNames::default(),
             lower: Lower::new(match &trace.metadata.devices[..] {
                 [only] => Some(only.index),
                 _ => None,
@@ -305,7 +309,11 @@ impl Replay {
     #[inline]
     fn record(&mut self, record: &Record, payload: &[u8]) {
         match record.event() {
-            Some(Event::Site) => return self.sites.introduce(record, payload),
+            Some(Event::Site) => {
+                self.thread_names.came_to(record.site, record.thread);
+                return self.sites.introduce(record, payload);
+            }
+            Some(Event::Thread) => return self.thread_names.names(record, payload),
             Some(Event::Context) => return self.contexts.enters(record.thread, record.address),
             Some(Event::Code) => return self.sites.name_code(record, payload),
             Some(Event::Library) => return self.sites.note_library(record, payload),

@@ -105,6 +105,7 @@ impl Replay {
             purpose,
             purpose_by,
             scopes: scopes.into(),
+            thread_name: self.thread_names.of(record.thread).map(Into::into),
             ..Oom::new(record, self.events, refused_by)
         };
         self.failures.begin(oom, request);

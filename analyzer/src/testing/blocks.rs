@@ -130,6 +130,11 @@ impl TraceBuilder {
         self.with_numbers(record, &rows);
     }
 
+    /// The thread is called so from here on.
+    pub fn thread_name(&mut self, name: &str) {
+        self.with_text(Record { thread: super::THREAD, ..Record::new(Event::Thread, Kind::None) }, name);
+    }
+
     /// The row of a function.
     pub fn row_of(&self, name: &str) -> u16 {
         self.apis.iter().position(|row| row.name == name).map_or(u16::MAX, |row| row as u16)

@@ -19,6 +19,9 @@ pub(crate) const MAX_OPEN_FAILURES: usize = 4;
 /// Functions of a framework under way on one thread that are followed; further ones inside those are not.
 pub(crate) const MAX_SCOPES: usize = 8;
 
+/// Bytes of a thread's name, with the zero at its end.
+pub(crate) const NAME_BYTES: usize = 16;
+
 /// A function of a framework that is under way, see `hooks::scopes`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -139,6 +142,8 @@ pub(crate) struct ThreadState {
     pub(crate) memory: Cell<u64>,
     /// The functions that the file says this thread is in, a byte each; [`NOTHING_SAID`] before it says anything.
     pub(crate) scopes_said: Cell<u64>,
+    /// What the file says that this thread is called; all zero before it says anything.
+    pub(crate) name_said: Cell<[u8; NAME_BYTES]>,
     /// Failed allocations whose outcome is not decided.
     pub(crate) failures: Cell<[OpenFailure; MAX_OPEN_FAILURES]>,
 }

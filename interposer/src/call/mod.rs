@@ -1,5 +1,7 @@
 //! A hooked call while it is under way, and the record it leaves.
 
+mod name;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuoom_trace::header::IN_FLIGHT;
@@ -231,6 +233,10 @@ impl Frame {
     /// The number of the way to this call.
     #[inline(always)]
     fn stack_site(&self, has_failed: bool) -> u32 {
+        if has_failed {
+            // A thread may have been renamed since its first call.
+            guard::cold((), || name::say(self.thread, self.recorder));
+        }
         stack::site(self.recorder, &self.entry, self.thread, has_failed)
     }
 
@@ -272,6 +278,8 @@ fn adopt(state: &ThreadState, recorder: &Recorder) {
     state.scopes_said.set(thread::NOTHING_SAID);
     state.scopes_changed.set(true);
     state.in_flight.set(recorder.place_in_flight(state.thread.get()));
+    state.name_said.set([0; thread::NAME_BYTES]);
+    name::say(state, recorder);
 }
 
 /// A `longjmp` or an exception may have left calls without ending them. They are gone when the stack has shrunk above the

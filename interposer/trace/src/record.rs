@@ -236,6 +236,8 @@ numbered! {
         BlockUse = 26 "block_use",
         /// Not a call: from here on `thread` asks for memory inside the framework's functions that the payload lists.
         Scope = 27 "scope",
+        /// Not a call: what the thread is called from here on.
+        Thread = 28 "thread",
     }
 }
 
@@ -334,7 +336,10 @@ impl Record {
 
     /// Whether the record says what later ones mean, and is not about a call.
     pub fn is_note(&self) -> bool {
-        matches!(self.event(), Some(Event::Site | Event::Context | Event::Code | Event::Library | Event::Scope))
+        matches!(
+            self.event(),
+            Some(Event::Site | Event::Context | Event::Code | Event::Library | Event::Scope | Event::Thread)
+        )
     }
 
     /// Ordinal of the enclosing call within the thread: `None` for an outermost call or one too far back to tell.

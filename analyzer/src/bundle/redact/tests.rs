@@ -280,6 +280,11 @@ fn pools_and_messages_are_private() {
     }
     assert_eq!(given.split('\0').next(), freed.split('\0').next(), "one pool keeps one name");
     assert_eq!((given.split('\0').count(), freed.ends_with('\0')), (2, true));
+    let thread = told(Event::Thread, 0, b"acme-loader").0;
+    assert!(thread.starts_with("thread ") && !thread.contains("acme"), "{thread}");
+    for name in [&b"pt_autograd_0"[..], b"python3.12"] {
+        assert!(told(Event::Thread, 0, name).1, "it is called so everywhere");
+    }
     assert!(told(Event::Block, gpuoom_trace::record::flag::TOTALS, b"12345678").1);
 }
 

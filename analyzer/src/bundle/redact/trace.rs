@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::arguments::is_amounts;
 use super::log::Sort;
 use super::paths::public_from;
-use super::words::FUNCTIONS;
+use super::words::{FUNCTIONS, PROGRAMS, THREADS};
 use super::{Redactor, letters};
 use crate::evidence::torch_message::find_all;
 use crate::passes::shape::labels;
@@ -22,6 +22,7 @@ const MARKS: &str = "marks";
 const MESSAGES: &str = "messages";
 const CODE: &str = "Python code";
 const POOLS: &str = "pools";
+const THREAD_NAMES: &str = "names of threads";
 
 impl Rewording for Redactor {
     fn metadata(&mut self, metadata: &mut Metadata) {
@@ -78,6 +79,11 @@ impl Rewording for Redactor {
                     put(bytes, &format!("{build_id}\0{path}"));
                 }
             }
+            Some(Event::Thread) => {
+                let name = payload::text(bytes);
+                let name = self.thread(&name);
+                put(bytes, &name);
+            }
             Some(Event::Message) => {
                 let text = payload::text(bytes);
                 let text = self.message(&text);
@@ -119,6 +125,16 @@ impl Redactor {
         };
         let value = if is_amounts(value) { value.to_owned() } else { self.stand_in(Sort::Variable, PLACE, value) };
         format!("{}={value}: expected{}", self.names(PLACE, name), self.text(PLACE, rest))
+    }
+
+    /// What a thread is called: names that libraries give their threads say nothing of the program.
+    fn thread(&mut self, name: &str) -> String {
+        let of_all = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+        if name.is_empty() || self.keep.marks || THREADS.contains(&of_all) || PROGRAMS.contains(&of_all) {
+            return name.to_owned();
+        }
+        self.log.note(Sort::Label, THREAD_NAMES);
+        format!("thread {}", self.labels.of(name))
     }
 
     fn pool(&mut self, name: &str) -> String {

@@ -97,6 +97,9 @@ pub(super) const PROGRAMS: &[&str] = &[
     "ray", "sh", "srun", "torchrun", "uvicorn", "vllm",
 ];
 
+/// What libraries call their threads, without the numbers behind.
+pub(super) const THREADS: &[&str] = &["pt_autograd_", "pt_data_pin", "pt_data_worker"];
+
 /// Endings that say what a file is.
 pub(super) const ENDINGS: &[&str] = &[
     "bin", "c", "cc", "cfg", "ckpt", "conf", "cpp", "cu", "db", "engine", "gguf", "h", "hip", "hpp", "ini", "ipynb", "js",

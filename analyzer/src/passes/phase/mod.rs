@@ -111,6 +111,8 @@ enum More {
     Without(String),
     /// A checkpointed forward pass is computed again.
     Again,
+    /// No function names it, but the thread is called so.
+    ByThread(String),
 }
 
 /// A phase, with the place of the outermost frame that names it.
@@ -152,6 +154,13 @@ impl Where {
         Where { phase, function: Some(function.to_owned()), file: None, called_from: None, more: More::Nothing }
     }
 
+    /// What a thread's name tells, where no function does.
+    pub fn by_thread(name: &str) -> Option<Self> {
+        let phase = table::phase_of_thread(name)?;
+        let more = More::ByThread(name.to_owned());
+        Some(Where { phase, function: None, file: None, called_from: None, more })
+    }
+
     /// What brought the program into it, for people.
     pub fn entry(&self) -> &str {
         self.function.as_deref().unwrap_or("PyTorch's autograd engine")
@@ -162,6 +171,7 @@ impl Where {
         let phase = match &self.more {
             More::Without(_) => "in a forward pass without gradients".to_owned(),
             More::Again => format!("{}, where a checkpointed forward pass is computed again", self.phase.words()),
+            More::ByThread(name) => format!("{}, as the name of the thread says: {name}", self.phase.words()),
             More::Nothing => self.phase.words().to_owned(),
         };
         let function = match (&self.function, &self.file) {

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Phase, Where};
+use crate::replay::thread_names::ThreadNames;
 use crate::symbols::{Frame, FrameKind, Stacks};
 
 /// Call sites whose phases are looked up. Those behind them count as sites that no function names a phase of.
@@ -19,6 +20,8 @@ const ALLOCATORS: &str = "libc10";
 struct Known {
     phase: Option<Phase>,
     way: u64,
+    /// Whether no native frame is missing.
+    is_whole: bool,
 }
 
 /// Phases of a trace's call sites, each looked up once.
@@ -43,6 +46,14 @@ impl<'a> OfSites<'a> {
         self.known(site)?.phase
     }
 
+    /// The phase that the name of the thread tells which came to a site, where no function does. Only of a whole way: it begins with
+    /// what the thread runs, so no thread of another sort comes by it.
+    pub fn phase_by_thread(&self, site: u32, names: &ThreadNames) -> Option<Phase> {
+        let known = self.known(site)?;
+        let name = names.of_site(site).filter(|_| known.phase.is_none() && known.is_whole)?;
+        Where::by_thread(name).map(|at| at.phase)
+    }
+
     /// What is the same number for sites to which the program came by the same way, whatever the allocator did behind it.
     pub fn way(&self, site: u32) -> Option<u64> {
         self.known(site).map(|known| known.way)
@@ -53,8 +64,9 @@ impl<'a> OfSites<'a> {
             return Some(*known);
         }
         self.is_open().then(|| {
-            let frames = self.stacks.of(site).frames;
-            let known = Known { phase: Where::of(&frames, false).map(|at| at.phase), way: way(&frames) };
+            let stack = self.stacks.of(site);
+            let phase = Where::of(&stack.frames, false).map(|at| at.phase);
+            let known = Known { phase, way: way(&stack.frames), is_whole: !stack.native_is_cut };
             self.known.borrow_mut().insert(site, known);
             known
         })

@@ -154,6 +154,21 @@ const NATIVE: &[(Phase, &str, &str)] = &[
     (Phase::Forward, "llama_context::encode", ""),
 ];
 
+/// What libraries call threads that do one thing only, by what the names begin with. Anybody may call a thread so: where a function
+/// names a phase, this does not count.
+const THREADS: &[(Phase, &str)] = &[
+    // `Engine::thread_init` of PyTorch, a thread for each device.
+    (Phase::Backward, "pt_autograd_"),
+    // `torch/utils/data/_utils`, since version 2.6.
+    (Phase::Data, "pt_data_pin"),
+    (Phase::Data, "pt_data_worker"),
+];
+
+/// The phase that a thread's name tells.
+pub(super) fn phase_of_thread(name: &str) -> Option<Phase> {
+    THREADS.iter().find(|(_, begin)| name.starts_with(begin)).map(|(phase, _)| *phase)
+}
+
 /// Functions that only call another one for somebody: who is named is whom they call.
 const ADAPTERS: &[(&str, &[&str])] = &[
     ("torch/optim/optimizer.py", &["wrapper", "_use_grad"]),

@@ -245,6 +245,17 @@ fn a_capture_under_way_decides() {
 }
 
 #[test]
+fn a_threads_name_tells_where_no_function_does() {
+    let words = |name: &str| Where::by_thread(name).map(|at| (at.phase.name(), at.words()));
+    let backward = "in a backward pass, as the name of the thread says: pt_autograd_1".to_owned();
+    assert_eq!(words("pt_autograd_1"), Some(("backward", backward)));
+    assert_eq!(words("pt_data_worker").map(|(phase, _)| phase), Some("loading"));
+    for name in ["python", "", "my_pt_autograd_0", "pt_nccl_watchdg"] {
+        assert_eq!(words(name), None);
+    }
+}
+
+#[test]
 fn functions_that_are_only_called_so_name_nothing() {
     for stack in [
         [own("optim/adam.py", "step", 3), own("torch/optim/adam.py", "Adam.step", 4)],

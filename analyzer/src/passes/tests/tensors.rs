@@ -229,3 +229,23 @@ fn a_label_has_its_moment() {
     assert!(marks.len() <= crate::replay::blocks::MOST_MARKS && marks.len() > 32, "{}", marks.len());
     assert_eq!((marks[0].at.as_str(), marks[0].allocated_bytes), ("mark:step 0", 4 * MIB));
 }
+
+/// A whole way begins with what its thread runs; one that is cut may be another thread's, too.
+#[test]
+fn a_phase_may_be_known_by_a_threads_name_alone() {
+    use gpuoom_trace::payload::stack_flag::NATIVE_WHOLE;
+    let mut trace = program();
+    trace.segment(SEGMENT, 64 * MIB);
+    trace.thread_name("pt_autograd_0");
+    trace.stack_with(NATIVE_WHOLE, 5, &[0x30, 0x40], &[]).stack_with(0, 6, &[0x30, 0x50], &[]);
+    trace.thread_name("worker");
+    trace.stack_with(NATIVE_WHOLE, 7, &[0x60], &[]);
+    for (site, number) in [(5, 0), (6, 1), (7, 2)] {
+        trace.site = site;
+        trace.tensor(0, SEGMENT + number * 8 * MIB, (number + 1) * MIB);
+    }
+    let tensors = tensors(&trace).unwrap();
+    let phases = &moment(&tensors, "end").allocated_by.phases;
+    let rows: Vec<_> = phases.iter().map(|row| (row.phase, row.bytes / MIB, row.by_thread_bytes / MIB)).collect();
+    assert_eq!(rows, [(None, 5, 0), (Some("backward"), 1, 1)]);
+}

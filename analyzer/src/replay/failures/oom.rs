@@ -139,6 +139,8 @@ pub struct Oom {
     pub purpose_by: Option<u16>,
     /// The functions of a framework that its thread was in, outermost first.
     pub scopes: Box<[u16]>,
+    /// What its thread was called.
+    pub thread_name: Option<Box<str>>,
     /// What the program first said of it, where that was recorded.
     pub message: Option<Message>,
 }
@@ -195,6 +197,7 @@ impl Oom {
             purpose: Purpose::Unknown,
             purpose_by: None,
             scopes: Box::default(),
+            thread_name: None,
             message: None,
         }
     }
