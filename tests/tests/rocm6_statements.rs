@@ -114,7 +114,6 @@ fn a_forked_child_is_told_from_a_full_card() {
 }
 
 #[test]
-#[ignore = "still so: a free of HSA's is called device memory of card 0, whatever was given"]
 fn a_free_of_hsas_is_of_what_was_given() {
     let Some(client) = on_6_4("hsa_tour") else { return };
     let events = client.arg("--once").run_recorded().only_trace().events();
@@ -134,7 +133,6 @@ fn a_free_of_hsas_is_of_what_was_given() {
 
 /// The thunk passes an address as the card's registers want it: its upper bits.
 #[test]
-#[ignore = "still so: the record has the number of the request"]
 fn scratch_lies_at_an_address() {
     let Some(client) = on_6_4("hsa_tour") else { return };
     let events = client.arg("--once").run_recorded().only_trace().events();

@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod facts;
 pub mod fit;
 pub mod fragmentation;
+mod given;
 pub mod growth;
 pub mod holders;
 pub mod kept;
