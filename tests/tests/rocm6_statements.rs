@@ -168,5 +168,6 @@ fn code_that_finds_no_memory_is_a_failure() {
     assert_eq!(run.truth().iter().filter(|line| line.event() == "failed").count(), 2);
     assert!(run.stderr.contains("no kernel image is available"), "{}", run.stderr);
     let page = run.only_trace().report_text();
+    std::fs::write("/tmp/h/A-events", format!("{:#?}", run.only_trace().events())).unwrap();
     assert!(!page.contains("No allocation failed"), "{page}");
 }

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod around;
+pub mod below;
 pub mod buffers;
 pub mod callers;
 pub mod coverage;
