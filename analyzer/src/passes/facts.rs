@@ -161,7 +161,6 @@ pub struct Facts {
     /// Out-of-memory returns of calls that vendor libraries made for themselves; they are not among `ooms`.
     pub vendor_ooms: u64,
     /// Calls that asked for no memory themselves and failed, with a refusal inside; `None` where there were none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_below: Option<RefusedBelow>,
     /// Who holds the memory: each device at its telling failure, its peak and the end.
     pub ledger: Vec<DeviceLedger>,

@@ -139,7 +139,7 @@ static int map(const char *event, const char *api, unsigned char *payload) {
 static int scratch(unsigned char *payload) {
     int card = card_of(get32(payload + 8));
     if (card < 0) return -EINVAL;
-    log_line(&(struct line){"scratch", "AMDKFD_IOC_SET_SCRATCH_BACKING_VA", "scratch", card, get64(payload) << 16, 0, 0, 0});
+    log_line(&(struct line){"scratch", "AMDKFD_IOC_SET_SCRATCH_BACKING_VA", "scratch", card, get64(payload), 0, 0, 0});
     return 0;
 }
 

@@ -115,7 +115,8 @@ impl Below {
             // A failed allocation around them is told as what it is, and so is one that a library made for itself.
             let is_told = (asks && has_failed) || is_counted;
             let failed = self.threads.remove(&record.thread).unwrap_or_default().failed;
-            let counts = |one: &&FailedAround| !(is_told && (one.call == record.call || lies_inside(one.call, record.call)));
+            let counts =
+                |one: &&FailedAround| !(is_told && (one.call == record.call || lies_inside(one.call, record.call)));
             failed.iter().filter(counts).for_each(|one| self.count(*one));
         }
     }

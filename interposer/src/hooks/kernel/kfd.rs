@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn scratch_lies_where_the_register_points() {
-        let address = |register| plan(0x11, &payload(16, &[(0, 8, register), (8, 4, 5)])).expect("scratch").what.address;
+        let address =
+            |register| plan(0x11, &payload(16, &[(0, 8, register), (8, 4, 5)])).expect("scratch").what.address;
         assert_eq!(address(0x7f12_3456), 0x7f12_3456_0000);
         assert_eq!(address(1 << 48), 0, "no address is so large");
     }
