@@ -1,12 +1,12 @@
 //! The verdict in sentences that need no other knowledge: what was seen, why by the finding that decides, what the program made of
 //! it, and what is missing. The first never says why: only findings do.
 
+use super::below;
 use super::finding::Finding;
 use super::verdict::Happened;
-use crate::passes::below::RefusedBelow;
 use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
-use crate::passes::oom::{OomReport, Status};
+use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
 use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 use gpuoom_trace::outcome::{Because, Outcome};
@@ -29,7 +29,7 @@ pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -
         sentences.push(why(explained));
     }
     sentences.extend(vendor(facts));
-    sentences.extend(facts.refused_below.as_ref().map(refused_below));
+    sentences.extend(facts.refused_below.as_ref().map(below::sentence));
     sentences.extend(damage(facts));
     sentences
 }
@@ -411,42 +411,6 @@ fn vendor(facts: &Facts) -> Option<String> {
     let number = facts.vendor_ooms;
     let calls = count(number, "allocation", "allocations");
     (number > 0).then(|| format!("{calls} that GPU libraries made for themselves ran out of memory."))
-}
-
-/// A layer, as one that refuses.
-fn refuser(layer: &str) -> &str {
-    match layer {
-        "kernel" => "the kernel's driver",
-        "hsa" => "HSA",
-        "driver" => "the CUDA driver",
-        "runtime" => "the runtime",
-        other => other,
-    }
-}
-
-/// Refusals inside calls that ask for no memory: whether that is why anything else went wrong, nobody told.
-fn refused_below(below: &RefusedBelow) -> String {
-    let name = |status: &Status| status.name.map_or_else(|| format!("status {}", status.code), str::to_owned);
-    let asked = below.requested_bytes.map_or("memory".to_owned(), size);
-    let where_at = match below.device {
-        Some(device) => format!(" on {}", gpu(Some(device))),
-        None => String::new(),
-    };
-    let what_for = if matches!(below.kind, "host-pinned" | "registered") { " of pinned host memory" } else { "" };
-    let all = match below.count {
-        1 => String::new(),
-        count => format!(" ({} such calls, this is the first)", grouped(count)),
-    };
-    format!(
-        "At {} {} refused {asked}{what_for}{where_at} ({}, {}) inside {}, which failed, too ({}){all}. What the program made of that is \
-         not known.",
-        moment(below.at_ns),
-        refuser(below.layer),
-        clean(&below.api),
-        name(&below.status),
-        clean(&below.inside),
-        name(&below.inside_status),
-    )
 }
 
 fn damage(facts: &Facts) -> Option<String> {
