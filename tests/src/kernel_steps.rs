@@ -14,7 +14,9 @@ fn expected(line: &TruthLine) -> Option<Step> {
     let (event, address) = match (line.event(), line.kind()) {
         ("alloc" | "failed", "registered") => ("pin", line.address()),
         ("failed" | "alloc", _) => ("alloc", line.address()),
-        ("reserve" | "scratch", _) => ("reserve", line.address()),
+        ("reserve", _) => ("reserve", line.address()),
+        // The stand-in logs what the request had, the register without the lower 16 bits of the address.
+        ("scratch", _) => ("reserve", line.address() << 16),
         ("create_queue", _) => ("reserve", 1 << 32 | line.address()),
         ("destroy_queue", _) => ("free", 1 << 32 | line.address()),
         ("prefetch" | "prefer", _) => ("map", line.address()),

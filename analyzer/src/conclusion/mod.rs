@@ -3,6 +3,7 @@
 //!
 //! Facts lie below ([`crate::passes::facts`]) and rules between ([`crate::diagnosis`]); neither knows this.
 
+mod below;
 pub mod finding;
 mod guesses;
 pub mod ladder;

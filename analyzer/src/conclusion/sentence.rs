@@ -1,6 +1,7 @@
 //! The verdict in sentences that need no other knowledge: what was seen, why by the finding that decides, what the program made of
 //! it, and what is missing. The first never says why: only findings do.
 
+use super::below;
 use super::finding::Finding;
 use super::verdict::Happened;
 use crate::passes::device::DeviceSummary;
@@ -28,6 +29,7 @@ pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -
         sentences.push(why(explained));
     }
     sentences.extend(vendor(facts));
+    sentences.extend(facts.refused_below.as_ref().map(below::sentence));
     sentences.extend(damage(facts));
     sentences
 }
@@ -345,6 +347,8 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
         _ => (" in what could be read", "where that ends"),
     };
     let opening = match failed {
+        // What was refused below has a sentence of its own.
+        0 if facts.refused_below.is_some() => format!("No call of the program for memory failed{so_far}."),
         0 => format!("No allocation failed{so_far}."),
         failed => format!("No allocation ran out of memory{so_far} ({failed} failed for other reasons)."),
     };

@@ -134,6 +134,7 @@ fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thres
     if trace.header.events_lost == 0 && trace.header.torn == 0 && trace.damages().is_empty() {
         found.extend(unknown_frees(replay));
     }
+    found.extend(requests_unseen(trace, replay));
     found.extend(unexplained(replay, libraries, thresholds));
     found.extend(replay.comparisons.iter().filter_map(|(device, compared)| {
         let gap = compared.lasting_gap.filter(|gap| gap.in_use.of_process)?;
@@ -142,10 +143,37 @@ fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thres
     found
 }
 
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Another library has `ioctl` before the recorder, a device gave memory, and no request to a driver came through. Such a library may
+/// answer requests itself; whether the vendor's libraries made any, nobody saw.
+fn requests_unseen(trace: &TraceFile, replay: &Replay) -> Option<Bypass> {
+    let first = trace.metadata.bypasses.bypasses.iter().find(|bypass| bypass.caller.is_empty())?;
+    let devices = || replay.accounts.devices();
+    let of_kernel = |layer| layer == Layer::Kernel;
+    let came_through = replay.lower.gave_any(Layer::Kernel)
+        || devices().any(|(_, account)| account.layers().any(of_kernel))
+        || replay.accounts.host.layers().any(of_kernel);
+    let has_given =
+        devices().any(|(device, account)| account.calls.allocations > 0 || replay.lower.lowest(device).is_some());
+    (has_given && !came_through).then(|| Bypass {
+        interface: "the kernel's requests".to_owned(),
+        why: format!(
+            "{} leads to {} before it leads to the recorder, and no request for memory came through",
+            first.function,
+            file_name(&first.target)
+        ),
+        bytes: None,
+        certain: false,
+    })
+}
+
 /// The recorder saw references of a library that lead past its hooks.
 fn past_the_hooks<'a>(trace: &'a TraceFile, replay: &'a Replay) -> impl Iterator<Item = Bypass> + 'a {
-    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    trace.metadata.bypasses.bypasses.iter().map(move |bypass| Bypass {
+    let all = trace.metadata.bypasses.bypasses.iter().filter(|bypass| !bypass.caller.is_empty());
+    all.map(move |bypass| Bypass {
         interface: replay.apis.named(&bypass.function).map_or("an interface", Api::interface).to_owned(),
         why: format!(
             "{} of the references of {} ({} among them) lead past the recorder to {}, as with RTLD_DEEPBIND",

@@ -13,7 +13,7 @@ use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
 use crate::passes::account::{AccountSummary, describe_account};
-
+use crate::passes::below::{self, RefusedBelow};
 use crate::passes::coverage::{self, Coverage};
 use crate::passes::device::{self, DeviceSummary};
 use crate::passes::distribution::{self, Distribution};
@@ -160,6 +160,8 @@ pub struct Facts {
     pub oom_count: u64,
     /// Out-of-memory returns of calls that vendor libraries made for themselves; they are not among `ooms`.
     pub vendor_ooms: u64,
+    /// Calls that asked for no memory themselves and failed, with a refusal inside; `None` where there were none.
+    pub refused_below: Option<RefusedBelow>,
     /// Who holds the memory: each device at its telling failure, its peak and the end.
     pub ledger: Vec<DeviceLedger>,
     /// Who holds pinned and registered host memory, at its telling failure, its peak and the end.
@@ -267,6 +269,7 @@ impl Facts {
             ooms,
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
+            refused_below: below::describe(replay),
             ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod around;
+pub mod below;
 pub mod buffers;
 pub mod callers;
 pub mod coverage;
@@ -11,6 +12,7 @@ pub mod evidence;
 pub mod facts;
 pub mod fit;
 pub mod fragmentation;
+mod given;
 pub mod growth;
 pub mod holders;
 pub mod kept;

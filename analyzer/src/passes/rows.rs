@@ -13,6 +13,7 @@ use gpuoom_trace::record::{Event, Granule, Kind, Record, flag, mark, process};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::passes::given::GivenByHsa;
 use crate::passes::numbered::Numbers;
 use crate::passes::oom::{Status, layer_name};
 use crate::replay::apis::{Apis, Does, Ends};
@@ -133,6 +134,7 @@ pub struct Rows {
     numbers: Option<Numbers>,
     sites: Sites,
     names: Names,
+    given: GivenByHsa,
     with_stacks: bool,
 }
 
@@ -152,6 +154,7 @@ impl Rows {
             numbers: None,
             sites: Sites::default(),
             names: Names::new(trace, places),
+            given: GivenByHsa::default(),
             with_stacks,
         }
     }
@@ -289,7 +292,7 @@ impl Rows {
         }
     }
 
-    fn row(&self, record: &Record, payload: &[u8]) -> EventRow {
+    fn row(&mut self, record: &Record, payload: &[u8]) -> EventRow {
         use Event::{
             Alloc, Block, BlockFree, BlockUse, Export, Free, Import, Map, Module, Pin, Reserve, Sync, Unmap, Unpin,
         };
@@ -316,6 +319,7 @@ impl Rows {
             true => record.status != 0 && event != Some(BlockUse),
             false => is_call && (is_over && (!gives_back || corrects) || asked_about),
         };
+        let (kind, device) = self.given.see(record, api.layer);
         let mut row = EventRow {
             seq: record.seq(),
             at_ns: self.clock.at_ns(record.at),
@@ -325,8 +329,8 @@ impl Rows {
             event: event.map_or("unknown", |event| event_name(event, api.ends != Ends::Nothing)),
             api: is_call.then(|| api.name.clone()),
             layer: layer_name(api.layer).filter(|_| is_call),
-            device: record.device(),
-            kind: (about_memory && record.kind() != Kind::None).then(|| record.kind().name()),
+            device,
+            kind: kind.filter(|_| about_memory).map(Kind::name),
             // A refusal on request has its reason there.
             address: (has_handle || (about_memory && (record.address != 0 || gives_back)))
                 .then_some(record.address)

@@ -1,5 +1,6 @@
 //! Allocations that ran out of memory, and what the thread did next.
 
+pub mod below;
 mod evidence;
 pub mod framework;
 mod oom;

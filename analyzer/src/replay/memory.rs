@@ -163,7 +163,10 @@ impl Replay {
                 self.lower.take_in(record, payload, api, place, &mut self.accounts);
             }
             (_, true) => self.lower.failed(record, api),
-            (_, false) => self.failures.note_nested(record, api.layer),
+            (_, false) => {
+                self.failures.note_nested(record, api.layer);
+                self.below.refused(record, api);
+            }
         }
     }
 
@@ -271,6 +274,7 @@ impl Replay {
         let failed = is_map && record.status != 0;
         if failed && !record.is_outermost() {
             self.failures.note_nested(record, self.apis.get(record.api).layer);
+            self.below.refused(record, self.apis.get(record.api));
         }
         // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none. The piece has an
         // address that is given back like memory, though.

@@ -59,6 +59,7 @@ use blocks::Blocks;
 use busy::Busy;
 use census::Census;
 use comparison::Comparisons;
+use failures::below::Below;
 use failures::{Evidence, Failures};
 use live::LiveSet;
 use lower::Lower;
@@ -170,6 +171,8 @@ pub struct Replay {
     busy: Busy,
     /// Out-of-memory returns.
     pub failures: Failures,
+    /// Refusals below calls that ask for no memory.
+    pub below: Below,
     /// Numbers that the recorder read.
     pub readings: Readings,
     /// Reservations of addresses that were refused.
@@ -240,6 +243,7 @@ impl Replay {
             comparisons: BTreeMap::new(),
             busy: Busy::default(),
             failures: Failures::new(options.limits.outcomes()),
+            below: Below::default(),
             readings: Readings::default(),
             reservations: Reservations::default(),
             end: End::of_header(&trace.header),
@@ -348,6 +352,7 @@ impl Replay {
             self.disturb(record);
         }
         let own = record.is_programs_own();
+        let failures = self.failures.count;
         if self.lower.has_open() && record.call != 0 {
             self.close_open_calls(record);
         }
@@ -364,6 +369,9 @@ impl Replay {
             Some(Event::Export) => self.export(record),
             Some(Event::Mark) => self.mark(record, payload),
             _ => {}
+        }
+        if self.below.is_open() && record.call != 0 {
+            self.below.close(record, self.apis.get(record.api), self.failures.count != failures);
         }
         if self.blocks.is_used() {
             self.follow_below_blocks(end);
@@ -415,6 +423,7 @@ impl Replay {
     /// Decides what the records left open. After the last batch.
     pub fn finish(&mut self) {
         self.tracks.finish();
+        self.below.finish();
         self.blocks.look_back();
         self.comparisons.values_mut().for_each(Comparisons::settle);
         if !self.stopped && self.end != End::Unknown && self.failures.is_watching() {

@@ -51,6 +51,11 @@ unsafe fn shared(done: bool, out: Out, size: *const usize, count: u32, agents: *
     unsafe { of_first(done, count, agents, block(done, out, if done { read(size) } else { 0 })) }
 }
 
+/// Memory that is given back: which pool it is of, its address alone does not tell.
+fn of_unknown_place(memory: u64) -> Described {
+    Described { device: Some(NO_DEVICE), ..given(memory) }
+}
+
 /// Memory that others may open; which device has it is known of the block.
 fn exported(memory: u64, size: usize) -> Described {
     Described { device: Some(NO_DEVICE), ..Described::new(memory, size as u64) }

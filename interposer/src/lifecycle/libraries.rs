@@ -19,11 +19,14 @@ pub(super) fn note(recorder: &Recorder) -> bool {
     true
 }
 
-/// Writes which libraries call past the hooks.
+/// Writes which libraries call past the hooks, and which one has `ioctl` before us.
 pub(super) fn note_bypasses(recorder: &Recorder) {
-    let bypasses = bypass::find();
+    let mut bypasses = bypass::find();
     if let Some(first) = bypasses.first() {
-        recorder.append_metadata(|maker| maker.metadata(kind::BYPASSES, &Bypasses { bypasses: bypasses.clone() }));
         log::info(format_args!("{} calls {} past the recorder", first.caller, first.function));
+    }
+    bypasses.extend(bypass::in_front());
+    if !bypasses.is_empty() {
+        recorder.append_metadata(|maker| maker.metadata(kind::BYPASSES, &Bypasses { bypasses }));
     }
 }

@@ -11,7 +11,7 @@ use gpuoom_trace::record::Event;
 
 use super::fork_gate::outside_forks;
 use super::symbols::{Reference, Table};
-use super::{is_copy_of, names, objects};
+use super::{is_copy_of, names, next, objects};
 use crate::table;
 
 /// Objects that were there before the program ran. Only `dlopen` takes `RTLD_DEEPBIND`, so they are not looked at: they are
@@ -21,6 +21,14 @@ static FIRST_LOADED: AtomicUsize = AtomicUsize::new(0);
 /// Counts the objects that the program was started with. Called before it runs.
 pub(crate) fn note_first_loaded() {
     FIRST_LOADED.store(objects::count(), Ordering::Relaxed);
+}
+
+/// The library that has `ioctl` before us in the order of the global scope: it sees a driver's requests first, and passes them on or does
+/// not. It names no caller, because it stands before us for all of them. Uses the heap.
+pub(crate) fn in_front() -> Option<Bypass> {
+    let first = next::global(c"ioctl") as usize;
+    let target = if first == 0 || objects::is_ours(first) { None } else { objects::object_of(first) }?;
+    Some(Bypass { caller: String::new(), function: "ioctl".into(), target: target.path, functions: 1 })
 }
 
 /// A walk through the loader's list.

@@ -37,8 +37,8 @@ macro_rules! functions {
                 hsa_amd_ipc_memory_attach(handle: Pointer, size: usize, count: u32, agents: *const u64, out: Out)
                     => allocation, Import, Imported, |done| of_first(done, count, agents, block(done, out, size));
 
-                hsa_amd_memory_pool_free(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
-                hsa_memory_free(pointer: Pointer) => release, Free, Device, |_done| given(pointer);
+                hsa_amd_memory_pool_free(pointer: Pointer) => release, Free, Device, |_done| of_unknown_place(pointer);
+                hsa_memory_free(pointer: Pointer) => release, Free, Device, |_done| of_unknown_place(pointer);
                 hsa_amd_memory_unlock(host: Pointer) => release, Unpin, Registered, |_done| given(host);
                 hsa_memory_deregister(host: Pointer, size: usize) => release, Unpin, Registered, |_done| given(host);
                 hsa_amd_vmem_handle_release(handle: u64) => release, Free, Physical, |_done| given(handle);

@@ -138,7 +138,7 @@ pub struct Modules {
 /// A library that calls a vendor's function past the recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bypass {
-    /// Path of the library that calls.
+    /// Path of the library that calls; empty where `target` comes before the recorder in the order of all (`ioctl`).
     pub caller: String,
     /// A function that its references lead past the hook; one of several.
     pub function: String,

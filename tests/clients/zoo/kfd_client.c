@@ -50,7 +50,7 @@ static void queues(int kfd) {
     }
     uint32_t queue[2] = {0, 0};
     show("destroy", ask(kfd, KFD_DESTROY_QUEUE, queue));
-    struct kfd_scratch scratch = {0x740000000000, GPU0, 0};
+    struct kfd_scratch scratch = {0x740000000000 >> 16, GPU0, 0};
     show("scratch", ask(kfd, KFD_SCRATCH, &scratch));
 }
 

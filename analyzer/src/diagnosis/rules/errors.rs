@@ -374,7 +374,8 @@ fn others_went_on(case: &Case<'_>, stuck: &UnderWay, check: &mut Check) {
 /// Nothing failed: the program stands still.
 fn hang_not_oom(case: &Case<'_>, check: &mut Check) {
     let facts = case.facts;
-    if !check.applies(facts.oom_count == 0 && facts.vendor_ooms == 0 && !matches!(case.replay.end, End::Exited(_))) {
+    let none_failed = facts.oom_count == 0 && facts.vendor_ooms == 0 && facts.refused_below.is_none();
+    if !check.applies(none_failed && !matches!(case.replay.end, End::Exited(_))) {
         return;
     }
     let alive_ns = case.last_sign_of_life_ns();

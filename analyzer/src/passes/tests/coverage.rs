@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 use super::{builder, read};
 use crate::passes::coverage::Coverage;
-use crate::testing::{GIB, MIB, TraceBuilder, at, summary};
+use crate::testing::{At, GIB, MIB, TraceBuilder, at, summary};
 
 const HSA: &str = "hsa_amd_memory_pool_allocate";
 const KFD: &str = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
@@ -187,6 +187,28 @@ fn references_that_lead_past_the_hooks_are_named() {
     assert_eq!(bypass.interface, "HIP");
     assert!(bypass.why.contains("libplugin.so (hipMalloc among them)"), "{}", bypass.why);
     assert!(bypass.why.contains("libamdhip64.so.6"), "{}", bypass.why);
+}
+
+/// Who has `ioctl` before the recorder may answer a driver's requests itself, or pass them on.
+#[test]
+fn requests_that_somebody_in_front_kept_are_not_seen() {
+    let in_front = |layers: &[At]| {
+        let mut trace = builder();
+        trace.alloc_through(0, layers);
+        trace.bypasses.push(Bypass {
+            caller: String::new(),
+            function: "ioctl".into(),
+            target: "/opt/tool/libfirst.so".into(),
+            functions: 1,
+        });
+        coverage(&trace).bypassed
+    };
+    let [hip, hsa, kfd] = [at("hipMalloc", 0x1000, GIB), at(HSA, 0x1000, GIB), at(KFD, 1, GIB)];
+    let [bypass] = &in_front(&[hip, hsa])[..] else { panic!("one") };
+    assert_eq!((bypass.interface.as_str(), bypass.certain), ("the kernel's requests", false));
+    assert!(bypass.why.contains("ioctl leads to libfirst.so"), "{}", bypass.why);
+    assert!(in_front(&[hip, hsa, kfd]).is_empty(), "they were passed on");
+    assert!(in_front(&[]).is_empty(), "nobody needed a driver");
 }
 
 /// A recorder's reading that took from one moment to another.

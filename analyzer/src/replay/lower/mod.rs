@@ -61,6 +61,8 @@ pub struct Lower {
     seen: [u8; 256],
     /// The device of records that name none, where the trace knows only one.
     only_device: Option<u8>,
+    /// Layers that gave anything, to device or host: bit n is the layer with number n.
+    gave_any: u8,
     is_used: bool,
 }
 
@@ -78,6 +80,7 @@ impl Lower {
             failures: 0,
             seen: [0; 256],
             only_device,
+            gave_any: 0,
             is_used: false,
         }
     }
@@ -104,6 +107,11 @@ impl Lower {
         self.seen[usize::from(device)] & 1 << layer as u8 != 0
     }
 
+    /// Whether a layer gave anything in a call that was not the program's own, be it of a device or of the host.
+    pub fn gave_any(&self, layer: Layer) -> bool {
+        self.gave_any & 1 << layer as u8 != 0
+    }
+
     /// Whether a layer below the runtime gave device memory of any device.
     pub fn gave_below_runtime(&self) -> bool {
         self.seen.iter().any(|bits| *bits & !1 != 0)
@@ -128,6 +136,7 @@ impl Lower {
             return;
         }
         self.is_used = true;
+        self.gave_any |= 1 << layer as u8;
         let kind = match record.event() {
             Some(Event::Import) => Kind::Imported,
             _ => record.kind(),

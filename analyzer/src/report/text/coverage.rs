@@ -122,9 +122,10 @@ fn bypassed(coverage: &Coverage) -> String {
         // A small block that nobody recorded hides in what the runtime takes for itself.
         return "No sign that an interface was bypassed.".to_owned();
     }
-    let all = coverage.bypassed.iter().map(|bypass| match bypass.certain {
-        true => format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)),
-        false => format!(
+    let all = coverage.bypassed.iter().map(|bypass| match (bypass.certain, bypass.bytes) {
+        (true, _) => format!("BYPASSED: {}, because {}.", bypass.interface, clean(&bypass.why)),
+        (false, None) => format!("NOT SEEN: {}, because {}.", bypass.interface, clean(&bypass.why)),
+        (false, Some(_)) => format!(
             "NOT SEEN: {}: memory that the runtime takes for itself, what rounding adds to blocks, or calls past {}.",
             clean(&bypass.why),
             bypass.interface

@@ -29,7 +29,7 @@ pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
             Some(Plan::new(Request::KfdDestroyQueue, How::Gives, Kind::Queue, Described::new(queue, 0)))
         }
         0x11 => {
-            let what = on_gpu(Described::new(payload.u64(0)?, 0), payload.u32(8)?);
+            let what = on_gpu(Described::new(scratch_address(payload.u64(0)?), 0), payload.u32(8)?);
             Some(Plan::new(Request::KfdScratch, How::Takes, Kind::Scratch, what))
         }
         0x16 => alloc(payload),
@@ -104,6 +104,12 @@ mod registers {
             }
         }
     }
+}
+
+/// libhsakmt passes what `SH_HIDDEN_PRIVATE_BASE` gets, the address without its lower 16 bits (`fmm.c`). What does not fit that is no
+/// address that we know: 0.
+fn scratch_address(register: u64) -> u64 {
+    if register >> 48 == 0 { register << 16 } else { 0 }
 }
 
 fn on_gpu(what: Described, gpu_id: u32) -> Described {
@@ -223,6 +229,14 @@ mod tests {
         let memory = alloc_of(1).expect("memory");
         (memory.complete)(&mut { memory.what }, &payload(40, &handle));
         assert!(free().is_some(), "the number belongs to memory now");
+    }
+
+    #[test]
+    fn scratch_lies_where_the_register_points() {
+        let address =
+            |register| plan(0x11, &payload(16, &[(0, 8, register), (8, 4, 5)])).expect("scratch").what.address;
+        assert_eq!(address(0x7f12_3456), 0x7f12_3456_0000);
+        assert_eq!(address(1 << 48), 0, "no address is so large");
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! What was refused below a call that asks for no memory, as a sentence.
+
+use crate::passes::below::RefusedBelow;
+use crate::passes::oom::Status;
+use crate::words::{clean, gpu, grouped, moment, size};
+
+/// Refusals inside calls that ask for no memory: whether that is why anything else went wrong, nobody told.
+pub(super) fn sentence(below: &RefusedBelow) -> String {
+    let name = |status: &Status| status.name.map_or_else(|| format!("status {}", status.code), str::to_owned);
+    let asked = below.requested_bytes.map_or("memory".to_owned(), size);
+    let where_at = match below.device {
+        Some(device) => format!(" on {}", gpu(Some(device))),
+        None => String::new(),
+    };
+    let what_for = if matches!(below.kind, "host-pinned" | "registered") { " of pinned host memory" } else { "" };
+    let all = match below.count {
+        1 => String::new(),
+        count => format!(" ({} such calls, this is the first)", grouped(count)),
+    };
+    format!(
+        "At {} {} refused {asked}{what_for}{where_at} ({}, {}) inside {}, which failed, too ({}){all}. What the program made of that is \
+         not known.",
+        moment(below.at_ns),
+        refuser(below.layer),
+        clean(&below.api),
+        name(&below.status),
+        clean(&below.inside),
+        name(&below.inside_status),
+    )
+}
+
+/// A layer, as one that refuses.
+fn refuser(layer: &str) -> &str {
+    match layer {
+        "kernel" => "the kernel's driver",
+        "hsa" => "HSA",
+        "driver" => "the CUDA driver",
+        "runtime" => "the runtime",
+        other => other,
+    }
+}
