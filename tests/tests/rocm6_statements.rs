@@ -90,14 +90,16 @@ fn the_drivers_limit_of_host_memory_is_named() {
     }
 }
 
+/// Without HIP nobody in the process tells a size; the machine's only card has one by sysfs.
 #[test]
-#[ignore = "still so: without HIP a card has neither name nor size, although topology and sysfs are in the trace"]
 fn a_card_has_its_size_without_hip() {
     let hsa = on_6_4("hsa_tour").map(|client| client.arg("--once").env("SIM_CAPACITY", "1G"));
     for client in [opencl(), hsa] {
         let Some(client) = client else { return };
         let report = client.run_recorded().only_trace().report();
         assert_eq!(report.number_or_null("/devices/0/total_bytes"), Some(1 << 30));
+        assert_eq!(report.text("/devices/0/total_source"), "sysfs");
+        assert!(report.text("/devices/0/architecture").starts_with("gfx"));
     }
 }
 

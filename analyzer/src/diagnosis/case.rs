@@ -244,7 +244,7 @@ impl<'a> Failure<'a> {
     /// (`T`) The device's memory as its runtime reports it, else as the driver does.
     pub fn total_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
-        let total = read.runtime_total_bytes.or(self.device.and_then(|device| device.total_bytes));
+        let total = read.runtime_total_bytes.or(self.device.and_then(|device| device.runtime_total_bytes()));
         Known::new(
             total.or(read.vram_total_bytes).or(read.nvml_total_bytes).filter(|total| *total > 0),
             "the size of the device",

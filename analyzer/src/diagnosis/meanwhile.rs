@@ -139,7 +139,7 @@ impl<'a> Case<'a> {
         };
         let read = &failure.oom.read;
         let by_driver = read.vram_total_bytes.or(read.nvml_total_bytes);
-        let by_runtime = read.runtime_total_bytes.or(failure.device.and_then(|device| device.total_bytes));
+        let by_runtime = read.runtime_total_bytes.or(failure.device.and_then(|device| device.runtime_total_bytes()));
         let both = Known::new(by_runtime, TOTAL).zip(Known::new(by_driver, BY_DRIVER));
         is_placed.and(both.is(|(runtime, driver)| self.thresholds.is_near(runtime, driver)))
     }

@@ -17,7 +17,7 @@ use crate::replay::block::Block;
 const LARGEST_BLOCKS: usize = 5;
 
 /// One device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceSummary {
     /// Index as the program's runtime counts; `None` for memory whose device is not known.
     pub index: Option<u8>,
@@ -31,8 +31,11 @@ pub struct DeviceSummary {
     pub runtime_version: Option<i32>,
     /// PCI bus id.
     pub pci_bus_id: Option<String>,
-    /// Total memory as the runtime reports it.
+    /// Total memory, in bytes; `None` where nobody tells.
     pub total_bytes: Option<u64>,
+    /// Who tells it; left out where that is the runtime, or nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_source: Option<TotalSource>,
     /// Granule of the model.
     pub granularity_bytes: u64,
     /// Granularity that the addresses show.
@@ -57,6 +60,11 @@ pub struct DeviceSummary {
 }
 
 impl DeviceSummary {
+    /// Total memory as the runtime reports it, in bytes: rules set it beside what sysfs says.
+    pub fn runtime_total_bytes(&self) -> Option<u64> {
+        self.total_bytes.filter(|_| self.total_source.is_none())
+    }
+
     /// Whether the request would fit with the granularity that the addresses show, where the numbers decide it.
     ///
     /// Placement is no obstacle there: drivers scatter a buffer over physical memory.
@@ -73,6 +81,14 @@ impl DeviceSummary {
         }
         (oom.asked_bytes > most_free).then_some(false)
     }
+}
+
+/// Who tells the size of a device, where its runtime does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TotalSource {
+    /// `mem_info_vram_total` of the card that the device is.
+    Sysfs,
 }
 
 /// A block that lived at the peak.
@@ -140,6 +156,7 @@ fn facts_of_device(replay: &Replay, device: u8, facts: Option<&DeviceFacts>) -> 
         runtime_version: facts.map(|facts| facts.runtime_version).filter(|version| *version != 0),
         pci_bus_id: facts.and_then(|facts| known(&facts.pci_bus_id)),
         total_bytes: replay.accounts.total_bytes(device),
+        total_source: None,
         granularity_bytes: replay.granularity_bytes,
         granularity_observed_bytes: None,
         account: AccountSummary::default(),

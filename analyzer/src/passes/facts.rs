@@ -12,10 +12,11 @@ use serde::Serialize;
 use crate::evidence::Evidence;
 use crate::evidence::torch_snapshot::{Moment, moments};
 use crate::machine::Machine;
+use crate::machine::kfd::KfdNode;
 use crate::passes::account::{AccountSummary, describe_account};
 use crate::passes::below::{self, RefusedBelow};
 use crate::passes::coverage::{self, Coverage};
-use crate::passes::device::{self, DeviceSummary};
+use crate::passes::device::{self, DeviceSummary, TotalSource};
 use crate::passes::distribution::{self, Distribution};
 use crate::passes::evidence::{self, OtherEvidence};
 use crate::passes::fragmentation::saturate;
@@ -311,9 +312,14 @@ fn describe_devices(trace: &TraceFile, replay: &Replay, machine: &Machine) -> Ve
     devices.sort_by_key(|device| device.index.unwrap_or(NO_DEVICE));
     let environment = trace.metadata.process.environment.iter().cloned().collect();
     let which = WhichCard { machine, environment: &environment, devices: &devices };
-    let architectures: Vec<Option<String>> = devices.iter().map(|device| which.node(device)?.target_name()).collect();
-    for (device, architecture) in devices.iter_mut().zip(architectures) {
+    let of_card = |device| (which.node(device).and_then(KfdNode::target_name), which.video_memory(device));
+    let of_cards: Vec<_> = devices.iter().map(of_card).collect();
+    for (device, (architecture, video_memory)) in devices.iter_mut().zip(of_cards) {
         device.architecture = architecture;
+        if device.total_bytes.is_none() {
+            device.total_bytes = video_memory;
+            device.total_source = video_memory.map(|_| TotalSource::Sysfs);
+        }
     }
     devices
 }

@@ -29,6 +29,15 @@ impl<'f> WhichCard<'f> {
         }
     }
 
+    /// The video memory of a device by sysfs, in bytes, where that is what the device has to give: an APU gives the host's
+    /// memory too, and a partition has only its part.
+    pub fn video_memory(&self, device: &DeviceSummary) -> Option<u64> {
+        let (card, node) = (self.card(device)?, self.node(device)?);
+        let is_whole = card.compute_partition.as_deref().is_none_or(|mode| mode == "SPX");
+        let is_discrete = node.is_integrated() == Some(false);
+        card.vram_total_bytes.filter(|total| is_whole && is_discrete && *total > 0)
+    }
+
     /// KFD's node of a device.
     pub fn node(&self, device: &DeviceSummary) -> Option<&'f KfdNode> {
         let mut gpus = self.machine.nodes.iter().filter(|node| node.is_gpu());
@@ -83,4 +92,45 @@ fn runtime_of(device: &DeviceSummary) -> Option<Runtime> {
 
 fn is_at(address: Option<&str>, place: PciAddress) -> bool {
     address.and_then(PciAddress::parse).is_some_and(|address| address.is(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::card::AMD;
+
+    fn card(place: &str) -> Card {
+        Card {
+            pci_bus_id: Some(place.into()),
+            vendor_id: Some(AMD),
+            vram_total_bytes: Some(1 << 30),
+            ..Card::default()
+        }
+    }
+
+    fn node(location_id: u64, gfx_target_version: Option<u64>) -> KfdNode {
+        KfdNode { gpu_id: Some(1), location_id: Some(location_id), gfx_target_version, ..KfdNode::default() }
+    }
+
+    /// Of a device that no runtime tells of.
+    fn video_memory(cards: Vec<Card>, nodes: Vec<KfdNode>) -> Option<u64> {
+        let machine = Machine { cards, nodes, ..Machine::default() };
+        let device = DeviceSummary { index: Some(0), ..DeviceSummary::default() };
+        let (environment, devices) = (BTreeMap::new(), [device]);
+        let which = WhichCard { machine: &machine, environment: &environment, devices: &devices };
+        which.video_memory(&devices[0])
+    }
+
+    #[test]
+    fn only_a_card_that_is_surely_meant_gives_its_video_memory() {
+        const GFX1100: Option<u64> = Some(110_000);
+        let one = || vec![card("0000:03:00.0")];
+        assert_eq!(video_memory(one(), vec![node(0x300, GFX1100)]), Some(1 << 30));
+        assert_eq!(video_memory(one(), vec![node(0x300, Some(110_501))]), None, "an APU");
+        assert_eq!(video_memory(one(), vec![node(0x300, None)]), None, "perhaps an APU");
+        let part = Card { compute_partition: Some("CPX".into()), ..card("0000:03:00.0") };
+        assert_eq!(video_memory(vec![part], vec![node(0x300, GFX1100)]), None);
+        let two = vec![card("0000:03:00.0"), card("0000:83:00.0")];
+        assert_eq!(video_memory(two, vec![node(0x300, GFX1100), node(0x8300, GFX1100)]), None, "the order is no fact");
+    }
 }

@@ -428,7 +428,8 @@ fn partition_slice(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         }
         Part::Mode(mode) => format!("the card is in the partition mode {mode}"),
     });
-    let both = Known::new(device.total_bytes.zip(board.filter(|board| *board > 0)), "the memory of the whole board");
+    let both =
+        Known::new(device.runtime_total_bytes().zip(board.filter(|board| *board > 0)), "the memory of the whole board");
     check.must(both.is(|(total, board)| share(total, board) <= case.thresholds.slice_share), || {
         let (total, board) = both.get().unwrap_or((0, 0));
         format!("the device has {} of the board's {}", size(total), size(board))

@@ -301,7 +301,7 @@ fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
 fn allowed_by_torch(case: &Case<'_>, snapshot: usize, device: u32) -> Option<(String, f64, u64)> {
     const OPTION: &str = "per_process_memory_fraction";
     let of_device = |summary: &&DeviceSummary| summary.index.map(u32::from) == Some(device);
-    let total = case.facts.devices.iter().find(of_device)?.total_bytes?;
+    let total = case.facts.devices.iter().find(of_device)?.runtime_total_bytes()?;
     let settings = &case.evidence.torch_snapshots.get(snapshot)?.content.allocator_settings;
     let told = settings.iter().find(|(name, _)| name == OPTION).and_then(|(_, value)| value.trim().parse().ok());
     let by_options = || Some((case.allocator_options()?, OPTION));

@@ -30,7 +30,7 @@ fn retired_pages(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         Some(pages) => format!("{} out of use", count(pages, "page is", "pages are")),
         None => "the kernel's log tells of bad pages".to_owned(),
     });
-    let total = Known::new(device.total_bytes, "the size of the device").zip(nominal(case, device));
+    let total = Known::new(device.runtime_total_bytes(), "the size of the device").zip(nominal(case, device));
     check.must(total.is(|(total, nominal)| total < nominal), || {
         let (total, nominal) = total.get().unwrap_or((0, 0));
         format!("the runtime offers {} of {}", gib(total), gib(nominal))
@@ -63,7 +63,7 @@ fn suspect_hardware(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) 
     let failures =
         case.failures().filter(|failure| failure.report.device == device.index && failure.is_real_of_device());
     let most = failures.map(|failure| failure.process_or_own_bytes()).max();
-    let Some((most, total)) = most.zip(device.total_bytes).filter(|(_, total)| *total > 0) else {
+    let Some((most, total)) = most.zip(device.runtime_total_bytes()).filter(|(_, total)| *total > 0) else {
         check.applies(false);
         return;
     };

@@ -312,7 +312,7 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     check.must(Known::new(rdna4, "the target of the GPU (KFD's topology)").is(|rdna4| rdna4), || {
         format!("the GPU is {}", device.architecture.clone().unwrap_or_default())
     });
-    let total = Known::new(device.total_bytes, "the size of the device");
+    let total = Known::new(device.runtime_total_bytes(), "the size of the device");
     let board = case.card(device).and_then(|card| card.vram_total_bytes).zip(total.get());
     if let Some((board, total)) = board {
         let is_less = total < board && !case.thresholds.is_near(board, total);
@@ -336,8 +336,9 @@ fn vram_half_cap(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         (failure.was_enough(failure.free_bytes()) == Holds::Yes).then_some(both.1)
     };
     let free = refused.filter_map(|failure| had_room(&failure)).max();
-    let half_free =
-        free.zip(device.total_bytes).is_some_and(|(free, total)| share(free, total) >= case.thresholds.half_free_share);
+    let half_free = free
+        .zip(device.runtime_total_bytes())
+        .is_some_and(|(free, total)| share(free, total) >= case.thresholds.half_free_share);
     check.must(crashed || half_free, || match free.filter(|_| half_free) {
         Some(free) => format!("memory was refused with {} free", gib(free)),
         None => "then it ended with a segmentation fault".to_owned(),

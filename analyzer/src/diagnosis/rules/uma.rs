@@ -337,7 +337,7 @@ fn sysmem_fallback(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     }
     check.at_most(Confidence::Probable);
     let live = peak_bytes(device);
-    let total = Known::new(device.total_bytes, "the size of the device");
+    let total = Known::new(device.runtime_total_bytes(), "the size of the device");
     check.must(total.is(|total| live > total), || {
         format!("{} lived on a device of {}, and nothing failed", gib(live), gib(total.get().unwrap_or(0)))
     });

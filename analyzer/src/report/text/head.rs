@@ -1,7 +1,7 @@
 //! The first lines: which program, which machine.
 
 use crate::conclusion::Summary;
-use crate::passes::device::DeviceSummary;
+use crate::passes::device::{DeviceSummary, TotalSource};
 use crate::passes::facts::ProcessSummary;
 use crate::passes::oom::OomReport;
 use crate::report::page::Page;
@@ -88,14 +88,11 @@ fn held_up(ooms: &[OomReport]) -> String {
 
 pub(in crate::report) fn describe(device: &DeviceSummary, process: &ProcessSummary) -> String {
     let Some(index) = device.index else { return "memory of a device that the trace does not name".to_owned() };
-    let mut parts = vec![match &device.name {
-        Some(name) => match &device.architecture {
-            Some(architecture) => format!("GPU {index}  {} ({})", clean(name), clean(architecture)),
-            None => format!("GPU {index}  {}", clean(name)),
-        },
-        None => format!("GPU {index}  name not known"),
-    }];
-    parts.push(device.total_bytes.map_or("size not known".to_owned(), size));
+    let label = device.name.as_deref().map_or("name not known".into(), clean);
+    let architecture = device.architecture.as_deref().map_or(String::new(), |name| format!(" ({})", clean(name)));
+    let mut parts = vec![format!("GPU {index}  {label}{architecture}")];
+    let source = device.total_source.map_or("", |TotalSource::Sysfs| " by sysfs");
+    parts.push(device.total_bytes.map_or("size not known".to_owned(), |total| size(total) + source));
     let name = device.runtime.as_deref();
     if let Some(version) = device.runtime_version {
         parts.push(format!("{} {}", runtime(name), runtime_version(name, version)));
