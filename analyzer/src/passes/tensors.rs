@@ -14,7 +14,6 @@ use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::replay::blocks::{Moment, NameNumber, OfAllocator, Own, Owner, Room, Row, Rows, Told};
 use crate::replay::purpose::Purpose;
-use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks, file_name};
 
 /// Failures of a device whose tensors are listed, beside the one that decides the verdict.
@@ -324,7 +323,7 @@ impl All<'_> {
     /// The name of a place, by which sites are one row: a line of Python is one place, whichever way leads there.
     fn name(&self, site: u32) -> Option<(String, Option<String>)> {
         let known = self.stacks.call_site(site)?;
-        match label_with_line(&known.who) {
+        match known.label_with_line() {
             Some(line) => Some((line, None)),
             None => Some((known.label.clone(), Some(known.key.clone()))),
         }

@@ -8,6 +8,7 @@ use crate::replay::blocks::Owner;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
+use crate::symbols::own::behind;
 use crate::symbols::plumbing::only_passes_on;
 use crate::words::{clean, count, gib_number, grouped, mib_number, moment, shorten};
 
@@ -123,7 +124,10 @@ fn describe(caller: &CallerRow, way: &str) -> String {
     match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
         (FrameKind::Native, Some(source), _) => format!("{mark}{function}{way}{place}  {source}"),
         // The file stands in the label already.
-        (FrameKind::Python, Some(source), Some(_)) => format!("{mark}{function}{way} ({source})"),
+        (FrameKind::Python, Some(source), Some(_)) => {
+            let behind = clean(&behind(caller.asked_by.as_ref(), true));
+            format!("{mark}{function}{way} ({source}{behind})")
+        }
         _ => format!("{mark}{function}{way}{place}"),
     }
 }
@@ -184,6 +188,7 @@ mod tests {
             key: key.into(),
             label: label.into(),
             frame: Frame::native(0),
+            asked_by: None,
             ways: 1,
             stack: Vec::new(),
             stack_is_cut: false,
