@@ -208,10 +208,10 @@ fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
         key,
         label: site.label.clone(),
         frame: Frame { line: site.who.line.filter(|_| group.has_one_line), ..site.who.clone() },
-        asked_by: site.asked_by.as_ref().map(|frame| Frame {
-            line: frame.line.filter(|_| group.has_one_asking_line),
-            ..frame.clone()
-        }),
+        asked_by: site
+            .asked_by
+            .as_ref()
+            .map(|frame| Frame { line: frame.line.filter(|_| group.has_one_asking_line), ..frame.clone() }),
         ways: group.ways,
         stack_is_cut: stack.native_is_cut || stack.python_is_cut,
         stack_is_inferred: group.is_inferred,

@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn neither_hides_the_other() {
         let other = || package("transformers/generation.py", "GenerationMixin.generate", 90);
-        let (one, two, three) = (labels(&[load(), main(31)]), labels(&[other(), main(31)]), labels(&[load(), main(44)]));
+        let (one, two, three) =
+            (labels(&[load(), main(31)]), labels(&[other(), main(31)]), labels(&[load(), main(44)]));
         assert!(one.0 != two.0 && one.1 != two.1 && one.0 != three.0);
     }
 

@@ -140,8 +140,20 @@ fn way_of(row: &CallerRow, rows: &[CallerRow]) -> String {
 
 fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
     let wide = page.look.width.min(100) - 24;
-    let text = shorten(text, wide);
-    page.line(&format!("  {text:<wide$}{bytes:>9}  {blocks:>9}"));
+    let (text, below) = folded(text, wide);
+    page.line(&format!("  {:<wide$}{bytes:>9}  {blocks:>9}", shorten(&text, wide)));
+    if let Some(below) = below {
+        page.line(&format!("    {}", shorten(below, wide)));
+    }
+}
+
+/// A text that is too wide, in two: the program's line, and below it the package's function that asked.
+fn folded(text: &str, wide: usize) -> (String, Option<&str>) {
+    let asked = text.strip_suffix(')').filter(|_| text.chars().count() > wide);
+    match asked.and_then(|text| text.rsplit_once(", in ")) {
+        Some((own, _)) => (format!("{own})"), Some(&text[own.len() + 2..text.len() - 1])),
+        None => (text.to_owned(), None),
+    }
 }
 
 /// Whether the trace tells more than return addresses, so that names would be worth something.
