@@ -51,7 +51,7 @@ impl CallSite {
         }
     }
 
-    /// The label with lines, `main (train.py:31)` or `main (train.py:31, in transformers modeling_utils.py:3789 from_pretrained)`; `None`
+    /// The label with lines, `main (train.py:31)` or `main (train.py:31, in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained)`; `None`
     /// of native frames, and where no line is known.
     pub fn label_with_line(&self) -> Option<String> {
         let own = label_with_line(&self.who)?;

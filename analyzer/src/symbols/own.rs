@@ -55,7 +55,7 @@ fn is_launcher(file: &str) -> bool {
     file_name(folder) == "bin" && !file_name(file).contains('.')
 }
 
-/// What stands behind the program's function or line: `, in transformers modeling_utils.py:3789 from_pretrained`.
+/// What stands behind the program's function or line: `, in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained`.
 pub fn behind(asked_by: Option<&Frame>, has_line: bool) -> String {
     let Some((frame, file)) = asked_by.and_then(|frame| Some((frame, frame.file.as_deref()?))) else {
         return String::new();
@@ -67,9 +67,14 @@ pub fn behind(asked_by: Option<&Frame>, has_line: bool) -> String {
     format!(", in {package}{}{line}{function}", file_name(file))
 }
 
-/// A function without its class and without what has no name in it: `A.load.<locals>.<lambda>` is `load`.
+/// A function with its class, for two classes have a `forward`, and without the functions around it and what has no name in it:
+/// `A.load.<locals>.<lambda>` is `A.load`.
 fn last_name(function: &str) -> &str {
-    function.rsplit('.').find(|part| !part.starts_with('<')).unwrap_or(function)
+    let mut named = function;
+    while let Some((before, _)) = named.rsplit_once('.').filter(|(_, last)| last.starts_with('<')) {
+        named = before;
+    }
+    named.rsplit_once("<locals>.").map_or(named, |(_, own)| own)
 }
 
 #[cfg(test)]
@@ -100,8 +105,11 @@ mod tests {
     fn the_programs_line_goes_before_the_packages() {
         let way = [package("torch/nn/modules/module.py", "Module.to", 1), load(), main(31)];
         let (with_line, without) = labels(&way);
-        assert_eq!(with_line, "main (train.py:31, in transformers modeling_utils.py:3789 from_pretrained)");
-        assert_eq!(without, "main (train.py, in transformers modeling_utils.py from_pretrained)");
+        assert_eq!(
+            with_line,
+            "main (train.py:31, in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained)"
+        );
+        assert_eq!(without, "main (train.py, in transformers modeling_utils.py PreTrainedModel.from_pretrained)");
         let site = CallSite::of(&way);
         assert_eq!((site.who.line, site.asked_by.and_then(|frame| frame.line)), (Some(31), Some(3789)));
     }
@@ -177,7 +185,8 @@ mod tests {
 
     #[test]
     fn names_are_short() {
-        assert_eq!(last_name("A.load.<locals>.<lambda>"), "load");
+        assert_eq!(last_name("A.load.<locals>.<lambda>"), "A.load");
+        assert_eq!(last_name("move.<locals>.batch_to"), "batch_to");
         assert_eq!((last_name("<module>"), last_name("f")), ("<module>", "f"));
         assert_eq!(behind(Some(&package("six.py", "", 3)), true), ", in six.py:3");
     }

@@ -543,7 +543,7 @@ fn a_packages_tensors_are_the_programs() {
     read(&mut trace, seq, gib(2.0));
     trace.end(process::EXITS, 1);
     let text = page(&trace);
-    let behind = " in transformers modeling_utils.py:3789 from_pretrained";
+    let behind = " in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained";
     for own in [31, 44] {
         let row = format!("train_step (train.py:{own})");
         let lines: Vec<&str> = text.lines().collect();
