@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::passes::fragmentation::saturate;
 use crate::replay::block::Side;
 use crate::replay::census::Census;
-use crate::symbols::{Frame, Stacks};
+use crate::symbols::{CallSite, Frame, Stacks};
 
 /// Call sites that are named for one moment, those with most bytes; there are a few hundred in most programs.
 const MOST_NAMED: usize = 4096;
@@ -61,10 +61,14 @@ pub struct CallerRow {
     pub managed_blocks: u64,
     /// What other runs and builds of the program call the same place.
     pub key: String,
-    /// For people: function and library, or function and Python file.
+    /// For people: function and library, or function and Python file; of a program's function also that of the package that asked.
     pub label: String,
-    /// The first frame outside of allocators and dispatchers; without a line where the ways lead through several lines of it.
+    /// The program's own frame that is nearest; where none is known, the first one outside of allocators and dispatchers. Without a line
+    /// where the ways lead through several lines of it.
     pub frame: Frame,
+    /// The frame of an installed package or of generated code that asked, where `frame` is the program's and called it; else null.
+    /// Without a line where the ways lead through several lines of it.
+    pub asked_by: Option<Frame>,
     /// How many different ways led there.
     pub ways: u64,
     /// The way that most bytes came by.
@@ -108,6 +112,19 @@ struct Group {
     ways: u64,
     is_inferred: bool,
     has_one_line: bool,
+    has_one_asking_line: bool,
+}
+
+/// What tells groups apart. Functions that a compiler merged into one have one key: what each took is told apart by its label. Blocks
+/// that a package asked for count for the program's line.
+type Name = (String, String, Option<u32>);
+
+fn name_of(site: &CallSite) -> Name {
+    (site.key.clone(), site.label.clone(), site.asked_by.as_ref().and(site.who.line))
+}
+
+fn asking_line(site: &CallSite) -> Option<u32> {
+    site.asked_by.as_ref().and_then(|frame| frame.line)
 }
 
 /// Who allocated what a census counts, at most `most` of them by name.
@@ -115,8 +132,7 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     let mut sites: Vec<(u32, Amount)> = by_site(census).into_iter().collect();
     sites.sort_unstable_by_key(|(site, amount)| (std::cmp::Reverse((amount.bytes, amount.all_bytes())), *site));
     let mut callers = Callers::default();
-    // Functions that a compiler merged into one have one key: what each took is told apart by its name.
-    let mut groups: FxHashMap<(String, String), Group> = FxHashMap::default();
+    let mut groups: FxHashMap<Name, Group> = FxHashMap::default();
     let mut named = 0;
     for (site, amount) in sites {
         if named == MOST_NAMED {
@@ -128,14 +144,16 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
             continue;
         };
         named += 1;
-        let fresh = || Group { site, amount: Amount::default(), ways: 0, is_inferred: false, has_one_line: true };
-        let group = groups.entry((known.key.clone(), known.label.clone())).or_insert_with(fresh);
-        group.has_one_line &= stacks.call_site(group.site).is_some_and(|first| first.who.line == known.who.line);
+        let fresh = || Group::new(site);
+        let group = groups.entry(name_of(&known)).or_insert_with(fresh);
+        let first = stacks.call_site(group.site);
+        group.has_one_line &= first.as_ref().is_some_and(|first| first.who.line == known.who.line);
+        group.has_one_asking_line &= first.is_some_and(|first| asking_line(&first) == asking_line(&known));
         group.amount.add(amount);
         group.ways += 1;
         group.is_inferred |= stacks.is_inferred(site);
     }
-    let mut groups: Vec<((String, String), Group)> = groups.into_iter().collect();
+    let mut groups: Vec<(Name, Group)> = groups.into_iter().collect();
     groups.sort_unstable_by(|(one, first), (other, second)| {
         let bytes = |group: &Group| (group.amount.bytes, group.amount.managed_bytes);
         // By names last: these are others in a redacted trace.
@@ -143,8 +161,15 @@ pub fn of_census(stacks: &Stacks<'_>, census: &Census, most: usize) -> Callers {
     });
     let rest = groups.split_off(groups.len().min(most));
     rest.iter().for_each(|(_, group)| callers.left_out.add(group.amount));
-    callers.rows = groups.into_iter().filter_map(|((key, _), group)| row(stacks, key, &group)).collect();
+    callers.rows = groups.into_iter().filter_map(|((key, ..), group)| row(stacks, key, &group)).collect();
     callers
+}
+
+impl Group {
+    fn new(site: u32) -> Self {
+        let (has_one_line, has_one_asking_line) = (true, true);
+        Group { site, amount: Amount::default(), ways: 0, is_inferred: false, has_one_line, has_one_asking_line }
+    }
 }
 
 impl LeftOut {
@@ -183,6 +208,10 @@ fn row(stacks: &Stacks<'_>, key: String, group: &Group) -> Option<CallerRow> {
         key,
         label: site.label.clone(),
         frame: Frame { line: site.who.line.filter(|_| group.has_one_line), ..site.who.clone() },
+        asked_by: site
+            .asked_by
+            .as_ref()
+            .map(|frame| Frame { line: frame.line.filter(|_| group.has_one_asking_line), ..frame.clone() }),
         ways: group.ways,
         stack_is_cut: stack.native_is_cut || stack.python_is_cut,
         stack_is_inferred: group.is_inferred,

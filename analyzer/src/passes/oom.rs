@@ -324,11 +324,11 @@ fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'
     }
 }
 
-/// The way to a failing call; of very many failures the later ones name one frame.
+/// The way to a failing call; of very many failures the later ones name only who asked.
 fn stack_of(stacks: &Stacks<'_>, number: u64, site: u32) -> Stack {
     match stacks.call_site(site) {
         Some(known) if number > MOST_STACKS => Stack {
-            frames: vec![known.who.clone()],
+            frames: known.asked_by.iter().chain([&known.who]).cloned().collect(),
             native_is_cut: true,
             python_is_cut: true,
             native_is_inferred: stacks.is_inferred(site),

@@ -14,7 +14,6 @@ use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
 use crate::replay::blocks::{Moment, NameNumber, OfAllocator, Own, Owner, Room, Row, Rows, Told};
 use crate::replay::purpose::Purpose;
-use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks, file_name};
 
 /// Failures of a device whose tensors are listed, beside the one that decides the verdict.
@@ -107,6 +106,9 @@ pub struct TensorRow {
     /// For people: function, file and line of Python, else function and library; `others` for the rest, and for what came by calls
     /// whose place the trace does not tell.
     pub label: String,
+    /// The frame of an installed package or of generated code that asked, where the label begins with the program's line that called it;
+    /// else null.
+    pub asked_by: Option<Frame>,
     /// Bytes of its blocks.
     pub bytes: u64,
     /// Their number.
@@ -282,11 +284,13 @@ impl All<'_> {
             let bytes = saturate(place.bytes).min(left);
             (left, blocks_left) = (left - bytes, blocks_left - place.blocks);
             let first = place.sites[0];
+            let known = self.stacks.call_site(first);
             let row = TensorRow {
                 label: labelled(purpose, label),
                 bytes,
                 blocks: place.blocks,
-                key: self.stacks.call_site(first).map(|known| known.key.clone()),
+                asked_by: known.as_ref().and_then(|known| known.asked_by.clone()),
+                key: known.map(|known| known.key.clone()),
                 name: self.replay.blocks.name(name).map(str::to_owned),
                 kind: purpose.name(),
                 phase: self.phase(&place.sites),
@@ -333,7 +337,7 @@ impl All<'_> {
     /// The name of a place, by which sites are one row: a line of Python is one place, whichever way leads there.
     fn name(&self, site: u32) -> Option<(String, Option<String>)> {
         let known = self.stacks.call_site(site)?;
-        match label_with_line(&known.who) {
+        match known.label_with_line() {
             Some(line) => Some((line, None)),
             None => Some((known.label.clone(), Some(known.key.clone()))),
         }

@@ -3,7 +3,8 @@
 
 use super::file_name;
 use super::frame::{Frame, FrameKind};
-use super::plumbing::{innermost, is_interpreter, is_plumbing, who};
+use super::own::{behind, whose};
+use super::plumbing::{innermost, is_interpreter, is_plumbing};
 use super::short::{short, without_clones};
 
 /// Frames that a key is made of at most.
@@ -18,10 +19,13 @@ const MAX_PART_CHARACTERS: usize = 256;
 pub struct CallSite {
     /// The program's frames, `library!function < library!function`. Builds in which code only moved agree on it.
     pub key: String,
-    /// For people: the first function outside of plumbing, and where it is.
+    /// For people: the function of the program that is nearest, and where it is; behind it the function of a package that asked.
+    /// Where no function is the program's own, the first one outside of plumbing.
     pub label: String,
     /// That frame.
     pub who: Frame,
+    /// The frame that asked, where that is one of an installed package or of generated code, and `who` is the program's.
+    pub asked_by: Option<Frame>,
     /// For people: the innermost function, which made the call.
     pub caller: String,
 }
@@ -35,13 +39,31 @@ impl CallSite {
     /// Of the frames that led to a call, as [`super::Stack`] has them; there must be one at least.
     pub fn of(frames: &[Frame]) -> Self {
         let unknown = || Frame::native(0);
-        let first = who(frames).cloned().unwrap_or_else(unknown);
+        let whose = whose(frames);
+        let who = whose.map_or_else(unknown, |whose| whose.who.clone());
+        let asked_by = whose.and_then(|whose| whose.asked_by);
         CallSite {
-            key: key(frames),
-            label: label(&first),
+            key: key(frames, asked_by.map(|_| &who)),
+            label: with_behind(label(&who), &behind(asked_by, false)),
             caller: innermost(frames).map(self::label).unwrap_or_default(),
-            who: first,
+            asked_by: asked_by.cloned(),
+            who,
         }
+    }
+
+    /// The label with lines, `main (train.py:31)` or `main (train.py:31, in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained)`; `None`
+    /// of native frames, and where no line is known.
+    pub fn label_with_line(&self) -> Option<String> {
+        let own = label_with_line(&self.who)?;
+        Some(with_behind(own, &behind(self.asked_by.as_ref(), true)))
+    }
+}
+
+/// What stands behind belongs into the brackets, where there are any.
+fn with_behind(label: String, behind: &str) -> String {
+    match label.strip_suffix(')') {
+        Some(open) => format!("{open}{behind})"),
+        None => format!("{label}{behind}"),
     }
 }
 
@@ -75,8 +97,8 @@ pub fn label_with_line(frame: &Frame) -> Option<String> {
     })
 }
 
-/// The key of a stack.
-fn key(frames: &[Frame]) -> String {
+/// The key of a stack. It ends at the program's own frame, if that lies deeper than a key is long: what is named by it has its name.
+fn key(frames: &[Frame], own: Option<&Frame>) -> String {
     let has_python = frames.iter().any(|frame| frame.kind == FrameKind::Python);
     // What was inlined depends on the compiler's mood, and on whether debug information is there.
     let whole = || frames.iter().filter(|frame| !frame.inlined);
@@ -95,6 +117,8 @@ fn key(frames: &[Frame]) -> String {
             break;
         }
     }
+    let own = own.map(part).filter(|own| parts.len() == DEPTH && !parts.contains(own));
+    parts.extend(own);
     if parts.is_empty() {
         parts.extend(whole().next().map(part));
     }

@@ -14,6 +14,7 @@ mod image;
 mod index;
 pub mod key;
 mod modules;
+pub mod own;
 mod packages;
 pub mod plumbing;
 mod short;

@@ -164,6 +164,11 @@ fn is_of_standard_library(file: &str) -> bool {
     within.is_some_and(|(_, path)| !path.starts_with("site-packages/") && !path.starts_with("dist-packages/"))
 }
 
+/// Whether a frame is of the functions by which Python begins a process: nobody in that process called them.
+pub fn begins_a_process(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Python && frame.file.as_deref().is_some_and(|file| file.contains("/multiprocessing/"))
+}
+
 /// Whether a library as a whole only passes requests on.
 pub fn only_passes_on(path: &str) -> bool {
     let mut rows = PLUMBING.iter().chain(TRAMPOLINES).chain(INTERPRETER).filter(|row| row.function.is_empty());

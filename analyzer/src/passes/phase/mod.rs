@@ -9,7 +9,8 @@ mod tests;
 use serde::Serialize;
 
 use crate::symbols::key::label_with_line;
-use crate::symbols::plumbing::{is_interpreter, is_plumbing};
+use crate::symbols::own::is_own;
+use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing};
 use crate::symbols::{Frame, FrameKind};
 
 /// A part of what a program does with a model.
@@ -200,9 +201,9 @@ fn in_order(stack: &[Frame]) -> Vec<&Frame> {
 /// memory on. Behind the functions that begin a process the program has no line.
 fn line_of<'a>(frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
     let python = frames.filter(|frame| frame.kind == FrameKind::Python);
-    let lines: Vec<&&Frame> = python.take_while(|frame| !table::begins_a_process(frame)).collect();
+    let lines: Vec<&&Frame> = python.take_while(|frame| !begins_a_process(frame)).collect();
     let mut known = lines.iter().filter(|frame| !is_plumbing(frame));
-    let own = known.clone().find(|frame| frame.package_path.is_none());
+    let own = known.clone().find(|frame| is_own(frame));
     own.or_else(|| known.next()).and_then(|frame| label_with_line(frame))
 }
 

@@ -277,11 +277,6 @@ pub(super) fn takes_no_gradients(context: &str) -> bool {
     WITHOUT_GRADIENTS.contains(&context)
 }
 
-/// Whether a frame is of the functions by which Python begins a process: nobody in that process called them.
-pub(super) fn begins_a_process(frame: &Frame) -> bool {
-    frame.kind == FrameKind::Python && frame.file.as_deref().is_some_and(|file| file.contains("/multiprocessing/"))
-}
-
 /// Whether a checkpointed forward pass is computed again in a frame.
 pub(super) fn computes_again(frame: &Frame) -> bool {
     is_one_of(frame, AGAIN.0, AGAIN.1)

@@ -8,7 +8,6 @@ use crate::passes::phase::{Phase, table};
 use crate::replay::Replay;
 use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
 use crate::replay::failures::Oom;
-use crate::symbols::key::label_with_line;
 
 /// Blocks that live at the failure and came in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +178,7 @@ fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
     let mut places: Vec<OfPlace> = Vec::new();
     for row in rows.iter().filter(|row| phases.phase(row.site) == Some(Phase::Evaluation)) {
         let known = phases.stacks().call_site(row.site)?;
-        let label = label_with_line(&known.who).unwrap_or_else(|| known.label.clone());
+        let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
         let (bytes, blocks) = (saturate(row.bytes), row.blocks);
         match places.iter_mut().find(|place| place.label == label) {
             Some(place) => (place.bytes, place.blocks) = (place.bytes.saturating_add(bytes), place.blocks + blocks),

@@ -10,7 +10,6 @@ use crate::passes::phase::{Phase, Where};
 use crate::passes::trend::Trend;
 use crate::replay::blocks::Moment;
 use crate::replay::blocks::steps::{SiteLevel, Step};
-use crate::symbols::key::label_with_line;
 use crate::symbols::{Frame, Stacks};
 use crate::words::{clean, count, size};
 
@@ -180,7 +179,7 @@ fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {
         let known = stacks.call_site(*site);
         let label = known.as_ref().map_or_else(
             || NOT_KNOWN.to_owned(),
-            |known| label_with_line(&known.who).unwrap_or_else(|| known.label.clone()),
+            |known| known.label_with_line().unwrap_or_else(|| known.label.clone()),
         );
         let line = lines.entry(label).or_default();
         line.key = line.key.take().or(known.map(|known| known.key.clone()));

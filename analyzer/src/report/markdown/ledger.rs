@@ -40,7 +40,8 @@ fn write_one(page: &mut Markdown, summary: &Summary, ledger: &DeviceLedger, leve
     let holders = apart.as_ref().map_or(&ledger.rows, |apart| &apart.rows);
     let (shown, rest) = holders.split_at(holders.len().min(MOST_ROWS));
     let of_tensors = apart.iter().flat_map(|apart| &apart.lines);
-    let of_tensors = of_tensors.map(|(text, bytes)| line(plain(&who(text)), String::new(), *bytes, "the allocator"));
+    let of_tensors =
+        of_tensors.map(|taken| line(plain(&who(&taken.text)), String::new(), taken.bytes, "the allocator"));
     let mut rows: Vec<Vec<String>> = of_tensors
         .chain(shown.iter().map(|row| {
             let (owner, what) = describe_holder(row);

@@ -8,6 +8,7 @@ use crate::replay::blocks::Owner;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::symbols::FrameKind;
+use crate::symbols::own::behind;
 use crate::symbols::plumbing::only_passes_on;
 use crate::words::{clean, count, gib_number, grouped, mib_number, moment, shorten};
 
@@ -123,7 +124,10 @@ fn describe(caller: &CallerRow, way: &str) -> String {
     match (caller.frame.kind, source(&caller.frame), caller.frame.line) {
         (FrameKind::Native, Some(source), _) => format!("{mark}{function}{way}{place}  {source}"),
         // The file stands in the label already.
-        (FrameKind::Python, Some(source), Some(_)) => format!("{mark}{function}{way} ({source})"),
+        (FrameKind::Python, Some(source), Some(_)) => {
+            let behind = clean(&behind(caller.asked_by.as_ref(), true));
+            format!("{mark}{function}{way} ({source}{behind})")
+        }
         _ => format!("{mark}{function}{way}{place}"),
     }
 }
@@ -136,8 +140,20 @@ fn way_of(row: &CallerRow, rows: &[CallerRow]) -> String {
 
 fn line(page: &mut Page, text: &str, bytes: &str, blocks: &str) {
     let wide = page.look.width.min(100) - 24;
-    let text = shorten(text, wide);
-    page.line(&format!("  {text:<wide$}{bytes:>9}  {blocks:>9}"));
+    let (text, below) = folded(text, wide);
+    page.line(&format!("  {:<wide$}{bytes:>9}  {blocks:>9}", shorten(&text, wide)));
+    if let Some(below) = below {
+        page.line(&format!("    {}", shorten(below, wide)));
+    }
+}
+
+/// A text that is too wide, in two: the program's line, and below it the package's function that asked.
+fn folded(text: &str, wide: usize) -> (String, Option<&str>) {
+    let asked = text.strip_suffix(')').filter(|_| text.chars().count() > wide);
+    match asked.and_then(|text| text.rsplit_once(", in ")) {
+        Some((own, _)) => (format!("{own})"), Some(&text[own.len() + 2..text.len() - 1])),
+        None => (text.to_owned(), None),
+    }
 }
 
 /// Whether the trace tells more than return addresses, so that names would be worth something.
@@ -184,6 +200,7 @@ mod tests {
             key: key.into(),
             label: label.into(),
             frame: Frame::native(0),
+            asked_by: None,
             ways: 1,
             stack: Vec::new(),
             stack_is_cut: false,

@@ -66,7 +66,7 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger, apart: Option<&Apart>) {
     let (unit, number): (_, fn(u64) -> String) =
         if most < SMALLEST_IN_GIB { ("MiB", mib_number) } else { ("GiB", gib_number) };
     row(page, "", unit, if ledger.total_bytes.is_some() && !ledger.is_host { "% of the card" } else { "" });
-    let mut line = |text: &str, bytes: Option<u64>| match bytes {
+    let line = |page: &mut Page, text: &str, bytes: Option<u64>| match bytes {
         Some(bytes) => row(page, text, &number(bytes), &share(bytes)),
         None => row(page, text, "?", "?"),
     };
@@ -74,22 +74,28 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger, apart: Option<&Apart>) {
         Some(Apart { lines, rows }) => (&lines[..], &rows[..]),
         None => (&[][..], &ledger.rows[..]),
     };
-    lines.iter().for_each(|(text, bytes)| line(text, Some(*bytes)));
+    for taken in lines {
+        let (text, below) = taken.folded(wide);
+        line(page, &text, Some(taken.bytes));
+        if let Some(below) = below {
+            page.line(&format!("  {:<18} {}", "", shorten(below, wide)));
+        }
+    }
     let (shown, rest) = rows.split_at(rows.len().min(MOST_ROWS));
     for holder in shown {
         // Of pages that move nobody told how many lie here; what lower layers gave is the least.
         let is_unknown = holder.bytes == 0 && holder.asked_bytes > 0;
-        line(&describe(holder, wide), Some(holder.bytes).filter(|_| !is_unknown));
+        line(page, &describe(holder, wide), Some(holder.bytes).filter(|_| !is_unknown));
     }
     if !rest.is_empty() {
         let bytes = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
-        line(&format!("{} more", rest.len()), Some(bytes));
+        line(page, &format!("{} more", rest.len()), Some(bytes));
     }
     if let Some(bytes) = ledger.unattributed_bytes {
-        line(&unattributed(ledger, wide), Some(bytes));
+        line(page, &unattributed(ledger, wide), Some(bytes));
     }
     if let Some((bytes, by)) = ledger.free_bytes.zip(ledger.free_by) {
-        line(&format!("free, by {by}"), Some(bytes));
+        line(page, &format!("free, by {by}"), Some(bytes));
     }
 }
 

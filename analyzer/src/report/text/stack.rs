@@ -2,7 +2,8 @@
 
 use crate::passes::oom::OomReport;
 use crate::report::page::{Look, Page};
-use crate::symbols::plumbing::{is_interpreter, is_plumbing, is_trampoline};
+use crate::symbols::own::is_own;
+use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing, is_trampoline};
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, count, shorten};
 
@@ -84,12 +85,27 @@ fn passed_on(frames: usize) -> Line {
     Line::Remark(format!("({})", count(frames as u64, passes, pass)))
 }
 
+/// The innermost lines. The program's own line is among them, however deep the packages are that it called.
 fn python_lines(frames: &[&Frame], is_cut: bool) -> Vec<Line> {
     let mut lines: Vec<Line> = frames.iter().take(MOST_LINES).map(|frame| python(frame)).collect();
+    let mut shown = lines.len();
+    let own = own(frames).filter(|place| *place >= MOST_LINES);
+    if let Some(place) = own {
+        lines.truncate(MOST_LINES - 2);
+        let between = count((place - lines.len()) as u64, "frame", "frames");
+        lines.push(Line::Remark(format!("({between} between)")));
+        lines.push(python(frames[place]));
+        shown = place + 1;
+    }
     if !frames.is_empty() {
-        rest(&mut lines, frames.len().saturating_sub(MOST_LINES), is_cut);
+        rest(&mut lines, frames.len() - shown, is_cut);
     }
     lines
+}
+
+/// Which of the frames is the program's own that is nearest.
+fn own(frames: &[&Frame]) -> Option<usize> {
+    frames.iter().take_while(|frame| !begins_a_process(frame)).position(|frame| is_own(frame))
 }
 
 fn rest(lines: &mut Vec<Line>, more: usize, is_cut: bool) {

@@ -8,6 +8,7 @@ use crate::passes::ledger::{DeviceLedger, Row};
 use crate::passes::tensors::{TensorMoment, TensorRow, Tensors};
 use crate::replay::blocks::Owner;
 use crate::software::Program;
+use crate::symbols::own::behind;
 use crate::words::{clean, count, moment, percent, size};
 
 /// Places of the program that are named in a ledger.
@@ -21,11 +22,36 @@ const LATER_NS: u64 = 10_000_000;
 const BY_CALL_PATHS: &str =
     "what ggml's memory is for, the functions on the way to its calls say: nothing was told of its buffers here";
 
+/// One line of what fills an allocator's segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::report) struct TakenLine {
+    /// All of it.
+    pub text: String,
+    /// The part of the text that names the package's function that asked; empty where the program itself did.
+    pub behind: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl TakenLine {
+    fn new(text: String, bytes: u64) -> Self {
+        TakenLine { text, behind: String::new(), bytes }
+    }
+
+    /// The text, and where it is wider than this, what stands below it: the program's line is never the part that is left out.
+    pub(super) fn folded(&self, wide: usize) -> (String, Option<&str>) {
+        if self.behind.is_empty() || self.text.chars().count() <= wide {
+            return (self.text.clone(), None);
+        }
+        (self.text.replacen(&self.behind, "", 1), Some(self.behind.trim_start_matches(", ")))
+    }
+}
+
 /// A ledger's rows with the segments of an allocator taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Apart {
     /// What its blocks are, and what of its memory is in none.
-    pub lines: Vec<(String, u64)>,
+    pub lines: Vec<TakenLine>,
     /// The other rows. All together are what the ledger's rows were.
     pub rows: Vec<Row>,
 }
@@ -69,16 +95,18 @@ pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at
         // Where nobody knows the place, the name stands for it.
         let name = row.name.as_deref().map(clean).filter(|name| *name != place);
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
-        (format!("{owner:<16} {of_pool}{name}{place}, {}{}", blocks(row.blocks), in_phase(row)), row.bytes)
+        let text = format!("{owner:<16} {of_pool}{name}{place}, {}{}", blocks(row.blocks), in_phase(row));
+        TakenLine { text, behind: clean(&behind(row.asked_by.as_ref(), true)), bytes: row.bytes }
     });
-    let mut lines: Vec<(String, u64)> = named.collect();
+    let mut lines: Vec<TakenLine> = named.collect();
     if rest > 0 {
         let others = if lines.is_empty() { "" } else { "of other places, " };
-        lines.push((format!("{owner:<16} {of_pool}{others}{}", blocks(rest_blocks)), rest));
+        lines.push(TakenLine::new(format!("{owner:<16} {of_pool}{others}{}", blocks(rest_blocks)), rest));
     }
     if unused > 0 {
         let pieces = count(pieces, "piece", "pieces");
-        lines.push((format!("{holder:<16} {of_pool}unused, in {pieces}, largest {}", size(largest)), unused));
+        let text = format!("{holder:<16} {of_pool}unused, in {pieces}, largest {}", size(largest));
+        lines.push(TakenLine::new(text, unused));
     }
     Some(Apart { lines, rows })
 }
@@ -175,9 +203,9 @@ mod tests {
         let ledger = ledgers.find(|ledger| ledger.moment == name && ledger.device == Some(0)).unwrap();
         let before = ledger.rows.iter().map(|row| row.bytes).sum();
         let apart = of(&summary, ledger).and_then(|(all, at)| take_apart(ledger, all, at));
-        let after = apart.as_ref().map(|apart| {
-            apart.rows.iter().map(|row| row.bytes).chain(apart.lines.iter().map(|(_, bytes)| *bytes)).sum()
-        });
+        let after = apart
+            .as_ref()
+            .map(|apart| apart.rows.iter().map(|row| row.bytes).chain(apart.lines.iter().map(|line| line.bytes)).sum());
         (before, after, apart.unwrap_or(Apart { lines: Vec::new(), rows: Vec::new() }))
     }
 

@@ -519,6 +519,49 @@ fn training() -> TraceBuilder {
     trace
 }
 
+/// A package asks for tensors below two lines of a program, with more frames than are shown: rows, growth and the failure name the
+/// program's lines.
+#[test]
+fn a_packages_tensors_are_the_programs() {
+    let packages = "/venv/lib/python3.12/site-packages";
+    let mut trace = training();
+    trace.code(3, &format!("{packages}/transformers/modeling_utils.py"), "PreTrainedModel.from_pretrained");
+    trace.code(4, &format!("{packages}/transformers/auto.py"), "_load");
+    let line = |code, line| PythonFrame { code, line };
+    for (site, own) in [(8, 31), (9, 44)] {
+        let deep = (0..9).map(|depth| line(4, 10 + depth));
+        let way: Vec<PythonFrame> = [line(3, 3789)].into_iter().chain(deep).chain([line(1, own)]).collect();
+        trace.stack(site, &[0x10 + u64::from(site)], &way);
+    }
+    for (number, site) in [(0, 8), (1, 9), (2, 9)] {
+        let segment = 0x7f00_0000_0000 + number * 4 * GIB;
+        trace.site = site;
+        trace.segment(segment, 4 * GIB);
+        trace.tensor(0, segment, 3 * GIB);
+    }
+    let seq = trace.refuse(16 * GIB);
+    read(&mut trace, seq, gib(2.0));
+    trace.end(process::EXITS, 1);
+    let text = page(&trace);
+    let behind = " in transformers modeling_utils.py:3789 PreTrainedModel.from_pretrained";
+    for own in [31, 44] {
+        let row = format!("train_step (train.py:{own})");
+        let lines: Vec<&str> = text.lines().collect();
+        // A row that is too wide goes on below: the program's line comes first.
+        let below = |(at, _): &(usize, &&str)| lines.get(at + 1).is_some_and(|line| line.contains(behind));
+        let rows =
+            lines.iter().enumerate().filter(|(_, line)| line.trim_start_matches("  tensors").trim().starts_with(&row));
+        assert_eq!(rows.filter(below).count(), 2, "WHO HOLDS and WHO ALLOCATED, {own}: {text}");
+    }
+    let failure = &text[text.find("in Python").unwrap()..];
+    let failure = failure.split("asked by").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(failure.contains("(4 frames between) train_step train.py:44"), "{failure}");
+    page_of(&trace, 80);
+    let rows = &summary(&trace).facts.ledger[0].allocated_by.rows;
+    let lines: Vec<_> = rows.iter().map(|row| (row.frame.line, row.asked_by.as_ref().and_then(|by| by.line))).collect();
+    assert_eq!(lines, [(Some(44), Some(3789)), (Some(31), Some(3789))]);
+}
+
 #[test]
 fn tensors_fill_the_segments() {
     let mut trace = training();
