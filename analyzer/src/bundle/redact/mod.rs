@@ -81,6 +81,7 @@ pub struct Redactor {
     parts: Numbers,
     values: Numbers,
     labels: Numbers,
+    thread_names: Numbers,
     sorts: Numbers,
     functions: Numbers,
     /// Functions of the trace that is being rewritten whose blocks have numbers for a payload, and no names.

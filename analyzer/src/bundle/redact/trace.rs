@@ -134,7 +134,7 @@ impl Redactor {
             return name.to_owned();
         }
         self.log.note(Sort::Label, THREAD_NAMES);
-        format!("thread {}", self.labels.of(name))
+        format!("thread {}", self.thread_names.of(name))
     }
 
     fn pool(&mut self, name: &str) -> String {
