@@ -90,6 +90,8 @@ fn a_backward_pass_without_stacks() {
     assert_eq!(text(&report, "/ooms/0/phase"), Some("backward"), "{}", report.excerpt("/ooms/0"));
     assert_eq!(text(&report, "/ooms/0/thread_name"), Some("pt_autograd_0"));
     assert_eq!(text(&report, "/ooms/0/phase_entry/function"), None);
+    let page = run.only_trace().report_text();
+    assert!(page.contains("in a backward pass, as the name of the thread says: pt_autograd_0"), "{page}");
 }
 
 #[test]

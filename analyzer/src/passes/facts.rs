@@ -246,7 +246,7 @@ impl Facts {
         let mut devices = describe_devices(trace, replay, &machine);
         let phases = OfSites::new(&stacks);
         tensors::add_to(&mut devices, trace, replay, &phases);
-        let ooms = oom::describe_all(&trace.metadata.process, replay, &stacks);
+        let ooms = oom::describe_all(&trace.metadata, replay, &stacks);
         let ledger: Vec<DeviceLedger> = used_accounts(replay)
             .flat_map(|(device, account)| ledger::of_device(replay, &libraries, &stacks, device, account))
             .collect();

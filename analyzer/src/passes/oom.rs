@@ -5,8 +5,9 @@ mod purpose;
 
 use std::collections::HashSet;
 
-use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
+use gpuoom_trace::metadata::{Modules, ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
+use gpuoom_trace::reader::Metadata;
 use gpuoom_trace::record::{Event, Kind, Layer, injected, message};
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::replay::failures::{self, Injected, Oom};
 use crate::replay::purpose::Purpose;
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
-use crate::symbols::{Frame, Stack, Stacks};
+use crate::symbols::{Frame, Stack, Stacks, file_name};
 use error::AttemptReport;
 
 /// Failures whose whole stacks are listed.
@@ -270,7 +271,8 @@ pub fn layer_name(layer: Option<Layer>) -> Option<&'static str> {
 }
 
 /// All listed failures of a replay.
-pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
+pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
+    let (process, has_torch) = (&metadata.process, has_torch(&metadata.modules));
     let numbered = (1..).zip(&replay.failures.listed);
     let described = numbered.map(|(number, oom)| OomReport {
         injected: oom.injected.map(|injected| Injection::new(process, injected)),
@@ -283,7 +285,7 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         let oom = &replay.failures.listed[index];
         report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
             .or_else(|| purpose::phase_by_scopes(replay, oom))
-            .or_else(|| Where::by_thread(oom.thread_name.as_deref()?));
+            .or_else(|| Where::by_thread(oom.thread_name.as_deref().filter(|_| has_torch)?));
         (report.is_for, report.purpose_by) = purpose::of(replay, oom, &report.stack);
         report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
@@ -295,6 +297,11 @@ pub fn describe_all(process: &ProcessFacts, replay: &Replay, stacks: &Stacks<'_>
         }
     }
     all
+}
+
+/// Whether PyTorch was loaded, as far as the list of libraries goes.
+fn has_torch(modules: &Modules) -> bool {
+    modules.modules.iter().any(|module| file_name(&module.path).starts_with("libtorch_cpu.so"))
 }
 
 /// How sure it is that a failed call's pointer was used. What failed beside it may have left a null, too.

@@ -155,7 +155,7 @@ impl Where {
         Where { phase, function: Some(function.to_owned()), file: None, called_from: None, more: More::Nothing }
     }
 
-    /// What a thread's name tells, where no function does.
+    /// What a thread's name tells, where no function does: of a process that has PyTorch, whose threads are called so.
     pub fn by_thread(name: &str) -> Option<Self> {
         let phase = table::phase_of_thread(name)?;
         let more = More::ByThread(name.to_owned());
