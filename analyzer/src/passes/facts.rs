@@ -244,7 +244,7 @@ impl Facts {
         let machine = Machine::of_trace(trace);
         let process = describe_process(trace, replay.end);
         let mut devices = describe_devices(trace, replay, &machine);
-        let phases = OfSites::new(&stacks);
+        let phases = OfSites::new(&stacks, &trace.metadata.modules);
         tensors::add_to(&mut devices, trace, replay, &phases);
         let ooms = oom::describe_all(&trace.metadata, replay, &stacks);
         let ledger: Vec<DeviceLedger> = used_accounts(replay)

@@ -5,7 +5,7 @@ mod purpose;
 
 use std::collections::HashSet;
 
-use gpuoom_trace::metadata::{Modules, ProcessFacts, probe_skipped};
+use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
 use gpuoom_trace::reader::Metadata;
 use gpuoom_trace::record::{Event, Kind, Layer, injected, message};
@@ -14,14 +14,14 @@ use serde::Serialize;
 use crate::evidence::torch_message::TorchMessage;
 use crate::passes::fragmentation::saturate;
 use crate::passes::moved::Moved;
-use crate::passes::phase::Where;
+use crate::passes::phase::{self, Where};
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom};
 use crate::replay::purpose::Purpose;
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
-use crate::symbols::{Frame, Stack, Stacks, file_name};
+use crate::symbols::{Frame, Stack, Stacks};
 use error::AttemptReport;
 
 /// Failures whose whole stacks are listed.
@@ -272,7 +272,7 @@ pub fn layer_name(layer: Option<Layer>) -> Option<&'static str> {
 
 /// All listed failures of a replay.
 pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -> Vec<OomReport> {
-    let (process, has_torch) = (&metadata.process, has_torch(&metadata.modules));
+    let (process, has_torch) = (&metadata.process, phase::has_torch(&metadata.modules));
     let numbered = (1..).zip(&replay.failures.listed);
     let described = numbered.map(|(number, oom)| OomReport {
         injected: oom.injected.map(|injected| Injection::new(process, injected)),
@@ -297,11 +297,6 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
         }
     }
     all
-}
-
-/// Whether PyTorch was loaded, as far as the list of libraries goes.
-fn has_torch(modules: &Modules) -> bool {
-    modules.modules.iter().any(|module| file_name(&module.path).starts_with("libtorch_cpu.so"))
 }
 
 /// How sure it is that a failed call's pointer was used. What failed beside it may have left a null, too.

@@ -6,12 +6,13 @@ pub(in crate::passes) mod table;
 #[cfg(test)]
 mod tests;
 
+use gpuoom_trace::metadata::Modules;
 use serde::Serialize;
 
 use crate::symbols::key::label_with_line;
 use crate::symbols::own::is_own;
 use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing};
-use crate::symbols::{Frame, FrameKind};
+use crate::symbols::{Frame, FrameKind, file_name};
 
 /// A part of what a program does with a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,4 +261,9 @@ fn without_gradients(way: &[&Frame], forward: usize) -> Option<(usize, String)> 
     let decorated = way[place - 1];
     let is_own = decorated.kind == FrameKind::Python && !is_plumbing(decorated);
     (place > forward && is_own && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
+}
+
+/// Whether PyTorch was loaded, as far as the list of libraries goes.
+pub fn has_torch(modules: &Modules) -> bool {
+    modules.modules.iter().any(|module| file_name(&module.path).starts_with("libtorch_cpu.so"))
 }

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 
+use gpuoom_trace::metadata::Modules;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{Phase, Where};
+use super::{Phase, Where, has_torch};
 use crate::replay::thread_names::ThreadNames;
 use crate::symbols::{Frame, FrameKind, Stacks};
 
@@ -27,13 +28,14 @@ struct Known {
 /// Phases of a trace's call sites, each looked up once.
 pub struct OfSites<'a> {
     stacks: &'a Stacks<'a>,
+    has_torch: bool,
     known: RefCell<FxHashMap<u32, Known>>,
 }
 
 impl<'a> OfSites<'a> {
-    /// By the ways to the sites.
-    pub fn new(stacks: &'a Stacks<'a>) -> Self {
-        OfSites { stacks, known: RefCell::default() }
+    /// By the ways to the sites. The names of threads count where PyTorch was among the libraries.
+    pub fn new(stacks: &'a Stacks<'a>, modules: &Modules) -> Self {
+        OfSites { stacks, has_torch: has_torch(modules), known: RefCell::default() }
     }
 
     /// The ways to the sites.
@@ -50,7 +52,7 @@ impl<'a> OfSites<'a> {
     /// what the thread runs, so no thread of another sort comes by it.
     pub fn phase_by_thread(&self, site: u32, names: &ThreadNames) -> Option<Phase> {
         let known = self.known(site)?;
-        let name = names.of_site(site).filter(|_| known.phase.is_none() && known.is_whole)?;
+        let name = names.of_site(site).filter(|_| self.has_torch && known.phase.is_none() && known.is_whole)?;
         Where::by_thread(name).map(|at| at.phase)
     }
 
