@@ -173,6 +173,18 @@ impl<'a> Case<'a> {
         tensors.moment(&format!("oom:{}", failure.report.number)).filter(|_| is_open)?.unused_bytes
     }
 
+    /// What pools of the program's own held at a failure that was in none of the blocks they tell of. `None` where no pool told anything,
+    /// or one of them does not say.
+    pub fn unused_in_own_pools(&self, failure: &Failure<'_>) -> Option<u64> {
+        let first = failure.device?.tensors.as_ref()?;
+        let pools = || [first].into_iter().chain(&first.others).filter(|pool| matches!(pool.owner, Owner::Pool(_)));
+        pools().next()?;
+        let at = format!("oom:{}", failure.report.number);
+        pools()
+            .map(|pool| pool.moment(&at)?.unused_bytes)
+            .try_fold(0_u64, |sum, unused| Some(sum.saturating_add(unused?)))
+    }
+
     /// Whether PyTorch's cache is surely turned off.
     pub fn is_caching_off(&self) -> bool {
         let values = NO_CACHING.into_iter().filter_map(|name| self.variable(name));

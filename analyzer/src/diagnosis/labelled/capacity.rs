@@ -37,6 +37,36 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
+        says: Says::First(Possible),
+        also: &[],
+        story: "22 of 24 GiB are a pool of the program's own, which says that it uses 2 of them: whether it could give the rest back nobody knows",
+        scene: || in_a_pool(2),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and the pool says that it uses 21 of them: without what it does not use the request would not fit either",
+        scene: || in_a_pool(21),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "22 of 24 GiB are held, 2 GiB and 1 MiB are asked for, and the probe got 2 GiB: the sum is more than the card, whatever it looks like",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            for block in 0..22 {
+                trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB);
+            }
+            let seq = trace.refuse(2 * GIB + MIB);
+            let read = [(RuntimeFree, 2 * GIB), (LargestAllocatable, 2 * GIB), (VramTotal, 24 * GIB)];
+            trace.read_at_failure(seq, &readings(read));
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
         says: Says::First(Probable),
         also: &[],
         story: "19 of 24 GiB are held, which leaves more room for other reasons",
@@ -454,6 +484,20 @@ fn partitioned(mode: &str) -> Scene {
         trace.machine.push((format!("{directory}/mem_banks/0/properties"), bank));
     }
     trace.alloc(0x10_0000_0000, GIB);
+    Scene { trace }
+}
+
+/// A pool of 22 GiB on a card of 24, of which some are in blocks that it tells of. Four more are asked for.
+fn in_a_pool(used_gib: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let pool = 0x10_0000_0000;
+    trace.alloc(pool, 22 * GIB);
+    for block in 0..used_gib {
+        trace.pool_alloc("arena", "", pool + block * GIB, GIB);
+    }
+    let seq = trace.refuse(4 * GIB);
+    let read = [(RuntimeFree, 2 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB), (KfdProcessVram, 22 * GIB)];
+    trace.read_at_failure(seq, &readings(read));
     Scene { trace }
 }
 

@@ -104,7 +104,7 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         Some(bytes) => format!("a block of {} could be allocated right after it", size(bytes)),
     });
     if failure.oom.read.largest_allocatable_bytes.is_some() {
-        check.unless(case.probe_gave_request(failure), || {
+        check.unless(case.probe_gave_request(failure) && !probe_misses_little(failure), || {
             "a block of practically the size that was refused could be allocated right after it".to_owned()
         });
     }
@@ -117,6 +117,14 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         check.note(true, || "the program had held as much before as with this request".to_owned());
         check.would_settle("another try of the same request, with nothing given back in between");
     }
+}
+
+/// Whether the probe's block is all that the card has beside the program's own, and the request more than that. It tries in steps: what
+/// is too much by less than one of them looks to it as if it fitted.
+fn probe_misses_little(failure: &Failure<'_>) -> bool {
+    let beside = failure.total_bytes().get().map(|total| total.saturating_sub(failure.own_bytes()));
+    let both = beside.zip(failure.oom.read.largest_allocatable_bytes).zip(failure.request_bytes().get());
+    both.is_some_and(|((beside, largest), request)| largest <= beside && beside < request)
 }
 
 /// That the runtime called enough free rules a full card out, unless the driver's counters of that card contradict it.
@@ -270,7 +278,7 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         }
     } else {
         check.at_most(Confidence::Probable);
-        check.would_settle(OWN_POOLS);
+        unused_in_own_pools(case, failure, check);
     }
     came_by_itself(case, failure, check);
     let Some(retry) = case.retry(failure) else { return };
@@ -289,6 +297,20 @@ fn refuted_by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
     }
     check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
+    });
+}
+
+/// What pools of the program's own say that they hold unused. Whether they could give it back nobody says.
+fn unused_in_own_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(unused) = case.unused_in_own_pools(failure) else { return check.would_settle(OWN_POOLS) };
+    let missing =
+        failure.request_bytes().zip(failure.free_bytes()).get().map(|(request, free)| request.saturating_sub(free));
+    if missing.is_none_or(|missing| unused >= missing) {
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether the program's own pools could have given back what they hold unused");
+    }
+    check.note(unused > 0, || {
+        format!("pools of the program's own say that {} of their memory is in no block", size(unused))
     });
 }
 

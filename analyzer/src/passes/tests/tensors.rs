@@ -233,8 +233,15 @@ fn a_label_has_its_moment() {
 /// A whole way begins with what its thread runs; one that is cut may be another thread's, too.
 #[test]
 fn a_phase_may_be_known_by_a_threads_name_alone() {
+    let rows = phases_of(program().library("/venv/torch/lib/libtorch_cpu.so", 0x9000_0000, 90));
+    assert_eq!(rows, [(None, 5, 0), (Some("backward"), 1, 1)]);
+    // Without PyTorch anybody may call a thread so.
+    assert_eq!(phases_of(program()), []);
+}
+
+/// Phases of blocks that three threads made: by name, and of those MiB how many, by the thread's name how many.
+fn phases_of(mut trace: TraceBuilder) -> Vec<(Option<&'static str>, u64, u64)> {
     use gpuoom_trace::payload::stack_flag::NATIVE_WHOLE;
-    let mut trace = program();
     trace.segment(SEGMENT, 64 * MIB);
     trace.thread_name("pt_autograd_0");
     trace.stack_with(NATIVE_WHOLE, 5, &[0x30, 0x40], &[]).stack_with(0, 6, &[0x30, 0x50], &[]);
@@ -246,6 +253,5 @@ fn a_phase_may_be_known_by_a_threads_name_alone() {
     }
     let tensors = tensors(&trace).unwrap();
     let phases = &moment(&tensors, "end").allocated_by.phases;
-    let rows: Vec<_> = phases.iter().map(|row| (row.phase, row.bytes / MIB, row.by_thread_bytes / MIB)).collect();
-    assert_eq!(rows, [(None, 5, 0), (Some("backward"), 1, 1)]);
+    phases.iter().map(|row| (row.phase, row.bytes / MIB, row.by_thread_bytes / MIB)).collect()
 }
