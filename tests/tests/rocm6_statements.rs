@@ -79,7 +79,6 @@ fn what_opencl_takes_instead_is_a_recovery() {
 
 /// The kernel's row says that the compute driver refused host memory, so its limit is more than possible.
 #[test]
-#[ignore = "still so: the page calls the driver's limit possible, and the pinned memory's proven"]
 fn the_drivers_limit_of_host_memory_is_named() {
     for client in [pinned(), opencl()] {
         let Some(client) = client else { return };

@@ -77,6 +77,19 @@ fn kernel_parameters_have_the_drivers_prefix_and_the_machines_pages() {
     assert_eq!(commands(&limited(dkms), "uma-ttm-limit")[0].0, "amdttm.pages_limit=30690696");
 }
 
+/// KFD's cap is none of TTM's.
+#[test]
+fn the_limit_that_decides_is_the_one_to_raise() {
+    let advised = |ttm: u64| {
+        let mut trace = super::platform::pins(30, 34).trace;
+        trace.machine = AmdMachine { ttm, ..CARD }.files();
+        let commands = commands(&trace, "kfd-system-memory-limit").into_iter();
+        commands.map(|(command, _)| command.split('=').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(advised(32 * GIB), ["ttm.pages_limit"]);
+    assert_eq!(advised(64 * GIB), ["amdgpu.no_system_mem_limit"]);
+}
+
 /// Another device is no advice on a machine with one.
 #[test]
 fn another_device_is_advised_where_there_is_one() {

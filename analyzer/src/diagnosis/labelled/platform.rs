@@ -351,7 +351,7 @@ fn half(machine: AmdMachine) -> Scene {
 }
 
 /// So many GiB of pinned host memory, and more are refused.
-fn pins(held_gib: u64, asked_gib: u64) -> Scene {
+pub(super) fn pins(held_gib: u64, asked_gib: u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.machine = CARD.files();
     for block in 0..held_gib {

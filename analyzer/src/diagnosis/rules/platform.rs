@@ -54,7 +54,11 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         saturate(failure.oom.most_host_bytes),
         of_host,
     );
-    let limit = kernel_limit(case, of_host, most.get().unwrap_or(0));
+    let found = kernel_limit(case, of_host, most.get().unwrap_or(0));
+    let (limit, whose) = (found.map(|limit| limit.bytes), found.get().map_or("", |limit| limit.whose));
+    if let Some(limit) = found.get() {
+        check.part(limit.part);
+    }
     if !of_host {
         // A total that is smaller, or that is the carve-out of the BIOS, is met first: other diagnoses are about those.
         let both = limit.zip(failure.total_bytes());
@@ -72,7 +76,8 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         });
     }
     // What the program itself holds of the host's memory is the least that KFD counts.
-    let own = host_bytes(case, failure, failure.own_bytes(), saturate(failure.oom.held_host_bytes), of_host);
+    let pinned = saturate(failure.oom.held_host_bytes).max(pinned_by_layers(case, failure));
+    let own = host_bytes(case, failure, failure.own_bytes(), pinned, of_host);
     unless_more_before(most.zip(limit), check);
     let both = failure.request_bytes().zip(own).map(|(request, own)| own.saturating_add(request)).zip(limit);
     let holds = match both.is(|(wanted, limit)| wanted > limit) {
@@ -82,7 +87,8 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     check.must_by(Basis::Estimated, holds, || {
         let (wanted, limit) = both.get().unwrap_or((0, 0));
         format!(
-            "with this request the program alone needs {} of the host's memory, and the kernel gives {} at most",
+            "with this request this process alone needs {} of the host's memory, and the kernel gives {} at most \
+             ({whose})",
             gib(wanted),
             gib(limit)
         )
@@ -100,7 +106,7 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
             };
             let managed = managed_besides(failure);
             format!(
-                "{counted} and this request are {} of the {} that the kernel gives at most{managed}",
+                "{counted} and this request are {} of the {} that the kernel gives at most ({whose}){managed}",
                 size(wanted),
                 gib(limit)
             )
@@ -140,18 +146,38 @@ fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, own: u64, pinned: u64, of_
     }
 }
 
+/// What the process has pinned by the calls of all layers, those of the runtime for itself among them, as far as they were recorded.
+fn pinned_by_layers(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    let at = format!("oom:{}", failure.report.number);
+    let ledger = case.facts.host_ledger.iter().find(|ledger| ledger.moment == at);
+    // What is no block was asked for by nobody.
+    let blocks = ledger.into_iter().flat_map(|ledger| &ledger.rows).filter(|row| row.blocks > 0);
+    blocks.map(|row| row.bytes).fold(0, u64::saturating_add)
+}
+
+/// A limit of the host's memory.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: u64,
+    /// Of the diagnosis, by which fixes differ.
+    part: &'static str,
+    whose: &'static str,
+}
+
 /// What the kernel gives of the host's memory: KFD's limit, unless it is turned off, and TTM's for what is not device memory of
 /// an APU, for which that is a diagnosis of its own. Where the program had held more than TTM's before, it is
 /// KFD's.
-fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<u64> {
+fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<Limit> {
     let is_off = |value: &str| matches!(value.trim(), "Y" | "y" | "1");
     let mut parameters = case.machine.amdgpu_parameters.iter();
     let off = parameters.any(|known| known.name == "no_system_mem_limit" && known.value.as_deref().is_some_and(is_off));
-    let kfd = case.ram_bytes().map(kfd_limit_bytes);
-    let ttm = case.ttm_limit_bytes();
+    let kfd = |bytes| Limit { bytes, part: "kfd", whose: "KFD's limit" };
+    let ttm = |bytes| Limit { bytes, part: "ttm", whose: "TTM's limit, pages_limit" };
+    let (kfd, ttm) = (case.ram_bytes().map(kfd_limit_bytes).map(kfd), case.ttm_limit_bytes().map(ttm));
+    let nearer = |(kfd, ttm): (Limit, Limit)| if ttm.bytes < most || kfd.bytes <= ttm.bytes { kfd } else { ttm };
     match (of_host, off) {
         (true, true) => ttm,
-        (true, false) => kfd.zip(ttm).map(|(kfd, ttm)| if ttm < most { kfd } else { kfd.min(ttm) }).or(kfd),
+        (true, false) => kfd.zip(ttm).map(nearer).or(kfd),
         (false, true) => Known::new(None, KFD_USE),
         (false, false) => kfd,
     }

@@ -125,7 +125,7 @@ int main(int count, char **arguments) {
     build_root(arguments[1], root);
     const char *chip = getenv("SIM_GFX");
     make_machine(root, chip ? chip : "gfx1030", (int)size_setting("SIM_DEVICES", 1),
-                 size_setting("SIM_CAPACITY", (uint64_t)8 << 30));
+                 size_setting("SIM_CAPACITY", (uint64_t)8 << 30), size_setting("SIM_GTT", (uint64_t)8 << 30));
     must(chroot(root) == 0, "chroot", root);
     must(chdir(here) == 0, "chdir", here);
     setenv("SIM_ROOT", "/", 1);

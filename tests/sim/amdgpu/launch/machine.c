@@ -161,7 +161,7 @@ static void write_processors(void) {
     }
 }
 
-void make_machine(const char *below, const char *chip_name, int cards, uint64_t capacity_bytes) {
+void make_machine(const char *below, const char *chip_name, int cards, uint64_t capacity_bytes, uint64_t host_capacity_bytes) {
     root = below;
     const struct chip *chip = chip_named(chip_name);
     must(chip != NULL, "no such chip", chip_name);
@@ -175,6 +175,9 @@ void make_machine(const char *below, const char *chip_name, int cards, uint64_t 
     make_link("sys/class/kfd/kfd", "/sys/devices/virtual/kfd/kfd");
     write_file("sys/devices/virtual/kfd/kfd/proc/.keep", "%s", "");
     write_file("sys/module/amdgpu/initstate", "live\n");
+    // The limit by which a kernel refuses such memory, although the machine has more: TTM's, of all cards.
+    write_file("sys/module/ttm/parameters/pages_limit", "%llu\n",
+               (unsigned long long)host_capacity_bytes / (unsigned long long)sysconf(_SC_PAGESIZE));
     write_file("dev/kfd", "%s", "");
     write_processors();
 }
