@@ -265,7 +265,7 @@ impl All<'_> {
         sites.sort_unstable_by_key(|row| (std::cmp::Reverse((row.bytes, row.blocks)), row.site, row.purpose, row.name));
         let all_blocks = sites.iter().fold(0u64, |sum, row| sum.saturating_add(row.blocks));
         let mut places: BTreeMap<(Purpose, NameNumber, String, Option<String>), Place> = BTreeMap::new();
-        for Row { site, purpose, name, bytes, blocks } in sites.into_iter().take(MOST_NAMED) {
+        for Row { site, purpose, name, bytes, blocks, .. } in sites.into_iter().take(MOST_NAMED) {
             let called = || purpose.words().or_else(|| self.replay.blocks.name(name)).map(str::to_owned);
             let Some((label, key)) = self.name(site).or_else(|| Some((called()?, None))) else {
                 continue;

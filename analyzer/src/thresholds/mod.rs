@@ -323,6 +323,8 @@ thresholds! {
     given_back_share: f64 = 0.10, Share, "ours", ["oom-eval-accumulation"];
     /// Pause before an evaluation, as a share of a step.
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
+    /// Forward passes' worth of blocks of each line from which on several passes are told from one that is longer.
+    least_passes: u64 = 2, Count, "ours", ["oom-first-forward"];
     /// Steps of a run that counts as stable.
     stable_cycles: u64 = 20, Count, "ours: low enough for short runs", ["oom-longest-batch"];
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).

@@ -232,6 +232,9 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
 /// What would tell a leak from a program that fills the card on purpose.
 const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an end, as that of a cache";
 
+/// What would tell whether it piles up.
+const WHAT_CAME_SINCE: &str = "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
+
 /// Ruled out only where the run had cycles enough to show a leak.
 fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
@@ -243,7 +246,21 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         let by_segments = || case.run_of(failure.oom.device).is_some_and(rises);
         let rises = growth.map_or_else(by_segments, |growth| growth.significant);
         let may_be = !leaks::rises_in_vain(case, failure) && (leaks.is_some() || rises);
-        check.unless(if may_be { Holds::Unknown(IS_IT_MEANT) } else { Holds::No }, || {
+        let beyond = growth.filter(|growth| growth.is_beyond_its_steps());
+        check.note(beyond.is_some(), || {
+            let (beyond, given) = beyond.map_or((0, 0), |growth| (growth.beyond_bytes, growth.most_given_bytes));
+            format!(
+                "{} live that came since the last step, of which none was ever given more than {}",
+                size(beyond),
+                size(given)
+            )
+        });
+        let holds = match (may_be, beyond) {
+            (true, _) => Holds::Unknown(IS_IT_MEANT),
+            (false, Some(_)) => Holds::Unknown(WHAT_CAME_SINCE),
+            (false, None) => Holds::No,
+        };
+        check.unless(holds, || {
             "a leak: blocks that stay become more from step to step, and without them the request would have fitted"
                 .to_owned()
         });

@@ -150,7 +150,7 @@ fn profile(replay: &Replay, sites: &Sites<'_>, device: &Device, is_whole: bool) 
     let figures = TensorFigures::of(told, owner, replay.blocks.may_be_so(told.allocator), is_whole);
     let mut rows: BTreeMap<SiteName, Figures> = BTreeMap::new();
     if figures.tensors_bytes.is_ok() {
-        for Row { site, purpose, name, bytes, blocks } in replay.blocks.when_most(told.allocator, device.index) {
+        for Row { site, purpose, name, bytes, blocks, .. } in replay.blocks.when_most(told.allocator, device.index) {
             // What a buffer is for, or is called, names it better than that it is one.
             let called = replay.blocks.name(name).map(|name| format!("{} of {}", clean(name), clean(name_of(owner))));
             let what = purpose.name().or(called.as_deref()).unwrap_or(&what);

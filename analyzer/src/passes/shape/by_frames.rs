@@ -2,7 +2,7 @@
 //! before say which phases had been. Behind an allocator with a cache, neither sizes nor cycles of the runtime's calls would.
 
 use super::facts::{Facts, Phase};
-use super::of_blocks::OfBlocks;
+use super::of_blocks::{OfBlocks, Unfollowed};
 use super::training::unless_more_stays;
 use super::{MARKS, Shape};
 use crate::judgement::check::{Check, Confidence, Holds};
@@ -15,6 +15,8 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
+const WHAT_KEEPS: &str =
+    "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
 
 /// The phase that functions of frameworks name, where PyTorch told of its blocks.
@@ -92,6 +94,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     if !is_in(Phase::Forward, phase, facts, check) {
         return;
     }
+    if let Some(unfollowed) = told.unfollowed.as_ref().filter(|unfollowed| unfollowed.times >= facts.thresholds.least_passes) {
+        return several_forward(unfollowed, told, facts, check);
+    }
     // Of an earlier pass by the same ways something would be gone.
     let (kept, live_blocks) = (told.kept_of_forward, told.live_blocks(Phase::Forward));
     check.must(kept.saturating_mul(2) >= live_blocks, || match live_blocks {
@@ -110,6 +115,24 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     is_much(told.live_bytes(&[Phase::Forward]).saturating_add(told.requested_bytes), told, facts, check);
     check.at_most(Confidence::Probable);
     check.would_settle(MARKS);
+}
+
+/// Passes that no backward pass followed, as in an evaluation that keeps what only a backward pass needs.
+fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    check.must(true, || {
+        format!(
+            "since the last of {} backward passes forward passes came and kept {}: of each of {} that take memory in one, at least {} \
+             times the blocks live that one pass took there before",
+            unfollowed.backward_passes,
+            size(unfollowed.bytes),
+            count(unfollowed.lines, "line", "lines"),
+            unfollowed.times
+        )
+    });
+    live(told, check);
+    is_much(unfollowed.bytes, told, facts, check);
+    check.at_most(Confidence::Probable);
+    check.would_settle(WHAT_KEEPS);
 }
 
 fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {

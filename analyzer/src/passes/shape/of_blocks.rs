@@ -31,6 +31,19 @@ pub struct OfPlace {
     pub blocks: u64,
 }
 
+/// Blocks of forward passes that came since the last backward pass and live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfollowed {
+    /// Backward passes that were over.
+    pub backward_passes: u64,
+    /// Of each line at least so many times the blocks live that one pass took there, before.
+    pub times: u64,
+    /// The lines that this is known of.
+    pub lines: u64,
+    /// Bytes of those blocks.
+    pub bytes: u64,
+}
+
 /// What is told of PyTorch's blocks at a failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfBlocks {
@@ -42,6 +55,8 @@ pub struct OfBlocks {
     pub of_evaluation: Option<OfPlace>,
     /// Blocks of a forward pass that live and came by ways of which none is gone.
     pub kept_of_forward: u64,
+    /// Forward passes that no backward pass followed, and of which blocks live.
+    pub unfollowed: Option<Unfollowed>,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
     /// What came before by the way that failed.
@@ -69,17 +84,19 @@ impl OfBlocks {
         let is_same = |came: &&Came| came.site != 0 && way.is_some() && phases.way(came.site) == way;
         let came: Vec<(Option<Phase>, Came)> = all.iter().map(|came| (phases.phase(came.site), *came)).collect();
         let looked = |came: &Came| phases.phase(came.site).is_some() || replay.sites.looked_for_python(came.site);
+        let backward_passes = oom.device.and_then(|device| replay.blocks.device(device)).map_or(0, |device| {
+            let over = device.steps.backward().0.steps().iter().take_while(|step| step.at <= oom.at);
+            over.last().map_or(0, |step| step.number)
+        });
         Some(OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             of_evaluation: of_evaluation(rows, phases),
             kept_of_forward: kept_of_forward(rows, all, phases),
+            unfollowed: unfollowed(rows, &came, backward_passes, phases),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
-            backward_passes: oom.device.and_then(|device| replay.blocks.device(device)).map_or(0, |device| {
-                let over = device.steps.backward().0.steps().iter().take_while(|step| step.at <= oom.at);
-                over.last().map_or(0, |step| step.number)
-            }),
+            backward_passes,
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -171,6 +188,38 @@ fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
         ways.entry(phases.way(*site).unwrap_or(0)).or_default().1 += blocks;
     }
     ways.into_values().filter(|(came, live)| came == live).map(|(_, live)| live).sum()
+}
+
+/// What forward passes since the last backward pass left, by line, against what a pass takes there. `None` where a line has no more than
+/// that: a pass that is longer than those before it has not more of all lines.
+fn unfollowed(
+    rows: &Rows,
+    all: &[(Option<Phase>, Came)],
+    backward_passes: u64,
+    phases: &OfSites<'_>,
+) -> Option<Unfollowed> {
+    let of = |wanted: Phase| all.iter().filter(move |(phase, _)| *phase == Some(wanted)).map(|(_, came)| came);
+    let last = of(Phase::Backward).map(|came| came.last).max().filter(|_| backward_passes > 1)?;
+    let line = |site: u32| phases.stacks().call_site(site)?.label_with_line();
+    let mut lines: FxHashMap<String, (u64, u64, u64)> = FxHashMap::default();
+    for row in rows.iter().filter(|row| row.first > last && phases.phase(row.site) == Some(Phase::Forward)) {
+        let (live, bytes, _) = lines.entry(line(row.site)?).or_default();
+        (*live, *bytes) = (*live + row.blocks, bytes.saturating_add(saturate(row.bytes)));
+    }
+    for came in of(Phase::Forward) {
+        if let Some((.., came_there)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
+            *came_there += came.blocks;
+        }
+    }
+    // Where nothing had come before, nobody knows how much one pass takes.
+    let known = || lines.values().filter(|(live, _, came)| came > live);
+    let times = known().map(|(live, _, came)| live.saturating_mul(backward_passes) / (came - live));
+    Some(Unfollowed {
+        backward_passes,
+        times: times.min()?,
+        lines: known().count() as u64,
+        bytes: known().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes)),
+    })
 }
 
 /// The place with most bytes of blocks that came in an evaluation.

@@ -108,6 +108,12 @@ pub struct TensorGrowth {
     /// Share of what the steps of the stretch were given that stays.
     #[serde(skip)]
     pub kept_share: f64,
+    /// What the blocks that live where it ends hold beyond the last step's end.
+    #[serde(skip)]
+    pub beyond_bytes: u64,
+    /// The most that a step of the stretch was given, on average of those that are not kept apart.
+    #[serde(skip)]
+    pub most_given_bytes: u64,
     /// Whether the labels name pieces of something, as `layer 5`, and not steps.
     #[serde(skip)]
     pub are_pieces: bool,
@@ -134,7 +140,15 @@ impl TensorGrowth {
             Until::Failure(moment) => Rising::of(run, &chosen, moment),
         };
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
-        Some(chosen.describe(run, (device, framework), rising, is_cleaned_up))
+        let growth = chosen.describe(run, (device, framework), rising, is_cleaned_up);
+        let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
+        Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
+    }
+
+    /// Whether more lives that came since the last step's end than a step was ever given: what happens there is no part of such a step,
+    /// and its steps say nothing of it.
+    pub fn is_beyond_its_steps(&self) -> bool {
+        self.beyond_bytes > self.most_given_bytes
     }
 
     /// First level of all, in bytes.
@@ -338,9 +352,17 @@ impl<'a> Chosen<'a> {
             rising_trained_bytes: rising.trained_bytes,
             rising_held_bytes: rising.held_bytes,
             kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
+            beyond_bytes: 0,
+            most_given_bytes: stretch.windows(2).map(given_in).max().unwrap_or(0),
             are_pieces: self.are_pieces,
         }
     }
+}
+
+/// What a step between two ends was given, on average where there are several.
+fn given_in(ends: &[&Step]) -> u64 {
+    let steps = (ends[1].number - ends[0].number).max(1);
+    ends[1].given_bytes.saturating_sub(ends[0].given_bytes) / steps
 }
 
 /// Levels by the numbers of steps.

@@ -67,6 +67,8 @@ pub struct Row {
     pub bytes: u128,
     /// Their number.
     pub blocks: u64,
+    /// Ordinal (in the replay) of the record of the earliest.
+    pub first: u64,
 }
 
 /// All blocks of an allocator, by the sites' numbers.
@@ -109,13 +111,15 @@ impl OfAllocator {
 
 /// Blocks by call site, by the sites' numbers.
 pub(super) fn rows<'a>(blocks: impl Iterator<Item = &'a Given>) -> Rows {
-    let mut sites: FxHashMap<(u32, Purpose, NameNumber), (u128, u64)> = FxHashMap::default();
+    let mut sites: FxHashMap<(u32, Purpose, NameNumber), (u128, u64, u64)> = FxHashMap::default();
     for given in blocks {
-        let (bytes, number) = sites.entry((given.site, given.purpose, given.name)).or_default();
+        let (bytes, number, first) =
+            sites.entry((given.site, given.purpose, given.name)).or_insert((0, 0, given.entered));
         *bytes += u128::from(given.size_bytes);
         *number += 1;
+        *first = given.entered.min(*first);
     }
-    let row = |((site, purpose, name), (bytes, blocks))| Row { site, purpose, name, bytes, blocks };
+    let row = |((site, purpose, name), (bytes, blocks, first))| Row { site, purpose, name, bytes, blocks, first };
     let mut rows: Rows = sites.into_iter().map(row).collect();
     rows.sort_unstable();
     rows
