@@ -8,7 +8,7 @@ use crate::diagnosis::RuledOut;
 use crate::diagnosis::case::Case;
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
-use crate::passes::oom::OomReport;
+use crate::passes::oom::{self, OomReport};
 use crate::software::{Platform, Program, Version};
 
 /// Options of PyTorch's allocator that must never be set together.
@@ -49,15 +49,21 @@ pub struct Ladder {
 /// The ladder of a run: of what explains its failures or its end, of what the program did with a failure, and of conditions that
 /// are certain. What is only possible has no rung.
 pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], causes: &[&'static str]) -> Ladder {
+    // A shape says what the program was doing there: its fixes are nearer to the point than those of the full card that it ended in.
+    let decides = oom::deciding(case.facts.ooms.iter().map(|oom| oom.outcome)).map(|index| index as u64 + 1);
+    let is_of_decided = |finding: &Finding| decides.is_some_and(|number| finding.ooms.contains(&number));
     let telling = |finding: &&Finding| match finding.role {
+        Role::Shape if is_of_decided(finding) => finding.confidence >= Confidence::Probable,
         Role::Cause | Role::Shape => causes.contains(&finding.id) && finding.confidence >= Confidence::Probable,
         Role::Severity => finding.confidence >= Confidence::Probable,
         Role::Condition | Role::Refutation => {
             finding.confidence == Confidence::Proven && !is_only_of_recovered(finding, case)
         }
     };
+    let mut telling: Vec<&Finding> = found.iter().filter(telling).collect();
+    telling.sort_by_key(|finding| finding.role != Role::Shape);
     let mut steps: Vec<Step> = Vec::new();
-    for finding in found.iter().filter(telling) {
+    for finding in telling {
         for fix in &finding.fix {
             if !steps.iter().any(|step| is_same(&step.fix, fix)) {
                 steps.push(Step { id: finding.id, confidence: finding.confidence, fix: fix.clone() });
@@ -67,7 +73,13 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     // The sort is stable: on one rung the more telling diagnosis stays first.
     steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
     keep_apart(&mut steps);
-    let mut not_advised = not_advised(case, ruled_out);
+    let exceeds = decides.is_some_and(|number| {
+        case.failures().any(|failure| failure.report.number == number && case.tensors_exceed(&failure))
+    });
+    if exceeds {
+        steps.retain(|step| !step.fix.command.contains(EXPANDABLE));
+    }
+    let mut not_advised = not_advised(case, ruled_out, exceeds);
     // What one diagnosis rules out, another may need.
     not_advised.retain(|not| !steps.iter().any(|step| step.fix.command.contains(not.what)));
     Ladder { steps, not_advised }
@@ -93,14 +105,14 @@ fn keep_apart(steps: &mut Vec<Step>) {
     steps.retain(|step| !step.fix.command.contains(dropped));
 }
 
-fn not_advised(case: &Case<'_>, ruled_out: &[RuledOut]) -> Vec<NotAdvised> {
+fn not_advised(case: &Case<'_>, ruled_out: &[RuledOut], exceeds: bool) -> Vec<NotAdvised> {
     // Where no such option could be set, nobody needs to be told that it does not help.
     if case.facts.ooms.is_empty() {
         return Vec::new();
     }
     let mut list = Vec::new();
-    let why = expandable(case, ruled_out);
-    list.extend(why.map(|why| NotAdvised { what: "expandable_segments", why }));
+    let why = expandable(case, ruled_out).or(exceeds.then_some("the tensors and the request are more than the card"));
+    list.extend(why.map(|why| NotAdvised { what: EXPANDABLE, why }));
     if case.versions.platform == Some(Platform::Rocm) && case.variable("HSA_OVERRIDE_GFX_VERSION").is_none() {
         let (what, why) = ("HSA_OVERRIDE_GFX_VERSION", "it changes the instruction set and frees nothing");
         list.push(NotAdvised { what, why });
@@ -120,6 +132,8 @@ fn expandable(case: &Case<'_>, ruled_out: &[RuledOut]) -> Option<&'static str> {
     let is_excluded = ruled_out.iter().any(|out| out.id == "caching-fragmentation");
     is_excluded.then_some("fragmentation of the cache is ruled out")
 }
+
+const EXPANDABLE: &str = "expandable_segments";
 
 #[cfg(test)]
 mod tests {

@@ -173,6 +173,14 @@ impl<'a> Case<'a> {
         tensors.moment(&format!("oom:{}", failure.report.number)).filter(|_| is_open)?.unused_bytes
     }
 
+    /// Whether the tensors that live and the request are more than the card, whatever PyTorch's cache holds besides.
+    pub fn tensors_exceed(&self, failure: &Failure<'_>) -> bool {
+        let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
+        let tensors = sums.and_then(|sums| sums.allocated).map(|allocated| allocated.least());
+        let needed = tensors.zip(failure.request_bytes().get()).map(|(held, asked)| held.saturating_add(asked));
+        needed.zip(failure.total_bytes().get()).is_some_and(|(needed, total)| needed > total)
+    }
+
     /// What pools of the program's own held at a failure that was in none of the blocks they tell of. `None` where no pool told anything,
     /// or one of them does not say.
     pub fn unused_in_own_pools(&self, failure: &Failure<'_>) -> Option<u64> {

@@ -274,7 +274,7 @@ impl Facts {
             ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),
-            tensor_growth: run.of_devices(),
+            tensor_growth: with_lines(run.of_devices(), &tensor_growth_at),
             tensor_growth_at,
             runs: DeviceRun::all(replay, &evidence.thresholds),
             tensors: TensorRun::all(evidence),
@@ -338,6 +338,17 @@ fn tensor_growth_at(run: &tensor_growth::Run<'_>, shapes: &Shapes) -> BTreeMap<u
         Some((index, TensorGrowth::of(run, oom.device?, Until::Failure(moment))?))
     };
     shapes.indices().filter_map(of).collect()
+}
+
+/// Where what grew is given back by the end, the last failure that shows its lines tells of them.
+fn with_lines(mut all: Vec<TensorGrowth>, at_failures: &BTreeMap<usize, TensorGrowth>) -> Vec<TensorGrowth> {
+    for growth in all.iter_mut().filter(|growth| growth.significant && growth.lines.is_empty()) {
+        let of_device = |at: &&TensorGrowth| at.device == growth.device && at.significant && !at.lines.is_empty();
+        if let Some(at_failure) = at_failures.values().rev().find(of_device) {
+            *growth = at_failure.clone();
+        }
+    }
+    all
 }
 
 fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSummary) -> Versions {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::evidence::torch_message::TorchMessage;
 use crate::passes::fragmentation::saturate;
 use crate::passes::moved::Moved;
-use crate::passes::phase::{self, Where};
+use crate::passes::phase::{self, Where, runs_python};
 use crate::replay::arena::FreeSpace;
 use crate::replay::block::Side;
 use crate::replay::failures::{self, Injected, Oom};
@@ -285,12 +285,15 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
         let oom = &replay.failures.listed[index];
         report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
             .or_else(|| purpose::phase_by_scopes(replay, oom))
-            .or_else(|| Where::by_thread(oom.thread_name.as_deref().filter(|_| has_torch)?));
+            .or_else(|| {
+                Where::by_thread(oom.thread_name.as_deref().filter(|_| has_torch && !runs_python(&report.stack))?)
+            });
         (report.is_for, report.purpose_by) = purpose::of(replay, oom, &report.stack);
         report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
         if report.not_probed_because == Some(NOT_ASKED) {
-            report.not_probed_because = Some(not_asked(process, report, probed.contains(&report.device)));
+            report.not_probed_because =
+                Some(not_asked(process, report, probed.contains(&report.device) || oom.probed_before));
         }
         if report.largest_allocatable_bytes.is_some() {
             probed.insert(report.device);

@@ -279,6 +279,8 @@ thresholds! {
     filling_base_share: f64 = 0.20, Share, "ours", ["live-leak"];
     /// What a leak must come to in all.
     leak_total_bytes: u64 = 16 * MIB, Bytes, "ours: a trend is judged against its noise, and less than this is not worth a word", ["live-leak", "oom-longest-batch", "oom-eval-batch"];
+    /// Times what a step was ever given that must have come since the last one, so that no step explains it.
+    beyond_factor: f64 = 1.5, Number, "ours", ["true-capacity"];
     /// Cycles that a plateau takes.
     plateau_least_cycles: u64 = 6, Count, "ours", ["reserved-plateau"];
     /// What must have risen before a plateau.

@@ -184,9 +184,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Proven),
+        says: Says::First(Probable),
         also: &[],
-        story: "the same training needs more than the card, and keeps nothing of its steps",
+        story: "the same training needs more than the card, and keeps nothing of its steps; what came since the last is more than any was given",
         scene: || until_it_is_full(0),
     },
     Labelled {

@@ -239,6 +239,33 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "two blocks are what any forward pass has",
         scene: || trained(5).gives(EVALUATION, 2, GIB).gives(OTHER, 16, GIB).fails(EVALUATION, GIB),
     },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "fifteen blocks of a line of the program's own `evaluate` live, which is in no package",
+        scene: || trained(5).gives(EVALUATE, 15, GIB).gives(OTHER, 3, GIB).fails(EVALUATE, GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "behind five steps eighteen forward passes come that no backward pass follows, and each keeps the block that one pass takes",
+        scene: || stepped(5).gives(SCORE, 18, GIB).fails(SCORE, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Not,
+        also: FULL,
+        story: "the same, and the model's line takes eighteen blocks in each pass: this is one pass",
+        scene: || {
+            let run = (0..5).fold(Run::new().gives(STEP, 1, GIB), |run, _| {
+                let run = (0..18).fold(run, |run, _| run.passes(DEEPER, GIB));
+                run.passes(BACKWARD, GIB)
+            });
+            run.gives(SCORE, 18, GIB).fails(SCORE, 3 * GIB)
+        },
+    },
 ];
 
 /// The card is full, whoever filled it.
@@ -259,6 +286,9 @@ const LATER_STEP: u32 = 27;
 const EVALUATION: u32 = 28;
 /// A way on which nobody looked for Python's frames.
 const UNSEEN: u32 = 29;
+/// The model's own line again, called by another function of the program's; and two functions of the program's that evaluate.
+const SCORE: u32 = 30;
+const EVALUATE: u32 = 31;
 
 /// Files and functions on the ways, innermost first, under the folder of installed packages where there is no `/` before them.
 const WAYS: &[(u32, &[(&str, &str)])] = &[
@@ -271,6 +301,10 @@ const WAYS: &[(u32, &[(&str, &str)])] = &[
     (STEP, &[("torch/optim/adam.py", "Adam._init_group"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
     (LATER_STEP, &[("torch/optim/adam.py", "_multi_tensor_adam"), ("torch/optim/adam.py", "Adam.step"), WRAPPER]),
     (EVALUATION, &[CALL, ("transformers/trainer.py", "Trainer.evaluation_loop"), ("/home/me/train.py", "main")]),
+];
+const MORE_WAYS: &[(u32, &[(&str, &str)])] = &[
+    (SCORE, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "score")]),
+    (EVALUATE, &[("/home/me/train.py", "evaluate"), ("/home/me/train.py", "main")]),
 ];
 const BACKWARD_CALL: (&str, &str) = ("torch/autograd/__init__.py", "backward");
 const CALL: (&str, &str) = ("torch/nn/modules/module.py", "Module._call_impl");
@@ -290,11 +324,16 @@ impl Run {
     fn with_segment(bytes: u64) -> Self {
         let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
         trace.process.executable = "/usr/bin/python3".into();
-        let mut code = 0;
-        for (site, way) in WAYS {
+        // One function is one line, whichever way leads through it.
+        let mut known: Vec<(&str, &str)> = Vec::new();
+        for (site, way) in WAYS.iter().chain(MORE_WAYS) {
             let mut python = Vec::new();
             for (file, function) in *way {
-                code += 1;
+                let place = known.iter().position(|known| known == &(*file, *function)).unwrap_or_else(|| {
+                    known.push((file, function));
+                    known.len() - 1
+                });
+                let code = place as u32 + 1;
                 let folder = if file.starts_with('/') { "" } else { "/usr/lib/python3/dist-packages/" };
                 trace.code(code, &format!("{folder}{file}"), function);
                 python.push(PythonFrame { code, line: 10 + code });
@@ -361,6 +400,12 @@ fn longer_and_longer(steps: u64) -> Run {
         run.trace.reserved(0, held + 20 * MIB);
     }
     run
+}
+
+/// The same by the model's own line.
+fn stepped(steps: u64) -> Run {
+    let run = Run::new().gives(STEP, 1, GIB);
+    (0..steps).fold(run, |run, _| run.passes(DEEPER, GIB).passes(BACKWARD, GIB))
 }
 
 /// A training that did so many steps with blocks of 1 GiB, of which the optimizer kept one.

@@ -51,7 +51,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             // That it does not fit is certain, that the card is full is too much said.
             _ if share < case.thresholds.capacity_medium_share => {
                 check.only_as_seen();
-                if tensors_exceed(case, failure) { Confidence::Probable } else { Confidence::Possible }
+                if case.tensors_exceed(failure) { Confidence::Probable } else { Confidence::Possible }
             }
             _ if share < case.thresholds.capacity_high_share => {
                 if exceeds == Holds::Yes {
@@ -70,14 +70,6 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     limited_by_the_rest(failure, check);
     refuted_by_a_leak(case, failure, check);
     refuted_by_caches(case, failure, check);
-}
-
-/// Whether the tensors that live and the request are more than the card, whatever PyTorch's cache holds besides.
-fn tensors_exceed(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let sums = case.torch_sums(failure).filter(|sums| sums.is_certain());
-    let tensors = sums.and_then(|sums| sums.allocated).map(|allocated| allocated.least());
-    let needed = tensors.zip(failure.request_bytes().get()).map(|(held, asked)| held.saturating_add(asked));
-    needed.zip(failure.total_bytes().get()).is_some_and(|(needed, total)| needed > total)
 }
 
 /// Whether the request did not fit into what was free at the refusal.
@@ -233,7 +225,8 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
 const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an end, as that of a cache";
 
 /// What would tell whether it piles up.
-const WHAT_CAME_SINCE: &str = "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
+const WHAT_CAME_SINCE: &str =
+    "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
 
 /// Ruled out only where the run had cycles enough to show a leak.
 fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -246,7 +239,7 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         let by_segments = || case.run_of(failure.oom.device).is_some_and(rises);
         let rises = growth.map_or_else(by_segments, |growth| growth.significant);
         let may_be = !leaks::rises_in_vain(case, failure) && (leaks.is_some() || rises);
-        let beyond = growth.filter(|growth| growth.is_beyond_its_steps());
+        let beyond = growth.filter(|growth| growth.is_beyond_its_steps(case.thresholds));
         check.note(beyond.is_some(), || {
             let (beyond, given) = beyond.map_or((0, 0), |growth| (growth.beyond_bytes, growth.most_given_bytes));
             format!(
@@ -255,10 +248,14 @@ fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
                 size(given)
             )
         });
-        let holds = match (may_be, beyond) {
+        // Segments say nothing of what an allocator with a cache keeps in them.
+        let tells_blocks =
+            failure.device.is_some_and(|device| device.tensors.as_ref().is_some_and(|all| !all.by_call_paths));
+        let is_judged = beyond.is_none() && (growth.is_some() || !tells_blocks);
+        let holds = match (may_be, is_judged) {
             (true, _) => Holds::Unknown(IS_IT_MEANT),
-            (false, Some(_)) => Holds::Unknown(WHAT_CAME_SINCE),
-            (false, None) => Holds::No,
+            (false, false) => Holds::Unknown(WHAT_CAME_SINCE),
+            (false, true) => Holds::No,
         };
         check.unless(holds, || {
             "a leak: blocks that stay become more from step to step, and without them the request would have fitted"

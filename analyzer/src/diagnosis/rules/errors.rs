@@ -15,7 +15,7 @@ use crate::replay::tracks::around::Next;
 use crate::replay::tracks::calls::What;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Platform, Version};
-use crate::words::{clean, count, moment, signal, size, span};
+use crate::words::{clean, count, moment, percent, signal, size, span};
 
 pub(super) const RULES: &[Rule] = &[
     failure("requested-refusal", requested_refusal),
@@ -89,7 +89,11 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         _ => "",
     };
     check.unless(is_way_out, || {
-        format!("the thread's next request, within {soon}, was for less, which is a way out on purpose{yet}")
+        let part = percent(case.thresholds.fall_back_share);
+        format!(
+            "within {soon} the thread asked for less in its place, at least {part} of it or from the same place, which is a way out on \
+             purpose{yet}"
+        )
     });
     if failure.report.number > 1 {
         check.unless(is_last_of_a_loop(case, failure), || {

@@ -16,12 +16,12 @@ use crate::passes::shape::paths::{self, Thing};
 use crate::passes::shape::run::{self as shape, DeviceRun};
 use crate::passes::shape::tensors::TensorRun;
 use crate::passes::stays::Stays;
-use crate::passes::tensor_growth::TensorGrowth;
+use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::passes::trend::Course;
 use crate::replay::tracks::modules::Balance;
 use crate::software::Program;
 use crate::thresholds::share;
-use crate::words::{count, percent, size};
+use crate::words::{clean, count, percent, size};
 
 pub(super) const RULES: &[Rule] = &[
     failure("live-leak", live_leak_at_failure),
@@ -90,6 +90,16 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// The same where the blocks say which lines keep them.
 fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
     tensor_leak::leak(growth, failure.thresholds, check);
+    // Backward passes are no steps of an evaluation: their rise is over, whatever piles up since.
+    let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
+    let evaluation = told.and_then(|told| told.of_evaluation.as_ref());
+    let fits_without = evaluation.zip(failure.shortfall_bytes()).filter(|(place, missing)| place.bytes >= *missing);
+    if let Some((place, _)) = fits_without.filter(|_| growth.by == Cut::BackwardPasses) {
+        check.at_most(Confidence::Possible);
+        check
+            .note(true, || format!("{} live that came by {} in an evaluation", size(place.bytes), clean(&place.label)));
+        check.would_settle("which of the two is not meant to stay: without either the request would have fitted");
+    }
     // An allocator keeps what its blocks leave: without them it might hold as much, and nobody else would get it.
     let is_its_own = growth.framework.as_deref() == Some("pytorch") && case.asked_by_another(failure).is_none();
     if !is_its_own {

@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::Kind;
 
-use super::{Rule, failure, leaks};
+use super::{Rule, failure, leaks, shapes};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::pooled::KEPT;
 use crate::evidence::smi::CardProcess;
@@ -10,6 +10,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
+use crate::replay::readings::{DeviceReadings, Source};
 use crate::replay::tracks::reads::{Read, Stretch};
 use crate::thresholds::share;
 use crate::words::{clean, percent, size};
@@ -95,6 +96,12 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         && let Some(told) = others_by_files(case, failure)
     {
         return held_by_told(case, failure, &told, check);
+    }
+    // The runtime counts the device that it was asked for, whichever card that is.
+    let wholes = |read: &DeviceReadings| read.wholes().iter().all(|whole| whole.source == Source::Runtime);
+    let by_runtime = wholes(&failure.oom.read) && first_read(case, failure).is_some_and(|first| wholes(&first.read));
+    if others.get().is_none() && (of_card == Holds::Yes || by_runtime) && held_before(case, failure, check) {
+        return;
     }
     if let Holds::Unknown(reading) = of_card {
         check.must(Holds::Unknown(reading), String::new);
@@ -304,6 +311,30 @@ fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
         return;
     }
     check.unless(true, || "KFD lists no other process that holds memory of the card".to_owned());
+}
+
+/// Where nobody counts by process: what was in use beside this process's blocks when the card was first read, if that is as much as was
+/// missing. Part of it may be the runtime's own. Answers whether it is.
+fn held_before(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> bool {
+    let both = shapes::in_use_before(case, failure).zip(failure.total_bytes().get());
+    let missing = failure.shortfall_bytes().unwrap_or(u64::MAX);
+    let much = failure.thresholds.others_share;
+    let Some(((least, _), total)) =
+        both.filter(|((least, _), total)| *least >= missing && share(*least, *total) >= much)
+    else {
+        return false;
+    };
+    check.at_most(Confidence::Possible);
+    check.must(true, || {
+        let part = percent(share(least, total));
+        format!(
+            "{} ({part} of the card) was in use beside this process's blocks when the card was first read",
+            size(least)
+        )
+    });
+    check.would_settle("whose memory that was: the list of processes that hold the card (nvidia-smi, amd-smi process, rocm-smi --showpids)");
+    enough_in_spite(case, failure, check);
+    true
 }
 
 /// The first reading of the device that failed.

@@ -163,19 +163,24 @@ pub(super) fn not_enough(failure: &Failure<'_>, check: &mut Check) {
     }
 }
 
-/// Whether others held much of the card when the program began.
-fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+/// What was in use beside the program's own blocks when the card was first read, at or before a failure: at least and at most, in bytes.
+pub(super) fn in_use_before(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u64, u64)> {
     let first = failure.report.device.and_then(|device| case.replay.tracks.device(device)?.reads.first);
     // A reading of a later failure says nothing of the time before the load.
     let own = failure.oom.read.wholes();
-    let others = first.filter(|first| first.at <= failure.oom.at || !own.is_empty()).and_then(|first| {
+    first.filter(|first| first.at <= failure.oom.at || !own.is_empty()).and_then(|first| {
         let whole = *first.read.wholes().first()?;
         let used = whole.total_bytes - whole.free_bytes;
         // Memory may have come or gone while the card was read: then two numbers bound it.
         let held = (first.least_held_bytes.min(first.held_bytes), first.most_held_bytes.max(first.held_bytes));
         let held = if first.is_disturbed { held } else { (first.held_bytes, first.held_bytes) };
         Some((used.saturating_sub(held.1), used.saturating_sub(held.0)))
-    });
+    })
+}
+
+/// Whether others held much of the card when the program began.
+fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
+    let others = in_use_before(case, failure);
     const READING: &str = "memory in use before the load (sysfs, NVML or the runtime)";
     let both = Known::new(others, READING).zip(failure.total_bytes());
     let is_much = |others, total| share(others, total) >= case.thresholds.others_share;

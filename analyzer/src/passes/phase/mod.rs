@@ -2,7 +2,7 @@
 //! that is under way; where none of them is on the way to the call, nobody knows.
 
 pub mod sites;
-pub(in crate::passes) mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -261,6 +261,11 @@ fn without_gradients(way: &[&Frame], forward: usize) -> Option<(usize, String)> 
     let decorated = way[place - 1];
     let is_own = decorated.kind == FrameKind::Python && !is_plumbing(decorated);
     (place > forward && is_own && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
+}
+
+/// Whether the way leads through Python: none of the threads that are known by their names alone runs any but in functions that say so.
+pub fn runs_python(way: &[Frame]) -> bool {
+    way.iter().any(|frame| frame.kind == FrameKind::Python)
 }
 
 /// Whether PyTorch was loaded, as far as the list of libraries goes.

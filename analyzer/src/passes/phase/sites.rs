@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use gpuoom_trace::metadata::Modules;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{Phase, Where, has_torch};
+use super::{Phase, Where, has_torch, runs_python};
 use crate::replay::thread_names::ThreadNames;
 use crate::symbols::{Frame, FrameKind, Stacks};
 
@@ -23,6 +23,7 @@ struct Known {
     way: u64,
     /// Whether no native frame is missing.
     is_whole: bool,
+    runs_python: bool,
 }
 
 /// Phases of a trace's call sites, each looked up once.
@@ -52,7 +53,9 @@ impl<'a> OfSites<'a> {
     /// what the thread runs, so no thread of another sort comes by it.
     pub fn phase_by_thread(&self, site: u32, names: &ThreadNames) -> Option<Phase> {
         let known = self.known(site)?;
-        let name = names.of_site(site).filter(|_| self.has_torch && known.phase.is_none() && known.is_whole)?;
+        let name = names
+            .of_site(site)
+            .filter(|_| self.has_torch && known.phase.is_none() && known.is_whole && !known.runs_python)?;
         Where::by_thread(name).map(|at| at.phase)
     }
 
@@ -68,7 +71,12 @@ impl<'a> OfSites<'a> {
         self.is_open().then(|| {
             let stack = self.stacks.of(site);
             let phase = Where::of(&stack.frames, false).map(|at| at.phase);
-            let known = Known { phase, way: way(&stack.frames), is_whole: !stack.native_is_cut };
+            let known = Known {
+                phase,
+                way: way(&stack.frames),
+                is_whole: !stack.native_is_cut,
+                runs_python: runs_python(&stack.frames),
+            };
             self.known.borrow_mut().insert(site, known);
             known
         })

@@ -262,7 +262,7 @@ fn own_name(function: &str) -> &str {
 }
 
 /// Whether a function only calls another one for somebody.
-pub(super) fn is_adapter(frame: &Frame) -> bool {
+pub(crate) fn is_adapter(frame: &Frame) -> bool {
     ADAPTERS.iter().any(|(file, functions)| is_one_of(frame, file, functions))
 }
 

@@ -15,17 +15,17 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
-const WHAT_KEEPS: &str =
-    "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
+const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
 
 /// The phase that functions of frameworks name, where PyTorch told of its blocks.
 fn named(facts: &Facts) -> Option<(Phase, &OfBlocks)> {
-    let phase = facts.path.first().filter(|named| named.is_frameworks).and_then(|named| match named.thing {
+    let told = facts.told.as_ref()?;
+    let by_framework = facts.path.first().filter(|named| named.is_frameworks).and_then(|named| match named.thing {
         Thing::Phase(phase) => Some(phase),
         _ => None,
-    })?;
-    Some((phase, facts.told.as_ref()?))
+    });
+    Some((by_framework.or_else(|| told.evaluates.as_ref().map(|_| Phase::Evaluation))?, told))
 }
 
 /// Puts a shape to the test by frames; false where they say nothing of it.
@@ -94,7 +94,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     if !is_in(Phase::Forward, phase, facts, check) {
         return;
     }
-    if let Some(unfollowed) = told.unfollowed.as_ref().filter(|unfollowed| unfollowed.times >= facts.thresholds.least_passes) {
+    if let Some(unfollowed) =
+        told.unfollowed.as_ref().filter(|unfollowed| unfollowed.times >= facts.thresholds.least_passes)
+    {
         return several_forward(unfollowed, told, facts, check);
     }
     // Of an earlier pass by the same ways something would be gone.
@@ -121,12 +123,12 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(true, || {
         format!(
-            "since the last of {} backward passes forward passes came and kept {}: of each of {} that take memory in one, at least {} \
-             times the blocks live that one pass took there before",
+            "since the last of {} backward passes forward passes came and kept {}: at least {} times the blocks live that one pass took \
+             before, in each of the places where it takes memory ({})",
             unfollowed.backward_passes,
             size(unfollowed.bytes),
-            count(unfollowed.lines, "line", "lines"),
-            unfollowed.times
+            unfollowed.times,
+            unfollowed.lines
         )
     });
     live(told, check);
@@ -201,8 +203,16 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 }
 
 fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
-    if !check.applies(told.has_trained()) || !is_in(Phase::Evaluation, phase, facts, check) {
+    // Passes that keep all that a backward pass needs are another matter than results that pile up.
+    let keeps_passes =
+        told.unfollowed.as_ref().is_some_and(|unfollowed| unfollowed.times >= facts.thresholds.least_passes);
+    if !check.applies(told.has_trained() && !keeps_passes) {
         return;
+    }
+    match &told.evaluates {
+        Some(function) => check.must(true, || format!("the call comes from {function}")),
+        None if !is_in(Phase::Evaluation, phase, facts, check) => return,
+        None => {}
     }
     let place = told.of_evaluation.as_ref();
     let many = facts.thresholds.least_cycles() as u64;

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
 use crate::passes::phase::{Phase, table};
+use crate::passes::shape::paths::own_evaluation;
 use crate::replay::Replay;
 use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
 use crate::replay::failures::Oom;
@@ -51,6 +52,8 @@ pub struct OfBlocks {
     pub requested_bytes: u64,
     /// What lives on the device, by phase.
     pub live: Vec<Live>,
+    /// The program's own function on the way to the failure that is called after an evaluation.
+    pub evaluates: Option<String>,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
     /// Blocks of a forward pass that live and came by ways of which none is gone.
@@ -91,6 +94,7 @@ impl OfBlocks {
         Some(OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
+            evaluates: own_evaluation(&stack).and_then(|frame| frame.short()),
             of_evaluation: of_evaluation(rows, phases),
             kept_of_forward: kept_of_forward(rows, all, phases),
             unfollowed: unfollowed(rows, &came, backward_passes, phases),
@@ -225,7 +229,10 @@ fn unfollowed(
 /// The place with most bytes of blocks that came in an evaluation.
 fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
     let mut places: Vec<OfPlace> = Vec::new();
-    for row in rows.iter().filter(|row| phases.phase(row.site) == Some(Phase::Evaluation)) {
+    let is_of_evaluation = |site: u32| {
+        phases.phase(site) == Some(Phase::Evaluation) || own_evaluation(&phases.stacks().of(site).frames).is_some()
+    };
+    for row in rows.iter().filter(|row| is_of_evaluation(row.site)) {
         let known = phases.stacks().call_site(row.site)?;
         let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
         let (bytes, blocks) = (saturate(row.bytes), row.blocks);

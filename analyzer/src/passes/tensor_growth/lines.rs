@@ -10,7 +10,10 @@ use crate::passes::phase::{Phase, Where};
 use crate::passes::trend::Trend;
 use crate::replay::blocks::Moment;
 use crate::replay::blocks::steps::{SiteLevel, Step};
-use crate::symbols::{Frame, Stacks};
+use crate::symbols::key::label_with_line;
+use crate::symbols::own::is_own;
+use crate::symbols::plumbing::begins_a_process;
+use crate::symbols::{Frame, FrameKind, Stacks};
 use crate::words::{clean, count, size};
 
 /// Lines that are listed.
@@ -56,9 +59,19 @@ impl LineGrowth {
         };
         let (place, held) = (clean(&self.label), size(self.bytes));
         format!(
-            "{blocks} allocated in {place} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
+            "{blocks} allocated in {place}{} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
+            self.called_from().unwrap_or_default(),
             self.blocks
         )
+    }
+
+    /// The program's outermost line that led there: the same place may be reached by others, whose blocks are given back.
+    fn called_from(&self) -> Option<String> {
+        let own = || self.stack.iter().take_while(|frame| !begins_a_process(frame)).filter(|frame| is_own(frame));
+        // A script's own last line only calls its main function, where it has one.
+        let in_function = own().filter(|frame| frame.function.as_deref() != Some("<module>")).last();
+        let label = label_with_line(in_function.or_else(|| own().last())?)?;
+        (!self.label.starts_with(label.trim_end_matches(')'))).then(|| format!(", by way of {},", clean(&label)))
     }
 }
 
@@ -77,12 +90,12 @@ pub struct LargerLine {
 
 impl LargerLine {
     /// A sentence without its beginning and its end.
-    pub fn told(&self, blocks: &str) -> String {
+    pub fn told(&self, blocks: &str, since: &str) -> String {
         let Self { label, total_bytes, bytes, blocks: number } = self;
         let (place, held, more) = (clean(label), size(*bytes), size(*total_bytes));
         let number = count(*number, blocks.trim_end_matches('s'), blocks);
         format!(
-            "{blocks} allocated in {place} become larger and not more: {held} in {number}, {more} more than at first"
+            "{blocks} allocated in {place} become larger and not more: {held} in {number}, {more} more than {since} before"
         )
     }
 
@@ -211,8 +224,18 @@ fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Opti
 
 /// Whether a call site lies in a backward pass or in an optimizer's step.
 fn is_of_trained(run: &Run<'_>, site: u32) -> bool {
-    let way = Where::of(&run.stacks.of(site).frames, false);
-    way.is_some_and(|way| matches!(way.phase, Phase::Backward | Phase::Optimizer))
+    let frames = run.stacks.of(site).frames;
+    match Where::of(&frames, false).map(|way| way.phase) {
+        Some(Phase::Optimizer) => true,
+        // What a hook of the program's keeps is no gradient.
+        Some(Phase::Backward) => !frames.iter().find(|frame| frame.kind == FrameKind::Python).is_some_and(is_a_hook),
+        _ => false,
+    }
+}
+
+/// Whether a frame is the program's own, and no backward pass of a function that it wrote itself.
+fn is_a_hook(frame: &Frame) -> bool {
+    is_own(frame) && frame.function.as_deref().is_some_and(|name| !name.ends_with("backward"))
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a SiteLevel>) -> SiteLevel {

@@ -145,10 +145,10 @@ impl TensorGrowth {
         Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
     }
 
-    /// Whether more lives that came since the last step's end than a step was ever given: what happens there is no part of such a step,
+    /// Whether clearly more lives that came since the last step's end than a step was ever given: what happens there is no part of such a step,
     /// and its steps say nothing of it.
-    pub fn is_beyond_its_steps(&self) -> bool {
-        self.beyond_bytes > self.most_given_bytes
+    pub fn is_beyond_its_steps(&self, thresholds: &Thresholds) -> bool {
+        self.beyond_bytes as f64 > thresholds.beyond_factor * self.most_given_bytes as f64
     }
 
     /// First level of all, in bytes.
@@ -183,6 +183,11 @@ impl TensorGrowth {
         let others = self.rising_bytes.saturating_sub(self.rising_trained_bytes);
         share(self.rising_trained_bytes, self.rising_bytes) >= thresholds.dominant_share
             && others < thresholds.leak_total_bytes
+    }
+
+    /// How far the last stretch goes back: `120 backward passes`.
+    pub fn stretch_told(&self) -> String {
+        count(self.stretch.saturating_sub(1), self.by.step(), self.by.steps())
     }
 
     /// The interval of its rate, and its sum: one sentence for the evidence and the section on growth.

@@ -146,7 +146,7 @@ fn a_line_whose_tensors_become_larger_is_named_as_that() {
     assert!(growth.significant && growth.lines.is_empty(), "{growth:?}");
     let [line] = &growth.larger[..] else { panic!("{growth:?}") };
     assert_eq!((line.label.as_str(), line.blocks), ("train_step (train.py:38)", 1));
-    insta::assert_snapshot!(line.told("tensors"));
+    insta::assert_snapshot!(line.told("tensors", "23 backward passes"));
 }
 
 #[test]

@@ -337,6 +337,7 @@ impl Failures {
                 oom.read.largest_allocatable_bytes = earlier.read.largest_allocatable_bytes;
                 oom.read.probe_skipped = earlier.read.probe_skipped;
             }
+            oom.probed_before |= earlier.read.largest_allocatable_bytes.is_some();
         }
     }
 }

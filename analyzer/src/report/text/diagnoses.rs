@@ -96,7 +96,11 @@ pub(in crate::report) fn evidence(finding: &Finding) -> String {
 fn rule_out(page: &mut Page, summary: &Summary) {
     for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
         // Of one failure it may be ruled out, and hold of another.
-        let of = if summary.facts.oom_count > 1 { numbers(&excluded.ooms) } else { String::new() };
+        let is_found = summary.conclusion.findings.iter().any(|finding| finding.id == excluded.id);
+        let of = match summary.facts.oom_count > 1 || is_found {
+            true => numbers(&excluded.ooms),
+            false => String::new(),
+        };
         page.painted("  ", &format!("not {}{of}:", excluded.id), Paint::Plain, &clean(&excluded.by));
     }
 }

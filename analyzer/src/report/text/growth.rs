@@ -29,7 +29,7 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
             page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
         }
         for line in &growth.larger {
-            page.indented("    ", "      ", &line.told(growth.blocks()));
+            page.indented("    ", "      ", &line.told(growth.blocks(), &growth.stretch_told()));
         }
         if growth.lines.is_empty() && growth.larger.is_empty() {
             let text = format!("no line holds more {} all along: which ones grow is not known", growth.blocks());

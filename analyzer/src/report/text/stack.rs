@@ -1,6 +1,7 @@
 //! The way to a call, for people: the functions nearest to the call first, what only passes on folded.
 
 use crate::passes::oom::OomReport;
+use crate::passes::phase::table::is_adapter;
 use crate::report::page::{Look, Page};
 use crate::symbols::own::is_own;
 use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing, is_trampoline};
@@ -27,6 +28,9 @@ pub(super) fn write(page: &mut Page, oom: &OomReport) {
     if native.len() + python.len() < 2 && native.iter().chain(&python).all(|frame| frame.function.is_none()) {
         return;
     }
+    // A module calls its `forward` through two functions of PyTorch's, each time.
+    let telling: Vec<&Frame> = python.iter().filter(|frame| !is_adapter(frame)).copied().collect();
+    let python = if telling.is_empty() { python } else { telling };
     block(page, "in Python", &python_lines(&python, oom.python_is_cut));
     let mut asked_by = native_lines(&native, !python.is_empty(), oom.stack_is_cut);
     if oom.stack_is_inferred && !asked_by.is_empty() {
