@@ -50,9 +50,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "other-process-on-gpu",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: &["request-exceeds-device"],
-        story: "counters from before the runtime told which of two cards it has, and a position that is another's since",
+        story: "counters from before the runtime told which of two cards it has, at another's position: KFD's list is of another card, and by the runtime alone 21 GiB of this one are in use beside the program's",
         scene: || counted(true, "0000:83:00.0"),
     },
     Labelled {

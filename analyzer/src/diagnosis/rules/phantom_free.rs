@@ -10,7 +10,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::fragmentation::saturate;
 use crate::replay::lower::Cause;
-use crate::replay::readings::{DeviceReadings, Source};
+use crate::replay::readings::Source;
 use crate::replay::tracks::reads::{Read, Stretch};
 use crate::thresholds::share;
 use crate::words::{clean, percent, size};
@@ -98,9 +98,9 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return held_by_told(case, failure, &told, check);
     }
     // The runtime counts the device that it was asked for, whichever card that is.
-    let wholes = |read: &DeviceReadings| read.wholes().iter().all(|whole| whole.source == Source::Runtime);
-    let by_runtime = wholes(&failure.oom.read) && first_read(case, failure).is_some_and(|first| wholes(&first.read));
-    if others.get().is_none() && (of_card == Holds::Yes || by_runtime) && held_before(case, failure, check) {
+    let of_runtime = |first: &Read| first.read.wholes().first().is_some_and(|whole| whole.source == Source::Runtime);
+    let by_runtime = first_read(case, failure).is_some_and(of_runtime);
+    if others.get().is_none() && by_runtime && held_before(case, failure, check) {
         return;
     }
     if let Holds::Unknown(reading) = of_card {
