@@ -114,7 +114,8 @@ pub fn bindings_client(set: &str, program: &str) -> Option<Client> {
 
 /// A program of `tests/clients/bindings` on HIP Python and ROCm 6.4.3 over the simulated card, with a Python of the same Debian.
 pub fn hip_python_on_card(program: &str) -> Option<Client> {
-    let needed = ["bindings/hip-newer/.requirements", "bindings/debian.complete", "rocm6/6.4.complete", "rocm6/sim/enter"];
+    let needed =
+        ["bindings/hip-newer/.requirements", "bindings/debian.complete", "rocm6/6.4.complete", "rocm6/sim/enter"];
     is_ready("bindings/hip-real", &needed).then(|| {
         let dir = resolved_clients_dir().join("bindings");
         let client = enter_tree(RocmRelease::V6_4).arg(dir.join("debian/usr/bin/python3"));

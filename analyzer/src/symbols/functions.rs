@@ -72,9 +72,8 @@ impl Functions {
         let next = self.functions.get(behind).map(|function| function.address);
         let before = self.functions[..behind].iter().rev().take(MAX_OVERLAPPING);
         let last = before.clone().next()?.address;
-        let unsized_reaches = |from: u64| {
-            self.is_whole && from == last && (next.is_some() || address - from < MAX_UNSIZED_BYTES)
-        };
+        let unsized_reaches =
+            |from: u64| self.is_whole && from == last && (next.is_some() || address - from < MAX_UNSIZED_BYTES);
         let reaches = |function: &&Function| match function.size_bytes {
             0 => unsized_reaches(function.address),
             size => address - function.address < size,

@@ -1,7 +1,7 @@
 """What the programs here write down of their own calls, so that a trace can be held against it.
 
-A line of calls.txt: what was called, address, bytes, device, line of the program, status. Each call stands on one line of the
-program together with what writes it down.
+A line of calls.txt: what was called, address, bytes, device, line of the program, status. Each call stands on the same line of
+the program as what writes it down.
 """
 
 import sys
@@ -13,22 +13,14 @@ _file = open("calls.txt", "w")
 _lock = threading.Lock()
 
 
-def _write(name, address, size, device, status):
-    line = sys._getframe(2).f_lineno
+def noted(name, result, size, device=0, address=None):
+    """Writes down a call by what the binding answered, its status first, and answers the same."""
+    status = int(result[0])
+    if address is None:
+        address = 0 if status != 0 else int(result[1])
     with _lock:
-        print(name, f"{address:#x}", size, device, line, status, file=_file, flush=True)
-
-
-def took(name, block, size, device=0):
-    """Writes down a call that gave memory, and answers what it gave."""
-    _write(name, int(block), size, device, 0)
-    return block
-
-
-def refused(name, result, size, device=0):
-    """Writes down a call that gave none: the binding answers the status first."""
-    assert int(result[0]) != 0, result
-    _write(name, 0, size, device, int(result[0]))
+        print(name, f"{address:#x}", size, device, sys._getframe(1).f_lineno, status, file=_file, flush=True)
+    return result
 
 
 def checked(result):

@@ -9,7 +9,7 @@ import ctypes
 
 from cuda.bindings import driver
 
-from calls import MIB, checked, in_threads, refused, run, took
+from calls import MIB, checked, in_threads, noted, run
 
 BLOCK = 64 * MIB
 
@@ -21,36 +21,35 @@ def enter(device):
 
 
 def plain(device):
-    took("cuMemAlloc_v2", block := checked(driver.cuMemAlloc(3 * MIB)), 3 * MIB, device)
+    block = checked(noted("cuMemAlloc_v2", driver.cuMemAlloc(3 * MIB), 3 * MIB, device))
     attach = driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
-    took("cuMemAllocManaged", managed := checked(driver.cuMemAllocManaged(7 * MIB, attach)), 7 * MIB, device)
+    managed = checked(noted("cuMemAllocManaged", driver.cuMemAllocManaged(7 * MIB, attach), 7 * MIB, device))
     checked(driver.cuMemsetD8(block, 0, MIB))
     for given in (block, managed):
         checked(driver.cuMemFree(given))
 
 
 def host(device):
-    took("cuMemAllocHost_v2", pinned := checked(driver.cuMemAllocHost(MIB)), MIB, device)
-    took("cuMemHostAlloc", mapped := checked(driver.cuMemHostAlloc(2 * MIB, 0)), 2 * MIB, device)
+    pinned = checked(noted("cuMemAllocHost_v2", driver.cuMemAllocHost(MIB), MIB, device))
+    mapped = checked(noted("cuMemHostAlloc", driver.cuMemHostAlloc(2 * MIB, 0), 2 * MIB, device))
     for given in (pinned, mapped):
         checked(driver.cuMemFreeHost(given))
     memory = ctypes.create_string_buffer(MIB + 4096)
     start = (ctypes.addressof(memory) + 4095) & ~4095
-    checked(driver.cuMemHostRegister(start, MIB, 0))
-    took("cuMemHostRegister_v2", start, MIB, device)
+    checked(noted("cuMemHostRegister_v2", driver.cuMemHostRegister(start, MIB, 0), MIB, device, start))
     checked(driver.cuMemHostUnregister(start))
 
 
 def stream_ordered(device):
     stream = checked(driver.cuStreamCreate(0))
-    took("cuMemAllocAsync", block := checked(driver.cuMemAllocAsync(9 * MIB, stream)), 9 * MIB, device)
+    block = checked(noted("cuMemAllocAsync", driver.cuMemAllocAsync(9 * MIB, stream), 9 * MIB, device))
     checked(driver.cuMemFreeAsync(block, stream))
     wanted = driver.CUmemPoolProps()
     wanted.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     wanted.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     wanted.location.id = device
     pool = checked(driver.cuMemPoolCreate(wanted))
-    took("cuMemAllocFromPoolAsync", block := checked(driver.cuMemAllocFromPoolAsync(11 * MIB, pool, stream)), 11 * MIB, device)
+    block = checked(noted("cuMemAllocFromPoolAsync", driver.cuMemAllocFromPoolAsync(11 * MIB, pool, stream), 11 * MIB, device))
     checked(driver.cuMemFreeAsync(block, stream))
     checked(driver.cuStreamSynchronize(stream))
     checked(driver.cuMemPoolDestroy(pool))
@@ -64,7 +63,7 @@ def virtual(device):
     wanted.location.id = device
     kind = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
     size = 2 * checked(driver.cuMemGetAllocationGranularity(wanted, kind))
-    took("cuMemCreate", handle := checked(driver.cuMemCreate(size, wanted, 0)), size, device)
+    handle = checked(noted("cuMemCreate", driver.cuMemCreate(size, wanted, 0), size, device))
     place = checked(driver.cuMemAddressReserve(size, 0, 0, 0))
     checked(driver.cuMemMap(place, size, 0, handle, 0))
     access = driver.CUmemAccessDesc()
@@ -82,30 +81,29 @@ def every():
         for part in (plain, host, stream_ordered, virtual):
             part(device)
             print(part.__name__, "on", device)
-        refused("cuMemAlloc_v2", driver.cuMemAlloc(1 << 44), 1 << 44, device)
+        assert int(noted("cuMemAlloc_v2", driver.cuMemAlloc(1 << 44), 1 << 44, device)[0]) != 0
 
 
 def fill():
     blocks = []
     while True:
-        blocks.append(took("cuMemAlloc_v2", checked(driver.cuMemAlloc(BLOCK)), BLOCK))
+        blocks.append(checked(noted("cuMemAlloc_v2", driver.cuMemAlloc(BLOCK), BLOCK)))
 
 
 def caught():
     blocks = []
-    while int((answer := driver.cuMemAlloc(BLOCK))[0]) == 0:
-        blocks.append(took("cuMemAlloc_v2", answer[1], BLOCK))
-    refused("cuMemAlloc_v2", answer, BLOCK)
+    while int((answer := noted("cuMemAlloc_v2", driver.cuMemAlloc(BLOCK), BLOCK))[0]) == 0:
+        blocks.append(answer[1])
     print("refused after", len(blocks), answer[0].name)
     checked(driver.cuMemFree(blocks.pop()))
-    took("cuMemAlloc_v2", smaller := checked(driver.cuMemAlloc(BLOCK // 2)), BLOCK // 2)
+    smaller = checked(noted("cuMemAlloc_v2", driver.cuMemAlloc(BLOCK // 2), BLOCK // 2))
     for block in (*blocks, smaller):
         checked(driver.cuMemFree(block))
 
 
 def ignored():
-    took("cuMemAlloc_v2", block := checked(driver.cuMemAlloc(BLOCK)), BLOCK)
-    refused("cuMemAlloc_v2", driver.cuMemAlloc(1 << 44), 1 << 44)
+    block = checked(noted("cuMemAlloc_v2", driver.cuMemAlloc(BLOCK), BLOCK))
+    assert int(noted("cuMemAlloc_v2", driver.cuMemAlloc(1 << 44), 1 << 44)[0]) != 0
     for _ in range(20):
         driver.cuMemsetD8(block, 0, MIB)
     checked(driver.cuMemFree(block))
@@ -115,7 +113,7 @@ def threads():
     def work(index):
         enter(0)
         for size in range(1, 26):
-            took("cuMemAlloc_v2", block := checked(driver.cuMemAlloc((index + 1) * 100 * size)), (index + 1) * 100 * size)
+            block = checked(noted("cuMemAlloc_v2", driver.cuMemAlloc((index + 1) * 100 * size), (index + 1) * 100 * size))
             checked(driver.cuMemFree(block))
 
     in_threads(4, work)
