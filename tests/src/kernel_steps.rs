@@ -24,7 +24,9 @@ fn expected(line: &TruthLine) -> Option<Step> {
         _ => return None,
     };
     let (api, kind) = (line.api().to_owned(), line.kind().to_owned());
-    Some((event.to_owned(), api, kind, line.card(), address, line.requested_bytes()))
+    // The request to destroy a queue does not say which card it is on.
+    let card = if line.event() == "destroy_queue" { -1 } else { line.card() };
+    Some((event.to_owned(), api, kind, card, address, line.requested_bytes()))
 }
 
 /// The records of the kernel's layer about memory, by thread, without those that say that a driver refused what makes no

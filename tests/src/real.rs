@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::artefacts::target_dir;
+use crate::artefacts::{sim_dir, target_dir};
 use crate::run::{Client, Finished};
 
 /// Set by `scripts/test --all`: a client that is not there is a failure and not a skip.
@@ -54,33 +54,75 @@ pub enum RocmRelease {
     V6_4,
 }
 
+impl RocmRelease {
+    /// The root tree that it is in, by its name in `target/real-clients/rocm6`.
+    fn tree(self) -> &'static str {
+        match self {
+            RocmRelease::V5_2 => "/",
+            RocmRelease::V5_7 => "5.7",
+            RocmRelease::V6_4 => "6.4",
+        }
+    }
+}
+
 /// A client on a release of ROCm over the simulated card of `tests/sim/amdgpu`, which logs to the run's truth: in a root tree
 /// of its own, where the card's files are. `None`, said on stderr, where it is not built.
 pub fn rocm_on_card(release: RocmRelease, name: &str) -> Option<Client> {
-    let tree = match release {
-        RocmRelease::V5_2 => "/",
-        RocmRelease::V5_7 => "5.7",
-        RocmRelease::V6_4 => "6.4",
-    };
+    let tree = release.tree();
     let (program, complete) = (format!("rocm6/bin/{name}"), format!("rocm6/{tree}.complete"));
     let complete = if release == RocmRelease::V5_2 { "/usr" } else { &complete };
     if !is_ready(&format!("rocm6/{tree}/{name}"), &[&program, complete, "rocm6/sim/enter"]) {
         return None;
     }
-    // Folders are bound at their own places, so links that lead out of them lead nowhere.
-    let clients = real_clients_dir().canonicalize().expect("a folder that is there");
+    let dir = resolved_clients_dir();
+    let client = enter_tree(release).arg(dir.join(program));
+    Some(if release == RocmRelease::V6_4 { client.env("LD_LIBRARY_PATH", dir.join("rocm6/lib")) } else { client })
+}
+
+/// Folders are bound at their own places, so links that lead out of them lead nowhere.
+fn resolved_clients_dir() -> PathBuf {
+    real_clients_dir().canonicalize().expect("a folder that is there")
+}
+
+/// What enters a release's root tree on the simulated card. What it starts there is the next argument.
+fn enter_tree(release: RocmRelease) -> Client {
+    let clients = resolved_clients_dir();
     let dir = clients.join("rocm6");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned();
-    let bound = std::env::join_paths([sources, target_dir(), clients.clone(), std::env::temp_dir()]);
-    let client = Client::new(dir.join("sim/enter")).arg(dir.join(tree)).arg(dir.join("mount"));
-    let client = client.arg(clients.join(program)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
+    let bound = std::env::join_paths([sources, target_dir(), clients, std::env::temp_dir()]);
+    let client = Client::new(dir.join("sim/enter")).arg(dir.join(release.tree())).arg(dir.join("mount"));
+    let client = client.preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
     // Kernels do nothing: copies have to go by the copy engine.
-    let client = client.env("SIM_BIND", bound.expect("paths without colons")).env("GPU_FORCE_BLIT_COPY_SIZE", "0");
-    Some(if release == RocmRelease::V6_4 { client.env("LD_LIBRARY_PATH", dir.join("lib")) } else { client })
+    client.env("SIM_BIND", bound.expect("paths without colons")).env("GPU_FORCE_BLIT_COPY_SIZE", "0")
 }
 
 fn on_simulated_cuda(client: Client, libraries: &Path) -> Client {
     client.env("LD_LIBRARY_PATH", libraries).env("SIM_STUB_LOG", STUB_LOG)
+}
+
+/// A program of `tests/clients/bindings` with the Python packages of that set (`hip`, `cuda11`, ...) over the simulated HIP or CUDA.
+/// `None`, said on stderr, where they are not installed.
+pub fn bindings_client(set: &str, program: &str) -> Option<Client> {
+    let name = format!("bindings/{set}");
+    is_ready(&name, &[&format!("{name}/.requirements"), "bindings/python/bin/python"]).then(|| {
+        let dir = real_clients_dir().join("bindings");
+        let client = Client::new(dir.join("python/bin/python")).arg(clients_dir().join("bindings").join(program));
+        let client = client.env("PYTHONPATH", dir.join(set)).env("PYTHONDONTWRITEBYTECODE", "1");
+        client.env("LD_LIBRARY_PATH", sim_dir())
+    })
+}
+
+/// A program of `tests/clients/bindings` on HIP Python and ROCm 6.4.3 over the simulated card, with a Python of the same Debian.
+pub fn hip_python_on_card(program: &str) -> Option<Client> {
+    let needed =
+        ["bindings/hip-newer/.requirements", "bindings/debian.complete", "rocm6/6.4.complete", "rocm6/sim/enter"];
+    is_ready("bindings/hip-real", &needed).then(|| {
+        let dir = resolved_clients_dir().join("bindings");
+        let client = enter_tree(RocmRelease::V6_4).arg(dir.join("debian/usr/bin/python3"));
+        let client = client.arg(clients_dir().join("bindings").join(program));
+        let client = client.env("PYTHONHOME", dir.join("debian/usr")).env("PYTHONPATH", dir.join("hip-newer"));
+        client.env("PYTHONDONTWRITEBYTECODE", "1").env("LD_LIBRARY_PATH", dir.join("lib"))
+    })
 }
 
 fn clients_dir() -> PathBuf {

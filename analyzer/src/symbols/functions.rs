@@ -11,7 +11,8 @@ const MAX_SYMBOLS: usize = 1 << 25;
 const MAX_NAME_BYTES: usize = 1 << 16;
 /// Symbols before an address that may have it: functions overlap where one has several entries.
 const MAX_OVERLAPPING: usize = 16;
-/// How far a function without a size reaches, in bytes, where no other follows.
+/// How far a function without a size reaches, in bytes, where no other follows. It reaches no further than to the next one, and
+/// nowhere in a table of exported functions: what follows there is a function that the table does not have.
 const MAX_UNSIZED_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,8 +71,11 @@ impl Functions {
         let behind = self.functions.partition_point(|function| function.address <= address);
         let next = self.functions.get(behind).map(|function| function.address);
         let before = self.functions[..behind].iter().rev().take(MAX_OVERLAPPING);
+        let last = before.clone().next()?.address;
+        let unsized_reaches =
+            |from: u64| self.is_whole && from == last && (next.is_some() || address - from < MAX_UNSIZED_BYTES);
         let reaches = |function: &&Function| match function.size_bytes {
-            0 => next.is_some_and(|next| address < next) || address - function.address < MAX_UNSIZED_BYTES,
+            0 => unsized_reaches(function.address),
             size => address - function.address < size,
         };
         // Among several names of one piece of code, always the same one: builds must agree.

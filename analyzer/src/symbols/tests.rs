@@ -73,6 +73,23 @@ fn without_debug_information_the_table_of_symbols_names_functions() {
     assert!(stripped.missing()[0].reason.contains("it was stripped"), "{:?}", stripped.missing());
 }
 
+/// As `_init` is in libraries that older linkers made: exported, without a size, far before all that is called.
+#[test]
+fn a_function_without_a_size_does_not_name_what_follows() {
+    let entry = ".globl entry\\n.type entry,@function\\nentry: call work@PLT\\nret\\n";
+    let library = Library::compile(&format!("__asm__(\"{entry}\");\n"), &[]);
+    let (inside, middle) = (library.return_address_in("entry"), library.return_address_in("middle"));
+    let whole = symbols(library.module(), here());
+    assert_eq!(words(&whole.frames(inside)), ["entry"]);
+    assert_eq!(words(&whole.frames(middle)), ["middle"]);
+    library.strip(&["--strip-symbol=middle"]);
+    assert_eq!(words(&symbols(library.module(), here()).frames(middle)), ["?"], "`work` is between");
+    library.strip(&["--strip-all"]);
+    let stripped = symbols(library.module(), here());
+    assert_eq!(words(&stripped.frames(inside)), ["?"]);
+    assert_eq!(words(&stripped.frames(middle)), ["?"]);
+}
+
 #[test]
 fn an_address_without_a_library_stays_an_address() {
     let library = Library::compile("", &[]);

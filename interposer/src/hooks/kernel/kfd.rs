@@ -24,10 +24,7 @@ mod flags {
 pub(super) fn plan(number: u8, payload: &Payload) -> Option<Plan> {
     match number {
         0x02 => create_queue(payload),
-        0x03 => {
-            let queue = queue_address(payload.u32(0)?);
-            Some(Plan::new(Request::KfdDestroyQueue, How::Gives, Kind::Queue, Described::new(queue, 0)))
-        }
+        0x03 => destroy_queue(payload),
         0x11 => {
             let what = on_gpu(Described::new(scratch_address(payload.u64(0)?), 0), payload.u32(8)?);
             Some(Plan::new(Request::KfdScratch, How::Takes, Kind::Scratch, what))
@@ -185,6 +182,12 @@ fn create_queue(payload: &Payload) -> Option<Plan> {
     Some(Plan { complete, ..Plan::new(Request::KfdCreateQueue, How::Takes, Kind::Queue, what) })
 }
 
+/// The queue's number alone: which card it is on, its creation told. The thread's device may be another one.
+fn destroy_queue(payload: &Payload) -> Option<Plan> {
+    let what = Described { device: Some(NO_DEVICE), ..Described::new(queue_address(payload.u32(0)?), 0) };
+    Some(Plan::new(Request::KfdDestroyQueue, How::Gives, Kind::Queue, what))
+}
+
 /// How much KFD would still give; the answer goes into `requested`.
 fn available(payload: &Payload) -> Option<Plan> {
     let what = on_gpu(Described::new(0, 0), payload.u32(8)?);
@@ -237,6 +240,12 @@ mod tests {
             |register| plan(0x11, &payload(16, &[(0, 8, register), (8, 4, 5)])).expect("scratch").what.address;
         assert_eq!(address(0x7f12_3456), 0x7f12_3456_0000);
         assert_eq!(address(1 << 48), 0, "no address is so large");
+    }
+
+    #[test]
+    fn the_end_of_a_queue_does_not_tell_its_card() {
+        let what = plan(0x03, &payload(8, &[(0, 4, 7)])).expect("a queue").what;
+        assert_eq!((what.address, what.device), (queue_address(7), Some(NO_DEVICE)));
     }
 
     #[test]
