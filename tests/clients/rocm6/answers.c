@@ -1,0 +1,364 @@
+// Asks a release of HIP what its memory calls answer, and prints a line for each: section, question, answer. The sections are
+// programs of their own, so that one doesn't see what another left. Made for a card of 8 GiB with 8 GiB of host memory.
+#include "answers.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+typedef struct { char reserved[64]; } hipIpcMemHandle_t;
+typedef struct { unsigned width, height, format, channels; } HIP_ARRAY_DESCRIPTOR;
+
+hipError_t hipExtGetLastError(void);
+hipError_t hipExtMallocWithFlags(void **pointer, size_t size, unsigned flags);
+hipError_t hipDeviceGetDefaultMemPool(void **pool, int device);
+hipError_t hipMemPoolTrimTo(void *pool, size_t keep);
+hipError_t hipMemPoolGetAttribute(void *pool, int attribute, void *value);
+hipError_t hipMemPoolSetAttribute(void *pool, int attribute, void *value);
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *pointer);
+hipError_t hipIpcOpenMemHandle(void **pointer, hipIpcMemHandle_t handle, unsigned flags);
+hipError_t hipIpcCloseMemHandle(void *pointer);
+hipError_t hipGraphInstantiate(void **executable, void *graph, void **node, char *log, size_t size);
+hipError_t hipGraphLaunch(void *executable, hipStream_t stream);
+hipError_t hipGraphExecDestroy(void *executable);
+hipError_t hipDeviceGetGraphMemAttribute(int device, int attribute, void *value);
+
+// More than the card; and as much as a card that has 15 blocks of it lacks.
+#define FAR_TOO_MUCH ((size_t)1 << 40)
+#define BLOCK (512 * MiB)
+
+static void *const untouched = (void *)0x1234;
+
+static void fail(void) {
+    void *pointer;
+    MUST_NOT_FIT(FUNCTION(hipMalloc)(&pointer, FAR_TOO_MUCH));
+}
+
+static void peek(const char *what) { answer(what, status_name(FUNCTION(hipPeekAtLastError)())); }
+
+static void *work_elsewhere(void *block) {
+    MUST(FUNCTION(hipMalloc)(&block, MiB));
+    return block;
+}
+
+static void last_error(void) {
+    size_t free, total;
+    void *pointer;
+    int device;
+    fail();
+    peek("hipPeekAtLastError after a refused hipMalloc");
+    peek("the same again");
+    answer("then hipGetLastError", status_name(FUNCTION(hipGetLastError)()));
+    answer("hipGetLastError again", status_name(FUNCTION(hipGetLastError)()));
+    fail();
+    pthread_t thread;
+    pthread_create(&thread, NULL, work_elsewhere, NULL);
+    pthread_join(thread, NULL);
+    peek("after a success of another thread");
+    fail();
+    MUST(FUNCTION(hipMalloc)(&pointer, MiB));
+    peek("after a hipMalloc that succeeds");
+    fail();
+    MUST(FUNCTION(hipFree)(pointer));
+    peek("after a hipFree");
+    fail();
+    MUST(FUNCTION(hipMemGetInfo)(&free, &total));
+    peek("after hipMemGetInfo");
+    fail();
+    MUST(FUNCTION(hipGetDevice)(&device));
+    peek("after hipGetDevice");
+    fail();
+    MUST(FUNCTION(hipDeviceSynchronize)());
+    peek("after hipDeviceSynchronize");
+    fail();
+    (void)FUNCTION(hipGetErrorName)(hipErrorOutOfMemory);
+    (void)FUNCTION(hipGetErrorString)(hipErrorOutOfMemory);
+    peek("after hipGetErrorString");
+    fail();
+    if (FUNCTION(hipExtGetLastError)) answer("hipExtGetLastError", status_name(FUNCTION(hipExtGetLastError)()));
+    else answer("hipExtGetLastError", "no such function");
+    peek("after hipExtGetLastError");
+    answer("the text of hipErrorOutOfMemory", FUNCTION(hipGetErrorString)(hipErrorOutOfMemory));
+}
+
+static void fill(void) {
+    for (int i = 0; i < 15; i++) {
+        void *block;
+        MUST(FUNCTION(hipMalloc)(&block, BLOCK));
+    }
+}
+
+// Each way to ask for `size`; `how` says what is wrong with it.
+static void ask_for(size_t size, const char *how) {
+    void *pointer = NULL, *pool = NULL;
+    size_t pitch;
+    char what[128];
+    hipPitchedPtr pitched;
+    hipChannelFormatDesc bytes = {8, 0, 0, 0, 1};
+    hipExtent extent = {MiB, size / MiB, 1};
+#define ASK(name, ...)                                           \
+    do {                                                         \
+        snprintf(what, sizeof what, "%s, %s", #name, how);       \
+        STEP(what, name, __VA_ARGS__);                           \
+    } while (0)
+    ASK(hipMalloc, &pointer, size);
+    ASK(hipExtMallocWithFlags, &pointer, size, 1);
+    ASK(hipMallocPitch, &pointer, &pitch, MiB, size / MiB);
+    ASK(hipMalloc3D, &pitched, extent);
+    ASK(hipMallocArray, &pointer, &bytes, 16384, size / 16384, 0);
+    ASK(hipMallocAsync, &pointer, size, NULL);
+    if (FUNCTION(hipDeviceGetDefaultMemPool)(&pool, 0) == hipSuccess)
+        ASK(hipMallocFromPoolAsync, &pointer, size, pool, NULL);
+    hipMemAllocationProp properties = {.type = 1, .location = {1, 0}};
+    ASK(hipMemCreate, &pointer, size, &properties, 0);
+#undef ASK
+}
+
+static void out_pointer(const char *what, size_t size) {
+    void *pointer = untouched;
+    int status = FUNCTION(hipMalloc)(&pointer, size);
+    char text[128];
+    const char *left = pointer == untouched ? "unchanged" : pointer ? "an address" : "null";
+    snprintf(text, sizeof text, "%s, the pointer %s", status_name(status), left);
+    answer(what, text);
+}
+
+static void odd_requests(void) {
+    void *pointer = NULL;
+    STEP("hipMalloc to a null pointer", hipMalloc, NULL, MiB);
+    STEP("hipMallocAsync of 0 bytes", hipMallocAsync, &pointer, 0, NULL);
+    STEP("hipHostMalloc of 0 bytes", hipHostMalloc, &pointer, 0, 0);
+    STEP("hipMallocManaged of 0 bytes", hipMallocManaged, &pointer, 0, hipMemAttachGlobal);
+    STEP("hipFree of null", hipFree, NULL);
+    STEP("hipFree of a foreign address", hipFree, untouched);
+    STEP("hipFreeAsync of null", hipFreeAsync, NULL, NULL);
+    STEP("hipHostFree of null", hipHostFree, NULL);
+    MUST(FUNCTION(hipMalloc)(&pointer, MiB));
+    MUST(FUNCTION(hipFree)(pointer));
+    STEP("hipFree for the second time", hipFree, pointer);
+}
+
+static void refusals(void) {
+    out_pointer("hipMalloc of 0 bytes", 0);
+    out_pointer("hipMalloc of 1 TiB", FAR_TOO_MUCH);
+    odd_requests();
+    ask_for(FAR_TOO_MUCH, "1 TiB on 8 GiB");
+    fill();
+    out_pointer("hipMalloc of 512 MiB where less is free", BLOCK);
+    ask_for(BLOCK, "512 MiB where less is free");
+}
+
+static void attribute(const char *what, void *pool, int which) {
+    uint64_t value = 0;
+    int status = FUNCTION(hipMemPoolGetAttribute)(pool, which, &value);
+    answer_size(what, status, value);
+}
+
+enum { RELEASE_THRESHOLD = 4, RESERVED_NOW, RESERVED_HIGH, USED_NOW, USED_HIGH };
+
+static void pool_counts(const char *when, void *pool) {
+    char what[128];
+    snprintf(what, sizeof what, "ReservedMemCurrent %s", when);
+    attribute(what, pool, RESERVED_NOW);
+    snprintf(what, sizeof what, "UsedMemCurrent %s", when);
+    attribute(what, pool, USED_NOW);
+}
+
+static void limited_pool(void) {
+    hipMemPoolProps properties = {.allocType = 1, .location = {1, 0}, .maxSize = 64 * MiB};
+    void *pool = NULL, *pointer = NULL;
+    STEP("hipMemPoolCreate with a maxSize of 64 MiB", hipMemPoolCreate, &pool, &properties);
+    if (step_status != hipSuccess) return;
+    STEP("hipMallocFromPoolAsync of 128 MiB from it", hipMallocFromPoolAsync, &pointer, 128 * MiB, pool, NULL);
+    STEP("hipMemPoolDestroy", hipMemPoolDestroy, pool);
+}
+
+static void pools(void) {
+    void *pool = NULL, *first = NULL, *second = NULL;
+    STEP("hipDeviceGetDefaultMemPool", hipDeviceGetDefaultMemPool, &pool, 0);
+    STEP("hipMallocAsync of 64 MiB", hipMallocAsync, &first, 64 * MiB, NULL);
+    if (step_status != hipSuccess) return;
+    attribute("ReleaseThreshold", pool, RELEASE_THRESHOLD);
+    pool_counts("after it", pool);
+    STEP("hipFreeAsync", hipFreeAsync, first, NULL);
+    pool_counts("after hipFreeAsync", pool);
+    STEP("hipMallocAsync of as much", hipMallocAsync, &second, 64 * MiB, NULL);
+    answer("its address", second == first ? "the same" : "another");
+    STEP("hipFree of it", hipFree, second);
+    STEP("hipDeviceSynchronize", hipDeviceSynchronize);
+    pool_counts("after hipDeviceSynchronize", pool);
+    uint64_t threshold = UINT64_MAX;
+    STEP("hipMemPoolSetAttribute, ReleaseThreshold", hipMemPoolSetAttribute, pool, RELEASE_THRESHOLD, &threshold);
+    STEP("hipMallocAsync of 64 MiB, above the threshold nothing", hipMallocAsync, &first, 64 * MiB, NULL);
+    STEP("hipFreeAsync, above the threshold nothing", hipFreeAsync, first, NULL);
+    STEP("hipDeviceSynchronize, above the threshold nothing", hipDeviceSynchronize);
+    pool_counts("then", pool);
+    STEP("hipMallocAsync of 32 MiB from what the pool has", hipMallocAsync, &second, 32 * MiB, NULL);
+    STEP("hipFreeAsync of it", hipFreeAsync, second, NULL);
+    STEP("hipMemPoolTrimTo 0", hipMemPoolTrimTo, pool, 0);
+    STEP("hipDeviceSynchronize, and hipMemPoolTrimTo 0", hipDeviceSynchronize);
+    STEP("hipMemPoolTrimTo 0 again", hipMemPoolTrimTo, pool, 0);
+    pool_counts("after it all", pool);
+    attribute("ReservedMemHigh", pool, RESERVED_HIGH);
+    attribute("UsedMemHigh", pool, USED_HIGH);
+    limited_pool();
+}
+
+static void granularity(const char *what, int option, const hipMemAllocationProp *properties) {
+    size_t size = 0;
+    int status = FUNCTION(hipMemGetAllocationGranularity)(&size, properties, option);
+    answer_size(what, status, size);
+}
+
+static void virtual_memory(void) {
+    enum { MINIMUM, RECOMMENDED };
+    hipMemAllocationProp properties = {.type = 1, .location = {1, 0}};
+    hipMemAccessDesc access = {{1, 0}, 3};
+    void *range = NULL, *handle = NULL, *retained = NULL, *other = NULL;
+    granularity("granularity, minimum", MINIMUM, &properties);
+    granularity("granularity, recommended", RECOMMENDED, &properties);
+    STEP("hipMemAddressReserve of 64 MiB", hipMemAddressReserve, &range, 64 * MiB, 0, NULL, 0);
+    if (step_status != hipSuccess) return;
+    STEP("hipMemAddressReserve of 100 bytes", hipMemAddressReserve, &other, 100, 0, NULL, 0);
+    STEP("hipMemAddressReserve of 1 TiB", hipMemAddressReserve, &other, FAR_TOO_MUCH, 0, NULL, 0);
+    STEP("hipMemCreate of 100 bytes", hipMemCreate, &other, 100, &properties, 0);
+    STEP("hipMemCreate of 0 bytes", hipMemCreate, &other, 0, &properties, 0);
+    STEP("hipMemCreate of 64 MiB", hipMemCreate, &handle, 64 * MiB, &properties, 0);
+    if (step_status != hipSuccess) return;
+    STEP("hipMemMap of half of it", hipMemMap, range, 32 * MiB, 0, handle, 0);
+    if (step_status == hipSuccess) MUST(FUNCTION(hipMemUnmap)(range, 32 * MiB));
+    STEP("hipMemMap outside of what was reserved", hipMemMap, untouched, 64 * MiB, 0, handle, 0);
+    STEP("hipMemMap", hipMemMap, range, 64 * MiB, 0, handle, 0);
+    STEP("hipMemSetAccess", hipMemSetAccess, range, 64 * MiB, &access, 1);
+    STEP("hipMemMap where something is mapped", hipMemMap, range, 64 * MiB, 0, handle, 0);
+    STEP("hipMemRetainAllocationHandle", hipMemRetainAllocationHandle, &retained, range);
+    if (step_status == hipSuccess) STEP("hipMemRelease of what was retained", hipMemRelease, retained);
+    STEP("hipMemRelease while it is mapped", hipMemRelease, handle);
+    STEP("hipMemUnmap", hipMemUnmap, range, 64 * MiB);
+    STEP("hipMemUnmap for the second time", hipMemUnmap, range, 64 * MiB);
+    STEP("hipMemAddressFree", hipMemAddressFree, range, 64 * MiB);
+    STEP("hipMemAddressFree for the second time", hipMemAddressFree, range, 64 * MiB);
+}
+
+static void sharing(void) {
+    hipIpcMemHandle_t handle, inner;
+    void *block, *host, *opened = NULL;
+    MUST(FUNCTION(hipMalloc)(&block, 64 * MiB));
+    MUST(FUNCTION(hipHostMalloc)(&host, MiB, 0));
+    STEP("hipIpcGetMemHandle", hipIpcGetMemHandle, &handle, block);
+    int exported = step_status;
+    STEP("hipIpcGetMemHandle of an address inside", hipIpcGetMemHandle, &inner, (char *)block + MiB);
+    STEP("hipIpcGetMemHandle of pinned host memory", hipIpcGetMemHandle, &inner, host);
+    STEP("hipIpcGetMemHandle of a foreign address", hipIpcGetMemHandle, &inner, untouched);
+    if (exported == hipSuccess) {
+        STEP("hipIpcOpenMemHandle by the process that exported it", hipIpcOpenMemHandle, &opened, handle, 1);
+        if (step_status == hipSuccess) STEP("hipIpcCloseMemHandle", hipIpcCloseMemHandle, opened);
+    }
+    memset(&inner, 0, sizeof inner);
+    STEP("hipIpcOpenMemHandle of zeros", hipIpcOpenMemHandle, &opened, inner, 1);
+    STEP("hipIpcCloseMemHandle of what was not opened", hipIpcCloseMemHandle, untouched);
+    STEP("hipFree of what was exported", hipFree, block);
+}
+
+enum { GRAPH_USED_NOW, GRAPH_USED_HIGH, GRAPH_RESERVED_NOW };
+
+static void graph_count(const char *what, int which) {
+    uint64_t value = 0;
+    if (!FUNCTION(hipDeviceGetGraphMemAttribute)) return answer(what, "no such function");
+    int status = FUNCTION(hipDeviceGetGraphMemAttribute)(0, which, &value);
+    answer_size(what, status, value);
+}
+
+static void run_graph(void *graph) {
+    void *executable = NULL;
+    STEP("hipGraphInstantiate", hipGraphInstantiate, &executable, graph, NULL, NULL, 0);
+    if (step_status != hipSuccess) return;
+    STEP("hipGraphLaunch", hipGraphLaunch, executable, NULL);
+    STEP("hipDeviceSynchronize", hipDeviceSynchronize);
+    graph_count("ReservedMemCurrent after it", GRAPH_RESERVED_NOW);
+    STEP("hipGraphLaunch again", hipGraphLaunch, executable, NULL);
+    STEP("hipDeviceSynchronize again", hipDeviceSynchronize);
+    STEP("hipGraphExecDestroy", hipGraphExecDestroy, executable);
+    STEP("hipGraphDestroy", hipGraphDestroy, graph);
+    STEP("hipDeviceGraphMemTrim", hipDeviceGraphMemTrim, 0);
+    graph_count("ReservedMemCurrent at the end", GRAPH_RESERVED_NOW);
+}
+
+static void graphs(void) {
+    void *graph, *allocation = NULL, *after = NULL;
+    MUST(FUNCTION(hipGraphCreate)(&graph, 0));
+    hipMemAllocNodeParams parameters = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = 64 * MiB};
+    STEP("hipGraphAddMemAllocNode of 64 MiB", hipGraphAddMemAllocNode, &allocation, graph, NULL, 0, &parameters);
+    if (step_status != hipSuccess) return;
+    answer("the address that the node gives", parameters.dptr ? "an address" : "null");
+    STEP("hipGraphAddMemFreeNode", hipGraphAddMemFreeNode, &after, graph, &allocation, 1, parameters.dptr);
+    run_graph(graph);
+    parameters.bytesize = FAR_TOO_MUCH;
+    MUST(FUNCTION(hipGraphCreate)(&graph, 0));
+    STEP("hipGraphAddMemAllocNode of 1 TiB", hipGraphAddMemAllocNode, &allocation, graph, NULL, 0, &parameters);
+}
+
+static void blocks(void) {
+    size_t free = 0, total = 0;
+    void *one = NULL, *two = NULL, *large = NULL, *stream = NULL;
+    static char source[MiB];
+    MUST(FUNCTION(hipMemGetInfo)(&free, &total));
+    answer("hipMemGetInfo, total", size_text(total));
+    answer("hipMemGetInfo, not free at the start", size_text(total - free));
+    STEP("hipMalloc of 1 byte", hipMalloc, &one, 1);
+    STEP("hipMalloc of 1 byte, the second", hipMalloc, &two, 1);
+    STEP("hipFree of the second", hipFree, two);
+    STEP("hipFree of the first", hipFree, one);
+    STEP("hipMalloc of 64 MiB and 1 byte", hipMalloc, &large, 64 * MiB + 1);
+    STEP("hipMemcpy of 1 MiB to it, the first copy", hipMemcpy, large, source, MiB, hipMemcpyHostToDevice);
+    STEP("hipMemcpy of 1 MiB to it, the second", hipMemcpy, large, source, MiB, hipMemcpyHostToDevice);
+    STEP("hipStreamCreate", hipStreamCreate, &stream);
+    STEP("hipMemcpyAsync on the stream", hipMemcpyAsync, large, source, MiB, hipMemcpyHostToDevice, stream);
+    STEP("hipStreamDestroy", hipStreamDestroy, stream);
+    STEP("hipFree of the 64 MiB and 1 byte", hipFree, large);
+    STEP("hipMalloc of 64 MiB, then hipDeviceReset", hipMalloc, &large, 64 * MiB);
+    STEP("hipDeviceReset", hipDeviceReset);
+}
+
+static void pin_until_refused(void) {
+    void *pointer = NULL;
+    char text[64];
+    int pinned = 0;
+    while (pinned < 32 && FUNCTION(hipHostMalloc)(&pointer, 1024 * MiB, 0) == hipSuccess) pinned++;
+    snprintf(text, sizeof text, "%d GiB, then %s", pinned, status_name(FUNCTION(hipPeekAtLastError)()));
+    answer("hipHostMalloc of 1 GiB until it is refused", text);
+    STEP("the refused hipHostMalloc of 1 GiB", hipHostMalloc, &pointer, 1024 * MiB, 0);
+    STEP("hipMallocManaged of 1 GiB, then", hipMallocManaged, &pointer, 1024 * MiB, hipMemAttachGlobal);
+}
+
+static void host(void) {
+    void *pinned = NULL, *managed = NULL;
+    void *pages = mmap(NULL, 64 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    STEP("hipHostMalloc of 64 MiB", hipHostMalloc, &pinned, 64 * MiB, 0);
+    STEP("hipHostFree", hipHostFree, pinned);
+    STEP("hipHostRegister of 64 MiB", hipHostRegister, pages, 64 * MiB, 0);
+    STEP("hipHostRegister for the second time", hipHostRegister, pages, 64 * MiB, 0);
+    STEP("hipHostUnregister", hipHostUnregister, pages);
+    STEP("hipHostUnregister for the second time", hipHostUnregister, pages);
+    STEP("hipMallocManaged of 64 MiB", hipMallocManaged, &managed, 64 * MiB, hipMemAttachGlobal);
+    STEP("hipFree of it", hipFree, managed);
+    STEP("hipHostMalloc of 1 TiB", hipHostMalloc, &pinned, FAR_TOO_MUCH, 0);
+    STEP("hipMallocManaged of 1 TiB", hipMallocManaged, &managed, FAR_TOO_MUCH, hipMemAttachGlobal);
+    pin_until_refused();
+}
+
+int main(int count, char **arguments) {
+    static const struct { const char *name; void (*run)(void); } sections[] = {
+        {"last-error", last_error}, {"refusals", refusals}, {"pools", pools},   {"vmm", virtual_memory},
+        {"ipc", sharing},           {"graphs", graphs},     {"blocks", blocks}, {"host", host},
+    };
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    load_hip();
+    for (size_t i = 0; count > 1 && i < sizeof sections / sizeof *sections; i++) {
+        if (strcmp(sections[i].name, arguments[1]) != 0) continue;
+        section = sections[i].name;
+        sections[i].run();
+        return 0;
+    }
+    fprintf(stderr, "usage: answers SECTION\n");
+    return 64;
+}
