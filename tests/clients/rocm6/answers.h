@@ -12,6 +12,8 @@ static void *hip;
 static const char *section;
 static size_t free_before;
 static long log_before;
+static size_t only_taken;  // if any: of the requests, only those for so much count, and free memory doesn't
+static void **given;  // where the call puts an address; null where it gives none
 
 // Releases have different functions, so none is linked.
 static void load_hip(void) {
@@ -61,7 +63,13 @@ static size_t free_bytes(void) {
     return free;
 }
 
-static void answer(const char *what, const char *text) { printf("%s\t%s\t%s\n", section, what, text); }
+// The question comes first, so that what kills the process is known.
+static void ask(const char *what) { printf("%s\t%s\t", section, what), fflush(stdout); }
+
+static void answer(const char *what, const char *text) {
+    ask(what);
+    puts(text);
+}
 
 // A field of a line of the log; empty where it has none.
 static const char *field(const char *line, const char *name, char *into, size_t size) {
@@ -79,7 +87,8 @@ static const char *field(const char *line, const char *name, char *into, size_t 
 // At most so many requests are told one by one: the first copy of a program makes dozens, for its queues.
 enum { TOLD = 8 };
 
-static void describe(const char *line, char *text, size_t size) {
+// Whether it is one that counts.
+static int describe(const char *line, char *text, size_t size) {
     char event[32], kind[32], bytes[32];
     field(line, "event", event, sizeof event);
     field(line, "kind", kind, sizeof kind);
@@ -87,6 +96,7 @@ static void describe(const char *line, char *text, size_t size) {
     int takes = strcmp(event, "alloc") == 0 || strcmp(event, "failed") == 0 || strcmp(event, "registers") == 0;
     if (takes) snprintf(text, size, "%s %s %s", event, kind, size_text(requested));
     else snprintf(text, size, "%s", event);
+    return !only_taken || (takes && requested == only_taken);
 }
 
 static long log_size(void) {
@@ -105,7 +115,7 @@ static void append_requests(char *text, size_t size) {
     if (!log) return;
     fseek(log, log_before, SEEK_SET);
     while (fgets(line, sizeof line, log)) {
-        describe(line, one, sizeof one);
+        if (!describe(line, one, sizeof one)) continue;
         taken += strncmp(one, "alloc", 5) == 0;
         if (count++ < TOLD) snprintf(told + strlen(told), sizeof told - strlen(told), "%s%s", count > 1 ? ", " : "", one);
     }
@@ -114,20 +124,21 @@ static void append_requests(char *text, size_t size) {
     if (count) snprintf(text + strlen(text), size - strlen(text), "; kernel: %s", told);
 }
 
-static void begin(void) {
+static void begin(const char *what) {
+    ask(what);
     free_before = free_bytes();
     log_before = log_size();
 }
 
-static void end(const char *what, int status) {
+static void end(int status) {
     char text[2048];
-    snprintf(text, sizeof text, "%s", status_name(status));
+    snprintf(text, sizeof text, "%s%s", status_name(status), status == hipSuccess && given && !*given ? ", and null" : "");
     append_requests(text, sizeof text);
     size_t now = free_bytes();
-    if (now != free_before)
+    if (now != free_before && !only_taken)
         snprintf(text + strlen(text), sizeof text - strlen(text), "; free %c%s", now > free_before ? '+' : '-',
                  size_text(now > free_before ? now - free_before : free_before - now));
-    answer(what, text);
+    puts(text);
 }
 
 // A call whose answer is a line. `step_status` is what it answered, -1 where the release has no such function.
@@ -139,9 +150,9 @@ static int step_status;
             answer(what, "no such function");           \
             break;                                      \
         }                                               \
-        begin();                                        \
+        begin(what);                                    \
         step_status = FUNCTION(name)(__VA_ARGS__);      \
-        end(what, step_status);                         \
+        end(step_status);                               \
     } while (0)
 
 static void answer_size(const char *what, int status, unsigned long long size) {
