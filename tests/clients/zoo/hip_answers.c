@@ -1,6 +1,6 @@
 // Asks a release of HIP what its memory calls answer, and prints a line for each: section, question, answer. The sections are
 // programs of their own, so that one doesn't see what another left. Made for a card of 8 GiB with 8 GiB of host memory.
-#include "answers.h"
+#include "hip_answers.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -91,8 +91,10 @@ static void last_error(void) {
     fail();
     if (FUNCTION(hipExtGetLastError)) {
         answer("hipExtGetLastError", status_name(FUNCTION(hipExtGetLastError)()));
-        peek("after hipExtGetLastError");
         answer("hipExtGetLastError again", status_name(FUNCTION(hipExtGetLastError)()));
+        fail();
+        (void)FUNCTION(hipExtGetLastError)();
+        peek("hipPeekAtLastError after hipExtGetLastError");
     } else {
         answer("hipExtGetLastError", "no such function");
     }
@@ -218,6 +220,7 @@ static void pools(void) {
     STEP("hipDeviceSynchronize, within the threshold", hipDeviceSynchronize);
     pool_counts("then", pool);
     STEP("hipMallocAsync of 32 MiB from what the pool has", hipMallocAsync, &second, 32 * MiB, stream);
+    pool_counts("with 32 MiB in use", pool);
     STEP("hipFreeAsync of it", hipFreeAsync, second, stream);
     STEP("hipDeviceSynchronize, with 32 MiB more", hipDeviceSynchronize);
     STEP("hipMemPoolTrimTo 0", hipMemPoolTrimTo, pool, 0);
@@ -446,6 +449,6 @@ int main(int count, char **arguments) {
         sections[i].run();
         return 0;
     }
-    fprintf(stderr, "usage: answers SECTION\n");
+    fprintf(stderr, "usage: hip_answers SECTION\n");
     return 64;
 }

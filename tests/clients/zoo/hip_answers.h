@@ -1,12 +1,12 @@
 // What a call answered, in one line that is the same in every run: its status, what it changed of hipMemGetInfo's free memory,
 // and the requests to the kernel, if SIM_LOG names the log of the simulated card.
-#ifndef ANSWERS_H
-#define ANSWERS_H
+#ifndef HIP_ANSWERS_H
+#define HIP_ANSWERS_H
 
 #include <dlfcn.h>
 #include <string.h>
 
-#include "../zoo/hip_min.h"
+#include "hip_min.h"
 
 static void *hip;
 static const char *section;

@@ -1,0 +1,154 @@
+//! What HIP 5.2.3, 5.7.1 and 6.4.3 answer, each over the simulated card, and what the simulated HIP of `tests/sim` does: the page
+//! `docs/rocm-versions.md`. The recorder changes none of the answers, nor any request that a call makes to the kernel.
+
+use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use gpuoom_tests::{Client, RocmRelease, program, rocm_on_card};
+
+/// Set to write the page anew.
+const UPDATE: &str = "UPDATE_ROCM_VERSIONS";
+
+const PAGE: &str = "docs/rocm-versions.md";
+
+const RELEASES: [(RocmRelease, &str); 3] =
+    [(RocmRelease::V5_2, "5.2.3"), (RocmRelease::V5_7, "5.7.1"), (RocmRelease::V6_4, "6.4.3")];
+
+/// The sections of `tests/clients/zoo/hip_answers.c`, each a run of its own.
+const SECTIONS: &[(&str, &str, &str)] = &[
+    ("last-error", "The last error", "`hipMalloc` of 1 TiB was refused before each question."),
+    (
+        "refusals",
+        "Refusals and odd requests",
+        "First on an empty card, then with 15 blocks of 512 MiB on it. “and null” is a success that gave no memory.",
+    ),
+    ("pools", "Stream-ordered memory", "On a stream of the program's own, in this order."),
+    ("null-stream", "Stream-ordered memory on the null stream", "In a process of its own."),
+    ("vmm", "Virtual memory", "In this order, on a device that HIP 5.2 and 5.7 do not support it on."),
+    ("vmm-twice", "Virtual memory, released last", "In a process of its own."),
+    (
+        "ipc",
+        "Memory of other processes",
+        "The simulated kernel shares nothing, so what is opened and closed in a second process is not told here.",
+    ),
+    ("graphs", "Memory nodes of graphs", "A graph that takes and frees 64 MiB, launched three times."),
+    ("blocks", "Small blocks, copies, streams, reset", "The process's first GPU calls: its queues are in the numbers."),
+    ("host", "Host memory and managed memory", "8 GiB of host memory for the card; no XNACK."),
+];
+
+/// Questions that the simulated HIP, as HIP 6.2, answers in another way than 6.4.3, and why it may.
+const SIMULATED_OTHERWISE: &[(&str, &str)] = &[];
+
+const HEAD: &str = "\
+# What three releases of HIP answer
+
+The same program (`tests/clients/zoo/hip_answers.c`) on Debian's HIP 5.2.3, 5.7.1 and 6.4.3, unmodified, over the simulated card
+of `tests/sim/amdgpu`: gfx1030, 8 GiB. So the answers are those of HIP, of HSA's runtime and of the thunk; what the real kernel
+driver and a real card would add to them was not tried. `HSA_*` and `GPU_*` settings that change an answer are not set, but
+`GPU_FORCE_BLIT_COPY_SIZE=0`.
+
+An answer is the status, then the requests to the kernel that the call made, by the simulated kernel's own log, then by how
+much `hipMemGetInfo`'s free memory changed. `failed` is a request that the kernel refused, `registered` host memory.
+“same” is the answer in the column to the left.
+
+Made with `UPDATE_ROCM_VERSIONS=1 cargo test --release -p gpuoom-tests --test rocm_versions`; the same test, without the
+variable, holds the page true, and holds the answers with the recorder loaded to those without.
+";
+
+type Answers = Vec<(String, String)>;
+
+/// The questions of a section and what was answered, up to the one that killed the process.
+fn answers(client: &Client, section: &str, recorded_as_well: bool) -> Answers {
+    let client = client.clone().arg(section).env("GPUOOM_PROBE", "off");
+    let run = if recorded_as_well { client.run_both() } else { client.run_plain() };
+    let mut answers = Answers::new();
+    for line in run.stdout.lines() {
+        let [_, what, answer] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("not an answer: {line}") };
+        answers.push((what.to_owned(), answer.to_owned()));
+    }
+    match run.status.signal() {
+        Some(signal) => answers.last_mut().expect("a question").1 = format!("the process dies of signal {signal}"),
+        None => assert_eq!(run.exit_code(), 0, "{}", run.stderr),
+    }
+    answers
+}
+
+fn answer_to<'a>(answers: &'a Answers, what: &str) -> &'a str {
+    answers.iter().find(|(question, _)| question == what).map_or("not asked", |(_, answer)| answer)
+}
+
+/// All questions, in the order of the release that was asked the most.
+fn questions(of_releases: &[Answers]) -> Vec<&str> {
+    let longest = of_releases.iter().max_by_key(|answers| answers.len()).expect("a release");
+    let mut all: Vec<&str> = longest.iter().map(|(what, _)| what.as_str()).collect();
+    for (what, _) in of_releases.iter().flatten() {
+        if !all.contains(&what.as_str()) {
+            all.push(what);
+        }
+    }
+    all
+}
+
+fn table(page: &mut String, of_releases: &[Answers]) {
+    let names: Vec<&str> = RELEASES.iter().map(|(_, name)| *name).collect();
+    let _ = writeln!(page, "| | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    for what in questions(of_releases) {
+        let cells: Vec<&str> = of_releases.iter().map(|answers| answer_to(answers, what)).collect();
+        let cell = |i: usize| if i > 0 && cells[i] == cells[i - 1] { "same" } else { cells[i] };
+        let cells: Vec<&str> = (0..cells.len()).map(cell).collect();
+        let _ = writeln!(page, "| {what} | {} |", cells.join(" | "));
+    }
+}
+
+fn ask(client: impl Fn() -> Option<Client>, recorded_as_well: bool) -> Option<Vec<Answers>> {
+    let client = client()?;
+    Some(SECTIONS.iter().map(|(section, ..)| answers(&client, section, recorded_as_well)).collect())
+}
+
+#[test]
+fn the_page_is_what_the_releases_answer() {
+    let asked: Option<Vec<_>> = RELEASES.iter().map(|(release, _)| ask(|| rocm_on_card(*release, "hip_answers"), true)).collect();
+    let Some(asked) = asked else { return };
+    let mut page = HEAD.to_owned();
+    for (i, (_, title, introduction)) in SECTIONS.iter().enumerate() {
+        let of_releases: Vec<Answers> = asked.iter().map(|sections| sections[i].clone()).collect();
+        let _ = write!(page, "\n## {title}\n\n{introduction}\n\n");
+        table(&mut page, &of_releases);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, page).expect("the page");
+        return;
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = there.lines().zip(page.lines()).find(|(old, new)| old != new);
+    assert!(there == page, "{PAGE} is out of date ({differs:?}); write it anew with {UPDATE}=1 and this test");
+}
+
+/// Without the requests to the kernel, which the simulated HIP does not make.
+fn above_the_kernel(answer: &str) -> String {
+    let parts: Vec<&str> = answer.split("; ").filter(|part| !part.starts_with("kernel: ")).collect();
+    parts.join("; ")
+}
+
+#[test]
+fn the_simulated_hip_answers_as_the_real_one() {
+    let simulated = || {
+        let client = Client::new(program("hip_answers.c")).without_env("SIM_LOG").env("SIM_CAPACITY", "8G");
+        Some(client.env("SIM_PINNED_LIMIT", "8G").env("LD_LIBRARY_PATH", gpuoom_tests::sim_dir()))
+    };
+    let Some(real) = ask(|| rocm_on_card(RocmRelease::V6_4, "hip_answers"), false) else { return };
+    let simulated = ask(simulated, true).expect("the simulated HIP is always there");
+    let mut otherwise = Vec::new();
+    for (real, simulated) in real.iter().zip(&simulated) {
+        for (what, answer) in real {
+            let (real, simulated) = (above_the_kernel(answer), above_the_kernel(answer_to(simulated, what)));
+            let known = SIMULATED_OTHERWISE.iter().any(|(question, _)| question == what);
+            if (real == simulated) == known {
+                otherwise.push(format!("{what}: really {real}, simulated {simulated}"));
+            }
+        }
+    }
+    assert!(otherwise.is_empty(), "{otherwise:#?}");
+}
