@@ -25,7 +25,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ),
     ("pools", "Stream-ordered memory", "On a stream of the program's own, in this order."),
     ("null-stream", "Stream-ordered memory on the null stream", "In a process of its own."),
-    ("vmm", "Virtual memory", "In this order, on a device that HIP 5.2 and 5.7 do not support it on."),
+    (
+        "vmm",
+        "Virtual memory",
+        "In this order. HIP 5.2 has the functions and refuses to create memory; 5.7 creates it, and maps and gives back none.",
+    ),
     ("vmm-twice", "Virtual memory, released last", "In a process of its own."),
     (
         "ipc",
@@ -38,7 +42,33 @@ const SECTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Questions that the simulated HIP, as HIP 6.2, answers in another way than 6.4.3, and why it may.
-const SIMULATED_OTHERWISE: &[(&str, &str)] = &[];
+const SIMULATED_OTHERWISE: &[(&str, &str)] = &[
+    (
+        "hipMallocArray, 512 MiB where less is free",
+        "no kernel below, which would show that the array lies in host memory",
+    ),
+    ("granularity, minimum", "SIM_GRANULARITY, 2 MiB"),
+    ("granularity, recommended", "SIM_GRANULARITY, 2 MiB"),
+    ("hipMemAddressFree for the second time", "a crash is nothing to simulate"),
+    ("hipMemUnmap for the second time", "a crash is nothing to simulate"),
+    ("hipMemRelease for the second time", "HIP reads memory that it has freed: the answer is luck"),
+    ("hipIpcGetMemHandle", "the simulated HIP shares memory, the simulated kernel does not"),
+    ("hipIpcGetMemHandle of an address inside", "the simulated HIP shares memory, the simulated kernel does not"),
+    ("hipGraphInstantiate", "queues take no memory"),
+    ("ReservedMemCurrent after it", "no memory behind nodes of graphs"),
+    ("ReservedMemCurrent at the end", "no memory behind nodes of graphs"),
+    ("hipMalloc of 1 byte, the second", "each block has granules of its own"),
+    ("hipFree of the second", "each block has granules of its own"),
+    ("hipMemcpy of 1 MiB to it, the first copy", "queues take no memory"),
+    ("hipStreamCreate, for a copy that was waited for", "queues take no memory"),
+    (
+        "hipFree of its 64 MiB, then hipDeviceSynchronize, after a copy that was not waited for",
+        "streams keep no blocks",
+    ),
+    ("hipHostRegister for the second time", "as CUDA"),
+    ("hipHostMalloc of 1 GiB until it is refused", "nothing of the runtime's own is in the limit"),
+    ("hipMallocManaged of 1 GiB, then", "managed and pinned memory have a limit each"),
+];
 
 const HEAD: &str = "\
 # What three releases of HIP answer
@@ -108,7 +138,8 @@ fn ask(client: impl Fn() -> Option<Client>, recorded_as_well: bool) -> Option<Ve
 
 #[test]
 fn the_page_is_what_the_releases_answer() {
-    let asked: Option<Vec<_>> = RELEASES.iter().map(|(release, _)| ask(|| rocm_on_card(*release, "hip_answers"), true)).collect();
+    let asked: Option<Vec<_>> =
+        RELEASES.iter().map(|(release, _)| ask(|| rocm_on_card(*release, "hip_answers"), true)).collect();
     let Some(asked) = asked else { return };
     let mut page = HEAD.to_owned();
     for (i, (_, title, introduction)) in SECTIONS.iter().enumerate() {
@@ -136,7 +167,12 @@ fn above_the_kernel(answer: &str) -> String {
 fn the_simulated_hip_answers_as_the_real_one() {
     let simulated = || {
         let client = Client::new(program("hip_answers.c")).without_env("SIM_LOG").env("SIM_CAPACITY", "8G");
-        Some(client.env("SIM_PINNED_LIMIT", "8G").env("LD_LIBRARY_PATH", gpuoom_tests::sim_dir()))
+        Some(
+            client
+                .env("SIM_PINNED_LIMIT", "8G")
+                .env("SIM_MANAGED_LIMIT", "8G")
+                .env("LD_LIBRARY_PATH", gpuoom_tests::sim_dir()),
+        )
     };
     let Some(real) = ask(|| rocm_on_card(RocmRelease::V6_4, "hip_answers"), false) else { return };
     let simulated = ask(simulated, true).expect("the simulated HIP is always there");

@@ -16,6 +16,8 @@ impl Replay {
         let gave = |bytes| (record.status == 0).then(|| Step::Allocated(self.request_of(record, bytes)));
         match record.event()? {
             _ if self.apis.get(record.api).is_set_up(record) => gave(UNKNOWN_BYTES),
+            // Success and null is what HIP before 6 answers for pools that are out of memory: nothing came.
+            Event::Alloc | Event::Pin if record.address == 0 => None,
             Event::Alloc | Event::Pin => gave(record.requested),
             Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
             Event::ErrorQuery => Some(Step::LastErrorRead),

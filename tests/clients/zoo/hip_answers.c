@@ -429,7 +429,7 @@ static void host(void) {
     STEP("hipHostUnregister", hipHostUnregister, pages);
     STEP("hipHostUnregister for the second time", hipHostUnregister, pages);
     STEP("hipMallocManaged of 64 MiB", hipMallocManaged, &managed, 64 * MiB, hipMemAttachGlobal);
-    STEP("hipFree of it", hipFree, managed);
+    STEP("hipFree of the managed memory", hipFree, managed);
     STEP("hipHostMalloc of 1 TiB", hipHostMalloc, &pinned, FAR_TOO_MUCH, 0);
     STEP("hipMallocManaged of 1 TiB", hipMallocManaged, &managed, FAR_TOO_MUCH, hipMemAttachGlobal);
     pin_until_refused();
