@@ -3,29 +3,15 @@
 #ifndef HIP_ANSWERS_H
 #define HIP_ANSWERS_H
 
-#include <dlfcn.h>
 #include <string.h>
 
-#include "hip_min.h"
+#include "hip_any.h"
 
-static void *hip;
 static const char *section;
 static size_t free_before;
 static long log_before;
 static size_t only_taken;  // if any: of the requests, only those for so much count, and free memory doesn't
 static void **given;  // where the call puts an address; null where it gives none
-
-// Releases have different functions, so none is linked.
-static void load_hip(void) {
-    hip = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_GLOBAL);
-    if (!hip) hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_GLOBAL);
-    if (!hip) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(70);
-    }
-}
-
-#define FUNCTION(name) ((__typeof(name) *)dlsym(hip, #name))
 
 static const char *status_name(int status) {
     static char number[32];
