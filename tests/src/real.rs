@@ -54,6 +54,37 @@ pub enum RocmRelease {
     V6_4,
 }
 
+impl RocmRelease {
+    /// All of them, the oldest first.
+    pub const ALL: [RocmRelease; 3] = [RocmRelease::V5_2, RocmRelease::V5_7, RocmRelease::V6_4];
+
+    /// Its number.
+    pub fn number(self) -> &'static str {
+        match self {
+            RocmRelease::V5_2 => "5.2.3",
+            RocmRelease::V5_7 => "5.7.1",
+            RocmRelease::V6_4 => "6.4.3",
+        }
+    }
+}
+
+/// Programs of the zoo that run on every release of ROCm.
+pub const ZOO_ON_ROCM: &[&str] = &[
+    "address_reuse",
+    "bad_frees",
+    "device_reset",
+    "eight_threads",
+    "few_mappings",
+    "huge_sizes",
+    "many",
+    "pools",
+    "threads_leave",
+    "vfork_exec",
+    "vmm_outlives_handle",
+    "waits",
+    "who_allocates",
+];
+
 /// A client on a release of ROCm over the simulated card of `tests/sim/amdgpu`, which logs to the run's truth: in a root tree
 /// of its own, where the card's files are. `None`, said on stderr, where it is not built.
 pub fn rocm_on_card(release: RocmRelease, name: &str) -> Option<Client> {
@@ -76,7 +107,9 @@ pub fn rocm_on_card(release: RocmRelease, name: &str) -> Option<Client> {
     let client = client.arg(clients.join(program)).preload_by("SIM_PRELOAD").preload(dir.join("sim/libsimcard.so"));
     // Kernels do nothing: copies have to go by the copy engine.
     let client = client.env("SIM_BIND", bound.expect("paths without colons")).env("GPU_FORCE_BLIT_COPY_SIZE", "0");
-    Some(if release == RocmRelease::V6_4 { client.env("LD_LIBRARY_PATH", dir.join("lib")) } else { client })
+    // Programs are linked to HIP 5 or to HIP 6.
+    let other_name = if release == RocmRelease::V6_4 { "lib" } else { "lib5" };
+    Some(client.env("LD_LIBRARY_PATH", dir.join(other_name)))
 }
 
 fn on_simulated_cuda(client: Client, libraries: &Path) -> Client {

@@ -5,15 +5,12 @@ use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use gpuoom_tests::{Client, RocmRelease, program, rocm_on_card};
+use gpuoom_tests::{Client, RocmRelease, ZOO_ON_ROCM, program, rocm_on_card};
 
 /// Set to write the page anew.
 const UPDATE: &str = "UPDATE_ROCM_VERSIONS";
 
 const PAGE: &str = "docs/rocm-versions.md";
-
-const RELEASES: [(RocmRelease, &str); 3] =
-    [(RocmRelease::V5_2, "5.2.3"), (RocmRelease::V5_7, "5.7.1"), (RocmRelease::V6_4, "6.4.3")];
 
 /// The sections of `tests/clients/zoo/hip_answers.c`, each a run of its own.
 const SECTIONS: &[(&str, &str, &str)] = &[
@@ -86,6 +83,14 @@ Made with `UPDATE_ROCM_VERSIONS=1 cargo test --release -p gpuoom-tests --test ro
 variable, holds the page true, and holds the answers with the recorder loaded to those without.
 ";
 
+const ZOO_HEAD: &str = "
+## Programs of the zoo
+
+How a program of `tests/clients/zoo` ends, and the last line that it prints. Each is the same with the recorder, whose trace has
+each of the kernel's requests once (`tests/tests/rocm6_zoo.rs`).
+
+";
+
 type Answers = Vec<(String, String)>;
 
 /// The questions of a section and what was answered, up to the one that killed the process.
@@ -95,6 +100,7 @@ fn answers(client: &Client, section: &str, recorded_as_well: bool) -> Answers {
     let mut answers = Answers::new();
     for line in run.stdout.lines() {
         let [_, what, answer] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("not an answer: {line}") };
+        assert!(answers.iter().all(|(question, _)| question != what), "{section} asks twice: {what}");
         answers.push((what.to_owned(), answer.to_owned()));
     }
     match run.status.signal() {
@@ -121,7 +127,7 @@ fn questions(of_releases: &[Answers]) -> Vec<&str> {
 }
 
 fn table(page: &mut String, of_releases: &[Answers]) {
-    let names: Vec<&str> = RELEASES.iter().map(|(_, name)| *name).collect();
+    let names = RocmRelease::ALL.map(RocmRelease::number);
     let _ = writeln!(page, "| | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
     for what in questions(of_releases) {
         let cells: Vec<&str> = of_releases.iter().map(|answers| answer_to(answers, what)).collect();
@@ -136,10 +142,24 @@ fn ask(client: impl Fn() -> Option<Client>, recorded_as_well: bool) -> Option<Ve
     Some(SECTIONS.iter().map(|(section, ..)| answers(&client, section, recorded_as_well)).collect())
 }
 
+/// How each program of the zoo ends, and its last line.
+fn ends_of_the_zoo(release: RocmRelease) -> Option<Answers> {
+    let end = |program: &&str| {
+        let run = rocm_on_card(release, program)?.env("GPUOOM_PROBE", "off").run_recorded();
+        let last_line = run.stdout.lines().last().map_or(String::new(), |line| format!(", “{line}”"));
+        let end = match run.status.signal() {
+            Some(signal) => format!("the process dies of signal {signal}"),
+            None => format!("exit {}", run.exit_code()),
+        };
+        Some(((*program).to_owned(), end + &last_line))
+    };
+    ZOO_ON_ROCM.iter().map(end).collect()
+}
+
 #[test]
 fn the_page_is_what_the_releases_answer() {
     let asked: Option<Vec<_>> =
-        RELEASES.iter().map(|(release, _)| ask(|| rocm_on_card(*release, "hip_answers"), true)).collect();
+        RocmRelease::ALL.iter().map(|release| ask(|| rocm_on_card(*release, "hip_answers"), true)).collect();
     let Some(asked) = asked else { return };
     let mut page = HEAD.to_owned();
     for (i, (_, title, introduction)) in SECTIONS.iter().enumerate() {
@@ -147,6 +167,9 @@ fn the_page_is_what_the_releases_answer() {
         let _ = write!(page, "\n## {title}\n\n{introduction}\n\n");
         table(&mut page, &of_releases);
     }
+    let of_zoo: Option<Vec<Answers>> = RocmRelease::ALL.into_iter().map(ends_of_the_zoo).collect();
+    page.push_str(ZOO_HEAD);
+    table(&mut page, &of_zoo.expect("the zoo is built with the rest"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(&path, page).expect("the page");
