@@ -342,13 +342,13 @@ static void run_graph(void *graph) {
     if (step_status != hipSuccess) return;
     size_t before = free_bytes();
     launch_thrice(executable);
-    graph_count("ReservedMemCurrent after it", GRAPH_RESERVED_NOW);
+    graph_count("graph memory, ReservedMemCurrent after it", GRAPH_RESERVED_NOW);
     MUST(FUNCTION(hipGraphExecDestroy)(executable));
     MUST(FUNCTION(hipGraphDestroy)(graph));
     answer("hipGraphExecDestroy, hipGraphDestroy: less free than before the launches",
            size_text(before - free_at_rest(before)));
     STEP("hipDeviceGraphMemTrim", hipDeviceGraphMemTrim, 0);
-    graph_count("ReservedMemCurrent at the end", GRAPH_RESERVED_NOW);
+    graph_count("graph memory, ReservedMemCurrent at the end", GRAPH_RESERVED_NOW);
 }
 
 static void graphs(void) {
