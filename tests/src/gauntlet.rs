@@ -48,7 +48,7 @@ impl Client {
     pub fn try_gauntlet(&self, options: &[&str]) -> Finished {
         let before = ["gauntlet", "--format", "json"].into_iter().chain(options.iter().copied()).chain(["--"]);
         let arguments: Vec<OsString> = before.map(OsString::from).chain(self.command_line()).collect();
-        self.instead(analyzer(), arguments).run_plain()
+        self.instead(analyzer(), arguments).record_behind_launcher().run_plain()
     }
 }
 

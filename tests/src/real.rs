@@ -55,6 +55,18 @@ pub enum RocmRelease {
 }
 
 impl RocmRelease {
+    /// All of them, the oldest first.
+    pub const ALL: [RocmRelease; 3] = [RocmRelease::V5_2, RocmRelease::V5_7, RocmRelease::V6_4];
+
+    /// Its number.
+    pub fn number(self) -> &'static str {
+        match self {
+            RocmRelease::V5_2 => "5.2.3",
+            RocmRelease::V5_7 => "5.7.1",
+            RocmRelease::V6_4 => "6.4.3",
+        }
+    }
+
     /// The root tree that it is in, by its name in `target/real-clients/rocm6`.
     fn tree(self) -> &'static str {
         match self {
@@ -64,6 +76,23 @@ impl RocmRelease {
         }
     }
 }
+
+/// Programs of the zoo that run on every release of ROCm.
+pub const ZOO_ON_ROCM: &[&str] = &[
+    "address_reuse",
+    "bad_frees",
+    "device_reset",
+    "eight_threads",
+    "few_mappings",
+    "huge_sizes",
+    "many",
+    "pools",
+    "threads_leave",
+    "vfork_exec",
+    "vmm_outlives_handle",
+    "waits",
+    "who_allocates",
+];
 
 /// A client on a release of ROCm over the simulated card of `tests/sim/amdgpu`, which logs to the run's truth: in a root tree
 /// of its own, where the card's files are. `None`, said on stderr, where it is not built.
@@ -75,8 +104,9 @@ pub fn rocm_on_card(release: RocmRelease, name: &str) -> Option<Client> {
         return None;
     }
     let dir = resolved_clients_dir();
-    let client = enter_tree(release).arg(dir.join(program));
-    Some(if release == RocmRelease::V6_4 { client.env("LD_LIBRARY_PATH", dir.join("rocm6/lib")) } else { client })
+    // Programs are linked to HIP 5 or to HIP 6.
+    let other_name = if release == RocmRelease::V6_4 { "rocm6/lib" } else { "rocm6/lib5" };
+    Some(enter_tree(release).arg(dir.join(program)).env("LD_LIBRARY_PATH", dir.join(other_name)))
 }
 
 /// Folders are bound at their own places, so links that lead out of them lead nowhere.

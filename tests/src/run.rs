@@ -87,6 +87,14 @@ impl Client {
         self
     }
 
+    /// The recorder in front of what a starting program preloads: its own `LD_PRELOAD` does not reach the client.
+    pub(crate) fn record_behind_launcher(mut self) -> Self {
+        if self.preload_variable != "LD_PRELOAD" {
+            self.preloads.insert(0, recorder());
+        }
+        self
+    }
+
     /// The program and its arguments.
     pub(crate) fn command_line(&self) -> impl Iterator<Item = OsString> + '_ {
         std::iter::once(self.program.clone().into_os_string()).chain(self.arguments.iter().cloned())

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use gpuoom_tests::{Client, Finished, Library, MIB, Report, program, program_with};
+use gpuoom_tests::{Client, Finished, Library, MIB, Report, program, program_with, sim_dir};
 
 const TOO_BIG: u64 = 4096 << 30;
 
@@ -416,4 +416,19 @@ fn calls_of_the_library_on_itself_are_neither_counted_nor_a_reaction() {
     assert_eq!(report.number("/devices/0/allocations"), 1);
     assert_eq!(report.number("/devices/0/peak/requested_bytes"), 4096 * 1000);
     report.assert_only_oom("dropped", "gpu_work_continued");
+}
+
+/// Pools of HIP 5 say that they succeeded, and give null, where there is no memory: nothing came.
+#[test]
+fn a_success_without_memory_makes_up_for_nothing() {
+    let client = |argument: &[&str]| {
+        let client = argument.iter().fold(Client::new(program("hip_refusals.c")), |client, one| client.arg(*one));
+        let client = client.env("LD_LIBRARY_PATH", sim_dir()).env("SIM_CAPACITY", "8000M");
+        client.env("SIM_HIP_VERSION", "50700000")
+    };
+    let run = client(&["nothing smaller"]).run_both();
+    assert_eq!(run.stdout, "scratch: status 0, no memory\n");
+    assert!(run.recorder_lines()[0].contains("DROPPED"), "{}", run.stderr);
+    report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
+    run_and_expect(client(&[]), "recovered", "fell_back");
 }

@@ -13,19 +13,22 @@ pub(super) fn sentence(below: &RefusedBelow) -> String {
         None => String::new(),
     };
     let what_for = if matches!(below.kind, "host-pinned" | "registered") { " of pinned host memory" } else { "" };
+    let ended = match below.inside_status.code {
+        0 => "which says that it succeeded, and gave no memory".to_owned(),
+        _ => format!("which failed, too ({})", name(&below.inside_status)),
+    };
     let all = match below.count {
         1 => String::new(),
         count => format!(" ({} such calls, this is the first)", grouped(count)),
     };
     format!(
-        "At {} {} refused {asked}{what_for}{where_at} ({}, {}) inside {}, which failed, too ({}){all}. What the program made of that is \
+        "At {} {} refused {asked}{what_for}{where_at} ({}, {}) inside {}, {ended}{all}. What the program made of that is \
          not known.",
         moment(below.at_ns),
         refuser(below.layer),
         clean(&below.api),
         name(&below.status),
         clean(&below.inside),
-        name(&below.inside_status),
     )
 }
 

@@ -16,6 +16,8 @@ impl Replay {
         let gave = |bytes| (record.status == 0).then(|| Step::Allocated(self.request_of(record, bytes)));
         match record.event()? {
             _ if self.apis.get(record.api).is_set_up(record) => gave(UNKNOWN_BYTES),
+            // Success and null is what HIP before 6 answers for pools that are out of memory: nothing came.
+            Event::Alloc | Event::Pin if record.address == 0 => None,
             Event::Alloc | Event::Pin => gave(record.requested),
             Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
             Event::ErrorQuery => Some(Step::LastErrorRead),
@@ -54,5 +56,33 @@ impl Replay {
         let is_still_held = numbers.next() == Some(1);
         let others = numbers.next();
         matches!(pointer, 0 | BEYOND_ADDRESSES..).then_some(PointerUse { left_by, whose, is_still_held, others })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuoom_trace::outcome::{Because, Outcome};
+    use gpuoom_trace::record::{Event, Kind, Record};
+
+    use crate::replay::Options;
+    use crate::testing::{GIB, TraceBuilder, replay};
+
+    /// A refused block, then a pool that answers success with this address, then GPU work.
+    fn outcome(address: u64) -> (Outcome, Because) {
+        let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+        let refused = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+        trace.push(Record { status: 2, requested: 9 * GIB, ..refused }, &[]);
+        let answered = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+        trace.push(Record { requested: GIB, address, ..answered }, &[]);
+        trace.after(Event::GpuWork, "hipMemcpy", 0, 0);
+        let replay = replay(&trace, Options::default());
+        let failure = &replay.failures.listed[0];
+        (failure.outcome, failure.because)
+    }
+
+    #[test]
+    fn a_success_without_memory_makes_up_for_nothing() {
+        assert_eq!(outcome(0), (Outcome::Dropped, Because::GpuWorkContinued));
+        assert_eq!(outcome(0x7f00_0000_0000).0, Outcome::Recovered);
     }
 }

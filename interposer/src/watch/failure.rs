@@ -202,7 +202,11 @@ pub(super) fn allocated(frame: &Frame, record: &Record) {
         last.overwritten_by = record.address;
         state.put_back();
     }
-    step(Step::Allocated(request_of(frame, record)));
+    // Success and null is what HIP before 6 answers for pools that are out of memory: nothing came.
+    let gave_nothing = record.event() == Some(Event::Alloc) && record.address == 0;
+    if !gave_nothing {
+        step(Step::Allocated(request_of(frame, record)));
+    }
 }
 
 /// Whether one of the pointers is what a failed call left behind, and which call that was.

@@ -69,7 +69,14 @@ int sim_release(void *pointer, enum sim_kind kind) {
     return status;
 }
 
-int sim_Malloc(void **pointer, size_t size) { return sim_allocate(pointer, SIM_KIND_DEVICE, size); }
+int sim_Malloc(void **pointer, size_t size) {
+    int status = sim_allocate(pointer, SIM_KIND_DEVICE, size);
+#ifndef SIM_CUDA
+    // HIP sets the pointer to null where the driver refuses, and leaves it alone where it refuses by itself.
+    if (status == SIM_OUT_OF_MEMORY && size <= sim_device_total()) *pointer = NULL;
+#endif
+    return status;
+}
 
 int sim_ExtMallocWithFlags(void **pointer, size_t size, unsigned flags) {
     enum { SIGNAL_MEMORY = 2, LAST_FLAG = 4 };
@@ -81,6 +88,9 @@ int sim_ExtMallocWithFlags(void **pointer, size_t size, unsigned flags) {
 int sim_MallocManaged(void **pointer, size_t size, unsigned flags) {
     enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
     if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) return SIM_INVALID_VALUE;
+#ifndef SIM_CUDA
+    if (size == 0) return SIM_INVALID_VALUE;
+#endif
     return sim_allocate(pointer, SIM_KIND_MANAGED, size);
 }
 

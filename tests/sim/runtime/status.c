@@ -41,8 +41,7 @@ int sim_PeekAtLastError(void) { return thread.last_error; }
 
 int sim_ExtGetLastError(void) {
     int status = thread.last_status;
+    // What the other readers look at stays as it is: so does 6.4.3.
     thread.last_status = SIM_SUCCESS;
-    // Before 7.0 both readers look at one variable.
-    if (!sticky()) thread.last_error = SIM_SUCCESS;
     return status;
 }

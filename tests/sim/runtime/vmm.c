@@ -7,7 +7,7 @@
 
 #include "sim.h"
 
-// HIP answers a bad size or alignment with "out of memory" although nothing is.
+// HIP answers a range of a bad size or alignment with "out of memory" although nothing is.
 #ifdef SIM_CUDA
 enum { BAD_SIZE = SIM_INVALID_VALUE };
 #else
@@ -148,7 +148,7 @@ int sim_MemCreate(void **handle, size_t size, const sim_allocation_properties *p
     if (!handle || !properties) return SIM_INVALID_VALUE;
     struct sim_attempt attempt = {.kind = SIM_KIND_PHYSICAL, .device = properties->location.id, .requested = size};
     int status = sim_attempt_begin(&attempt);
-    if (status == SIM_SUCCESS && (size == 0 || size % sim_config()->granularity)) status = BAD_SIZE;
+    if (status == SIM_SUCCESS && (size == 0 || size % sim_config()->granularity)) status = SIM_INVALID_VALUE;
     return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? create(attempt.device, size) : NULL, handle);
 }
 

@@ -1,5 +1,6 @@
 //! Refusals for want of memory below calls that ask for none: code that is loaded, queues, what a library sets up for itself. Such a
-//! call may fail with a status that says nothing of memory, so the refusal inside is all that tells.
+//! call may fail with a status that says nothing of memory, so the refusal inside is all that tells. So it is of a call that asks for
+//! memory, succeeds and gives none: pools of HIP 5 do (ROCm/hip#3223).
 //!
 //! What is made up for is no failure: a call that succeeds covers what was refused inside it, and memory that the same layer gives
 //! after a refusal, elsewhere, covers that refusal.
@@ -35,7 +36,7 @@ pub struct Refusal {
     pub device: Option<u8>,
 }
 
-/// A call that failed with a refusal inside it.
+/// A call that failed, or gave no memory, with a refusal inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedAround {
     /// Ordinal of the call within its thread.
@@ -106,9 +107,10 @@ impl Below {
         let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let sets_up = matches!(record.event(), Some(Event::Module | Event::Reserve | Event::Import | Event::Map));
         let has_failed = record.status != 0 && !record.has(flag::CORRECTION);
-        if (asks || sets_up) && !has_failed {
+        let gave_nothing = asks && record.status == 0 && record.address == 0 && record.requested > 0;
+        if (asks || sets_up) && !has_failed && !gave_nothing {
             open.made_up_for(record, api.layer.filter(|_| asks));
-        } else if sets_up && !is_counted {
+        } else if (sets_up && !is_counted) || gave_nothing {
             open.failed_around(record, api.layer);
         }
         if record.is_outermost() {
@@ -143,7 +145,7 @@ impl Open {
         self.failed.retain(|one| !lies_inside(one.call, record.call));
     }
 
-    /// A call failed that asked for no memory itself.
+    /// A call failed that asked for no memory itself, or gave none although it says that it succeeded.
     fn failed_around(&mut self, record: &Record, layer: Option<Layer>) {
         let is_told = self.failed.iter().any(|one| lies_inside(one.call, record.call));
         let inside = self.refusals.iter().filter(|one| lies_inside(one.call, record.call) && Some(one.layer) > layer);
@@ -190,6 +192,13 @@ mod tests {
             let address = if status == 0 { 0x4321_0000_0000 + u64::from(record.call) } else { 0 };
             let parent_distance = (record.call - outer.call) as u16;
             self.trace.push(Record { parent_distance, status, address, requested: MIB, ..record }, &[]);
+            self
+        }
+
+        /// The outermost call asks for so much itself.
+        fn wants(mut self, bytes: u64) -> Self {
+            let outer = self.outer.take().expect("a call under way");
+            self.outer = Some(Record { requested: bytes, ..outer });
             self
         }
 
@@ -254,6 +263,16 @@ mod tests {
         let calls = Calls::new().inside(Event::Alloc, Kind::Device, "hipMalloc");
         let replay = calls.asks(KFD, Kind::Device, NO_MEMORY).returns(2, 0).replay();
         assert_eq!((replay.below.count, replay.failures.count), (0, 1));
+    }
+
+    /// Success and null, from a pool of HIP 5.
+    #[test]
+    fn a_success_that_gives_no_memory_hides_no_refusal() {
+        let pool = || Calls::new().inside(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync").wants(GIB);
+        let replay = pool().asks(KFD, Kind::Device, NO_MEMORY).returns(0, 0).replay();
+        assert_eq!((replay.below.count, replay.failures.count), (1, 0));
+        assert_eq!(replay.below.first.expect("the call").status, 0);
+        assert_eq!(pool().asks(KFD, Kind::Device, 0).returns(0, 0).count(), 0, "nobody refused");
     }
 
     /// A refusal in a free, whose record comes first, is inside no later call.

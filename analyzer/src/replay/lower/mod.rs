@@ -229,19 +229,22 @@ impl Lower {
         self.settled = settled;
     }
 
-    /// Device bytes that wait inside a call: what the layers below gave for it, as far as it is known.
+    /// Device bytes that wait inside a call: what the layers below gave for it, as far as it is known. None at all where they gave
+    /// host memory instead: HIP puts an array there when the card is full, and does not say so.
     pub fn bytes_inside(&mut self, record: &Record, layer: Layer) -> Option<u64> {
         let books = &mut self.books;
-        let mut bytes = None;
+        let (mut bytes, mut host_bytes) = (None, 0u64);
         for open in self.open.directly_inside(record, layer) {
             let block = books[open.layer as usize].get_mut(open.key);
-            let Some(block) = block.filter(|block| block.entered == open.entered && block.side() == Side::Device)
-            else {
-                continue;
-            };
-            bytes = Some(bytes.unwrap_or(0u64).saturating_add(block.bytes));
+            let Some(block) = block.filter(|block| block.entered == open.entered) else { continue };
+            match block.side() {
+                Side::Device => bytes = Some(bytes.unwrap_or(0u64).saturating_add(block.bytes)),
+                Side::Host => host_bytes = host_bytes.saturating_add(block.bytes),
+                Side::Neither => {}
+            }
         }
-        bytes
+        let lies_on_the_host = record.requested > 0 && host_bytes >= record.requested;
+        bytes.or_else(|| lies_on_the_host.then_some(0))
     }
 
     /// A reference to physical memory that is mapped at an address; whether it is known.

@@ -158,6 +158,21 @@ fn an_array_is_as_large_as_the_layer_below_says() {
     assert_eq!(account(&run(&alone)).held.requested_bytes, u128::from(MIB));
 }
 
+/// A full card: HIP puts the array into host memory and answers success.
+#[test]
+fn an_array_that_lies_on_the_host_takes_nothing_of_the_card() {
+    let mut trace = builder();
+    let array = At { kind: Kind::Array, ..at("hipMallocArray", 0x55, 2 * MIB) };
+    let on_the_host = At { kind: Kind::HostPinned, ..at(HSA, 0x7f00_0000_0000, 3 * MIB) };
+    trace.alloc_through(0, &[array, on_the_host]);
+    let replay = run(&trace);
+    assert_eq!((account(&replay).held.requested_bytes, account(&replay).held.blocks), (0, 1));
+    let mut small = builder();
+    let beside = At { kind: Kind::HostPinned, ..at(HSA, 0x7f00_0000_0000, MIB) };
+    small.alloc_through(0, &[array, beside]);
+    assert_eq!(account(&run(&small)).held.requested_bytes, 2 * u128::from(MIB), "too little to be the array");
+}
+
 #[test]
 fn managed_pages_count_where_a_lower_layer_gives_them() {
     let mut trace = builder();
