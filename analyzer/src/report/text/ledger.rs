@@ -78,7 +78,7 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger, apart: Option<&Apart>) {
         let (text, below) = taken.folded(wide);
         line(page, &text, Some(taken.bytes));
         if let Some(below) = below {
-            page.line(&format!("  {:<18} {}", "", shorten(below, wide)));
+            page.line(&format!("  {:<18} {}", "", shorten(&below, wide)));
         }
     }
     let (shown, rest) = rows.split_at(rows.len().min(MOST_ROWS));

@@ -29,21 +29,27 @@ pub(in crate::report) struct TakenLine {
     pub text: String,
     /// The part of the text that names the package's function that asked; empty where the program itself did.
     pub behind: String,
+    /// The part that names the phase they came in.
+    phase: String,
     /// Its bytes.
     pub bytes: u64,
 }
 
 impl TakenLine {
     fn new(text: String, bytes: u64) -> Self {
-        TakenLine { text, behind: String::new(), bytes }
+        TakenLine { text, bytes, ..TakenLine::default() }
     }
 
     /// The text, and where it is wider than this, what stands below it: the program's line is never the part that is left out.
-    pub(super) fn folded(&self, wide: usize) -> (String, Option<&str>) {
-        if self.behind.is_empty() || self.text.chars().count() <= wide {
-            return (self.text.clone(), None);
+    pub(super) fn folded(&self, wide: usize) -> (String, Option<String>) {
+        let (mut text, mut below) = (self.text.clone(), Vec::new());
+        for part in [&self.behind, &self.phase] {
+            if !part.is_empty() && text.chars().count() > wide {
+                text = text.replacen(part.as_str(), "", 1);
+                below.push(part.trim_start_matches([',', ' ']).to_owned());
+            }
         }
-        (self.text.replacen(&self.behind, "", 1), Some(self.behind.trim_start_matches(", ")))
+        (text, (!below.is_empty()).then(|| below.join(", ")))
     }
 }
 
@@ -95,8 +101,9 @@ pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at
         // Where nobody knows the place, the name stands for it.
         let name = row.name.as_deref().map(clean).filter(|name| *name != place);
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
-        let text = format!("{owner:<16} {of_pool}{name}{place}, {}{}", blocks(row.blocks), in_phase(row));
-        TakenLine { text, behind: clean(&behind(row.asked_by.as_ref(), true)), bytes: row.bytes }
+        let phase = in_phase(row);
+        let text = format!("{owner:<16} {of_pool}{name}{place}, {}{phase}", blocks(row.blocks));
+        TakenLine { text, behind: clean(&behind(row.asked_by.as_ref(), true)), phase, bytes: row.bytes }
     });
     let mut lines: Vec<TakenLine> = named.collect();
     if rest > 0 {
