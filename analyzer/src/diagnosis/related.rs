@@ -181,16 +181,20 @@ impl<'a> Case<'a> {
         needed.zip(failure.total_bytes().get()).is_some_and(|(needed, total)| needed > total)
     }
 
-    /// What pools of the program's own held at a failure that was in none of the blocks they tell of. `None` where no pool told anything,
-    /// or one of them does not say.
+    /// What pools of the program's own held at a failure, at least, that was in none of the blocks they tell of. `None` where no pool told
+    /// anything, or one of them does not say.
     pub fn unused_in_own_pools(&self, failure: &Failure<'_>) -> Option<u64> {
         let first = failure.device?.tensors.as_ref()?;
         let pools = || [first].into_iter().chain(&first.others).filter(|pool| matches!(pool.owner, Owner::Pool(_)));
         pools().next()?;
         let at = format!("oom:{}", failure.report.number);
-        pools()
-            .map(|pool| pool.moment(&at)?.unused_bytes)
-            .try_fold(0_u64, |sum, unused| Some(sum.saturating_add(unused?)))
+        let unused: Vec<u64> = pools().map(|pool| pool.moment(&at)?.unused_bytes).collect::<Option<_>>()?;
+        let reserved = pools().filter_map(|pool| pool.moment(&at)?.reserved_bytes).fold(0, u64::saturating_add);
+        // A pool may lie in another one's block: then both tell of the same memory.
+        match reserved <= failure.own_bytes() {
+            true => Some(unused.into_iter().fold(0, u64::saturating_add)),
+            false => unused.into_iter().max(),
+        }
     }
 
     /// Whether PyTorch's cache is surely turned off.

@@ -46,6 +46,24 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "true-capacity",
         says: Says::First(Probable),
         also: &[],
+        story: "the same, and all of it is one block, in which another pool has 21 blocks of 1 GiB: nothing is unused twice",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let pool = 0x10_0000_0000;
+            trace.alloc(pool, 22 * GIB);
+            trace.pool_alloc("outer", "", pool, 22 * GIB);
+            (0..21).for_each(|block| _ = trace.pool_alloc("inner", "", pool + block * GIB, GIB));
+            let seq = trace.refuse(4 * GIB);
+            let read =
+                [(RuntimeFree, 2 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB), (KfdProcessVram, 22 * GIB)];
+            trace.read_at_failure(seq, &readings(read));
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
         story: "the same, and the pool says that it uses 21 of them: without what it does not use the request would not fit either",
         scene: || in_a_pool(21),
     },

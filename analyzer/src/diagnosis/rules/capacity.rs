@@ -324,7 +324,7 @@ fn unused_in_own_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         check.would_settle("whether the program's own pools could have given back what they hold unused");
     }
     check.note(unused > 0, || {
-        format!("pools of the program's own say that {} of their memory is in no block", size(unused))
+        format!("pools of the program's own say that at least {} of their memory is in no block", size(unused))
     });
 }
 

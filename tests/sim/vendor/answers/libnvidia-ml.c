@@ -82,19 +82,25 @@ EXPORT int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     return text(name, length, chosen && *chosen ? chosen : "Simulated GPU");
 }
 
+// With what SIM_OTHERS says that other processes hold: these numbers are of the whole card.
+static size_t all_used(void *device) {
+    size_t in_use = used(device) + number_of("SIM_OTHERS", 0);
+    return in_use < total() ? in_use : total();
+}
+
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
-    size_t in_use = used(device);
+    size_t in_use = all_used(device);
     *memory = (struct memory){total(), total() - in_use, in_use};
     return SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *memory) {
-    size_t in_use = used(device);
+    size_t in_use = all_used(device);
     *memory = (struct memory_v2){memory->version, total(), 0, total() - in_use, in_use};
     return SUCCESS;
 }
 
-// This process alone: what other processes hold, no simulated driver knows.
+// This process alone: others are a number here, and no processes.
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *length, struct process *processes) {
     if (*length < 1) {
         *length = 1;
