@@ -233,7 +233,8 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
 const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an end, as that of a cache";
 
 /// What would tell whether it piles up.
-const WHAT_CAME_SINCE: &str = "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
+const WHAT_CAME_SINCE: &str =
+    "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
 
 /// Ruled out only where the run had cycles enough to show a leak.
 fn refuted_by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {

@@ -15,8 +15,7 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
-const WHAT_KEEPS: &str =
-    "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
+const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
 
 /// The phase that functions of frameworks name, where PyTorch told of its blocks.
@@ -94,7 +93,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     if !is_in(Phase::Forward, phase, facts, check) {
         return;
     }
-    if let Some(unfollowed) = told.unfollowed.as_ref().filter(|unfollowed| unfollowed.times >= facts.thresholds.least_passes) {
+    if let Some(unfollowed) =
+        told.unfollowed.as_ref().filter(|unfollowed| unfollowed.times >= facts.thresholds.least_passes)
+    {
         return several_forward(unfollowed, told, facts, check);
     }
     // Of an earlier pass by the same ways something would be gone.
