@@ -302,7 +302,8 @@ fn peak(difference: &Difference, figure: Figure, place: &PlaceDifference) -> Str
         Place::Host => "pinned host memory".to_owned(),
         device => device.words(),
     };
-    let mover = mover(difference, place, figure);
+    // Of a model's number the place matters less than that it is one.
+    let mover = if figure == Figure::Peak { mover(difference, place, figure) } else { String::new() };
     format!("The {padded}peak of {whose} {grew} by {by}{share}, from {was} to {is}{mover}.")
 }
 
@@ -322,7 +323,7 @@ fn mover(difference: &Difference, place: &PlaceDifference, figure: Figure) -> St
         return String::new();
     };
     // Whose tensors became more says more than who asked for a segment first, and the next sentence tells it.
-    if figure == Figure::Peak && tensors_moved_most(difference).is_some_and(|(moved, ..)| moved.place == place.place) {
+    if tensors_moved_most(difference).is_some_and(|(moved, ..)| moved.place == place.place) {
         return String::new();
     }
     let of_segments = if has_segments(place) { OF_SEGMENTS } else { "" };
