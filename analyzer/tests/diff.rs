@@ -114,7 +114,9 @@ fn the_threshold_can_be_moved() {
     place.trace("over.bin", GIB + 1);
     let over = place.stdout(&["base.bin", "over.bin"]);
     assert!(
-        over.contains("The padded peak of GPU 0 grew by 256 MiB")
+        over.contains("VERDICT  No peak changed by more than the threshold")
+            && over.contains("Modelled: The padded peak of")
+            && over.contains("grew by 256 MiB (+25.0 %)")
             && over.contains("peak, padded: 1.00 GiB, now 1.25 GiB"),
         "{over}"
     );

@@ -52,6 +52,11 @@ enum Format {
 }
 
 pub(super) fn run(args: &EventsArgs) -> anyhow::Result<u8> {
+    if args.stacks && args.format == Format::Csv {
+        bail!(
+            "--stacks: a table has no room for stacks; --format text and --format json have them, and the column 'caller' has the last function"
+        );
+    }
     let mut trace = traces::open(&args.trace.trace)?;
     let output = Output::open(args.output.as_deref())?;
     // A list that goes to a file or a pipe is not cut: other programs read it.

@@ -40,7 +40,7 @@ pub struct EventRow {
     pub thread: u32,
     /// What happened.
     pub event: &'static str,
-    /// Function.
+    /// Function, as the report calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
     /// Layer of the function.
@@ -327,7 +327,7 @@ impl Rows {
                 .then(|| self.clock.duration_ns(u64::from(record.duration))),
             thread: record.thread,
             event: event.map_or("unknown", |event| event_name(event, api.ends != Ends::Nothing)),
-            api: is_call.then(|| api.name.clone()),
+            api: is_call.then(|| api.readable_name()),
             layer: layer_name(api.layer).filter(|_| is_call),
             device,
             kind: kind.filter(|_| about_memory).map(Kind::name),

@@ -151,7 +151,13 @@ struct Compared<'a> {
 /// Applies a policy to runs, each with what it is compared with, and to all of them together.
 pub fn check(name: &str, policy: &Policy, runs: &[(&Profile, Option<&Profile>)], jobs: Jobs<'_>) -> Checked {
     let compared = |(new, base): &(&'_ Profile, Option<&'_ Profile>)| {
-        let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
+        let nothing = Profile {
+            run: new.run.clone(),
+            places: Vec::new(),
+            sites: Vec::new(),
+            tensors: Vec::new(),
+            block_growth: Vec::new(),
+        };
         compare(base.unwrap_or(&nothing), new, Threshold::NONE)
     };
     let runs: Vec<Compared> =

@@ -2,15 +2,13 @@
 
 use serde::{Serialize, Serializer};
 
+use super::growth;
 use super::{Limit, Metric, Per, Rule, Unit};
 use crate::compare::{Difference, Pair, Presence, SiteDifference};
-use crate::passes::profile::{Figure, Figures, Place, PlaceProfile, Profile};
-use crate::passes::rise::at_marks;
-use crate::passes::trend::{Course, Slope, Trend};
-use crate::words::size;
+use crate::passes::profile::{Figure, Figures, Place, Profile};
 
 /// Call sites that are named for a rule that does not hold.
-const MOST_CULPRITS: usize = 3;
+pub(super) const MOST_CULPRITS: usize = 3;
 
 /// A run, and what it is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +97,15 @@ pub(super) struct Subject<'a> {
     pub(super) value: Result<f64, String>,
     pub(super) base: Result<f64, String>,
     pub(super) sites: Vec<&'a SiteDifference>,
+    /// Who is behind it, where no call site tells.
+    pub(super) culprits: Vec<Culprit>,
 }
 
 /// Applies a rule: to each device where it does not say which, to each call site where it says so.
 pub fn judge(rule: &Rule, sides: &Sides<'_>) -> Vec<Judged> {
     let judge = |subject: Subject| {
-        let culprits = culprits(rule, &subject.sites);
+        let known = subject.culprits.clone();
+        let culprits = if known.is_empty() { culprits(rule, &subject.sites) } else { known };
         judge_one(rule, subject, culprits)
     };
     subjects(rule, sides).into_iter().map(judge).collect()
@@ -146,7 +147,13 @@ fn subjects<'a>(rule: &Rule, sides: &Sides<'a>) -> Vec<Subject<'a>> {
         // Nobody knows how many events a damaged part had: it counts as one.
         let lost = |profile: &Profile| profile.run.events_lost.saturating_add(profile.run.damages as u64) as f64;
         let base = sides.base.map(lost).ok_or_else(no_base);
-        return vec![Subject { words: String::new(), value: Ok(lost(sides.new)), base, sites: Vec::new() }];
+        return vec![Subject {
+            words: String::new(),
+            value: Ok(lost(sides.new)),
+            base,
+            sites: Vec::new(),
+            culprits: Vec::new(),
+        }];
     }
     let whole = scope.device.is_none() && !scope.host;
     let per = if scope.host { Per::Host } else { metric.per() };
@@ -173,15 +180,10 @@ fn of_place<'a>(rule: &Rule, sides: &Sides<'a>, place: Place) -> Vec<Subject<'a>
     if let Some(figure) = rule.metric.of_tensors() {
         return super::tensors::subjects(rule, sides, place, figure);
     }
-    let growth: fn(&Rule, Option<&PlaceProfile>) -> Result<f64, String> = match rule.metric {
-        Metric::GrowthPerSecond => growth_per_second,
-        Metric::GrowthPerMark => growth_per_mark,
-        _ => return of_figures(rule, sides, Some(place)),
-    };
-    let of = |profile: &Profile| growth(rule, profile.places.iter().find(|known| known.place == place));
-    let sites = sides.difference.sites.iter().filter(|site| site.place == place).collect();
-    let base = sides.base.map_or_else(|| Err(no_base()), of);
-    vec![Subject { words: format!("of {}", place.words()), value: of(sides.new), base, sites }]
+    match rule.metric {
+        Metric::GrowthPerSecond | Metric::GrowthPerMark => vec![growth::subject(rule, sides, place)],
+        _ => of_figures(rule, sides, Some(place)),
+    }
 }
 
 /// Numbers that add up over call sites.
@@ -202,7 +204,7 @@ fn of_figures<'a>(rule: &Rule, sides: &Sides<'a>, place: Option<Place>) -> Vec<S
             pair.new.add(&site.pair.new);
         }
         let base = sides.base.map(|_| number(figures, &pair.base)).ok_or_else(no_base);
-        Subject { words: whose, value: Ok(number(figures, &pair.new)), base, sites }
+        Subject { words: whose, value: Ok(number(figures, &pair.new)), base, sites, culprits: Vec::new() }
     };
     let at = match place {
         Some(Place::Host) if rule.metric == Metric::Pinned => String::new(),
@@ -225,73 +227,6 @@ pub(super) fn no_base() -> String {
 
 pub(super) fn number((of, less): (Figure, Option<Figure>), figures: &Figures) -> f64 {
     figures[of].saturating_sub(less.map_or(0, |less| figures[less])) as f64
-}
-
-fn growth_per_second(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
-    let open = place.and_then(|known| known.open_growth_per_second);
-    if let (Some(rate), Limit::Fixed(limit)) = (open, rule.limit)
-        && !rule.comparison.holds(rate, limit.number())
-    {
-        return Err(GIVEN_BACK.to_owned());
-    }
-    let growth = place.and_then(|known| known.growth_per_second);
-    growth.ok_or_else(|| {
-        if place.is_some_and(|known| known.cycles_are_missing) {
-            return "memory rose and fell too often to keep all of it, and fewer than five of the cycles that are kept follow each other"
-                .to_owned();
-        }
-        "the run has fewer than five steps: labels (gpuoom_mark), or cycles in which memory rises and falls".to_owned()
-    })
-}
-
-/// Why a rise is not judged that goes as it went before it was given back.
-const GIVEN_BACK: &str = "what is held rises by more than that, as it rose before it was given back: whether it is given back again, the run does not show";
-
-/// Whether it seems to rise by more than the limit allows, and may just as well not rise at all.
-fn is_unclear(trend: &Trend, rule: &Rule) -> bool {
-    let Limit::Fixed(limit) = rule.limit else { return false };
-    let keeps = |rate: f64| rule.comparison.holds(rate, limit.number());
-    // What rises as it rose before, and was given back then, may or may not be given back again.
-    let is_open = matches!(trend.course, Course::Level | Course::GivenBack);
-    is_open && keeps(trend.rate()) && !keeps(trend.slope.median)
-}
-
-fn signed(bytes: f64) -> String {
-    format!("{}{}", if bytes < 0.0 { "-" } else { "" }, size(bytes.abs() as u64))
-}
-
-/// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more
-/// than noise.
-fn growth_per_mark(rule: &Rule, place: Option<&PlaceProfile>) -> Result<f64, String> {
-    let Some(place) = place else { return Err("there are no marks (gpuoom_mark) of it".to_owned()) };
-    let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
-    let marks =
-        || place.marks.iter().filter(|mark| fits(&mark.label)).map(|mark| (mark.label.as_str(), mark.held_bytes));
-    if place.cycles_behind_marks >= place.trend_limits.least_points {
-        let behind = place.cycles_behind_marks;
-        return Err(format!(
-            "{behind} cycles of memory came after the last mark, and no mark tells what stayed after them"
-        ));
-    }
-    let least = place.trend_limits.least_points + 1;
-    match at_marks(marks(), &place.trend_limits) {
-        // What was given back before the run ended did not come to stay.
-        Some(trend) if place.given_back_at_the_end => Ok(trend.rate().min(0.0)),
-        Some(trend) if is_unclear(&trend, rule) && trend.course == Course::GivenBack => Err(GIVEN_BACK.to_owned()),
-        Some(trend) if is_unclear(&trend, rule) => {
-            let Slope { low, high, .. } = trend.slope;
-            Err(format!(
-                "what is held at the marks varies too much to tell: it changes by {} to {} a mark",
-                signed(low),
-                signed(high)
-            ))
-        }
-        Some(trend) => Ok(trend.rate()),
-        None if marks().count() < least => {
-            Err(format!("there are {} such marks (gpuoom_mark); at least {least} are needed", marks().count()))
-        }
-        None => Err("no two of the marks (gpuoom_mark) can be compared: their labels differ".to_owned()),
-    }
 }
 
 /// The call sites behind a number: those that grew most where growth is judged, else those with most.

@@ -122,7 +122,16 @@ impl<'a> Selected<'a> {
             Culprit { key: format!("{name}{}, pid {}", words::rank(run.rank), run.pid), value, base: None }
         };
         let culprits = by_process.into_iter().take(MOST_CULPRITS).map(culprit).collect();
-        (Subject { words, value: Ok(value), base: base.ok_or_else(no_base), sites: Vec::new() }, culprits)
+        (
+            Subject {
+                words,
+                value: Ok(value),
+                base: base.ok_or_else(no_base),
+                sites: Vec::new(),
+                culprits: Vec::new(),
+            },
+            culprits,
+        )
     }
 }
 

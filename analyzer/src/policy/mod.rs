@@ -6,6 +6,7 @@ mod evaluate;
 mod expression;
 mod file;
 mod glob;
+mod growth;
 mod job;
 mod metric;
 mod quantity;

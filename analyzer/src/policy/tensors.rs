@@ -17,7 +17,7 @@ pub(super) fn subjects<'a>(rule: &Rule, sides: &Sides<'a>, place: Place, figure:
     let at = format!("of {}", place.words());
     if figure != TensorFigure::Tensors || glob.is_none() {
         // Who reserved is no line of the program's: what is told of lines is who has the tensors.
-        return vec![Subject { words: at, value: of(sides.new), base: base(), sites }];
+        return vec![Subject { words: at, value: of(sides.new), base: base(), sites, culprits: Vec::new() }];
     }
     let subject = |sites: Vec<&'a SiteDifference>, words: String| {
         let sum =
@@ -25,7 +25,7 @@ pub(super) fn subjects<'a>(rule: &Rule, sides: &Sides<'a>, place: Place, figure:
         // Where the whole is not known, no part is.
         let value = of(sides.new).map(|_| sum(|site| site.pair.new[Figure::Peak]));
         let base = base().map(|_| sum(|site| site.pair.base[Figure::Peak]));
-        Subject { words, value, base, sites }
+        Subject { words, value, base, sites, culprits: Vec::new() }
     };
     if scope.each_site.is_some() && of(sides.new).is_ok() {
         let there = sites.into_iter().filter(|site| site.presence != Presence::Gone);

@@ -37,7 +37,13 @@ fn run() -> Profile {
 }
 
 fn verdicts(statement: &str, new: &Profile, base: Option<&Profile>) -> Vec<(String, Verdict)> {
-    let nothing = Profile { run: new.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
+    let nothing = Profile {
+        run: new.run.clone(),
+        places: Vec::new(),
+        sites: Vec::new(),
+        tensors: Vec::new(),
+        block_growth: Vec::new(),
+    };
     let difference = compare(base.unwrap_or(&nothing), new, Threshold::NONE);
     let rule = parse_expression(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     let judged = judge(&rule, &Sides { difference: &difference, new, base });
@@ -132,7 +138,13 @@ fn growth_over_a_base_run() {
 #[test]
 fn those_behind_it_are_named() {
     let run = run();
-    let nothing = Profile { run: run.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
+    let nothing = Profile {
+        run: run.run.clone(),
+        places: Vec::new(),
+        sites: Vec::new(),
+        tensors: Vec::new(),
+        block_growth: Vec::new(),
+    };
     let difference = compare(&nothing, &run, Threshold::NONE);
     let judged =
         judge(&parse_expression("peak <= 1G").unwrap(), &Sides { difference: &difference, new: &run, base: None });
@@ -251,6 +263,46 @@ fn tensors_are_judged_by_device_and_by_call_site() {
     let each = verdicts("tensors[each_site=*] <= 1G", &run, None);
     let of = |name: &str| format!("most in tensors of GPU 0 by tensors in {name}");
     assert_eq!(each, [(of("libalpha.so"), Verdict::False), (of("libbeta.so"), Verdict::True)]);
+}
+
+/// Steps that each keep a tensor, in one segment: what the program asked the runtime for does not grow.
+fn leak_in_a_cache(steps: u64, kept_bytes: u64) -> Profile {
+    let mut trace = builder();
+    let segment = 0x7f00_0000_0000;
+    trace.segment(segment, 8 * GIB);
+    for step in 0..steps {
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, &format!("step {step}"));
+        trace.site = 2;
+        trace.tensor(0, segment + step * 64 * MIB, kept_bytes);
+        trace.site = 0;
+        trace.tensor(0, segment + 7 * GIB, 32 * MIB);
+        trace.free_tensor(segment + 7 * GIB);
+        if kept_bytes == MIB {
+            trace.free_tensor(segment + step * 64 * MIB);
+        }
+    }
+    profile(&trace)
+}
+
+#[test]
+fn growth_of_tensors_is_judged_where_the_cache_does_not_grow() {
+    let leak = leak_in_a_cache(40, 8 * MIB);
+    let found = |statement: &str, run: &Profile| {
+        let nothing = Profile { run: run.run.clone(), ..leak_in_a_cache(0, 0) };
+        let difference = compare(&nothing, run, Threshold::NONE);
+        judge(&parse_expression(statement).unwrap(), &Sides { difference: &difference, new: run, base: None }).remove(0)
+    };
+    let judged = found("growth_per_second <= 0", &leak);
+    assert_eq!((judged.verdict, &judged.subject[..]), (Verdict::False, "growth per second of tensors on GPU 0"));
+    assert!(judged.value.is_some_and(|rate| rate > 0.0), "{judged:?}");
+    let [culprit] = &judged.culprits[..] else { panic!("{:?}", judged.culprits) };
+    assert!(culprit.key.contains("libbeta.so") && culprit.value == (39 * 8 * MIB) as f64, "{culprit:?}");
+    assert_eq!(found("growth_per_second <= 0", &leak_in_a_cache(40, MIB)).verdict, Verdict::True);
+    assert_eq!(found("growth_per_second <= 0", &leak_in_a_cache(3, 8 * MIB)).verdict, Verdict::NotJudged);
+    // Marks that a budget chooses and that are not there: the message says what judges.
+    let because = found("growth_per_mark[mark=epoch*] <= 0", &leak).not_judged_because.unwrap();
+    assert!(because.ends_with("growth_per_second judges the tensors of the run by 39 labels"), "{because}");
 }
 
 /// What is not known is neither kept nor exceeded, and no zero.

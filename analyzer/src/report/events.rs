@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use crate::passes::rows::EventRow;
 use crate::report::page::Look;
 use crate::report::text::stack::INFERRED;
-use crate::symbols::function_name;
 use crate::symbols::key::label;
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, gpu, shorten, size, span};
@@ -136,10 +135,9 @@ fn line(row: &EventRow) -> String {
         .to_owned()
 }
 
-/// The function for people: an allocator above the runtime tells by C++ functions, whose names are no text.
+/// The function for people.
 fn name(row: &EventRow) -> String {
-    let api = row.api.as_deref().unwrap_or(row.event);
-    clean(&if api.starts_with("_Z") { function_name(api) } else { api.to_owned() })
+    clean(row.api.as_deref().unwrap_or(row.event))
 }
 
 fn details(row: &EventRow) -> String {

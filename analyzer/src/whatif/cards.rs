@@ -80,6 +80,8 @@ pub enum Unclear {
     Injected,
     /// More was free than it asked for.
     EnoughWasFree,
+    /// An allocator above the runtime raised it and asked nobody: it has a limit of its own, which may be a share of the card.
+    OwnLimit,
 }
 
 /// A recorded failure on another card.
@@ -164,6 +166,9 @@ pub struct DeviceAnswer {
     pub failures: u64,
     /// Failed requests that no card could hold ([`NO_CARD_BYTES`] and more): they are left out of what is needed.
     pub absurd_failures: u64,
+    /// Failures by a limit of an allocator above the runtime. On another card it may be another limit, so there is no
+    /// [`DeviceAnswer::needs`] then.
+    pub own_limit_failures: u64,
     /// Managed memory at its most. It is no block of the model: its pages may lie in RAM. What of it lay on the card when
     /// [`DeviceAnswer::overhead`] was measured is in that.
     pub managed_bytes: u64,
@@ -175,7 +180,7 @@ pub struct DeviceAnswer {
     pub grows_bytes_per_step: Option<u64>,
     /// What is in use beside the program's blocks.
     pub overhead: Overhead,
-    /// What is needed, by granule.
+    /// What is needed, by granule; empty where nobody can tell.
     pub needs: Vec<Need>,
     /// What other cards make of it.
     pub cards: Vec<Card>,
@@ -221,6 +226,7 @@ fn unclear(oom: &Oom, thresholds: &Thresholds) -> Option<Unclear> {
         // A virtual card refuses what it has no room for: another size would have changed that.
         _ if oom.injected.is_some_and(|injected| injected.reason == injected::CAPACITY) => None,
         _ if oom.refused_by == RefusedBy::Injected => Some(Unclear::Injected),
+        _ if oom.is_of_allocator_alone() => Some(Unclear::OwnLimit),
         _ if enough_was_free(&oom.read, oom.requested_bytes, thresholds) => Some(Unclear::EnoughWasFree),
         _ => None,
     }
@@ -451,6 +457,7 @@ impl DeviceModel {
         self.answer.failures += 1;
         let is_absurd = refused.requested_bytes >= NO_CARD_BYTES;
         self.answer.absurd_failures += u64::from(is_absurd);
+        self.answer.own_limit_failures += u64::from(refused.unclear == Some(Unclear::OwnLimit));
         if refused.unclear.is_none() && !is_absurd {
             for need in &mut self.needs {
                 need.pair.least.failed(refused.requested_bytes, refused.kind, refused.asked_again);
@@ -476,7 +483,7 @@ impl DeviceModel {
             fits_in_least_bytes: narrow(need.pair.least.peak_bytes.saturating_add(least)),
             fits_in_most_bytes: narrow(fits_in_most(&need.pair.most)),
         });
-        self.answer.needs = needs.collect();
+        self.answer.needs = if self.answer.own_limit_failures == 0 { needs.collect() } else { Vec::new() };
         self.answer.cards = self.cards.into_iter().map(CardModel::finish).collect();
         self.answer
     }

@@ -12,8 +12,10 @@ use crate::intake::read_through;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth;
 use crate::passes::libraries::Libraries;
+use crate::passes::tensor_growth::{self, TensorGrowth, Until};
 use crate::replay::block::Block;
 use crate::replay::{Options, Replay};
+use crate::symbols::{Stacks, SymbolPlaces};
 use crate::thresholds::Thresholds;
 
 /// What is asked.
@@ -78,7 +80,7 @@ impl Models {
                 measured(replay, &Libraries::new(trace, replay), device)
             });
             let facts = trace.metadata.devices.iter().find(|facts| facts.index == device);
-            (device, model(known, question, device, facts, inferred, overhead))
+            (device, model(trace, known, question, device, facts, inferred, overhead))
         });
         let devices = devices.collect();
         let number = |(number, oom): (u64, &crate::replay::failures::Oom)| {
@@ -106,7 +108,7 @@ impl Models {
             self.seen += 1;
             let Some((device, refused)) = refused else { continue };
             if let Some(model) = self.devices.get_mut(&device) {
-                model.failed(&refused, || refused.as_change(&replay.apis.get(api).name));
+                model.failed(&refused, || refused.as_change(&replay.apis.get(api).readable_name()));
             }
         }
     }
@@ -121,13 +123,14 @@ impl Models {
 fn named(replay: &Replay, block: &Block) -> Change {
     Change {
         at_ns: replay.clock.at_ns(block.at),
-        api: replay.apis.get(block.api).name.clone(),
+        api: replay.apis.get(block.api).readable_name(),
         requested_bytes: block.requested_bytes,
         failure: None,
     }
 }
 
 fn model(
+    trace: &TraceFile,
     known: &Replay,
     question: &Question,
     device: u8,
@@ -148,7 +151,9 @@ fn model(
     }
     let recorded = total_bytes.map(|total_bytes| Recorded { total_bytes, peak_bytes: peak_on_card(known, device) });
     let mut capacities: Vec<(u64, bool)> = total_bytes.map(|bytes| (bytes, true)).into_iter().collect();
-    capacities.extend(question.capacities_bytes.iter().map(|bytes| (*bytes, false)));
+    // The recorded card is always there.
+    let others = question.capacities_bytes.iter().filter(|bytes| Some(**bytes) != total_bytes);
+    capacities.extend(others.map(|bytes| (*bytes, false)));
     let cards = capacities.iter().flat_map(|(bytes, is_recorded)| {
         granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, overhead, recorded))
     });
@@ -160,9 +165,10 @@ fn model(
         allocations: 0,
         failures: 0,
         absurd_failures: 0,
+        own_limit_failures: 0,
         managed_bytes: 0,
         returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
-        grows_bytes_per_step: grows(known, device, &question.thresholds),
+        grows_bytes_per_step: grows(trace, known, device, &question.thresholds),
         overhead,
         needs: Vec::new(),
         cards: Vec::new(),
@@ -171,11 +177,21 @@ fn model(
     DeviceModel::new(answer, &granularities, cards.collect(), recorded)
 }
 
-/// By how much what stays rises after each step where the run ends.
-fn grows(known: &Replay, device: u8, thresholds: &Thresholds) -> Option<u64> {
-    let cycles = growth::cycles_of(known.tracks.device(device)?, thresholds);
-    let growth = growth::of_device(known, device, &cycles, thresholds).filter(|growth| growth.significant)?;
-    Some(growth.per_cycle.bytes as u64)
+/// By how much what stays rises after each step where the run ends. What blocks inside of a cache hold counts as well: the cache shows
+/// that late.
+fn grows(trace: &TraceFile, known: &Replay, device: u8, thresholds: &Thresholds) -> Option<u64> {
+    let of_calls = || {
+        let cycles = growth::cycles_of(known.tracks.device(device)?, thresholds);
+        let growth = growth::of_device(known, device, &cycles, thresholds).filter(|growth| growth.significant)?;
+        Some(growth.per_cycle.bytes as u64)
+    };
+    let of_blocks = || {
+        let stacks = Stacks::new(trace, known, &SymbolPlaces::default());
+        let run = tensor_growth::Run { replay: known, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
+        let growth = TensorGrowth::of(&run, device, Until::End)?;
+        (growth.significant && !growth.may_be_a_load(thresholds)).then_some(growth.per_step.bytes as u64)
+    };
+    of_calls().or_else(of_blocks)
 }
 
 /// The most that lived at once of what belongs on the card, as far as the peak of all blocks tells.

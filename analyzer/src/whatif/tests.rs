@@ -307,3 +307,42 @@ proptest! {
         }
     }
 }
+
+/// An allocator's own limit may be a share of the card: nobody knows it on another one.
+#[test]
+fn a_limit_of_an_allocator_is_not_judged_by_the_size_of_the_card() {
+    let mut trace = TraceBuilder::new(MIB).device(0, "card", GIB);
+    trace.segment(0x7f00_0000_0000, 200 * MIB);
+    trace.tensor(0, 0x7f00_0000_0000, 200 * MIB);
+    trace.no_tensor(0, 120 * MIB);
+    let answer = answer(&trace, cards(&[2 * GIB]));
+    let failure = card(&answer, 2 * GIB, 2 * MIB).failures[0];
+    assert_eq!((failure.fate, failure.unclear), (Fate::Unknown, Some(Unclear::OwnLimit)));
+    assert_eq!((answer.own_limit_failures, answer.needs.len()), (1, 0));
+}
+
+#[test]
+fn the_recorded_card_is_not_told_twice() {
+    let answer = answer(&full_card(), cards(&[8 * GIB, 10 * GIB]));
+    let of_size = |bytes| answer.cards.iter().filter(|card| card.capacity_bytes == bytes).count();
+    assert_eq!(of_size(8 * GIB), of_size(10 * GIB));
+}
+
+/// A cache that is large from the beginning hides what becomes more inside of it.
+#[test]
+fn growth_inside_of_a_cache_is_growth() {
+    let grows = |kept_bytes: u64| {
+        let mut trace = TraceBuilder::new(MIB).device(0, "card", 16 * GIB);
+        let segment = 0x7f00_0000_0000;
+        trace.segment(segment, 8 * GIB);
+        for step in 0..40 {
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(mark, &format!("step {step}"));
+            trace.tensor(0, segment + step * 64 * MIB, kept_bytes);
+            trace.tensor(0, segment + 7 * GIB, 32 * MIB);
+            trace.free_tensor(segment + 7 * GIB);
+        }
+        answer(&trace, Question::default()).grows_bytes_per_step
+    };
+    assert_eq!((grows(8 * MIB), grows(0)), (Some(8 * MIB), None));
+}

@@ -13,7 +13,13 @@ use crate::testing::{self, GIB, MIB, TraceBuilder};
 /// What `check` says of "what is held at the labels does not rise", by device.
 fn by_check(scene: &Scene) -> Vec<(u8, Verdict)> {
     let profile = testing::profile(&scene.trace);
-    let nothing = Profile { run: profile.run.clone(), places: Vec::new(), sites: Vec::new(), tensors: Vec::new() };
+    let nothing = Profile {
+        run: profile.run.clone(),
+        places: Vec::new(),
+        sites: Vec::new(),
+        tensors: Vec::new(),
+        block_growth: Vec::new(),
+    };
     let difference = compare(&nothing, &profile, Threshold::NONE);
     let devices = profile.places.iter().filter_map(|place| match place.place {
         Place::Gpu(device) => Some(device),

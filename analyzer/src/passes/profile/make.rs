@@ -7,6 +7,7 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::figures::{Figure, Figures};
+use super::rising::BlockGrowth;
 use super::script::script;
 use super::sites::{Sites, file_name};
 use super::tensors::tensors;
@@ -16,6 +17,7 @@ use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
+use crate::passes::tensor_growth;
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -80,6 +82,12 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
         places,
         sites: sites_of_calls.collect(),
         tensors: tensors(replay, &sites, trace.is_whole()),
+        block_growth: block_growth(&tensor_growth::Run {
+            replay,
+            stacks: sites.stacks(),
+            is_whole: trace.is_whole(),
+            thresholds,
+        }),
     }
 }
 
@@ -173,6 +181,14 @@ fn add_oom(row: &mut Figures, outcome: Outcome) {
     };
     add(row, Figure::Ooms, 1);
     add(row, of_outcome, 1);
+}
+
+fn block_growth(run: &tensor_growth::Run<'_>) -> Vec<BlockGrowth> {
+    let limits = run.thresholds.trend_limits();
+    let growths = run.of_devices();
+    // What a load gives stays, and is no growth from step to step.
+    let of_steps = growths.iter().filter(|growth| !growth.may_be_a_load(run.thresholds));
+    of_steps.filter_map(|growth| BlockGrowth::of(growth, &limits)).collect()
 }
 
 fn growth_of(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<Growth> {

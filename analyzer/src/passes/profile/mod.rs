@@ -2,6 +2,7 @@
 
 pub mod figures;
 mod make;
+mod rising;
 mod script;
 mod sites;
 pub mod tensors;
@@ -17,10 +18,11 @@ use crate::passes::trend::Limits;
 
 pub use figures::{Figure, Figures, Unit};
 pub use make::profile;
+pub use rising::BlockGrowth;
 pub use tensors::{TensorFigure, TensorFigures, TensorProfile};
 
 /// The thresholds that the numbers of a profile depend on: what blocks are rounded to, and what growth is laid through.
-pub const THRESHOLDS: [&str; 10] = [
+pub const THRESHOLDS: [&str; 13] = [
     "model-granule",
     "leak-cycles",
     "swing-share",
@@ -31,6 +33,9 @@ pub const THRESHOLDS: [&str; 10] = [
     "step-share",
     "rise-pause-factor",
     "returned-share",
+    "leak-total",
+    "filling-share",
+    "filling-base-share",
 ];
 
 /// Where memory lies.
@@ -231,4 +236,6 @@ pub struct Profile {
     pub sites: Vec<SiteProfile>,
     /// What allocators above the runtime told, by device.
     pub tensors: Vec<TensorProfile>,
+    /// How what they gave out grows, by device; only where enough steps are told.
+    pub block_growth: Vec<BlockGrowth>,
 }

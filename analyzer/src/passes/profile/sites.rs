@@ -43,6 +43,11 @@ impl<'a> Sites<'a> {
         name
     }
 
+    /// The ways to all calls.
+    pub(super) fn stacks(&self) -> &Stacks<'a> {
+        &self.stacks
+    }
+
     /// The names of what was given to this site, by its own name.
     pub(super) fn name_of(&self, what: &str, site: u32) -> SiteName {
         SiteName {

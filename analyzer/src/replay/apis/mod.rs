@@ -9,6 +9,8 @@ use gpuoom_trace::meaning::{Codes, Meaning, says};
 use gpuoom_trace::metadata::{ApiMeaning, ApiMeanings, ApiRow, ApiTable};
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 
+use crate::symbols::function_name;
+
 pub use gpuoom_trace::meaning::{Does, Ends, Family};
 
 /// One function.
@@ -86,6 +88,11 @@ impl Api {
     pub fn is_own_out_of_memory(&self, record: &Record) -> bool {
         let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin)) || self.is_set_up(record);
         asks && record.is_programs_own() && record.status != 0 && self.is_out_of_memory(record.status)
+    }
+
+    /// Its name as the report writes it: allocators above the runtime tell by C++ functions, whose names are no text.
+    pub fn readable_name(&self) -> String {
+        if self.name.starts_with("_Z") { function_name(&self.name) } else { self.name.clone() }
     }
 
     /// Whether it makes the handle of a mathematical library.

@@ -150,3 +150,34 @@ fn tensors_of_one_run_only_are_no_change() {
         assert!(!text.lines().any(|line| line.contains("in tensors") && line.contains("0 bytes")), "{text}");
     }
 }
+
+/// Who asked for a segment first is not whose tensors became more.
+#[test]
+fn growth_of_tensors_names_lines_and_not_who_asked_for_a_segment() {
+    let run = |tensors: u64, segments: u64| {
+        let mut trace = TraceBuilder::default()
+            .device(0, "card", 16 * GIB)
+            .library("/opt/libfirst.so", 0x10_0000, 1)
+            .library("/opt/libkeeps.so", 0x20_0000, 2);
+        for number in 0..segments {
+            trace.site = 1;
+            trace.segment((number + 1) << 36, 100 * MIB);
+        }
+        for number in 0..tensors {
+            trace.site = 2;
+            trace.tensor(0, (number + 1) << 36, 100 * MIB);
+        }
+        profile(&trace)
+    };
+    let verdict = |base, new| super::words::verdict(&compare(&base, &new, Threshold::default()));
+    let text = verdict(run(1, 1), run(3, 3));
+    assert!(
+        text.contains("the line that changed most: tensors in libkeeps.so") && !text.contains("libfirst"),
+        "{text}"
+    );
+    let text = verdict(run(1, 1), run(1, 3));
+    assert!(
+        text.contains("libfirst.so (+200 MiB; a segment of PyTorch's counts for the place that needed it"),
+        "{text}"
+    );
+}

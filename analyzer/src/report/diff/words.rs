@@ -2,6 +2,7 @@
 
 use crate::compare::{Difference, Pair, PlaceDifference, Presence, SiteDifference};
 use crate::passes::profile::{Figure, Figures, KnownBy, Place, Run, TensorFigure, Unit};
+use crate::passes::tensors::PYTORCH;
 use crate::words;
 
 /// Figures of a device that are always shown.
@@ -22,6 +23,9 @@ const OF_SITES: [Figure; 10] = [
     Figure::Dropped,
     Figure::Unresolved,
 ];
+
+/// What a call site is where PyTorch's segments are among the calls.
+const OF_SEGMENTS: &str = "; a segment of PyTorch's counts for the place that needed it first";
 
 /// A number in its unit.
 pub(super) fn amount(figure: Figure, number: u64) -> String {
@@ -247,6 +251,7 @@ pub(super) fn verdict(difference: &Difference) -> String {
     }
     sentences.push(peaks(difference));
     sentences.extend(tensors(difference));
+    sentences.extend(padded_peak(difference));
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));
     sentences.join(" ")
@@ -262,17 +267,30 @@ fn read_only_in_part(difference: &Difference) -> Option<String> {
         .then(|| format!("{} {are} damaged, so this compares only what could be read.", names.join(" and ")))
 }
 
-/// The peak that changed most, growth before decline; the padded one where only that changed.
+/// The peak that changed most, growth before decline. It is measured: a modelled number is no headline.
 fn peaks(difference: &Difference) -> String {
-    let Some((figure, place)) =
-        moved_most(difference, Figure::Peak).or_else(|| moved_most(difference, Figure::PaddedPeak))
-    else {
-        let what = match notable(difference).len() as u64 {
-            0 => "other numbers".to_owned(),
-            sites => format!("numbers of {}", words::count(sites, "call site", "call sites")),
-        };
-        return format!("No peak changed by more than the threshold; {what} did.");
-    };
+    match moved_most(difference, Figure::Peak) {
+        Some((figure, place)) => peak(difference, figure, place),
+        None => {
+            let what = match notable(difference).len() as u64 {
+                0 => "other numbers".to_owned(),
+                sites => format!("numbers of {}", words::count(sites, "call site", "call sites")),
+            };
+            format!("No peak changed by more than the threshold; {what} did.")
+        }
+    }
+}
+
+/// Where only the padded peak changed: the model says so, behind all that was measured.
+fn padded_peak(difference: &Difference) -> Option<String> {
+    if moved_most(difference, Figure::Peak).is_some() {
+        return None;
+    }
+    let (figure, place) = moved_most(difference, Figure::PaddedPeak)?;
+    Some(format!("Modelled: {}", peak(difference, figure, place)))
+}
+
+fn peak(difference: &Difference, figure: Figure, place: &PlaceDifference) -> String {
     let change = place.pair.change(figure);
     let padded = if figure == Figure::PaddedPeak { "padded " } else { "" };
     let grew = if change > 0 { "grew" } else { "fell" };
@@ -284,7 +302,8 @@ fn peaks(difference: &Difference) -> String {
         Place::Host => "pinned host memory".to_owned(),
         device => device.words(),
     };
-    let mover = mover(difference, place, figure);
+    // Of a model's number the place matters less than that it is one.
+    let mover = if figure == Figure::Peak { mover(difference, place, figure) } else { String::new() };
     format!("The {padded}peak of {whose} {grew} by {by}{share}, from {was} to {is}{mover}.")
 }
 
@@ -303,20 +322,35 @@ fn mover(difference: &Difference, place: &PlaceDifference, figure: Figure) -> St
     let Some(most) = same_way.max_by_key(|site| site.pair.change(figure).unsigned_abs()) else {
         return String::new();
     };
+    // Whose tensors became more says more than who asked for a segment first, and the next sentence tells it.
+    if tensors_moved_most(difference).is_some_and(|(moved, ..)| moved.place == place.place) {
+        return String::new();
+    }
+    let of_segments = if has_segments(place) { OF_SEGMENTS } else { "" };
     let moved = signed(figure, most.pair.change(figure));
     let most_moved = if change > 0 { "grew most" } else { "fell most" };
-    format!("; the call site that {most_moved}: {} ({moved})", words::clean(&most.key))
+    format!("; the call site that {most_moved}: {} ({moved}{of_segments})", words::clean(&most.key))
 }
 
-/// What was in tensors at the most, of the device where that changed most.
-fn tensors(difference: &Difference) -> Option<String> {
+/// Whether calls for segments are among a device's calls.
+fn has_segments(place: &PlaceDifference) -> bool {
+    place.tensors.as_ref().is_some_and(|tensors| tensors.framework == PYTORCH)
+}
+
+/// The device on which what was in tensors at the most changed most, with both numbers.
+fn tensors_moved_most(difference: &Difference) -> Option<(&PlaceDifference, u64, u64)> {
     let changed = difference.places.iter().filter_map(|place| {
         let tensors = place.tensors.as_ref()?;
         let [base, new] = tensors.pair(TensorFigure::Tensors);
         let is_passed = tensors.is_passed(TensorFigure::Tensors, &difference.threshold);
         Some((place, base?, new?)).filter(|_| is_passed)
     });
-    let (place, base, new) = changed.max_by_key(|(_, base, new)| (new > base, new.abs_diff(*base)))?;
+    changed.max_by_key(|(_, base, new)| (new > base, new.abs_diff(*base)))
+}
+
+/// What was in tensors at the most, of the device where that changed most.
+fn tensors(difference: &Difference) -> Option<String> {
+    let (place, base, new) = tensors_moved_most(difference)?;
     let here = difference.tensor_sites.iter().filter(|site| site.place == place.place);
     let change = |site: &&SiteDifference| site.pair.change(Figure::Peak);
     let mover = match new > base {

@@ -73,7 +73,7 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         None => page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom))),
     }
     page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
-    if let Some(text) = what_for(oom) {
+    if let Some(text) = what_for(oom).into_iter().chain(negative(oom)).reduce(|one, other| format!("{one}; {other}")) {
         page.indented("      ", "      ", &text);
     }
     if let Some(entry) = &oom.phase_entry {
@@ -93,6 +93,13 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
 pub(in crate::report) fn what_for(oom: &OomReport) -> Option<String> {
     let by = oom.purpose_by.as_deref().map_or_else(String::new, |by| format!(" ({})", clean(by)));
     Some(format!("it was {}{by}", oom.is_for.what_for()?))
+}
+
+/// A size that is negative where it is read as a signed number, as one is that was subtracted from too little.
+fn negative(oom: &OomReport) -> Option<String> {
+    let signed = oom.requested_bytes as i64;
+    (signed < 0 && !oom.unknown_size)
+        .then(|| format!("read as a signed number, the size asked for is -{}", size(signed.unsigned_abs())))
 }
 
 /// What an allocator had tried before it raised its error.

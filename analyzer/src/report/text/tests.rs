@@ -650,3 +650,14 @@ fn pools_that_cannot_be_so() {
         [part(&text), part(&lost)].join("-- after the memory of a pool went and a record was lost --\n")
     );
 }
+
+/// What was subtracted from too little is a huge number without its sign.
+#[test]
+fn a_size_below_zero_is_told_with_its_sign() {
+    let mut trace = card();
+    trace.alloc(0x7f00_0000_0000, GIB);
+    trace.refuse(u64::MAX - (MIB - 1));
+    let text = page(&trace);
+    assert!(text.contains("read as a signed number, the size asked for is -1 MiB"), "{text}");
+    assert!(text.contains("16.00 EiB") && !text.contains("17179869184"), "{text}");
+}

@@ -155,6 +155,15 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
         return;
     }
     page.headed("FITS IN", Paint::Bold, "the smallest card on which no recorded request would have failed (modelled)");
+    if device.own_limit_failures > 0 {
+        let failures = count(device.own_limit_failures, "failure is", "failures are");
+        let text = format!(
+            "Not known: {failures} by a limit that an allocator of the program keeps by itself, such as \
+             torch.cuda.set_per_process_memory_fraction. Where that is a share of the card, another card has another limit."
+        );
+        page.indented("  ", "  ", &text);
+        return;
+    }
     let cells = ["granules", "peak asked", "padded", "card of at least", "at most"];
     page.line(&needs_row(cells.map(str::to_owned)));
     for need in &device.needs {
@@ -178,6 +187,11 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
     if device.absurd_failures > 0 {
         let failures = count(device.absurd_failures, "failed request", "failed requests");
         page.indented("  ", "  ", &format!("{failures} of 1 PiB or more left out: no card has that."));
+    }
+    let of_others = device.cards.first().map_or(0, |card| card.fates.unknown);
+    if of_others > 0 {
+        let failures = count(of_others, "failure is", "failures are");
+        page.indented("  ", "  ", &format!("{failures} left out that the size of the card does not explain."));
     }
     page.indented("  ", "  ", &for_this_length(device));
     if device.failures > 0 {
@@ -236,6 +250,7 @@ fn write_changes(page: &mut Page, device: &DeviceAnswer) {
         any |= card.first_change.is_some() || card.may_change.is_some();
         any_uncertain |= card.may_change.is_some();
         let text = match (&card.may_change, &card.first_change) {
+            (None, None) if card.fates.unknown > 0 => "every call that can be told has the same outcome".to_owned(),
             (None, None) => "every call has the same outcome".to_owned(),
             (None, Some(change)) => format!("the first change is that {}", what_changes(change)),
             (Some(change), None) => format!("the first change may be that {}", what_changes(change)),
@@ -338,6 +353,10 @@ fn why_unclear(unclear: Unclear) -> &'static str {
         Unclear::Host => "no card changes it: it is about memory of the host",
         Unclear::UnknownSize => "can't be told: nobody says how much memory the call wanted",
         Unclear::Injected => "no card changes it: the recorder injected it",
+        Unclear::OwnLimit => {
+            "can't be told: an allocator of the program raised it and no call of the runtime was refused, so it has a limit of its own \
+             (such as torch.cuda.set_per_process_memory_fraction), which may be another one on another card"
+        }
         Unclear::EnoughWasFree => {
             "can't be told: more was free than it asked for, so it failed for another reason than the size of the card"
         }

@@ -136,6 +136,18 @@ fn no_card_is_asked_for() {
     insta::assert_snapshot!(page(&full_card(), &Question::default()));
 }
 
+/// PyTorch raises an error by a limit of its own, by a C++ function whose name is no text.
+#[test]
+fn a_limit_of_pytorch() {
+    let mut trace = TraceBuilder::new(MIB).device(0, "Card", GIB);
+    trace.segment(0x7f00_0000_0000, 200 * MIB);
+    trace.tensor(0, 0x7f00_0000_0000, 200 * MIB);
+    trace.no_tensor(0, 120 * MIB);
+    let page = page(&trace, &Question { capacities_bytes: vec![320 * MIB], ..Question::default() });
+    assert!(!page.contains("_ZN") && !page.contains("gone on"), "{page}");
+    insta::assert_snapshot!(page);
+}
+
 #[test]
 fn nothing_is_known_of_the_card() {
     let mut trace = TraceBuilder::default();

@@ -105,10 +105,19 @@ const WITHOUT_EFFECT: [&str; 4] = [
     "throw_on_cudamalloc_oom",
 ];
 
-fn mebibytes(name: &'static str, value: &str, least: u64) -> Result<u64, PolicyError> {
-    let wrong = || PolicyError::Value { name, value: value.to_owned(), wanted: "write a number of MiB, such as 128" };
-    let number: u64 = value.parse().map_err(|_| wrong())?;
-    number.max(least).checked_mul(MIB).ok_or_else(wrong)
+/// What PyTorch says of a size that is too small.
+const LEAST_SPLIT: &str =
+    "PyTorch takes no less than a large segment has: 20 (MiB), or large_segment_size_mb where that stands before it";
+
+/// A number of MiB that PyTorch takes: its parser refuses less.
+fn mebibytes(name: &'static str, value: &str, least: u64, wanted: &'static str) -> Result<u64, PolicyError> {
+    let wrong = |wanted| PolicyError::Value { name, value: value.to_owned(), wanted };
+    let form = || wrong("write a number of MiB, such as 128");
+    let number: u64 = value.parse().map_err(|_| form())?;
+    if number < least / MIB {
+        return Err(wrong(wanted));
+    }
+    number.checked_mul(MIB).ok_or_else(form)
 }
 
 fn share(name: &'static str, value: &str) -> Result<f64, PolicyError> {
@@ -142,17 +151,26 @@ impl Policy {
                     }
                 }
             }
-            "max_split_size_mb" => self.max_split_bytes = mebibytes("max_split_size_mb", value, LARGE_SEGMENT / MIB)?,
+            "max_split_size_mb" => {
+                let least = self.large_segment_bytes;
+                self.max_split_bytes = mebibytes("max_split_size_mb", value, least, LEAST_SPLIT)?;
+            }
             "max_non_split_rounding_mb" => {
-                let least = LARGE_SEGMENT / MIB;
-                self.max_non_split_rounding_bytes = mebibytes("max_non_split_rounding_mb", value, least)?;
+                let least = self.large_segment_bytes;
+                self.max_non_split_rounding_bytes = mebibytes("max_non_split_rounding_mb", value, least, LEAST_SPLIT)?;
             }
             "large_segment_size_mb" => {
-                let least = LARGE_SEGMENT / MIB;
-                self.large_segment_bytes = mebibytes("large_segment_size_mb", value, least)?;
+                let (name, wanted) = ("large_segment_size_mb", "PyTorch takes more than 10 (MiB)");
+                self.large_segment_bytes = mebibytes(name, value, OWN_SEGMENT + MIB, wanted)?;
             }
             "garbage_collection_threshold" => {
-                self.garbage_collection_threshold = share("garbage_collection_threshold", value)?;
+                let name = "garbage_collection_threshold";
+                let share = share(name, value)?;
+                if share == 0.0 || share == 1.0 {
+                    let wanted = "PyTorch takes a share above 0 and below 1";
+                    return Err(PolicyError::Value { name, value: value.to_owned(), wanted });
+                }
+                self.garbage_collection_threshold = share;
             }
             "per_process_memory_fraction" => self.memory_fraction = Some(share("per_process_memory_fraction", value)?),
             "roundup_power2_divisions" => self.set_divisions(value)?,
@@ -176,10 +194,14 @@ impl Policy {
             self.roundup_power2_divisions = [power(value).ok_or_else(wrong)?; ROUNDING_RANGES];
             return Ok(());
         };
+        if list.is_empty() {
+            return Ok(());
+        }
         let mut last = None;
         for entry in list.split(',') {
             let (size, divisions) = entry.split_once(':').ok_or_else(wrong)?;
-            let divisions = power(divisions).ok_or_else(wrong)?;
+            // 0 is for no rounding there.
+            let divisions = if divisions.trim() == "0" { 0 } else { power(divisions).ok_or_else(wrong)? };
             if size.trim() == ">" {
                 let from = last.map_or(0, |last: usize| last + 1).min(ROUNDING_RANGES);
                 self.roundup_power2_divisions[from..].fill(divisions);
@@ -342,12 +364,22 @@ mod tests {
 
     #[test]
     fn settings_are_understood_or_named() {
-        let policy = Policy::parse(" max_split_size_mb:5, garbage_collection_threshold:0.8,backend:native").unwrap();
+        let policy = Policy::parse(" max_split_size_mb:20, garbage_collection_threshold:0.8,backend:native").unwrap();
         assert_eq!((policy.max_split_bytes, policy.garbage_collection_threshold), (20 * MIB, 0.8));
+        let without_small = Policy::parse("roundup_power2_divisions:[64:0,>:2]").unwrap();
+        assert_eq!(without_small.roundup_power2_divisions[5..8], [0, 0, 2]);
         assert!(policy.has_inert_threshold() && !policy.is_expandable_with_max_split());
         for text in [
             "expandable_segments:yes",
             "max_split_size_mb:-1",
+            "max_split_size_mb:5",
+            "max_split_size_mb:19",
+            "max_non_split_rounding_mb:0",
+            "garbage_collection_threshold:0",
+            "garbage_collection_threshold:1",
+            "roundup_power2_divisions:0",
+            "large_segment_size_mb:10",
+            "large_segment_size_mb:32,max_split_size_mb:30",
             "garbage_collection_threshold:2",
             "roundup_power2_divisions:3",
             "roundup_power2_divisions:[1:2",

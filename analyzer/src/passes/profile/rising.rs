@@ -1,0 +1,51 @@
+//! How fast what blocks of allocators above the runtime hold rises where the run ends, as numbers for a policy.
+
+use super::Place;
+use crate::passes::growth::Floor;
+use crate::passes::tensor_growth::{Cut, TensorGrowth};
+use crate::passes::trend::{Course, Limits, Point, Trend};
+
+/// The rise of what blocks hold on a device, from step to step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockGrowth {
+    /// Which device.
+    pub place: Place,
+    /// What its blocks are called: `tensors`, `blocks`.
+    pub blocks: &'static str,
+    /// What a step is.
+    pub by: Cut,
+    /// Steps.
+    pub steps: u64,
+    /// Bytes per second where the run ends; 0 where the rise is over, or is no more than noise.
+    pub per_second: f64,
+    /// The rate of a rise that goes as it went before it was given back: nobody knows whether it will be again.
+    pub open_per_second: Option<f64>,
+    /// The lines of the program whose blocks become more, and what they hold in bytes where it ends.
+    pub lines: Vec<(String, u64)>,
+}
+
+impl BlockGrowth {
+    /// Of what the passes found; `None` where its steps took no time that could be told apart.
+    pub(super) fn of(growth: &TensorGrowth, limits: &Limits) -> Option<Self> {
+        let rate = per_second(&growth.floors, limits)?;
+        let is_open = growth.course == Course::GivenBack && rate > 0.0;
+        let name = |key: &Option<String>, label: &String| key.clone().unwrap_or_else(|| label.clone());
+        Some(BlockGrowth {
+            place: growth.device.map_or(Place::UnknownGpu, Place::Gpu),
+            blocks: growth.blocks(),
+            by: growth.by,
+            steps: growth.steps,
+            // What is over, or no more than noise, is no growth.
+            per_second: if growth.course.rises() { rate } else { rate.min(0.0) },
+            open_per_second: is_open.then_some(rate),
+            lines: growth.lines.iter().map(|line| (name(&line.key, &line.label), line.bytes)).collect(),
+        })
+    }
+}
+
+/// The slope over time of the last stretch: which that is depends on the number of levels alone.
+fn per_second(floors: &[Floor], limits: &Limits) -> Option<f64> {
+    let point = |floor: &Floor| Point { x: floor.at_ns as f64 / 1e9, y: floor.bytes as f64, sort: 0 };
+    let points: Vec<Point> = floors.iter().map(point).collect();
+    Some(Trend::of(&points, limits)?.slope.median)
+}
