@@ -378,6 +378,9 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         let (request, total) = both.get().unwrap_or((0, 0));
         format!("one call asked for {}, and the whole device has {}", size(request), size(total))
     });
+    // No machine has so much: what is negative as a signed number was computed wrongly.
+    let is_negative = failure.request_bytes().get().is_some_and(|request| i64::try_from(request).is_err());
+    check.part(if is_negative { "negative" } else { "size" });
     // The total may be wrong. Each way in which it can be is looked at where it was read.
     if let Some((free, total)) = failure.runtime_free_bytes().zip(failure.total_bytes()).get() {
         check.unless(free > total, || "the runtime reports more free than the whole device is said to have".to_owned());

@@ -2,6 +2,8 @@
 
 use crate::conclusion::Summary;
 use crate::passes::account::AccountSummary;
+use crate::passes::device::DeviceSummary;
+use crate::replay::blocks::Owner;
 use crate::report::page::{Page, Paint};
 use crate::words::{count, gpu, grouped, moment, percent, size, span};
 
@@ -18,9 +20,18 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
             format!(" of {} ({} of the card)", size(total), percent(peak as f64 / total as f64))
         });
         write_account(page, &gpu(device.index), &device.account, &share.unwrap_or_default());
+        write_tensors(page, device);
     }
     if used(&summary.facts.host) {
         write_account(page, "host ", &summary.facts.host, " of pinned host memory");
+    }
+    let failed = summary.facts.failed_frees;
+    if failed > 0 {
+        let (calls, whose) = (count(failed, "call", "calls"), if failed == 1 { "its" } else { "their" });
+        let text = format!(
+            "{calls} to give memory back failed: the block that {whose} address lies in, if any, counts as held"
+        );
+        page.indented("  ", "  ", &text);
     }
     let latency = &summary.facts.allocation_latency_ns;
     if latency.count > 0 {
@@ -33,6 +44,16 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.indented("  ", "  ", &text);
     }
     page.gap();
+}
+
+/// What PyTorch's tensors ever held: their peak may be at another moment than that of the segments they lie in.
+fn write_tensors(page: &mut Page, device: &DeviceSummary) {
+    let Some(tensors) = device.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch) else { return };
+    if tensors.mismatches == 0 && tensors.peak_allocated_bytes > 0 {
+        let text = format!("PyTorch's tensors held {} at most", size(tensors.peak_allocated_bytes));
+        let indent = " ".repeat(gpu(device.index).chars().count() + 4);
+        page.indented(&indent, &indent, &text);
+    }
 }
 
 fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total: &str) {

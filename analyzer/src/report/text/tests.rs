@@ -659,5 +659,19 @@ fn a_size_below_zero_is_told_with_its_sign() {
     trace.refuse(u64::MAX - (MIB - 1));
     let text = page(&trace);
     assert!(text.contains("read as a signed number, the size asked for is -1 MiB"), "{text}");
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("look at how the size is computed") && !said.contains("split it"), "{text}");
     assert!(text.contains("16.00 EiB") && !text.contains("17179869184"), "{text}");
+}
+
+#[test]
+fn frees_that_failed_are_told() {
+    let mut trace = card();
+    trace.alloc(0x7f00_0000_0000, GIB);
+    for _ in 0..2 {
+        trace.free(0x7f00_0000_0100);
+        trace.last_call_failed(1);
+    }
+    let text = page(&trace);
+    assert!(text.contains("2 calls to give memory back failed: the block that their address lies in"), "{text}");
 }
