@@ -266,6 +266,18 @@ pub(super) const TRACES: &[Labelled] = &[
             run.gives(SCORE, 18, GIB).fails(SCORE, 3 * GIB)
         },
     },
+    Labelled {
+        id: "live-leak",
+        says: Says::Not,
+        also: &["true-capacity", "oom-first-backward"],
+        story: "forty gradients come in one backward pass, between blocks that go: these are no steps",
+        scene: || {
+            let pass = (0..40).fold(Run::new().gives(FORWARD, 1, GIB), |run, _| {
+                run.gives(BACKWARD, 1, 256 * MIB).passes(BACKWARD, GIB)
+            });
+            pass.gives(BACKWARD, 8, GIB).fails(BACKWARD, 3 * GIB)
+        },
+    },
 ];
 
 /// The card is full, whoever filled it.

@@ -7,6 +7,7 @@ use gpuoom_trace::metadata::Modules;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Phase, Where, has_torch, runs_python};
+use crate::passes::shape::paths::own_evaluation;
 use crate::replay::thread_names::ThreadNames;
 use crate::symbols::{Frame, FrameKind, Stacks};
 
@@ -24,6 +25,7 @@ struct Known {
     /// Whether no native frame is missing.
     is_whole: bool,
     runs_python: bool,
+    is_of_own_evaluation: bool,
 }
 
 /// Phases of a trace's call sites, each looked up once.
@@ -59,6 +61,11 @@ impl<'a> OfSites<'a> {
         Where::by_thread(name).map(|at| at.phase)
     }
 
+    /// Whether a site is of an evaluation, by a framework's function or by one of the program's own that is called so.
+    pub fn is_of_evaluation(&self, site: u32) -> bool {
+        self.known(site).is_some_and(|known| known.phase == Some(Phase::Evaluation) || known.is_of_own_evaluation)
+    }
+
     /// What is the same number for sites to which the program came by the same way, whatever the allocator did behind it.
     pub fn way(&self, site: u32) -> Option<u64> {
         self.known(site).map(|known| known.way)
@@ -76,6 +83,7 @@ impl<'a> OfSites<'a> {
                 way: way(&stack.frames),
                 is_whole: !stack.native_is_cut,
                 runs_python: runs_python(&stack.frames),
+                is_of_own_evaluation: own_evaluation(&stack.frames).is_some(),
             };
             self.known.borrow_mut().insert(site, known);
             known

@@ -210,7 +210,8 @@ fn unfollowed(
         let (live, bytes, _) = lines.entry(line(row.site)?).or_default();
         (*live, *bytes) = (*live + row.blocks, bytes.saturating_add(saturate(row.bytes)));
     }
-    for came in of(Phase::Forward) {
+    let earlier = of(Phase::Forward).filter(|_| !lines.is_empty()).collect::<Vec<_>>();
+    for came in earlier {
         if let Some((.., came_there)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
             *came_there += came.blocks;
         }
@@ -229,10 +230,7 @@ fn unfollowed(
 /// The place with most bytes of blocks that came in an evaluation.
 fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
     let mut places: Vec<OfPlace> = Vec::new();
-    let is_of_evaluation = |site: u32| {
-        phases.phase(site) == Some(Phase::Evaluation) || own_evaluation(&phases.stacks().of(site).frames).is_some()
-    };
-    for row in rows.iter().filter(|row| is_of_evaluation(row.site)) {
+    for row in rows.iter().filter(|row| phases.is_of_evaluation(row.site)) {
         let known = phases.stacks().call_site(row.site)?;
         let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
         let (bytes, blocks) = (saturate(row.bytes), row.blocks);

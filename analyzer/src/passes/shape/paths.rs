@@ -108,7 +108,7 @@ const OWN_EVALUATIONS: &[&str] = &[
 ];
 
 /// The program's own function on a way that is called after an evaluation.
-pub(super) fn own_evaluation(stack: &[Frame]) -> Option<&Frame> {
+pub fn own_evaluation(stack: &[Frame]) -> Option<&Frame> {
     stack.iter().filter(|frame| is_own(frame)).find(|frame| words(frame).any(|word| OWN_EVALUATIONS.contains(&word)))
 }
 

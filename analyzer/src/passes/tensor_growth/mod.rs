@@ -140,7 +140,13 @@ impl TensorGrowth {
             Until::Failure(moment) => Rising::of(run, &chosen, moment),
         };
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
-        let growth = chosen.describe(run, (device, framework), rising, is_cleaned_up);
+        let mut growth = chosen.describe(run, (device, framework), rising, is_cleaned_up);
+        // The gradients of one backward pass, between which other blocks come and go: no steps.
+        let (backward, _) = known.steps.backward();
+        let is_one_pass = growth.by == Cut::Cycles && backward.count() <= 1;
+        if is_one_pass && growth.rising_bytes > 0 && growth.is_of_trained_parameters(run.thresholds) {
+            growth = TensorGrowth { significant: false, lines: Vec::new(), larger: Vec::new(), ..growth };
+        }
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
         Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
     }
