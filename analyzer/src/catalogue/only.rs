@@ -9,7 +9,7 @@ pub struct Only {
     /// `rocm` or `cuda`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// `torch`, `llama.cpp`, `jax` or `tensorflow`.
+    /// `torch`, `llama.cpp`, `ggml` (without llama.cpp), `jax` or `tensorflow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Versions of PyTorch, such as `>=2.12, <2.14`.

@@ -9,9 +9,10 @@ use crate::judgement::check::{Holds, Parts};
 use crate::software::{Platform, Program, Version};
 
 /// Programs as the catalogue spells them.
-const PROGRAMS: [(&str, Program); 4] = [
+const PROGRAMS: [(&str, Program); 5] = [
     ("torch", Program::Torch),
     ("llama.cpp", Program::LlamaCpp),
+    ("ggml", Program::Ggml),
     ("jax", Program::Jax),
     ("tensorflow", Program::TensorFlow),
 ];

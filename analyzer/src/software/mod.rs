@@ -91,9 +91,10 @@ impl Platform {
 }
 
 /// A program or framework whose libraries are in the process: name, and how the file names of its libraries begin.
-const PROGRAMS: [(Program, &[&str]); 4] = [
+const PROGRAMS: [(Program, &[&str]); 5] = [
     (Program::Torch, &["libtorch_hip", "libtorch_cuda", "libc10_hip", "libc10_cuda"]),
-    (Program::LlamaCpp, &["libggml", "libllama", "llama-addon"]),
+    (Program::LlamaCpp, &["libllama", "llama-addon"]),
+    (Program::Ggml, &["libggml"]),
     (Program::Jax, &["libjax", "xla_extension", "xla_rocm_plugin", "xla_cuda_plugin"]),
     (Program::TensorFlow, &["libtensorflow"]),
 ];
@@ -105,6 +106,9 @@ pub enum Program {
     Torch,
     /// llama.cpp and what is built on it.
     LlamaCpp,
+    /// ggml without llama.cpp: whisper.cpp, stable-diffusion.cpp, or a program that has llama.cpp linked in unseen. It has none of
+    /// llama.cpp's options.
+    Ggml,
     /// JAX.
     Jax,
     /// TensorFlow.
@@ -162,7 +166,11 @@ impl Versions {
         let is_it = |program: Program| {
             program == Program::LlamaCpp && (executable.starts_with("llama-") || executable.starts_with("llama_"))
         };
-        let programs = PROGRAMS.iter().filter(|(program, prefixes)| is_loaded(prefixes) || is_it(*program));
+        let runs = |(program, prefixes): &(Program, &[&str])| is_loaded(prefixes) || is_it(*program);
+        let mut programs: Vec<Program> = PROGRAMS.iter().copied().filter(runs).map(|(program, _)| program).collect();
+        if programs.contains(&Program::LlamaCpp) {
+            programs.retain(|program| *program != Program::Ggml);
+        }
         let torch = torch_file(kept);
         let mut hip_runtimes: Vec<String> =
             modules.clone().filter(|path| path.contains("/libamdhip64.so")).map(str::to_owned).collect();
@@ -180,7 +188,7 @@ impl Versions {
             torch: torch.and_then(|text| value_in(text, "__version__")).and_then(Version::parse),
             torch_hip: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),
             hip_runtimes,
-            programs: programs.map(|(program, _)| *program).collect(),
+            programs,
         }
     }
 
@@ -196,6 +204,7 @@ impl Versions {
             (Program::Torch, Some(torch), None) => format!("PyTorch {torch}"),
             (Program::Torch, None, _) => "PyTorch".to_owned(),
             (Program::LlamaCpp, ..) => "llama.cpp".to_owned(),
+            (Program::Ggml, ..) => "ggml".to_owned(),
             (Program::Jax, ..) => "JAX".to_owned(),
             (Program::TensorFlow, ..) => "TensorFlow".to_owned(),
         });
@@ -283,6 +292,16 @@ mod tests {
         assert_eq!(of(&["libcuda.so.1"]), Some(Platform::Cuda));
         assert_eq!(of(&["libcudart.so.12", "libamdhip64.so.6"]), None);
         assert_eq!(of(&["libc.so.6"]), None);
+    }
+
+    #[test]
+    fn ggml_alone_is_not_llama_cpp() {
+        let of = |executable: &str, files: &[&str]| {
+            Versions::of(std::iter::empty(), executable, files.iter().copied(), &[]).words()
+        };
+        assert_eq!(of("/usr/bin/whisper-cli", &["/usr/lib/libwhisper.so.1", "/usr/lib/libggml-hip.so"]), ["ggml"]);
+        assert_eq!(of("/usr/bin/python3", &["/x/libggml-base.so", "/x/libllama.so"]), ["llama.cpp"]);
+        assert_eq!(of("/usr/bin/llama-server", &["/usr/lib/libggml-hip.so"]), ["llama.cpp"]);
     }
 
     #[test]

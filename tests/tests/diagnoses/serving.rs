@@ -7,7 +7,8 @@ use crate::scene::{Scene, scene};
 use crate::training::LOAD;
 
 pub(crate) fn scenes() -> Vec<Scene> {
-    let llama = |id, says, story, script: &str| scene(id, says, story, script).library("libggml-hip.so");
+    let llama =
+        |id, says, story, script: &str| scene(id, says, story, script).library("libllama.so").library("libggml-hip.so");
     let by =
         |id, says, story, source, script: &str| scene(id, says, story, script).library_of("libggml-hip.so", source);
     let tokens = |step: &str| {

@@ -356,7 +356,7 @@ fn training_states() -> Vec<Scene> {
     let trained =
         "alloc w 8G; copy w; mark model_loaded; mark forward; push 1G 7; mark backward; push 1G 8; alloc b 2G";
     vec![
-        state("llama.cpp serves a model of 16 GiB: there is no optimizer", serving).library("libggml-hip.so"),
+        state("llama.cpp serves a model of 16 GiB: there is no optimizer", serving).library("libllama.so"),
         state("a server with PyTorch: 16 GiB of weights and a cache", serving)
             .torch("2.10.0+rocm7.0", "7.0.51831")
             .set("SIM_HIP_VERSION", 70_051_831),

@@ -205,6 +205,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "caching-fragmentation",
+        says: Says::First(Probable),
+        also: &[],
+        story: "what rises from round to round and is given back now and then left the pieces: it may be garbage that waits to be collected",
+        scene: in_pieces_of_garbage,
+    },
+    Labelled {
+        id: "caching-fragmentation",
         says: Says::Not,
         also: &[],
         story: "9 GiB are unused in one piece, which would have held the request: it is of another stream or pool",
@@ -319,15 +326,19 @@ fn training(mut behind: impl FnMut(&mut TraceBuilder, u64)) -> Scene {
 fn rounds(given_back: bool) -> Scene {
     let mut trace = program(16 * GIB);
     trace.segment(SEGMENT, 12 * GIB);
+    each_round(&mut trace, given_back);
+    Scene { trace }
+}
+
+fn each_round(trace: &mut TraceBuilder, given_back: bool) {
     for number in 0..3 * STEPS {
         if given_back && number > 0 && number.is_multiple_of(STEPS) {
             (number - STEPS..number).for_each(|number| _ = trace.free_tensor(KEPT + number * 64 * MIB));
         }
-        from(&mut trace, MODEL, ACTIVATIONS, 100 * MIB);
+        from(trace, MODEL, ACTIVATIONS, 100 * MIB);
         trace.free_tensor(ACTIVATIONS);
-        keep(&mut trace, number, 30 * MIB);
+        keep(trace, number, 30 * MIB);
     }
-    Scene { trace }
 }
 
 /// A training whose tensors do not rise, while another library keeps so much of each step; `by_pool`: and says that it is a pool's.
@@ -405,6 +416,20 @@ fn in_pieces(piece: u64, message: Option<&str>) -> Scene {
     let each = used / pieces;
     (0..pieces).for_each(|number| from(&mut trace, MODEL, SEGMENT + number * (each + piece), each));
     let used = each * pieces;
+    refused_twice(trace, used, message)
+}
+
+/// Rounds of which each third is given back, between blocks with pieces of 1 GiB.
+fn in_pieces_of_garbage() -> Scene {
+    let mut trace = program(24 * GIB);
+    trace.segment(SEGMENT, 23 * GIB);
+    (0..9).for_each(|number| from(&mut trace, MODEL, SEGMENT + 8 * GIB + number * 1600 * MIB, 600 * MIB));
+    each_round(&mut trace, true);
+    refused_twice(trace, 9 * 600 * MIB + STEPS * 30 * MIB, None)
+}
+
+/// 8 GiB are refused, again after the cache was given back, and PyTorch raises its error.
+fn refused_twice(mut trace: TraceBuilder, used: u64, message: Option<&str>) -> Scene {
     for _ in 0..2 {
         let seq = trace.refuse(8 * GIB);
         full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);

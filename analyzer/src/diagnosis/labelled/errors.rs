@@ -219,6 +219,27 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "another thread gets a quarter before the work: nothing shows what for",
+        scene: || made_up_by_another(GIB / 4, 0),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Not,
+        also: &[],
+        story: "another thread gets a quarter, and the work is given that block",
+        scene: || made_up_by_another(GIB / 4, 0x1000_1000),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "another thread gets a trifle before the work, which is given something else",
+        scene: || made_up_by_another(4096, 0x1000_1000),
+    },
+    Labelled {
+        id: "dropped-oom-return",
         says: Says::Found(Probable),
         also: &[],
         story: "so many calls of another thread came before the work that not all are kept: what they got is missing",
@@ -524,6 +545,17 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
 ];
+
+/// 1 GiB is refused, another thread is given so much, and the first one works on this address.
+fn made_up_by_another(bytes: u64, works_on: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.refuse(GIB);
+    let record = trace.record_on(77, Event::Alloc, Kind::Device, "hipMalloc");
+    trace.push(Record { address: 0x1000_0000, requested: bytes, ..record }, &[]);
+    let work = trace.record(Event::GpuWork, Kind::None, "hipMemset");
+    trace.push(Record { address: works_on, ..work }, &[]);
+    Scene { trace }
+}
 
 /// A small block of another thread, given and taken back.
 fn drop_at(trace: &mut TraceBuilder, block: u64) {

@@ -1,5 +1,7 @@
 //! F. Errors: what became of a failure, and failures that are none of memory.
 
+mod other_threads;
+
 use gpuoom_trace::outcome::{Outcome, WORKS_LOOKED_AT};
 use gpuoom_trace::record::NO_DEVICE;
 
@@ -12,7 +14,6 @@ use crate::passes::facts::UnderWay;
 use crate::passes::oom::{OomReport, PointerUsed};
 use crate::replay::End;
 use crate::replay::tracks::around::Next;
-use crate::replay::tracks::calls::What;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Platform, Version};
 use crate::words::{clean, count, moment, percent, signal, size, span};
@@ -109,16 +110,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         check.at_most(Confidence::Possible);
         check.would_settle("whether an exception was raised in Python: those of C++ alone are seen");
     }
-    match another_thread_got_it(case, failure) {
-        Holds::Yes => {
-            check.at_most(Confidence::Possible);
-            check.would_settle(
-                "whether another thread got the memory for this one: it was given as much before the GPU work",
-            );
-        }
-        Holds::Unknown(reading) => check.would_settle(reading),
-        Holds::No => {}
-    }
+    other_threads::may_have_made_up(case, failure, check);
     if failure.is_of_host() {
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
@@ -144,28 +136,6 @@ fn went_on(oom: &OomReport) -> String {
             format!("after {api} had failed, a GPU call was given a null pointer, as that call left one")
         }
     }
-}
-
-/// What would show whether another thread made up for a failure, where its calls are not kept.
-const OTHER_CALLS: &str =
-    "the calls of other threads between the failure and the GPU work: there were too many to keep";
-
-/// Whether another thread was given at least as much on that device between the failure and the GPU work.
-fn another_thread_got_it(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
-    let work = failure.report.evidence.iter().find(|evidence| evidence.event == "gpu_work");
-    let Some((work, around)) = work.zip(case.around(failure)) else { return Holds::Unknown(OTHER_CALLS) };
-    let calls = &case.replay.tracks.calls;
-    for number in around.calls_before + 1..calls.count() {
-        let Some(call) = calls.get(number) else { return Holds::Unknown(OTHER_CALLS) };
-        if case.replay.clock.at_ns(call.at) >= work.at_ns {
-            break;
-        }
-        let is_as_much = call.what == What::Given && call.bytes >= failure.oom.requested_bytes;
-        if is_as_much && call.thread != failure.oom.thread && call.device == around.device {
-            return Holds::Yes;
-        }
-    }
-    Holds::No
 }
 
 /// How long after the failure GPU work went on, and by which call.

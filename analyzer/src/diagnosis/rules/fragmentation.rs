@@ -8,6 +8,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::{DeviceRun, plateau};
+use crate::passes::trend::Course;
 use crate::replay::tracks::retries::Ending;
 use crate::software::Program;
 use crate::thresholds::{Unit, share};
@@ -86,6 +87,14 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     // What rises without an end leaves less and less room between its blocks.
     if leaks::fills_the_card(case, failure) {
         check.at_most(Confidence::Possible);
+    }
+    // A rise that is given back now and then leaves such pieces, too: the cause is then what rises.
+    if case.tensor_growth_at(failure).is_some_and(|growth| growth.course == Course::GivenBack) {
+        check.at_most(Confidence::Probable);
+        check.would_settle(
+            "whether the program needs what rises from step to step and is given back now and then, or whether it is garbage that waits \
+             for Python's collector: a run with gc.collect() before the line that was refused",
+        );
     }
     check.must_by(sums.basis(), is_much || is_in_small_pieces, || {
         format!("that is {} of what it had reserved", percent(of_reserved))

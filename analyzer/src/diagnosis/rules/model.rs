@@ -1,14 +1,13 @@
 //! H. What follows from the facts of a model: the cache for its context, and its weights.
 
 use super::llama::Start;
-use super::shapes::{facts, its_own_doing};
+use super::shapes::{facts, its_own_doing, loads_as_llama_does};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::model::ModelFacts;
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::shape::facts::{Facts, Phase};
 use crate::passes::shape::labels;
 use crate::passes::shape::paths::Thing;
-use crate::software::Program;
 use crate::thresholds::share;
 use crate::words::{count, grouped, percent, size};
 
@@ -28,7 +27,8 @@ pub(super) const CALL_SITES: &str = "the call sites of the requests, which this 
 
 /// The cache for the whole context is allocated at the start.
 pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let found = facts(case, failure).filter(|facts| facts.from_beginning && case.versions.has(Program::LlamaCpp));
+    let of_llama = |facts: &&Facts| loads_as_llama_does(case, Some(facts), Thing::KvCache);
+    let found = facts(case, failure).filter(|facts| facts.from_beginning).filter(of_llama);
     let start = found.map(|facts| (facts, Start::of(case, failure, facts)));
     let fits = |start: &Start<'_>| {
         !start.weights.is_empty() && start.asks_for_tensor != Some(true) && start.is_before_compute()

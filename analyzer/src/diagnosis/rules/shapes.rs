@@ -51,7 +51,7 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// Memory runs out while weights are uploaded.
 fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let facts = facts(case, failure);
-    let llama = case.versions.has(Program::LlamaCpp) && failure.is_real_of_device();
+    let llama = loads_as_llama_does(case, facts, Thing::Phase(Phase::Load)) && failure.is_real_of_device();
     match facts {
         // llama.cpp asks for all weights of a device at once, before anything else.
         _ if llama && is_first(case, failure) => {
@@ -74,6 +74,12 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             case.thresholds.much_of_a_card()
         )
     });
+}
+
+/// Whether buffers come in the order of llama.cpp. Of ggml alone only a function on the way to the call says what a buffer is.
+pub(super) fn loads_as_llama_does(case: &Case<'_>, facts: Option<&Facts>, thing: Thing) -> bool {
+    let is_named = || facts.is_some_and(|facts| facts.on_frameworks_path(thing).is_some());
+    case.versions.has(Program::LlamaCpp) || case.versions.has(Program::Ggml) && is_named()
 }
 
 /// The function that says what the memory of a failed call was for.

@@ -17,6 +17,8 @@ pub struct Evidence {
     pub api: Option<u16>,
     /// Status of the record.
     pub status: i32,
+    /// Address of the record: of GPU work, what its function was given first, which need not be a pointer; 0 of no record.
+    pub address: u64,
     /// The error's name or text was asked for (and not the last error).
     pub asks_text: bool,
     /// Of an allocation: the kind of memory, how much of it, and the device, where there is one.
@@ -53,6 +55,7 @@ impl Evidence {
             event: record.event().unwrap_or(Event::Mark),
             api: Some(record.api),
             status: record.status,
+            address: record.address,
             asks_text: matches!(step, Step::ErrorText { .. }),
             gave,
             pointer,
@@ -68,6 +71,7 @@ impl Evidence {
             event: Event::Process,
             api: None,
             status,
+            address: 0,
             asks_text: false,
             gave: None,
             pointer: None,

@@ -166,7 +166,7 @@ fn legacy_pool(case: &mut Case) {
     let peak = case.share(0.3, 0.6);
     case.program.fit(peak);
     case.at_least_steps(40);
-    case.program.libraries = vec!["libggml-hip.so"];
+    case.program.libraries = vec!["libllama.so", "libggml-hip.so"];
     let room = (case.usable() - peak) as f64;
     let growth = case.rng.between(1.02, 1.15);
     let count = 24;

@@ -102,7 +102,7 @@ pub(super) fn llama(program: &mut Program, rng: &mut Rng) {
         program.steps.push(vec![Op::Part(Part::Work), Op::At("decode", token)]);
     }
     if rng.chance(0.6) {
-        program.libraries.push("libggml-hip.so");
+        program.libraries.extend(["libllama.so", "libggml-hip.so"]);
     }
 }
 
