@@ -127,3 +127,18 @@ fn a_leak_of_a_program_without_pytorch_gets_no_advice_of_pytorchs() {
     assert!(texts.iter().all(|text| !text.contains("detach")), "{texts:?}");
     assert!(leak.missing.iter().all(|reading| !reading.contains("PYTORCH")), "{:?}", leak.missing);
 }
+
+#[test]
+fn a_program_with_ggml_alone_gets_no_options_of_llama_cpp() {
+    let commands_of = |executable: &str| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).library("/usr/lib/libggml-hip.so", 0x1000, 1);
+        trace.process.executable = executable.into();
+        (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+        let seq = trace.refuse(4 * GIB);
+        full(&mut trace, seq, 24 * GIB, 22 * GIB, GIB);
+        let commands = commands(&trace, "true-capacity").into_iter().map(|(command, _)| command);
+        commands.filter(|command| command.starts_with('-')).count()
+    };
+    assert_ne!(commands_of("/usr/bin/llama-cli"), 0);
+    assert_eq!(commands_of("/usr/bin/whisper-cli"), 0);
+}
