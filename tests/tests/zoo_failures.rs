@@ -119,6 +119,19 @@ fn a_smaller_request_after_gpu_work_is_a_dropped_outcome_and_no_diagnosis() {
     assert!(text.contains("its outcome is called dropped because GPU work went on before memory came"), "{text}");
 }
 
+/// The outcome is about one thread; the diagnosis is about the program.
+#[test]
+fn what_another_thread_got_may_make_up_for_a_failure() {
+    for (way, confidence) in [("", None), ("other", Some("possible")), ("trifle", Some("probable"))] {
+        let client = Client::new(program("oom_helped.c")).arg(way).env("SIM_CAPACITY", "1G");
+        let report = run_and_expect(client, "dropped", "gpu_work_continued");
+        match confidence {
+            Some(confidence) => report.assert_diagnosed("dropped-oom-return", confidence),
+            None => assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{way}"),
+        }
+    }
+}
+
 /// The report's text, without its line ends.
 fn words_of(run: &Finished) -> String {
     run.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ")
