@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Layer, NO_DEVICE, Record};
 
-use crate::base::log;
+use crate::base::{config, log};
 use crate::base::thread::OpenFailure;
 use crate::record::state;
 use crate::table;
@@ -99,7 +99,9 @@ pub(super) fn print(failure: bool) {
     let Some(recorder) = state::running() else { return };
     let path = recorder.path().display();
     log::warn(format_args!("{account}. Trace: {path}"));
-    log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+    if config::get().explain {
+        log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+    }
 }
 
 /// The failures of this process, counted.
