@@ -37,6 +37,9 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Also what the model of the card says of a program whose allocator rounds by itself (text)
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     thresholds: ThresholdArgs,
     #[command(flatten)]
@@ -222,7 +225,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let status = if traces_whole && evidence_whole { 0 } else { UNREADABLE };
     let Some(document) = Document::new(reads, unreadable, many) else { return Ok(status) };
     let output = Output::open(args.output.as_deref())?;
-    let look = output.look();
+    let look = output.look().full(args.full);
     output.write(|out| document.write(out, args.format, look))?;
     Ok(status)
 }
