@@ -2,12 +2,12 @@
 //! segments below them stay as they are.
 
 use gpuoom_trace::payload::PythonFrame;
-use gpuoom_trace::record::{Event, process};
+use gpuoom_trace::record::{Event, Kind, Record, flag, injected, process};
 
 use super::scenes::{full, torch};
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder, summary};
 
 /// One segment, in which all of a training lies.
 const SEGMENT: u64 = 0x10_0000_0000;
