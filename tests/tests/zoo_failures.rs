@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use gpuoom_tests::{Client, Finished, Library, MIB, Report, program, program_with, sim_dir};
+use gpuoom_tests::{Client, Finished, Library, MIB, Report, analyzer, program, program_with, sim_dir};
 
 const TOO_BIG: u64 = 4096 << 30;
 
@@ -31,6 +31,18 @@ fn checked_failure_is_propagated() {
     assert_eq!(report.text("/ooms/0/status/name"), "hipErrorOutOfMemory");
     assert_eq!(report.number("/devices/0/failures"), 1);
     assert_ne!(report.count("/ooms/0/evidence"), 0, "an outcome rests on events");
+}
+
+/// The recorder says it at the end of the program, and `record` says it of all traces together.
+#[test]
+fn how_to_read_the_trace_is_said_once() {
+    let said = |client: Client| {
+        let run = client.run_recorded();
+        assert!(run.recorder_lines().iter().any(|line| line.contains("propagated")), "{}", run.stderr);
+        run.recorder_lines().iter().filter(|line| line.contains("explain it with")).count()
+    };
+    assert_eq!(said(Client::new(program("oom_exit_one.c"))), 1);
+    assert_eq!(said(Client::new(analyzer()).args(["record", "--"]).arg(program("oom_exit_one.c"))), 1);
 }
 
 #[test]
@@ -87,11 +99,12 @@ fn another_call_that_gets_memory_is_a_fall_back() {
         let report = report_of(&run);
         report.assert_only_oom("recovered", "fell_back");
         assert_ne!(report.count("/ooms/0/evidence"), 0, "{way}: an outcome rests on events");
-        assert!(
-            run.recorder_lines()[0].contains("1 out-of-memory return, recovered: a later request was given memory"),
-            "{}",
-            run.stderr
-        );
+        let how = match way {
+            "device" => "recovered: fell back to GPU 1, as far as its calls show",
+            _ => "recovered: a later request was given memory",
+        };
+        let line = format!("1 out-of-memory return, {how}");
+        assert!(run.recorder_lines()[0].contains(&line), "{way}: {}", run.stderr);
         assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"), "{way}");
     }
 }

@@ -216,6 +216,7 @@ impl Runner<'_> {
             place: place.clone(),
             fate,
             because,
+            fell_back_to: told.fell_back_to,
             other_failures: told.others,
             ending: run.ending,
         })

@@ -50,6 +50,8 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     let Some((program, arguments)) = args.command.split_first() else { bail!("there is no command to run") };
     let mut command = Command::new(program);
     command.args(arguments).env("LD_PRELOAD", preload).env("GPUOOM_TRACE", &pattern);
+    // Said below, once, of all traces together.
+    command.env("GPUOOM_EXPLAIN", "off");
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {

@@ -19,7 +19,7 @@ use super::{UNREADABLE, is_later_command};
 use crate::conclusion::{Summary, sum_up};
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
-use crate::job::{Job, Member, Unreadable, assemble};
+use crate::job::{Job, Member, Unreadable, assemble, newest_run};
 use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::replay::Replay;
 use crate::replay::timeline::Timeline;
@@ -37,6 +37,9 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Also what the model of the card says of a program whose allocator rounds by itself (text)
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     thresholds: ThresholdArgs,
     #[command(flatten)]
@@ -222,7 +225,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let status = if traces_whole && evidence_whole { 0 } else { UNREADABLE };
     let Some(document) = Document::new(reads, unreadable, many) else { return Ok(status) };
     let output = Output::open(args.output.as_deref())?;
-    let look = output.look();
+    let look = output.look().full(args.full);
     output.write(|out| document.write(out, args.format, look))?;
     Ok(status)
 }
@@ -235,6 +238,8 @@ pub(super) enum Document {
         summaries: Vec<Summary>,
         /// By the path of the trace.
         maps: HashMap<String, Vec<DeviceMap>>,
+        /// The newest run alone, where the traces are of several that followed each other.
+        newest: Option<(Box<Job>, Vec<Summary>)>,
     },
 }
 
@@ -252,8 +257,11 @@ impl Document {
             maps.insert(read.member.summary.facts.trace.path.clone(), read.maps);
             read.member
         });
-        let (job, summaries) = assemble(members.collect(), unreadable);
-        Some(Document::Job { job: Box::new(job), summaries, maps })
+        let members: Vec<Member> = members.collect();
+        let (job, summaries) = assemble(members.clone(), unreadable);
+        let newest = (job.runs.len() > 1).then(|| assemble(newest_run(&members, &job), Vec::new()));
+        let newest = newest.map(|(job, summaries)| (Box::new(job), summaries));
+        Some(Document::Job { job: Box::new(job), summaries, maps, newest })
     }
 
     /// The reports on the traces.
@@ -270,24 +278,49 @@ impl Document {
             (Document::Job { job, summaries, .. }, Format::Json) => return json::write_job(out, job, summaries),
             (Document::One(read), Format::Text) => text::write(&read.member.summary, &read.maps, look),
             (Document::One(read), Format::Markdown) => markdown::write(&read.member.summary, &read.maps, 1),
-            (Document::Job { job, summaries, maps }, format) => {
-                let mut text = match format {
-                    Format::Markdown => markdown::write_job(job, summaries),
-                    _ => text::write_job(job, summaries, look),
+            (Document::Job { job, summaries, maps, newest: None }, format) => {
+                job_page(job, summaries, maps, format, look)
+            }
+            (Document::Job { job: all, summaries, maps, newest: Some((job, newest)) }, format) => {
+                let runs = match format {
+                    Format::Markdown => markdown::write_runs(all, summaries),
+                    _ => text::write_runs(all, summaries, look),
                 };
-                for index in text::reported(job) {
-                    let summary = &summaries[index];
-                    let maps = maps.get(&summary.facts.trace.path).map_or(&[][..], Vec::as_slice);
-                    text.push('\n');
-                    text.push_str(&match format {
-                        Format::Markdown => markdown::write(summary, maps, 2),
-                        _ => text::write(summary, maps, look),
-                    });
-                }
-                text
+                let newest = match &newest[..] {
+                    [only] => process_page(only, maps, format, look),
+                    _ => job_page(job, newest, maps, format, look),
+                };
+                format!("{runs}\n{newest}")
             }
         };
         out.write_all(text.as_bytes())
+    }
+}
+
+/// The job first, then the reports on its processes.
+fn job_page(
+    job: &Job,
+    summaries: &[Summary],
+    maps: &HashMap<String, Vec<DeviceMap>>,
+    format: Format,
+    look: Look,
+) -> String {
+    let mut text = match format {
+        Format::Markdown => markdown::write_job(job, summaries),
+        _ => text::write_job(job, summaries, look),
+    };
+    for index in text::reported(job) {
+        text.push('\n');
+        text.push_str(&process_page(&summaries[index], maps, format, look));
+    }
+    text
+}
+
+fn process_page(summary: &Summary, maps: &HashMap<String, Vec<DeviceMap>>, format: Format, look: Look) -> String {
+    let maps = maps.get(&summary.facts.trace.path).map_or(&[][..], Vec::as_slice);
+    match format {
+        Format::Markdown => markdown::write(summary, maps, 2),
+        _ => text::write(summary, maps, look),
     }
 }
 

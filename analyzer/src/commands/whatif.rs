@@ -139,6 +139,7 @@ fn card(answer: &Answer, device: u32) -> KnownCard {
     KnownCard {
         total_bytes: known.and_then(|known| known.total_bytes),
         overhead_bytes: overhead.map(|known| known.bytes),
+        virtual_bytes: known.and_then(|known| known.virtual_bytes),
     }
 }
 

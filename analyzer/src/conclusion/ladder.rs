@@ -13,6 +13,8 @@ use crate::software::{Platform, Program, Version};
 
 /// Options of PyTorch's allocator that must never be set together.
 const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
+/// The diagnosis of a refusal by the recorder itself.
+const REQUESTED: &str = "requested-refusal";
 /// First version of PyTorch whose ROCm builds have expandable segments.
 const EXPANDABLE_ON_ROCM: Version = Version { major: 2, minor: 12 };
 
@@ -52,16 +54,28 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     // A shape says what the program was doing there: its fixes are nearer to the point than those of the full card that it ended in.
     let decides = oom::deciding(case.facts.ooms.iter().map(|oom| oom.outcome)).map(|index| index as u64 + 1);
     let is_of_decided = |finding: &Finding| decides.is_some_and(|number| finding.ooms.contains(&number));
+    let on_request = decides.and_then(|number| refused_on_request(case, number));
+    // A refusal on request says nothing of why memory rose: that stays true of the real card.
+    let stands_beside = |finding: &Finding| match on_request {
+        Some(oom) if finding.role == Role::Cause => {
+            is_of_decided(finding) || (finding.ooms.is_empty() && finding.device == oom.device)
+        }
+        _ => false,
+    };
     let telling = |finding: &&Finding| match finding.role {
         Role::Shape if is_of_decided(finding) => finding.confidence >= Confidence::Probable,
-        Role::Cause | Role::Shape => causes.contains(&finding.id) && finding.confidence >= Confidence::Probable,
+        Role::Cause | Role::Shape => {
+            (causes.contains(&finding.id) || stands_beside(finding)) && finding.confidence >= Confidence::Probable
+        }
         Role::Severity => finding.confidence >= Confidence::Probable,
         Role::Condition | Role::Refutation => {
             finding.confidence == Confidence::Proven && !is_only_of_recovered(finding, case)
         }
     };
     let mut telling: Vec<&Finding> = found.iter().filter(telling).collect();
-    telling.sort_by_key(|finding| finding.role != Role::Shape);
+    // What fills a virtual card fills the real one later; a call that was chosen to fail shows nothing of the kind.
+    let filled = on_request.and_then(|oom| oom.injected.as_ref()).is_some_and(|injected| injected.reason == "capacity");
+    telling.sort_by_key(|finding| (finding.role != Role::Shape, filled && finding.id == REQUESTED));
     let mut steps: Vec<Step> = Vec::new();
     for finding in telling {
         for fix in &finding.fix {
@@ -83,6 +97,12 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     // What one diagnosis rules out, another may need.
     not_advised.retain(|not| !steps.iter().any(|step| step.fix.command.contains(not.what)));
     Ladder { steps, not_advised }
+}
+
+/// The failure of that number, where the recorder itself refused it.
+fn refused_on_request<'a>(case: &Case<'a>, number: u64) -> Option<&'a OomReport> {
+    let mut ooms = case.facts.ooms.iter();
+    ooms.find(|oom| oom.number == number && oom.refused_by == Some("injected"))
 }
 
 /// Whether all that a finding is about was made up for, while another failure was not: then its fixes mend nothing that matters.

@@ -116,6 +116,12 @@ fn found(case: &Case<'_>, judged: Judged) -> Option<Finding> {
     if case.versions.has(Program::Torch) && finding.missing.iter().any(|reading| reading == SEGMENTS) {
         finding.missing.push(TENSORS.to_owned());
     }
+    for reading in &mut finding.missing {
+        *reading = spelling::reading(reading, case.versions.platform);
+    }
+    // Two names of one thing may be one here.
+    let mut seen = HashSet::new();
+    finding.missing.retain(|reading| seen.insert(reading.clone()));
     Some(finding)
 }
 

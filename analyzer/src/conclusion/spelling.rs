@@ -8,11 +8,40 @@ use crate::diagnosis::case::Case;
 use crate::machine::uma::recommended_pages;
 use crate::options::parse::AllocConf;
 use crate::options::{VARIABLES, variable_to_set};
+use crate::software::Platform;
 
 /// How parameters of the kernel's memory manager for GPUs begin.
 const TTM: &str = "ttm.";
 /// The number that is to be filled in.
 const PAGES: &str = "<pages>";
+
+/// What a reading is called where both platforms have it: in general, on ROCm, on CUDA. A longer text stands before one that it contains.
+const READINGS: &[[&str; 3]] = &[
+    ["KFD's list of processes, nvidia-smi", "amd-smi process, rocm-smi --showpids", "nvidia-smi"],
+    ["nvidia-smi, amd-smi process, rocm-smi --showpids", "amd-smi process, rocm-smi --showpids", "nvidia-smi"],
+    ["KFD's list of processes", "KFD's list of processes", "nvidia-smi's list of processes"],
+    ["KFD's list of them", "KFD's list of them", "nvidia-smi's list of them"],
+    ["KFD or NVML", "KFD", "NVML"],
+    ["KFD, NVML", "KFD", "NVML"],
+    ["sysfs or NVML", "sysfs", "NVML"],
+    ["sysfs, NVML or the runtime", "sysfs or the runtime", "NVML or the runtime"],
+    ["HSA or KFD", "HSA or KFD", "the CUDA driver"],
+    [" (KFD's topology)", " (KFD's topology)", ""],
+    ["amdgpu's mem_info files, or NVML", "amdgpu's mem_info files", "NVML"],
+    ["(KFD)", "(KFD)", "(NVML)"],
+    ["fuser -v /dev/kfd /dev/dri/renderD*", "fuser -v /dev/kfd /dev/dri/renderD*", "fuser -v /dev/nvidia*"],
+];
+
+/// A reading that is missing, by what there is on this platform.
+pub(super) fn reading(text: &str, platform: Option<Platform>) -> String {
+    let column = match platform {
+        Some(Platform::Rocm) => 1,
+        Some(Platform::Cuda) => 2,
+        _ => return text.to_owned(),
+    };
+    let row = READINGS.iter().find(|row| text.contains(row[0]));
+    row.map_or_else(|| text.to_owned(), |row| text.replace(row[0], row[column]))
+}
 
 /// Whether a command is known to change nothing here.
 pub(super) fn is_moot(command: &str, case: &Case<'_>) -> bool {

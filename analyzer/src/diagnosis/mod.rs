@@ -5,6 +5,7 @@
 //! catalogue, the order and the verdict are [`crate::conclusion`]'s. Nothing here reads events or prints.
 
 pub mod case;
+mod contradiction;
 mod exceeded;
 pub mod kills;
 pub mod labels;
@@ -97,8 +98,9 @@ struct About {
 /// Asks all rules.
 pub fn judge(case: &Case<'_>) -> Judgements {
     let looked_at = looked_at(case);
-    let failures: Vec<Failure<'_>> =
-        case.failures().filter(|failure| looked_at.contains(&failure.report.number)).collect();
+    let failures = case.failures().filter(|failure| looked_at.contains(&failure.report.number));
+    let failures: Vec<(Failure<'_>, Option<String>)> =
+        failures.map(|failure| (failure, case.contradiction(&failure))).collect();
     let mut all = Judgements {
         events_are_whole: case.facts.are_whole(),
         is_bypassed: case.facts.coverage.bypassed.iter().any(|bypass| bypass.certain),
@@ -115,19 +117,31 @@ pub fn judge(case: &Case<'_>) -> Judgements {
                 }
             }
             Ask::Failure(ask) => {
-                for failure in &failures {
+                for (failure, contradiction) in &failures {
                     let about = About {
                         oom: Some(failure.report.number),
                         device: failure.report.device,
                         shortfall_bytes: failure.shortfall_bytes(),
                     };
-                    all.take(rule, about, |check| ask(case, failure, check));
+                    all.take(rule, about, |check| {
+                        ask(case, failure, check);
+                        doubt(rule, failure, contradiction.as_deref(), check);
+                    });
                 }
             }
         }
     }
     all.not_looked_at = case.facts.oom_count.saturating_sub(looked_at.len() as u64);
     all
+}
+
+/// What rests on readings that contradict each other is not proven.
+fn doubt(rule: &Rule, failure: &Failure<'_>, contradiction: Option<&str>, check: &mut Check) {
+    let rests = contradiction::rests_on_readings(rule.id, failure);
+    let Some(text) = contradiction.filter(|_| rests && !check.is_over()) else { return };
+    check.at_most(Confidence::Probable);
+    check.note(true, || text.to_owned());
+    check.would_settle(contradiction::BOTH_AGAIN);
 }
 
 /// The numbers of the failures that rules are asked about.
@@ -210,7 +224,12 @@ fn is_same_reason(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_same_reason;
+    use super::{contradiction, is_same_reason};
+
+    #[test]
+    fn what_rests_on_readings_is_in_the_catalogue() {
+        contradiction::OF_FREE_MEMORY.iter().for_each(|id| assert!(crate::catalogue::find(id).is_some(), "{id}"));
+    }
 
     #[test]
     fn reasons_that_differ_in_numbers_are_one() {

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use gpuoom_trace::outcome::Outcome;
+use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::reader::{ReadError, TraceFile};
 use gpuoom_trace::record::injected;
 use serde::{Serialize, Serializer};
 
 use super::Place;
 use crate::intake::read_through;
-use crate::replay::failures::Injected;
+use crate::replay::failures::{Injected, Oom};
 use crate::replay::{Options, Replay};
 
 /// What became of the failure.
@@ -101,6 +101,9 @@ pub struct Trial {
     pub fate: Fate,
     /// Why that is so; null where the call was not reached.
     pub because: Option<&'static str>,
+    /// The device that gave memory in its place, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fell_back_to: Option<u8>,
     /// Further out-of-memory returns of the same run, which the program brought on itself.
     pub other_failures: usize,
     /// How the program ended.
@@ -112,6 +115,8 @@ pub struct Trial {
 pub struct Told {
     /// The failure on request: what became of it, and why. Of several the worst.
     pub injected: Option<(Fate, &'static str)>,
+    /// The device that gave memory in its place, where that is another one.
+    pub fell_back_to: Option<u8>,
     /// Failures beside those.
     pub others: usize,
 }
@@ -129,23 +134,34 @@ impl Told {
         let mut told = Told::default();
         for oom in &replay.failures.listed {
             match oom.injected {
-                Some(Injected { reason: injected::SITE, .. }) => told.note((Fate::of(oom.outcome), oom.because.name())),
+                Some(Injected { reason: injected::SITE, .. }) => {
+                    told.note((Fate::of(oom.outcome), oom.because.name()), other_device(oom));
+                }
                 _ => told.others += 1,
             }
         }
         Ok(told)
     }
 
-    fn note(&mut self, fate: (Fate, &'static str)) {
-        self.injected = Some(self.injected.filter(|known| known.0 >= fate.0).unwrap_or(fate));
+    fn note(&mut self, fate: (Fate, &'static str), fell_back_to: Option<u8>) {
+        if self.injected.is_none_or(|known| known.0 < fate.0) {
+            (self.injected, self.fell_back_to) = (Some(fate), fell_back_to);
+        }
     }
 
     /// Adds what another process of the run tells.
     pub fn and(mut self, other: Told) -> Self {
-        other.injected.into_iter().for_each(|fate| self.note(fate));
+        other.injected.into_iter().for_each(|fate| self.note(fate, other.fell_back_to));
         self.others += other.others;
         self
     }
+}
+
+/// The device whose memory made up for a failure of another one.
+fn other_device(oom: &Oom) -> Option<u8> {
+    let wanted = oom.device.filter(|_| oom.because == Because::FellBack)?;
+    let gave = oom.evidence.iter().filter_map(|evidence| evidence.gave);
+    gave.filter_map(|(.., device)| device).find(|device| *device != wanted)
 }
 
 #[cfg(test)]
@@ -154,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_worst_of_several_processes_counts() {
-        let of = |fate| Told { injected: Some((fate, "why")), others: 1 };
+        let of = |fate| Told { injected: Some((fate, "why")), fell_back_to: None, others: 1 };
         let all = of(Fate::Propagated).and(of(Fate::Dropped)).and(of(Fate::Recovered)).and(Told::default());
         assert_eq!((all.injected.map(|fate| fate.0), all.others), (Some(Fate::Dropped), 3));
     }

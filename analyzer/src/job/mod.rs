@@ -6,6 +6,7 @@ pub mod across;
 mod clock;
 mod devices;
 mod family;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -27,6 +28,7 @@ use across::Run;
 
 pub use clock::{AlignedBy, HostClock};
 pub use devices::{JobDevice, JobPeak, JoinedBy, OthersThen, Share};
+pub use runs::JobRun;
 pub use verdict::{Class, FirstFailure, JobVerdict};
 
 /// What one trace brings to a job.
@@ -151,7 +153,9 @@ pub struct Job {
     pub started_at: String,
     /// Until the last sign of life of any process.
     pub duration_ns: u64,
-    /// Who failed first.
+    /// The runs that followed each other, in order; one where the traces are one job.
+    pub runs: Vec<JobRun>,
+    /// Who failed first; of several runs, in the newest.
     pub verdict: JobVerdict,
     /// How the clocks of the traces were brought together, by host.
     pub clocks: Vec<HostClock>,
@@ -163,6 +167,13 @@ pub struct Job {
     pub diagnoses: Vec<Finding>,
     /// What could not be read.
     pub unreadable: Vec<Unreadable>,
+}
+
+/// Of traces of several runs that followed each other, those of the newest one; all where they are one job.
+pub fn newest_run(members: &[Member], job: &Job) -> Vec<Member> {
+    let Some(newest) = job.runs.last() else { return Vec::new() };
+    let paths: Vec<&str> = newest.processes.iter().map(|index| job.processes[*index].path.as_str()).collect();
+    members.iter().filter(|member| paths.contains(&member.summary.facts.trace.path.as_str())).cloned().collect()
 }
 
 /// Puts traces together. Returns them in the job's order, which `traces` in the JSON has too.
@@ -188,10 +199,13 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
         ended_at_ns: process.ended_at_ns,
     });
     let diagnoses = across::diagnose(&runs.collect::<Vec<_>>());
+    let runs = runs::find(&members, &processes);
+    let newest: &[usize] = runs.last().map_or(&[], |run| &run.processes);
     let job = Job {
         started_at: rfc3339(aligned.started_at_ns),
         duration_ns: processes.iter().map(|process| process.ended_at_ns).max().unwrap_or(0),
-        verdict: verdict::judge(&members, &processes, &aligned.hosts),
+        verdict: verdict::judge(&members, &processes, &aligned.hosts, newest),
+        runs,
         clocks: aligned.hosts,
         processes,
         devices,

@@ -351,3 +351,56 @@ fn runs_that_differ_in_more_than_the_dma_engines_prove_nothing() {
     let (sure, text) = told(&|trace| trace.process.hostname = "rhea".into(), GIB);
     assert!(sure == "possible" && text.contains("the host"), "{text}");
 }
+
+/// Which processes are of which run, by process id.
+fn runs_of(traces: &[&TraceBuilder]) -> Vec<Vec<u32>> {
+    let job = job(traces);
+    let pids = |run: &JobRun| run.processes.iter().map(|index| job.processes[*index].pid).collect();
+    job.runs.iter().map(pids).collect()
+}
+
+/// A glob finds the traces of earlier runs, too.
+#[test]
+fn runs_that_follow_each_other_are_no_job() {
+    let at = |pid: u32, began_ns: u64| {
+        let mut trace = process("atlas", pid, 0, began_ns);
+        trace.now_ns = SECOND;
+        trace.alloc(0x1000, GIB);
+        exit(&mut trace, 0);
+        trace
+    };
+    let (old, new) = (at(20, 0), at(10, 5 * SECOND));
+    assert_eq!(runs_of(&[&old, &new]), [vec![20], vec![10]], "the newest stands last");
+    assert_eq!(runs_of(&[&old, &at(10, SECOND / 2)]), [vec![20, 10]], "they lived at the same time");
+    let mut child = at(30, 9 * SECOND);
+    child.process.parent_pid = 10;
+    assert_eq!(runs_of(&[&old, &new, &child]), [vec![20], vec![10, 30]], "one started the other");
+    let mut after_exec = at(10, 9 * SECOND);
+    after_exec.process.parent_pid = new.process.parent_pid;
+    assert_eq!(runs_of(&[&new, &after_exec]), [vec![10, 10]], "one process that called exec");
+}
+
+#[test]
+fn what_may_be_one_job_is_one() {
+    let mut died_early = process("atlas", 10, 0, 0);
+    exit(&mut died_early, 1);
+    let mut late = process("atlas", 11, 1, 5 * SECOND);
+    exit(&mut late, 1);
+    assert_eq!(runs_of(&[&died_early, &late]), [vec![10, 11]], "two ranks of one launcher");
+    let mut elsewhere = process("boreas", 11, 0, 5 * SECOND);
+    exit(&mut elsewhere, 1);
+    assert_eq!(runs_of(&[&died_early, &elsewhere]), [vec![10, 11]], "clocks of two hosts may be apart");
+}
+
+/// An earlier run's failure is none of the newest one's.
+#[test]
+fn the_verdict_is_of_the_newest_run() {
+    let mut old = process("atlas", 10, 0, 0);
+    old.refuse(20 * GIB);
+    exit(&mut old, 1);
+    let mut new = process("atlas", 11, 0, 5 * SECOND);
+    new.alloc(0x1000, GIB);
+    exit(&mut new, 0);
+    let verdict = job(&[&old, &new]).verdict;
+    assert_eq!((verdict.ran_out, verdict.ended_badly, verdict.first), (0, 0, None));
+}

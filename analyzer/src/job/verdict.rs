@@ -94,9 +94,10 @@ fn others_then(
     devices::others_then(members, &began_ns, device, failure.process, failure.at_ns)
 }
 
-pub(super) fn judge(members: &[Member], processes: &[JobProcess], clocks: &[HostClock]) -> JobVerdict {
+/// What happened to these `of` the processes.
+pub(super) fn judge(members: &[Member], processes: &[JobProcess], clocks: &[HostClock], of: &[usize]) -> JobVerdict {
     let mut failures: Vec<(Class, FirstFailure)> = Vec::new();
-    for (process, member) in processes.iter().zip(members) {
+    for (process, member) in of.iter().map(|index| (&processes[*index], &members[*index])) {
         let ooms = &member.summary.facts.ooms;
         if let Some(index) = deciding(ooms.iter().map(|oom| oom.outcome)) {
             let at_ns = process.began_at_ns.saturating_add(ooms[index].at_ns);
@@ -113,7 +114,7 @@ pub(super) fn judge(members: &[Member], processes: &[JobProcess], clocks: &[Host
     JobVerdict {
         ran_out: failures.len(),
         dropped: failures.iter().filter(|(class, _)| *class == Class::Dropped).count(),
-        ended_badly: processes.iter().filter(badly).count(),
+        ended_badly: of.iter().map(|index| &processes[*index]).filter(badly).count(),
         first,
         earlier: earliest.filter(|earlier| {
             first.is_some_and(|first| earlier.at_ns < first.at_ns && earlier.process != first.process)

@@ -8,7 +8,7 @@ use crate::gauntlet::{Counts, Ending, Fate, Gauntlet, Trial};
 use crate::report::apart::way;
 use crate::report::markdown::page::{Markdown, code, plain};
 use crate::report::page::{Look, Page, Paint};
-use crate::words::{clean, count, size};
+use crate::words::{clean, count, gpu, size};
 
 const SCHEMA: &str = "gpuoom.gauntlet/1";
 const COLUMNS: [&str; 6] = ["#", "call site", "first call", "calls", "outcome", "program"];
@@ -45,6 +45,7 @@ fn rows(gauntlet: &Gauntlet) -> Vec<[String; 6]> {
 
 fn cells(number: usize, trial: &Trial, all: &[Trial]) -> [String; 6] {
     let outcome = match trial.because {
+        Some(_) if trial.fell_back_to.is_some() => format!("fell back to {}", gpu(trial.fell_back_to)),
         Some(because) => format!("{} ({because})", trial.fate.name()),
         None => trial.fate.name().to_owned(),
     };
@@ -61,8 +62,10 @@ fn cells(number: usize, trial: &Trial, all: &[Trial]) -> [String; 6] {
 /// What came of it, in a sentence.
 fn sum(gauntlet: &Gauntlet) -> String {
     let Counts { recovered, propagated, dropped, unresolved, not_reached, hung, crashed } = gauntlet.counts;
+    let elsewhere = gauntlet.trials.iter().filter(|trial| trial.fell_back_to.is_some()).count();
     let all = [
-        (recovered, "recovered"),
+        (recovered.saturating_sub(elsewhere), "recovered"),
+        (elsewhere, "fell back to another device"),
         (propagated, "propagated"),
         (dropped, "DROPPED"),
         (unresolved, "unresolved"),
@@ -105,6 +108,11 @@ fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
         let rule = clean(&first.rule);
         let command = format!("GPUOOM_INJECT={rule} gpuoom-analyze record -- COMMAND");
         lines.push(("See one happen:".to_owned(), Some(command)));
+    }
+    if gauntlet.trials.iter().any(|trial| trial.fell_back_to.is_some()) {
+        let meaning = "\"Fell back\" to another device is what the calls show: it got memory there before any GPU work. Nothing shows that the \
+                       memory stands in the place of what was refused.";
+        lines.push((meaning.to_owned(), None));
     }
     lines
 }
@@ -176,7 +184,15 @@ mod tests {
                 calls: 3,
             };
             let rule = place.rule();
-            move |fate, because, ending| Trial { rule, place, fate, because, other_failures: 0, ending }
+            move |fate, because, ending| Trial {
+                rule,
+                place,
+                fate,
+                because,
+                fell_back_to: None,
+                other_failures: 0,
+                ending,
+            }
         };
         let step = "step (train.py) line 12";
         let (linear, norm) = ("at::native::linear (libtorch_hip.so)", "at::native::layer_norm<a|b> (libtorch_hip.so)");
@@ -201,6 +217,16 @@ mod tests {
     #[test]
     fn the_table_for_people() {
         insta::assert_snapshot!(text(&gauntlet(), Look::new(110, false)));
+    }
+
+    /// Memory of another device is told as what the calls show.
+    #[test]
+    fn a_fall_back_to_another_device_is_named() {
+        let mut gauntlet = gauntlet();
+        gauntlet.trials[0].fell_back_to = Some(1);
+        let text = text(&gauntlet, Look::new(200, false));
+        assert!(text.contains("of 9: 1 fell back to another device, 1 DROPPED"), "{text}");
+        assert!(text.contains("fell back to GPU 1") && text.contains("what the calls show"), "{text}");
     }
 
     /// What to do is read to its end, however narrow the terminal is.

@@ -14,12 +14,19 @@ pub struct Look {
     pub width: usize,
     /// Whether colours are wanted.
     pub colours: bool,
+    /// Whether also that is wanted which few need.
+    pub full: bool,
 }
 
 impl Look {
     /// For a width that may be any.
     pub fn new(width: usize, colours: bool) -> Self {
-        Look { width: width.clamp(MIN_WIDTH, MAX_WIDTH), colours }
+        Look { width: width.clamp(MIN_WIDTH, MAX_WIDTH), colours, full: false }
+    }
+
+    /// The same with what few need.
+    pub fn full(self, full: bool) -> Self {
+        Look { full, ..self }
     }
 }
 

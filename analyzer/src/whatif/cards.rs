@@ -134,7 +134,7 @@ pub struct Card {
     pub capacity_bytes: u64,
     /// The granule.
     pub granularity: Granularity,
-    /// Whether it is the card of the recorded run: then this is a check of the model.
+    /// Whether it is the card of the recorded run, or the virtual one that stood in its place: then this is a check of the model.
     pub is_recorded: bool,
     /// The first call with another outcome, whatever is in use beside the blocks within its bounds: at the latest here the program may
     /// go another way. What comes after depends on what it would have done.
@@ -160,6 +160,10 @@ pub struct DeviceAnswer {
     pub name: Option<String>,
     /// Memory of the recorded card.
     pub total_bytes: Option<u64>,
+    /// Memory of the virtual card that the run was given in its place (`GPUOOM_CAPACITY`): the recorded failures are judged by
+    /// that, and the card itself is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_bytes: Option<u64>,
     /// Recorded allocations that are counted here.
     pub allocations: u64,
     /// Recorded failures.

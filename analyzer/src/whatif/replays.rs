@@ -150,18 +150,23 @@ fn model(
         }
     }
     let recorded = total_bytes.map(|total_bytes| Recorded { total_bytes, peak_bytes: peak_on_card(known, device) });
-    let mut capacities: Vec<(u64, bool)> = total_bytes.map(|bytes| (bytes, true)).into_iter().collect();
-    // The recorded card is always there.
-    let others = question.capacities_bytes.iter().filter(|bytes| Some(**bytes) != total_bytes);
-    capacities.extend(others.map(|bytes| (*bytes, false)));
-    let cards = capacities.iter().flat_map(|(bytes, is_recorded)| {
-        granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, overhead, recorded))
+    let virtual_bytes = virtual_card(trace).filter(|bytes| total_bytes.is_none_or(|total| *bytes < total));
+    // The recorded card is always there. A virtual one counts the program's own blocks alone.
+    let mut capacities: Vec<(u64, bool, Overhead)> = Vec::new();
+    capacities.extend(virtual_bytes.map(|bytes| (bytes, true, Overhead::given(0))));
+    capacities.extend(total_bytes.map(|bytes| (bytes, virtual_bytes.is_none(), overhead)));
+    let is_there = |bytes: &&u64| Some(**bytes) == total_bytes || Some(**bytes) == virtual_bytes;
+    let others = question.capacities_bytes.iter().filter(|bytes| !is_there(bytes));
+    capacities.extend(others.map(|bytes| (*bytes, false, overhead)));
+    let cards = capacities.iter().flat_map(|(bytes, is_recorded, beside)| {
+        granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, *beside, recorded))
     });
     let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
     let answer = DeviceAnswer {
         index: Some(device),
         name,
         total_bytes,
+        virtual_bytes,
         allocations: 0,
         failures: 0,
         absurd_failures: 0,
@@ -175,6 +180,14 @@ fn model(
         modelled: true,
     };
     DeviceModel::new(answer, &granularities, cards.collect(), recorded)
+}
+
+/// The size of the virtual card that the recorder was told to play.
+fn virtual_card(trace: &TraceFile) -> Option<u64> {
+    let variables = &trace.metadata.process.environment;
+    let (_, value) = variables.iter().find(|(name, _)| name == "GPUOOM_CAPACITY")?;
+    // "off" is no size; what the recorder did not understand it did not obey.
+    gpuoom_units::size(value).ok().filter(|bytes| *bytes > 0)
 }
 
 /// By how much what stays rises after each step where the run ends. What blocks inside of a cache hold counts as well: the cache shows

@@ -164,6 +164,28 @@ fn what_a_virtual_card_refused_is_judged_by_its_size() {
     assert_eq!(answer.needs[0].fits_in_least_bytes, 5 * GIB);
 }
 
+/// The run was given a virtual card: by that its failures are judged, and the card itself is another one.
+#[test]
+fn a_virtual_card_is_judged_as_one() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.process.environment.push(("GPUOOM_CAPACITY".into(), "4G".into()));
+    trace.alloc(0x1000_0000_0000, 3 * GIB);
+    let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let kind_flags = Kind::Device as u8 | flag::INJECTED;
+    trace.push(Record { status: 2, requested: 2 * GIB, kind_flags, address: injected::CAPACITY.into(), ..record }, &[]);
+    let told = answer(&trace, cards(&[8 * GIB]));
+    assert_eq!((told.virtual_bytes, told.total_bytes), (Some(4 * GIB), Some(24 * GIB)));
+    let known: Vec<(u64, bool, Fate)> = told
+        .cards
+        .iter()
+        .filter(|card| card.granularity.bytes == 2 * MIB)
+        .map(|card| (card.capacity_bytes >> 30, card.is_recorded, card.failures[0].fate))
+        .collect();
+    assert_eq!(known, [(4, true, Fate::Remains), (24, false, Fate::Gone), (8, false, Fate::Gone)]);
+    trace.process.environment.last_mut().unwrap().1 = "off".into();
+    assert_eq!(answer(&trace, cards(&[])).virtual_bytes, None);
+}
+
 #[test]
 fn granules_are_inferred_from_addresses_and_taken_as_none_where_they_cannot_be() {
     let basis = |blocks: u64| {

@@ -67,6 +67,9 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     /// `GPUOOM_LOG`.
     pub(crate) log: LogLevel,
+    /// `GPUOOM_EXPLAIN`: where the process ends after a failure, it is said how to read its trace. `gpuoom-analyze record` says that
+    /// itself, of all traces together.
+    pub(crate) explain: bool,
     /// `GPUOOM_DISABLE=1`.
     pub(crate) disabled: bool,
     /// Variables that could not be understood, a line each.
@@ -87,6 +90,7 @@ impl Default for Config {
             inject: Vec::new(),
             seed: 0,
             log: LogLevel::Warn,
+            explain: true,
             disabled: false,
             complaints: Vec::new(),
         }
@@ -119,6 +123,10 @@ impl Config {
         };
         set("GPUOOM_LOG", "off, error, warn, info or debug", &mut |v| {
             config.log = log_level(v).ok_or(None)?;
+            Ok(())
+        });
+        set("GPUOOM_EXPLAIN", "on or off", &mut |v| {
+            config.explain = switch(v).ok_or(None)?;
             Ok(())
         });
         set("GPUOOM_DISABLE", "0 or 1", &mut |v| {
@@ -199,9 +207,10 @@ const LETTERS_PER_SLIP: usize = 3;
 const MOST_LETTERS: usize = 64;
 
 /// Names that begin as ours do: those of [`Config::read`], and those that the analyzer reads.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "GPUOOM_TRACE",
     "GPUOOM_LOG",
+    "GPUOOM_EXPLAIN",
     "GPUOOM_DISABLE",
     "GPUOOM_GRANULARITY",
     "GPUOOM_SAMPLE",
@@ -354,6 +363,7 @@ mod tests {
             ("GPUOOM_PROBE", "all"),
             ("GPUOOM_STACKS", "native"),
             ("GPUOOM_LOG", "debug"),
+            ("GPUOOM_EXPLAIN", "off"),
             ("GPUOOM_DISABLE", "1"),
             ("GPUOOM_CAPACITY", "8G"),
             ("GPUOOM_INJECT", "oom@3,oom>1G"),
@@ -362,7 +372,7 @@ mod tests {
         assert_eq!(config.complaints, Vec::<String>::new());
         assert_eq!((config.trace.as_path(), config.granularity_bytes), (Path::new("/tmp/%p.bin"), Some(2 << 20)));
         assert_eq!((config.sample, config.probe), (Some(Duration::from_millis(250)), Probe::All));
-        assert!(config.disabled && config.log == LogLevel::Debug);
+        assert!(config.disabled && !config.explain && config.log == LogLevel::Debug);
         assert_eq!(config.stacks, Stacks { native: true, python: false });
         assert_eq!((config.capacity_bytes, config.inject.len(), config.seed), (Some(8 << 30), 2, 7));
         assert_eq!(read(&[("GPUOOM_CAPACITY", "off")]).capacity_bytes, None);
@@ -376,16 +386,18 @@ mod tests {
             ("GPUOOM_PROBE", "maybe"),
             ("GPUOOM_STACKS", "native,ruby"),
             ("GPUOOM_LOG", "loud"),
+            ("GPUOOM_EXPLAIN", "please"),
             ("GPUOOM_DISABLE", "yes"),
             ("GPUOOM_CAPACITY", "0"),
             ("GPUOOM_INJECT", "oom@3,boom"),
             ("GPUOOM_SEED", "-1"),
         ]);
-        assert_eq!(config.complaints.len(), 9);
+        assert_eq!(config.complaints.len(), 10);
         assert_eq!((config.capacity_bytes, config.inject.len(), config.seed), (None, 0, 0));
         let defaults = Config::default();
         assert_eq!((config.granularity_bytes, config.sample), (defaults.granularity_bytes, defaults.sample));
         assert_eq!((config.probe, config.log, config.disabled), (defaults.probe, defaults.log, false));
+        assert!(config.explain);
     }
 
     #[test]

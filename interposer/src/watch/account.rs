@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::record::{Layer, NO_DEVICE, Record};
 
-use crate::base::log;
 use crate::base::thread::OpenFailure;
+use crate::base::{config, log};
 use crate::record::state;
 use crate::table;
 
@@ -17,6 +17,9 @@ static DROPPED: AtomicU32 = AtomicU32::new(0);
 static PROPAGATED: AtomicU32 = AtomicU32::new(0);
 static RECOVERED: AtomicU32 = AtomicU32::new(0);
 static UNRESOLVED: AtomicU32 = AtomicU32::new(0);
+/// Of those recovered: what another device gave memory in place of, and the first such device.
+static ELSEWHERE: AtomicU32 = AtomicU32::new(0);
+static OTHER_DEVICE: AtomicU32 = AtomicU32::new(0);
 /// Open failures, of all threads, that the program has shown to have noticed.
 static NOTICED: AtomicU32 = AtomicU32::new(0);
 /// Errors that an allocator above the runtime told of: what reached the program, where the failures below are calls of that allocator's.
@@ -56,7 +59,7 @@ pub(super) fn failures() -> u32 {
 
 /// A forked child begins with none.
 pub(super) fn reset() {
-    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED, &ERRORS, &OWN] {
+    for counter in [&FAILURES, &DROPPED, &PROPAGATED, &RECOVERED, &UNRESOLVED, &NOTICED, &ERRORS, &OWN, &ELSEWHERE] {
         counter.store(0, Ordering::Relaxed);
     }
     SUMMARY_PRINTED.store(false, Ordering::Relaxed);
@@ -76,6 +79,18 @@ pub(super) fn keep(before: &OpenFailure, after: &OpenFailure, answer: Option<(Ou
     }
     if let Some(counter) = counters(after, answer) {
         counter.fetch_add(before.count, Ordering::Relaxed);
+    }
+}
+
+/// A call that gave memory on this device made up for a failure: takes note where that was of another one.
+pub(super) fn note_device(before: &OpenFailure, after: &OpenFailure, answer: Option<(Outcome, Because)>, device: u8) {
+    let fell_back = answer.or(after.watched.settled()) == Some((Outcome::Recovered, Because::FellBack));
+    let wanted = after.watched.wanted_device();
+    if !fell_back || before.watched.is_made_up() || device == wanted || device == NO_DEVICE || wanted == NO_DEVICE {
+        return;
+    }
+    if ELSEWHERE.fetch_add(after.count, Ordering::Relaxed) == 0 {
+        OTHER_DEVICE.store(u32::from(device), Ordering::Relaxed);
     }
 }
 
@@ -99,7 +114,9 @@ pub(super) fn print(failure: bool) {
     let Some(recorder) = state::running() else { return };
     let path = recorder.path().display();
     log::warn(format_args!("{account}. Trace: {path}"));
-    log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+    if config::get().explain {
+        log::warn(format_args!("explain it with: gpuoom-analyze {path}"));
+    }
 }
 
 /// The failures of this process, counted.
@@ -110,6 +127,9 @@ struct Account {
     dropped: u32,
     propagated: u32,
     recovered: u32,
+    /// Of those, by memory of another device.
+    elsewhere: u32,
+    other_device: u32,
     unresolved: u32,
     api: u16,
     device: u8,
@@ -143,6 +163,8 @@ impl Account {
             dropped: count(&DROPPED),
             propagated: count(&PROPAGATED),
             recovered: count(&RECOVERED),
+            elsewhere: count(&ELSEWHERE),
+            other_device: count(&OTHER_DEVICE),
             unresolved: count(&UNRESOLVED),
             api: api as u16,
             device: device as u8,
@@ -167,6 +189,24 @@ impl Account {
     }
 }
 
+impl Account {
+    /// Each failure was made up for. Memory of another device need not be in the place of what was refused.
+    fn fmt_recovered(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.elsewhere {
+            0 => write!(out, "recovered: a later request was given memory"),
+            all if all >= self.recovered => {
+                write!(out, "recovered: fell back to GPU {}, as far as its calls show", self.other_device)
+            }
+            some => write!(
+                out,
+                "recovered: a later request was given memory; {some} fell back to another device (the first: GPU {}), as far as \
+                 its calls show",
+                self.other_device
+            ),
+        }
+    }
+}
+
 /// The only allocator above the runtime that tells of errors.
 const ALLOCATOR: &str = "PyTorch's allocator";
 
@@ -176,7 +216,7 @@ impl Display for Account {
         let undecided = self.undecided();
         self.fmt_count(out)?;
         match dropped {
-            0 if recovered == failures => write!(out, "recovered: a later request was given memory")?,
+            0 if recovered == failures => self.fmt_recovered(out)?,
             0 if propagated == failures => write!(
                 out,
                 "propagated: the program read or reported the error, threw an exception or ended with a failure"
@@ -251,6 +291,8 @@ mod tests {
                 dropped,
                 propagated,
                 recovered,
+                elsewhere: 0,
+                other_device: 0,
                 unresolved: 0,
                 api: 0,
                 device,
@@ -264,6 +306,16 @@ mod tests {
         );
         let mixed = Account { unresolved: 1, ..account(3, 0, 1, 0) }.to_string();
         assert!(mixed.contains("0 recovered, 1 propagated, 2 unresolved (the first: GPU"), "{mixed}");
+        let elsewhere = Account { elsewhere: 2, other_device: 1, ..account(2, 0, 0, 2) }.to_string();
+        assert!(
+            elsewhere.contains("recovered: fell back to GPU 1, as far as its calls show (the first: GPU 0"),
+            "{elsewhere}"
+        );
+        let one_of_two = Account { elsewhere: 1, other_device: 1, ..account(2, 0, 0, 2) }.to_string();
+        assert!(
+            one_of_two.contains("given memory; 1 fell back to another device (the first: GPU 1), as far"),
+            "{one_of_two}"
+        );
         let told = Account { errors: 3, ..account(6, 0, 6, 0) }.to_string();
         assert!(
             told.starts_with("3 out-of-memory errors of PyTorch's allocator, 6 refused calls below, propagated: "),

@@ -288,8 +288,12 @@ fn each(step_of: impl Fn(usize) -> Step) {
     for index in 0..usize::from(state.open_failures) {
         let mut failure = state.failures[index];
         let before = failure;
-        let answer = failure.watched.step(step_of(index), &Limits::DEFAULT);
+        let step = step_of(index);
+        let answer = failure.watched.step(step, &Limits::DEFAULT);
         account::keep(&before, &failure, answer);
+        if let Step::Allocated(request) = step {
+            account::note_device(&before, &failure, answer, request.device);
+        }
         if answer.is_none() {
             state.failures[kept] = failure;
             kept += 1;

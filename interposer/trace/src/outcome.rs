@@ -231,6 +231,11 @@ impl Watched {
         }
     }
 
+    /// The device that it was to be on, as records have it.
+    pub fn wanted_device(&self) -> u8 {
+        self.wanted_device
+    }
+
     /// What became of it, where only a use of the failed call's pointer could still tell otherwise.
     pub fn settled(&self) -> Option<(Outcome, Because)> {
         self.settled.outcome()

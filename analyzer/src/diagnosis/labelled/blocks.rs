@@ -2,12 +2,12 @@
 //! segments below them stay as they are.
 
 use gpuoom_trace::payload::PythonFrame;
-use gpuoom_trace::record::{Event, process};
+use gpuoom_trace::record::{Event, Kind, Record, flag, injected, process};
 
 use super::scenes::{full, torch};
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder, summary};
 
 /// One segment, in which all of a training lies.
 const SEGMENT: u64 = 0x10_0000_0000;
@@ -470,4 +470,25 @@ fn what_grows_is_one_section_with_its_lines() {
     insta::assert_snapshot!(page(&training(|trace, step| keep(trace, step, 30 * MIB))));
     insta::assert_snapshot!(page(&segments_rise()));
     assert_eq!(page(&training(|_, _| ())), "");
+}
+
+/// A refusal on request says nothing of the real card, and what rises there would fill it, too.
+#[test]
+fn the_fix_of_a_leak_stands_beside_a_refusal_on_request() {
+    let advised = |reason: u8| {
+        let mut scene = training(|trace, step| keep(trace, step, 30 * MIB));
+        let record = scene.trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+        let kind_flags = Kind::Device as u8 | flag::INJECTED;
+        scene.trace.push(Record { status: 2, requested: GIB, address: reason.into(), kind_flags, ..record }, &[]);
+        let mut ids: Vec<&str> = summary(&scene.trace).conclusion.ladder.steps.iter().map(|step| step.id).collect();
+        ids.dedup();
+        ids
+    };
+    let of_both = advised(injected::CAPACITY);
+    assert_eq!(of_both[..2], ["live-leak", "requested-refusal"]);
+    assert_eq!(
+        advised(injected::CALL)[..2],
+        ["requested-refusal", "live-leak"],
+        "a call that was chosen to fail shows nothing"
+    );
 }

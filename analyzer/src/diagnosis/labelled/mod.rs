@@ -230,3 +230,23 @@ fn numbers_that_are_set_decide() {
     }
     assert!(without_effect.is_empty(), "{without_effect:?}");
 }
+
+/// What is asked for exists where the program runs.
+#[test]
+fn readings_are_named_as_the_platform_has_them() {
+    let mut asked = 0;
+    for labelled in all() {
+        let mut scene = (labelled.scene)();
+        scene.trace = scene.trace.cuda();
+        let summary = summed_up(&scene);
+        if summary.facts.versions.platform != Some(crate::software::Platform::Cuda) {
+            continue;
+        }
+        for reading in summary.conclusion.findings.iter().flat_map(|finding| &finding.missing) {
+            asked += 1;
+            let is_amds = ["KFD", "rocm-smi", "amd-smi", "amdgpu"].iter().any(|name| reading.contains(name));
+            assert!(!is_amds, "{} ({}): {reading}", labelled.id, labelled.story);
+        }
+    }
+    assert!(asked > 100, "{asked}");
+}

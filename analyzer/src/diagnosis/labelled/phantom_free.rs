@@ -1,6 +1,8 @@
 //! C. Free memory reported, allocation refused.
 
-use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{
+    KfdOthersVram, KfdProcessVram, NvmlProcess, NvmlTotal, NvmlUsed, RuntimeFree, VramTotal, VramUsed,
+};
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{NAVI_31, amd_gpu, at_failure, card_file, full, sampled, torch, with_log};
@@ -179,6 +181,21 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "other-process-on-gpu",
+        says: Says::Found(Possible),
+        also: &["hidden-runtime-memory"],
+        story: "a tool's list has another process, and NVML counts all that is in use as this one's: they contradict each other",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).cuda();
+            trace.alloc(0x10_0000_0000, GIB);
+            let seq = trace.refuse(4 * GIB);
+            let read = [(RuntimeFree, 2 * GIB), (NvmlTotal, 24 * GIB), (NvmlUsed, 22 * GIB), (NvmlProcess, 22 * GIB)];
+            at_failure(&mut trace, seq, read);
+            listed(&mut trace, 99, 18 * GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "other-process-on-gpu",
         says: Says::Not,
         also: &[],
         story: "the list has only this process",
@@ -320,17 +337,13 @@ fn one_block(asked: u64, free: u64, others: u64) -> Scene {
 }
 
 /// 4 GiB are refused with 2 free, and no reading tells who holds the rest; a message or a tool's list does.
-fn told(message: &str, listed: Option<(u64, u64)>) -> Scene {
+fn told(message: &str, other: Option<(u64, u64)>) -> Scene {
     let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
     trace.alloc(0x10_0000_0000, GIB);
     let seq = trace.refuse(4 * GIB);
     at_failure(&mut trace, seq, [(RuntimeFree, 2 * GIB)]);
-    if let Some((pid, bytes)) = listed {
-        let process = CardProcess { card: Some(0), pid, used_bytes: Some(bytes), ..CardProcess::default() };
-        let pci_bus_id = Some("00000000:03:00.0".to_owned());
-        let card = Card { index: Some(0), pci_bus_id, ..Card::default() };
-        let content = SmiReport { format: "nvidia-smi", cards: vec![card], processes: vec![process] };
-        trace.evidence.smi.push(Given { path: "smi.txt".into(), content });
+    if let Some((pid, bytes)) = other {
+        listed(&mut trace, pid, bytes);
         return Scene { trace };
     }
     let log = format!(
@@ -339,6 +352,15 @@ fn told(message: &str, listed: Option<(u64, u64)>) -> Scene {
          1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
     );
     with_log(trace, &log)
+}
+
+/// A tool's list has this process with so much of the card.
+fn listed(trace: &mut TraceBuilder, pid: u64, bytes: u64) {
+    let process = CardProcess { card: Some(0), pid, used_bytes: Some(bytes), ..CardProcess::default() };
+    let pci_bus_id = Some("00000000:03:00.0".to_owned());
+    let card = Card { index: Some(0), pci_bus_id, ..Card::default() };
+    let content = SmiReport { format: "nvidia-smi", cards: vec![card], processes: vec![process] };
+    trace.evidence.smi.push(Given { path: "smi.txt".into(), content });
 }
 
 /// Much of a card of 24 GiB was in use before the program took 8 and asked for 8 more.

@@ -37,10 +37,20 @@ fn sureness(summary: &Summary) -> Sureness {
 
 /// Evidence that contradicts other evidence: without it, what it speaks against is surer, as it must be. Label and story's start.
 const CONTRADICTIONS: [(&str, &str); 1] = [("caching-fragmentation", "snapshot and message disagree")];
+/// The same of readings.
+const OF_READINGS: [(&str, &str); 2] = [
+    ("other-process-on-gpu", "a tool's list has another process, and NVML"),
+    ("true-capacity", "NVML and the runtime contradict each other"),
+];
 
 fn contradicts(labelled: &Labelled, removal: Removal) -> bool {
+    let is_it = |(id, story): &(&str, &str)| labelled.id == *id && labelled.story.starts_with(story);
+    let is_reading = matches!(removal, Removal::Readings(_) | Removal::ReadingRecord(_));
+    if is_reading && OF_READINGS.iter().any(is_it) {
+        return true;
+    }
     let is_given = matches!(removal, Removal::Evidence(_));
-    is_given && CONTRADICTIONS.iter().any(|(id, story)| labelled.id == *id && labelled.story.starts_with(story))
+    is_given && CONTRADICTIONS.iter().any(is_it)
 }
 
 /// What is said more surely with less known.

@@ -1,6 +1,6 @@
 //! Errors that PyTorch's allocator raised: the refusals that led to them are its attempts.
 
-use gpuoom_trace::metadata::Quantity::{RuntimeFree, VramTotal, VramUsed};
+use gpuoom_trace::metadata::Quantity::{NvmlProcess, NvmlTotal, NvmlUsed, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, process};
 
 use super::scenes::{at_failure, full, torch, with_log};
@@ -24,7 +24,21 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "true-capacity",
         says: Says::First(Proven),
         also: &[],
-        story: "the same, and nobody recorded what the exception says: the blocks show that the cache is empty",
+        story: "the same on a card of NVIDIA's: the runtime calls 2 GiB free, and NVML counts 22 of 24 in use",
+        scene: || read_by_nvml(2 * GIB, 22 * GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "NVML and the runtime contradict each other: 2 GiB are free by the runtime, and 12 of 24 in use by NVML",
+        scene: || read_by_nvml(2 * GIB, 12 * GIB),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the first, and nobody recorded what the exception says: the blocks show that the cache is empty",
         scene: || scene(full_card(None)),
     },
     Labelled {
@@ -170,14 +184,24 @@ fn ends(trace: &mut TraceBuilder) {
 
 /// PyTorch holds 22 of 24 GiB, of which so much is in tensors, is refused twice, and tells of its error.
 fn before_the_throw(asked: u64, free: u64, allocated: u64) -> TraceBuilder {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    read_before_the_throw(trace, asked, allocated, |trace, seq| full(trace, seq, 24 * GIB, 22 * GIB, free))
+}
+
+/// The same, with these readings at each refusal.
+fn read_before_the_throw(
+    mut trace: TraceBuilder,
+    asked: u64,
+    allocated: u64,
+    read: impl Fn(&mut TraceBuilder, u64),
+) -> TraceBuilder {
     trace.alloc(0x10_0000_0000, 22 * GIB);
     trace.tensor_on(THREAD, 0x10_0000_0000, 2 * GIB, [2 * GIB, 22 * GIB]);
     let behind = 0x10_0000_0000 + 2 * GIB + (22 * GIB - allocated) / 2;
     trace.tensor_on(THREAD, behind, allocated - 2 * GIB, [allocated, 22 * GIB]);
     for _ in 0..2 {
         let seq = trace.refuse(asked);
-        full(&mut trace, seq, 24 * GIB, 22 * GIB, free);
+        read(&mut trace, seq);
         trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
     }
     trace.framework_error(THREAD, asked, [allocated, 22 * GIB]);
@@ -189,6 +213,18 @@ fn full_card(text: Option<&str>) -> TraceBuilder {
     trace.throws(THREAD, OBJECT, text);
     ends(&mut trace);
     trace
+}
+
+/// A full card of NVIDIA's: what the runtime calls free, and what NVML counts in use.
+fn read_by_nvml(free: u64, used: u64) -> Scene {
+    let trace = TraceBuilder::default().device(0, "card", 24 * GIB).cuda();
+    let mut trace = read_before_the_throw(trace, 4 * GIB, 22 * GIB - 100 * MIB, |trace, seq| {
+        let read = [(RuntimeFree, free), (NvmlTotal, 24 * GIB), (NvmlUsed, used), (NvmlProcess, used)];
+        at_failure(trace, seq, read);
+    });
+    trace.throws(THREAD, OBJECT, Some(FULL));
+    ends(&mut trace);
+    scene(trace)
 }
 
 /// Expandable segments on a full card: 4 GiB are mapped in pieces of 1 GiB, twice two of them, and the third is refused.

@@ -97,6 +97,21 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     {
         return held_by_told(case, failure, &told, check);
     }
+    // Nobody else by the readings, and somebody by a file: they are of two moments, or one of them does not see all.
+    let denied = others.get().filter(|others| *others <= failure.thresholds.gap_noise_bytes);
+    let told = denied.and_then(|denied| {
+        let told = others_by_files(case, failure)?;
+        (told.bytes > denied.saturating_add(failure.thresholds.gap_noise_bytes)).then_some((denied, told))
+    });
+    if let Some((denied, told)) = told {
+        check.at_most(Confidence::Possible);
+        held_by_told(case, failure, &told, check);
+        let by = counted_by(failure);
+        check.note(true, || {
+            format!("by {by} other processes held {} at this failure: the two contradict each other", size(denied))
+        });
+        return;
+    }
     // The runtime counts the device that it was asked for, whichever card that is.
     let of_runtime = |first: &Read| first.read.wholes().first().is_some_and(|whole| whole.source == Source::Runtime);
     let by_runtime = first_read(case, failure).is_some_and(of_runtime);
@@ -158,6 +173,11 @@ fn other_process_on_gpu(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.note(true, || format!("this process itself holds {} of the card", percent(share(own, total))));
         check.would_settle("which of the two may be made smaller");
     }
+    if let Some(told) = others_by_files(case, failure).filter(|told| !told.is_of_failure) {
+        check.note_by(told.basis, true, || {
+            format!("{}, at a moment that it does not tell: other processes hold {}", told.by, size(told.bytes))
+        });
+    }
     let first = first_read(case, failure).and_then(|read| read.read.others_vram_bytes);
     check.note(first.is_some_and(|bytes| bytes > 0), || {
         format!("they held {} at the first reading", size(first.unwrap_or(0)))
@@ -196,6 +216,11 @@ fn others_bytes(failure: &Failure<'_>) -> Known<u64> {
         true => others.map(|others| others.saturating_sub(failure.own_bytes())),
         false => others,
     }
+}
+
+/// Who says what other processes hold.
+fn counted_by(failure: &Failure<'_>) -> &'static str {
+    if failure.oom.read.others_vram_bytes.is_some() { "KFD's list" } else { "NVML" }
 }
 
 /// Whether KFD lists processes, and this one is not among them although it holds memory.
@@ -288,7 +313,13 @@ fn others_by_files(case: &Case<'_>, failure: &Failure<'_>) -> Option<Told> {
 fn held_by_told(case: &Case<'_>, failure: &Failure<'_>, told: &Told, check: &mut Check) {
     let total = failure.total_bytes().get().unwrap_or(0);
     explains(failure, Known::new(Some(told.bytes), ""), told.basis, check, |bytes| {
-        format!("{}: other processes hold {} ({} of the card)", told.by, size(bytes), percent(share(bytes, total)))
+        let when = if told.is_of_failure { "" } else { ", at a moment that it does not tell" };
+        format!(
+            "{}{when}: other processes hold {} ({} of the card)",
+            told.by,
+            size(bytes),
+            percent(share(bytes, total))
+        )
     });
     if !told.is_of_failure {
         check.at_most(Confidence::Probable);
@@ -310,7 +341,7 @@ fn nobody_else(failure: &Failure<'_>, check: &mut Check) {
         check.applies(false);
         return;
     }
-    check.unless(true, || "KFD lists no other process that holds memory of the card".to_owned());
+    check.unless(true, || format!("by {} no other process holds memory of the card", counted_by(failure)));
 }
 
 /// Where nobody counts by process: what was in use beside this process's blocks when the card was first read, if that is as much as was

@@ -4,7 +4,7 @@ use super::diagnoses;
 use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::job::{Job, JobProcess};
-use crate::report::text::job::{end, ending, verdict};
+use crate::report::text::job::{end, ending, runs, verdict};
 use crate::words::{count, gpu, moment, size};
 
 /// Processes that have a row.
@@ -24,11 +24,31 @@ pub fn write_job(job: &Job, summaries: &[Summary]) -> String {
     if job.processes.len() > MOST_ROWS {
         page.paragraph(&format!("{} more: the JSON lists them.", job.processes.len() - MOST_ROWS));
     }
+    across(&mut page, job);
+    page.into_text()
+}
+
+/// The page in front of the newest run's, where the traces are of several runs that followed each other.
+pub fn write_runs(job: &Job, summaries: &[Summary]) -> String {
+    let mut page = Markdown::default();
+    page.heading(1, &format!("GPU memory: {} separate runs", job.runs.len()));
+    page.paragraph(&plain(&runs::introduction(job)));
+    let lines: Vec<String> = runs::lines(job, summaries).iter().map(|line| plain(line)).collect();
+    page.list(false, &lines);
+    if let more @ 1.. = job.runs.len().saturating_sub(lines.len()) {
+        page.paragraph(&format!("{} more: the JSON lists them.", more));
+    }
+    let missing = job.unreadable.iter().map(|unreadable| format!("missing: {}", plain(&unreadable.reason)));
+    page.list(false, &missing.take(MOST_ROWS).collect::<Vec<_>>());
+    across(&mut page, job);
+    page.into_text()
+}
+
+fn across(page: &mut Markdown, job: &Job) {
     if !job.diagnoses.is_empty() {
         page.heading(2, "Why: what only the runs together show");
-        job.diagnoses.iter().for_each(|finding| diagnoses::tell(&mut page, finding));
+        job.diagnoses.iter().for_each(|finding| diagnoses::tell(page, finding));
     }
-    page.into_text()
 }
 
 fn rows(process: &JobProcess) -> Vec<Vec<String>> {

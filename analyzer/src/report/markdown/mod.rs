@@ -14,7 +14,7 @@ mod rest;
 #[cfg(test)]
 mod tests;
 
-pub use job::write_job;
+pub use job::{write_job, write_runs};
 
 use crate::conclusion::Summary;
 use crate::passes::map::DeviceMap;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::outcome::{Because, Outcome};
 
+use super::fragmentation::rounds_itself;
 use super::stack;
 use super::verdict::outcome_paint;
 use crate::conclusion::Summary;
@@ -80,7 +81,8 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         page.indented("      ", "      ", &clean(&entry.words()));
     }
     page.indented("      ", "      ", &free_then(summary, oom));
-    if let Some(text) = model(summary, oom) {
+    let is_noise = !page.look.full && summary.facts.device_of(oom).is_some_and(|device| rounds_itself(summary, device));
+    if let Some(text) = model(summary, oom).filter(|_| !is_noise) {
         page.indented("      ", "      ", &text);
     }
     if let Some(text) = said(oom) {

@@ -16,7 +16,9 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary, maps: &[Devic
     for device in summary.facts.devices.iter().filter(|device| device.account.peak.live_allocations > 0) {
         let when = format!("{} at its peak, {}", gpu(device.index), moment(device.account.peak.at_ns));
         page.headed("FRAGMENTATION", Paint::Bold, &when);
-        item(page, "modelled", &modelled(device, &summary.facts.thresholds));
+        if page.look.full || !rounds_itself(summary, device) {
+            item(page, "modelled", &modelled(device, &summary.facts.thresholds));
+        }
         item(page, "inferred", &inferred(device));
         if let Some(map) = maps.iter().find(|map| map.device == device.index)
             && map.address_space.stretches.iter().any(|stretch| is_drawn(&stretch.runs))
@@ -27,6 +29,15 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary, maps: &[Devic
         }
         page.gap();
     }
+}
+
+/// Whether an allocator of PyTorch's, whose own blocks are known, takes the memory in segments that it rounds by itself: what granules
+/// that nobody asked for would add says nothing of that program.
+pub(in crate::report) fn rounds_itself(summary: &Summary, device: &DeviceSummary) -> bool {
+    let is_pytorch = device.tensors.as_ref().is_some_and(|tensors| tensors.framework == "pytorch");
+    let is_asked_for = summary.facts.thresholds.model_granule().is_some()
+        || summary.facts.process.environment.contains_key("GPUOOM_GRANULARITY");
+    is_pytorch && !is_asked_for
 }
 
 fn item(page: &mut Page, name: &str, text: &str) {

@@ -21,7 +21,7 @@ mod tests;
 mod true_sentences;
 pub(in crate::report) mod verdict;
 
-pub use job::{reported, write_job};
+pub use job::{reported, write_job, write_runs};
 
 use crate::conclusion::Summary;
 use crate::passes::map::DeviceMap;

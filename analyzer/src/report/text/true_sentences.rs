@@ -165,6 +165,24 @@ fn managed_memory_needs_no_room_in_the_model() {
     assert!(!text.contains("have no room in the model"), "{text}");
 }
 
+/// PyTorch's allocator rounds by itself: granules that nobody asked for are told where all is wanted.
+#[test]
+fn the_model_of_granules_is_not_told_of_pytorchs_segments() {
+    let told = |granules: Option<&str>, full: bool| {
+        let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+        trace.process.environment.extend(granules.map(|size| ("GPUOOM_GRANULARITY".to_owned(), size.to_owned())));
+        trace.segment(0x10_0000_0000, 4 * GIB);
+        trace.tensor(0, 0x10_0000_0000, GIB);
+        let failure = trace.refuse(6 * GIB);
+        free(&mut trace, failure, 4 * GIB);
+        let text = super::write(&summary(&trace), &[], Look::new(4000, false).full(full));
+        [text.contains("modelled with"), text.contains("  modelled ")]
+    };
+    assert_eq!(told(None, false), [false; 2]);
+    assert_eq!(told(None, true), [true; 2]);
+    assert_eq!(told(Some("256M"), false), [true; 2], "somebody asked for it");
+}
+
 /// A leak that is only possible: what would tell is said, and no cause is claimed.
 #[test]
 fn what_is_only_possible_has_a_next_step() {

@@ -33,6 +33,14 @@ fn write_head(page: &mut Page, device: &DeviceAnswer) {
     let calls = count(device.allocations, "allocation", "allocations");
     let text = format!("{}: {name}{total}; {calls}, {}", gpu(device.index), failed(device.failures));
     page.headed("WHAT IF", Paint::Bold, &text);
+    if let Some(bytes) = device.virtual_bytes {
+        let text = format!(
+            "the run had {} in place of the card (GPUOOM_CAPACITY), for the program's own blocks alone: the recorded failures are \
+             judged by that, and the card itself is one of those that are asked about; --capacity asks about another",
+            size(bytes)
+        );
+        item(page, "virtual", &text);
+    }
     item(page, "measured", &measured(&device.overhead));
     if device.managed_bytes > 0 {
         item(page, "", &managed(device));
@@ -132,7 +140,11 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
             format!("{} that succeeded would not fit, so the model asks for more than the card did", range(least, most))
         }
     };
-    format!("the recorded card, {}: {failures}{refused}", granule(card.granularity))
+    let which = match device.virtual_bytes {
+        Some(bytes) => format!("the virtual card of {}", size(bytes)),
+        None => "the recorded card".to_owned(),
+    };
+    format!("{which}, {}: {failures}{refused}", granule(card.granularity))
 }
 
 fn granule(granularity: Granularity) -> String {
@@ -225,8 +237,9 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
         let Fates { remain, gone, depend, unknown } = card.fates;
         let [remain, gone, depend, unknown] = [remain, gone, depend, unknown].map(|number| number.to_string());
         let new = range(card.new_failures_least, card.new_failures_most);
+        let mark = if card.is_recorded && device.virtual_bytes.is_some() { "†" } else { "" };
         page.line(&cards_row([
-            size(card.capacity_bytes),
+            format!("{}{mark}", size(card.capacity_bytes)),
             granule(card.granularity),
             remain,
             gone,
@@ -234,6 +247,13 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
             unknown,
             new,
         ]));
+    }
+    if device.virtual_bytes.is_some() {
+        page.indented(
+            "  ",
+            "  ",
+            "†: the virtual card of GPUOOM_CAPACITY, which counts the program's own blocks alone",
+        );
     }
 }
 

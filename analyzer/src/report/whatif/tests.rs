@@ -200,7 +200,7 @@ fn the_caching_allocator_under_other_settings() {
         policies: policies.map(|text| Policy::parse(text).unwrap()).into(),
         capacities_bytes: vec![100 * MIB],
     };
-    let card = KnownCard { total_bytes: Some(64 * MIB), overhead_bytes: None };
+    let card = KnownCard { total_bytes: Some(64 * MIB), overhead_bytes: None, virtual_bytes: None };
     let torch = ask_snapshot("run.pickle", &torch_history(), &question, |_| card).unwrap();
     let mut page = Page::new(Look::new(100, false));
     torch.iter().for_each(|answer| super::torch::write(&mut page, answer));
@@ -211,7 +211,7 @@ fn told_page(trace: &TraceBuilder) -> String {
     let policy = Policy::default();
     let policies = vec![Policy::parse("expandable_segments:True").unwrap()];
     let question = TorchQuestion { policies, capacities_bytes: vec![64 * MIB] };
-    let card = KnownCard { total_bytes: Some(16 * GIB), overhead_bytes: Some(GIB) };
+    let card = KnownCard { total_bytes: Some(16 * GIB), overhead_bytes: Some(GIB), virtual_bytes: None };
     let answers = ask_told(&told_history(trace, &policy), &policy, &question, |_| card);
     let mut page = Page::new(Look::new(100, false));
     answers.iter().for_each(|answer| super::torch::write(&mut page, answer));

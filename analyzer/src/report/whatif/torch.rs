@@ -114,6 +114,12 @@ fn limit(answer: &TorchAnswer) -> String {
         (Some(bytes), UsableBy::Failure) => {
             format!("PyTorch can have {}: what it had and what was free at the first failure", size(bytes))
         }
+        (Some(bytes), UsableBy::VirtualCard) => {
+            format!(
+                "PyTorch could have {}: the virtual card of that run (GPUOOM_CAPACITY), not the card itself",
+                size(bytes)
+            )
+        }
         (Some(bytes), _) => format!("PyTorch can have {}: the card less what a reading showed beside it", size(bytes)),
         (None, _) => "nothing tells how much PyTorch can have, so nothing fails: ask with --capacity".to_owned(),
     }

@@ -49,6 +49,15 @@ pub struct KnownCard {
     pub total_bytes: Option<u64>,
     /// What of it PyTorch can't have, by a reading.
     pub overhead_bytes: Option<u64>,
+    /// The virtual card that the run was given in its place (`GPUOOM_CAPACITY`): all of it is for the program.
+    pub virtual_bytes: Option<u64>,
+}
+
+impl KnownCard {
+    /// The memory of the card that the run saw.
+    fn seen_bytes(self) -> Option<u64> {
+        self.virtual_bytes.or(self.total_bytes)
+    }
 }
 
 /// Where the memory that PyTorch can have is known from.
@@ -59,6 +68,8 @@ pub enum UsableBy {
     Failure,
     /// The card's memory less what a reading of the trace showed beside the program's blocks.
     Reading,
+    /// The size of the virtual card (`GPUOOM_CAPACITY`).
+    VirtualCard,
     /// Nothing tells: no limit.
     Unknown,
 }
@@ -192,7 +203,7 @@ pub fn ask_snapshot(
     Ok(devices
         .map(|(device, _)| {
             let card = card(device);
-            let card_bytes = card.total_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
+            let card_bytes = card.seen_bytes().unwrap_or(UNKNOWN_CARD_BYTES);
             let explained = best_explained(snapshot, device as usize, &recorded, card_bytes, Sizes::Requested);
             TorchAnswer { snapshot: Some(path.to_owned()), ..answer(device, &explained, question, card) }
         })
@@ -212,7 +223,7 @@ pub fn ask_told(
         (0u32..).zip(&told.snapshot.device_traces).zip(&told.stops).filter(|((_, events), _)| !events.is_empty());
     let one = |((device, _), stop): ((u32, _), &Option<Stop>)| {
         let card = card(device);
-        let card_bytes = card.total_bytes.unwrap_or(UNKNOWN_CARD_BYTES);
+        let card_bytes = card.seen_bytes().unwrap_or(UNKNOWN_CARD_BYTES);
         let mut explained = best_explained(&told.snapshot, device as usize, &recorded, card_bytes, Sizes::OfBlocks);
         let differs = explained.1.agreed_steps.map(|_| Stop::ModelDiffers);
         explained.1.keep_what_agrees();
@@ -247,6 +258,10 @@ fn best_explained(
 }
 
 fn usable(history: &History, card: KnownCard) -> (Option<u64>, UsableBy) {
+    // What was free at a failure is the real card's.
+    if card.virtual_bytes.is_some() {
+        return (card.virtual_bytes, UsableBy::VirtualCard);
+    }
     let by_reading = || Some(card.total_bytes?.saturating_sub(card.overhead_bytes?));
     match (history.usable_bytes, by_reading()) {
         (Some(bytes), _) => (Some(bytes), UsableBy::Failure),
@@ -263,9 +278,13 @@ fn answer(
 ) -> TorchAnswer {
     let (usable_bytes, usable_by) = usable(history, card);
     // What PyTorch can't have of the recorded card it can't have of another.
-    let beside = card.total_bytes.zip(usable_bytes).map_or(0, |(total, usable)| total.saturating_sub(usable));
-    let mut cards = vec![(card.total_bytes, usable_bytes, true)];
-    let others = question.capacities_bytes.iter();
+    let beside = match card.virtual_bytes {
+        Some(_) => card.overhead_bytes.unwrap_or(0),
+        None => card.total_bytes.zip(usable_bytes).map_or(0, |(total, usable)| total.saturating_sub(usable)),
+    };
+    let mut cards = vec![(card.seen_bytes(), usable_bytes, true)];
+    let real = card.total_bytes.filter(|_| card.virtual_bytes.is_some());
+    let others = real.iter().chain(question.capacities_bytes.iter().filter(|bytes| Some(**bytes) != real));
     cards.extend(others.map(|bytes| (Some(*bytes), Some(bytes.saturating_sub(beside)), false)));
     let asked = question.policies.iter().map(|policy| Policy { ties: recorded.ties, ..policy.clone() });
     // The same options in other words are the recorded ones, too.

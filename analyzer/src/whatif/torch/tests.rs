@@ -133,7 +133,7 @@ fn failing() -> Snapshot {
 #[test]
 fn a_history_is_reproduced_and_its_limit_is_read_from_its_failure() {
     let question = TorchQuestion { capacities_bytes: vec![200 * MIB], ..TorchQuestion::default() };
-    let card = KnownCard { total_bytes: Some(100 * MIB), overhead_bytes: None };
+    let card = KnownCard { total_bytes: Some(100 * MIB), overhead_bytes: None, virtual_bytes: None };
     let answers = ask_snapshot("s", &failing(), &question, |_| card).unwrap();
     let check = answers[0].check;
     assert_eq!((check.calls.matched, check.calls.recorded, check.calls.extra), (3, 3, 0));

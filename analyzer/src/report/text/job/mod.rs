@@ -2,11 +2,13 @@
 
 mod devices;
 mod processes;
+pub(in crate::report) mod runs;
 #[cfg(test)]
 mod tests;
 pub(in crate::report) mod verdict;
 
 pub(in crate::report) use processes::ending;
+pub use runs::write_runs;
 
 use crate::conclusion::Summary;
 use crate::job::{AlignedBy, Class, HostClock, Job, JobProcess};

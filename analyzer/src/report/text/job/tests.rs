@@ -158,3 +158,21 @@ fn no_gpu_and_no_rank() {
     assert!(text.contains("none got memory of a GPU"), "{text}");
     assert!(!text.contains('\x1b') && !text.contains("rank"), "{text}");
 }
+
+#[test]
+fn runs_that_followed_each_other() {
+    let began = |mut trace: TraceBuilder, ns: u64| {
+        trace.header.clock_first.monotonic_ns += ns;
+        trace.header.clock_first.wall_ns += ns;
+        trace.process.command_line = vec!["python".into(), "train.py".into()];
+        trace
+    };
+    let mut failed = refused("atlas", 4711, 0, SECOND);
+    failed.after(Event::Exception, "__cxa_throw", 0, 0);
+    failed.end(process::EXITS, 1);
+    let runs = [began(healthy("atlas", 4712, 0, 150.0), 60 * SECOND), began(failed, 0)];
+    let (job, summaries) = assembled(&runs, &["bad.bin"]);
+    assert_eq!(job.runs.len(), 2);
+    insta::assert_snapshot!(super::write_runs(&job, &summaries, Look::new(100, false)));
+    insta::assert_snapshot!(crate::report::markdown::write_runs(&job, &summaries));
+}

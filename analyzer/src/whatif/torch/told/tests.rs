@@ -35,7 +35,7 @@ fn asked(builder: &TraceBuilder, recorded: &str, settings: &[&str]) -> TorchAnsw
     let policy = Policy::parse(recorded).unwrap();
     let policies = settings.iter().map(|text| Policy::parse(text).unwrap()).collect();
     let question = TorchQuestion { policies, ..TorchQuestion::default() };
-    let card = KnownCard { total_bytes: Some(16 * GIB), overhead_bytes: None };
+    let card = KnownCard { total_bytes: Some(16 * GIB), overhead_bytes: None, virtual_bytes: None };
     let mut answers = ask_told(&told(builder, &policy), &policy, &question, |_| card);
     assert_eq!(answers.len(), 1);
     answers.remove(0)
