@@ -131,7 +131,8 @@ fn a_leak_of_a_program_without_pytorch_gets_no_advice_of_pytorchs() {
 #[test]
 fn a_program_with_ggml_alone_gets_no_options_of_llama_cpp() {
     let commands_of = |executable: &str| {
-        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).library("/usr/lib/libggml-hip.so", 0x1000, 1);
+        let mut trace =
+            TraceBuilder::default().device(0, "card", 24 * GIB).library("/usr/lib/libggml-hip.so", 0x1000, 1);
         trace.process.executable = executable.into();
         (0..22).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
         let seq = trace.refuse(4 * GIB);

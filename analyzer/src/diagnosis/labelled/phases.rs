@@ -13,7 +13,14 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-model-load",
         says: Says::Found(Proven),
         also: FULL,
-        story: "PyTorch raises its error in Module.to",
+        story: "PyTorch raises its error in Module.to, and its blocks are a model's",
+        scene: || Run::new().gives(LOAD, 4, 5 * GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "PyTorch raises its error in Module.to, and most of what it holds came elsewhere",
         scene: || Run::new().gives(OTHER, 4, 5 * GIB).fails(LOAD, 3 * GIB),
     },
     Labelled {

@@ -216,6 +216,13 @@ pub(super) fn rises_in_vain(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     matches!(check.judgement(), Judgement::Excluded { .. })
 }
 
+/// Whether a leak up to a failure is at least possible.
+pub(super) fn may_rise_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let mut check = Check::default();
+    live_leak_at_failure(case, failure, &mut check);
+    matches!(check.judgement(), Judgement::Found(_))
+}
+
 /// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's
 /// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {

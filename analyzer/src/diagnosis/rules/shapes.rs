@@ -1,7 +1,7 @@
 //! H. Where in a training or in serving a failure came.
 
 use super::llama::Start;
-use super::{Rule, failure, model};
+use super::{Rule, failure, leaks, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::shape::facts::{Facts, Phase};
@@ -42,9 +42,18 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match facts(case, failure) {
         Some(facts) => {
             shape.judge(facts, check);
+            unless_it_piles_up(case, failure, check);
             its_own_doing(failure, check);
         }
         None => _ = check.applies(false),
+    }
+}
+
+/// Where blocks pile up before it, the phase is where memory ran out, and may not be why.
+fn unless_it_piles_up(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.is_over() && leaks::may_rise_up_to(case, failure) {
+        check.at_most(Confidence::Probable);
+        check.would_settle("whether the blocks that became more before the failure are needed (see live-leak)");
     }
 }
 

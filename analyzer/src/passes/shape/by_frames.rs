@@ -15,8 +15,12 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
+const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLDS)";
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
+
+/// What a training needs all the time and in a step.
+const TRAINING: [Phase; 4] = [Phase::Load, Phase::Forward, Phase::Backward, Phase::Optimizer];
 
 /// The phase that functions of frameworks name, where PyTorch told of its blocks.
 fn named(facts: &Facts) -> Option<(Phase, &OfBlocks)> {
@@ -70,7 +74,16 @@ fn live(told: &OfBlocks, check: &mut Check) {
 fn is_much(blamed: u64, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     if share(blamed, told.all_bytes()) < facts.thresholds.others_share {
         check.at_most(Confidence::Possible);
-        check.would_settle("what the other blocks are for: their lines (WHO HOLDS)");
+        check.would_settle(OTHER_BLOCKS);
+    }
+}
+
+/// What is blamed must be most of what PyTorch holds, else the phase is where memory ran out, and hardly why.
+fn is_most(blamed: u64, told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    let all = told.all_bytes().saturating_add(told.requested_bytes);
+    if share(blamed.saturating_add(told.requested_bytes), all) < facts.thresholds.dominant_share {
+        check.at_most(Confidence::Probable);
+        check.would_settle(OTHER_BLOCKS);
     }
 }
 
@@ -87,6 +100,7 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     if is_in(Phase::Load, phase, facts, check) {
         check.unless(told.has_trained(), || "a step of a training had been before".to_owned());
         live(told, check);
+        is_most(told.live_bytes(&[Phase::Load]), told, facts, check);
     }
 }
 
@@ -149,6 +163,7 @@ fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Chec
     });
     live(told, check);
     is_much(told.live_bytes(&[Phase::Forward, Phase::Backward]), told, facts, check);
+    is_most(told.live_bytes(&TRAINING), told, facts, check);
 }
 
 fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
@@ -176,6 +191,7 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         }
     }
     live(told, check);
+    is_most(told.live_bytes(&TRAINING), told, facts, check);
 }
 
 fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
