@@ -102,6 +102,7 @@ fn a_checkpointed_forward_pass_that_is_computed_again_is_of_the_backward_pass() 
         let page = run.only_trace().report_text();
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("in a backward pass, where a checkpointed forward pass is computed again"), "{page}");
+        assert!(!page.contains("activation checkpointing"), "it does so already: {page}");
     }
 }
 
