@@ -102,6 +102,7 @@ fn a_checkpointed_forward_pass_that_is_computed_again_is_of_the_backward_pass() 
         let page = run.only_trace().report_text();
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("in a backward pass, where a checkpointed forward pass is computed again"), "{page}");
+        assert!(!page.contains("activation checkpointing"), "it does so already: {page}");
     }
 }
 
@@ -216,6 +217,25 @@ fn an_evaluation_that_takes_more_than_the_training() {
     let Some(reserved) = reserved("train") else { return };
     assert_case("evaluation", reserved["optimizer"] + 100 * MIB, "evaluation", "oom-eval-batch", "probable");
     assert_case("predictions", reserved["optimizer"] + 100 * MIB, "evaluation", "oom-eval-accumulation", "probable");
+}
+
+/// The forward pass is all that the frames tell where `no_grad` is no decorator; the program's function is called `validate`.
+#[test]
+fn an_evaluation_in_a_block_without_gradients() {
+    let Some(reserved) = reserved("train") else { return };
+    // Its batch has 256 MiB.
+    let Some((report, caught)) = on_card("validation", reserved["optimizer"] + 300 * MIB) else { return };
+    assert_eq!(caught, "evaluation");
+    let last = report.count("/ooms") - 1;
+    assert_eq!(text(&report, &format!("/ooms/{last}/phase")), Some("forward"));
+    report.assert_diagnosed("oom-eval-batch", "probable");
+}
+
+/// No forward pass asks for what does not fit, but the program's own function, which is decorated.
+#[test]
+fn results_that_an_evaluation_puts_together() {
+    let Some(reserved) = reserved("together") else { return };
+    assert_case("together", reserved["results"] + 40 * MIB, "evaluation", "oom-eval-accumulation", "probable");
 }
 
 #[test]

@@ -87,6 +87,9 @@ pub struct Fix {
     /// What else must be so, in words; empty: nothing.
     #[serde(default)]
     pub when: String,
+    /// What must be so besides, or be thought of, on ROCm.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub on_rocm: String,
     /// What the command's spelling takes from the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spelling: Option<Spelling>,
@@ -116,10 +119,14 @@ impl Spelling {
 impl Fix {
     /// Everything that must be so, in words; empty where it always works.
     pub fn condition(&self) -> String {
-        let spelling = self.spelling.map_or(String::new(), |spelling| spelling.words().to_owned());
-        let parts = [self.only.words(), self.when.clone(), spelling];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        let spelling = self.spelling.map_or("", |spelling| spelling.words());
+        joined(&[&self.only.words(), &self.when, &self.on_rocm, spelling])
     }
+}
+
+/// Conditions beside each other, without the empty ones.
+pub fn joined(conditions: &[&str]) -> String {
+    conditions.iter().copied().filter(|condition| !condition.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// A place for a bug report.

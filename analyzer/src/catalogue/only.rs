@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::software::Release;
+
 /// A condition; what is left out holds always.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -18,6 +20,12 @@ pub struct Only {
     /// Versions of ROCm; says nothing about CUDA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rocm: Option<String>,
+    /// Versions of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linux: Option<String>,
+    /// Family of AMD's GPUs: `rdna` or `instinct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     /// What part of a diagnosis it is for, where that has several: `scratch`, `workspace`, `context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
@@ -27,9 +35,46 @@ pub struct Only {
     /// `training` or `inference`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
+    /// What of Python's packages the program must use, by a name of [`USED`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<String>,
+    /// What of them is the fix itself, so that who uses it needs no advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unless_uses: Option<String>,
     /// For Windows only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub windows: bool,
+}
+
+/// Something of Python's packages that a program may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Used {
+    /// As the catalogue spells it.
+    name: &'static str,
+    /// For people.
+    words: &'static str,
+    /// Its files from where packages lie; all of a folder where it ends with a slash.
+    pub files: &'static [&'static str],
+}
+
+/// What the catalogue speaks of.
+const USED: [Used; 7] = [
+    Used { name: "transformers", words: "transformers", files: &["transformers/"] },
+    Used { name: "trainer", words: "transformers Trainer", files: &["transformers/trainer.py"] },
+    Used {
+        name: "fsdp",
+        words: "PyTorch FSDP",
+        files: &["torch/distributed/fsdp/", "torch/distributed/_composable/fsdp/"],
+    },
+    Used { name: "data-loader", words: "PyTorch's DataLoader", files: &["torch/utils/data/"] },
+    Used { name: "vllm", words: "vLLM", files: &["vllm/"] },
+    Used { name: "checkpointing", words: "activation checkpointing", files: &["torch/utils/checkpoint.py"] },
+    Used { name: "optimizer", words: "an optimizer of PyTorch", files: &["torch/optim/optimizer.py"] },
+];
+
+/// What a name stands for.
+pub fn used(name: &str) -> Option<Used> {
+    USED.into_iter().find(|used| used.name == name)
 }
 
 impl Only {
@@ -57,8 +102,13 @@ impl Only {
             Some((name, value)) => format!("{name} is {value}"),
             None => format!("{name} is set"),
         });
+        let linux = self.linux.as_deref().map(|range| versions("Linux", range));
+        let family = self.family.as_deref().map(|name| if name == "rdna" { "RDNA" } else { "Instinct" }.to_owned());
+        let uses = self.uses.as_deref().and_then(used).map(|used| used.words.to_owned());
+        let without = self.unless_uses.as_deref().and_then(used).map(|used| format!("without {} yet", used.words));
         let windows = self.windows.then(|| "Windows".to_owned());
-        let parts = [platform, program, self.activity.clone(), self.part.clone(), variable, windows];
+        let (activity, part) = (self.activity.clone(), self.part.clone());
+        let parts = [platform, family, program, uses, without, activity, part, variable, linux, windows];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
@@ -67,9 +117,9 @@ impl Only {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// This one or newer.
-    From(u32, u32),
+    From(Release),
     /// Older than this one.
-    Below(u32, u32),
+    Below(Release),
 }
 
 /// The bounds of a range such as `>=2.12, <2.14`; `None` where the text is no range.
@@ -78,28 +128,27 @@ pub fn bounds(range: &str) -> Option<Vec<Bound>> {
 }
 
 fn bound(text: &str) -> Option<Bound> {
-    let numbers = |text: &str| {
-        let (major, minor) = text.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    };
-    if let Some(rest) = text.strip_prefix(">=") {
-        return numbers(rest).map(|(major, minor)| Bound::From(major, minor));
+    let release = |text: &str| Release::parse(text).filter(|_| text.contains('.'));
+    match text.strip_prefix(">=") {
+        Some(rest) => release(rest).map(Bound::From),
+        None => release(text.strip_prefix('<')?).map(Bound::Below),
     }
-    numbers(text.strip_prefix('<')?).map(|(major, minor)| Bound::Below(major, minor))
 }
 
 fn versions(name: &str, range: &str) -> String {
     match bounds(range).unwrap_or_default()[..] {
-        [Bound::From(major, minor)] => format!("{name} {major}.{minor} or newer"),
-        [Bound::Below(major, minor)] => format!("{name} older than {major}.{minor}"),
-        [Bound::From(major, minor), Bound::Below(other, below)] if (major, minor + 1) == (other, below) => {
-            format!("{name} {major}.{minor}")
-        }
-        [Bound::From(major, minor), Bound::Below(other, below)] => {
-            format!("{name} {major}.{minor} or newer and older than {other}.{below}")
-        }
+        [Bound::From(least)] => format!("{name} {least} or newer"),
+        [Bound::Below(first)] => format!("{name} older than {first}"),
+        [Bound::From(least), Bound::Below(first)] if is_one_minor(least, first) => format!("{name} {least}"),
+        [Bound::From(least), Bound::Below(first)] => format!("{name} {least} or newer and older than {first}"),
         _ => format!("{name} {range}"),
     }
+}
+
+/// Whether a range is all of one minor version.
+fn is_one_minor(least: Release, first: Release) -> bool {
+    let (from, to) = (least.version, first.version);
+    (from.major, from.minor + 1) == (to.major, to.minor) && least.patch.is_none() && first.patch.is_none()
 }
 
 #[cfg(test)]
@@ -110,8 +159,13 @@ mod tests {
     fn conditions_are_read_and_told() {
         let only: Only = toml::from_str("platform = 'rocm'\nrocm = '>=7.0'\ntorch = '<2.12'").unwrap();
         assert_eq!(only.words(), "ROCm 7.0 or newer, PyTorch older than 2.12");
+        let only: Only =
+            toml::from_str("program = 'torch'\nuses = 'trainer'\nlinux = '>=6.14'\nfamily = 'rdna'").unwrap();
+        assert_eq!(only.words(), "RDNA, PyTorch, transformers Trainer, Linux 6.14 or newer");
         assert_eq!(versions("ROCm", ">=6.4, <6.5"), "ROCm 6.4");
-        assert_eq!(bounds(">=2.12, <2.14"), Some(vec![Bound::From(2, 12), Bound::Below(2, 14)]));
+        assert_eq!(versions("ROCm", ">=6.4, <6.4.2"), "ROCm 6.4 or newer and older than 6.4.2");
+        let release = |text: &str| Release::parse(text).unwrap();
+        assert_eq!(bounds(">=2.12, <2.14"), Some(vec![Bound::From(release("2.12")), Bound::Below(release("2.14"))]));
         assert_eq!(bounds("2.12"), None);
     }
 }

@@ -4,6 +4,7 @@
 //! Facts lie below ([`crate::passes::facts`]) and rules between ([`crate::diagnosis`]); neither knows this.
 
 mod below;
+mod conditions;
 pub mod finding;
 mod guesses;
 pub mod ladder;

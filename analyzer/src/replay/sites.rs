@@ -205,6 +205,11 @@ impl Sites {
         self.codes.get(&number)
     }
 
+    /// The files of all of them.
+    pub fn code_files(&self) -> impl Iterator<Item = &str> {
+        self.codes.values().map(|code| &*code.file)
+    }
+
     /// Sites and stacks that were not kept, because there are more than any recorder writes.
     pub fn dropped(&self) -> u64 {
         self.dropped

@@ -35,6 +35,7 @@ pub use frame::{Frame, FrameKind};
 pub use image::Missing;
 pub use key::CallSite;
 pub use modules::Modules;
+pub use packages::Sources;
 pub use short::short;
 pub use stacks::{Names, Stack, Stacks};
 

@@ -1,6 +1,9 @@
 //! Where a Python file lies in its package: a program's own folder may be called `torch`, too.
 
 use gpuoom_trace::metadata::Module;
+use gpuoom_trace::reader::TraceFile;
+
+use super::Modules;
 
 /// Where packages are installed.
 const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
@@ -14,7 +17,7 @@ pub(super) fn installed(path: &str) -> Option<&str> {
 
 /// Folders in which packages lie that are used from their source trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sources {
+pub struct Sources {
     folders: Vec<String>,
 }
 
@@ -29,8 +32,13 @@ impl Sources {
         Sources { folders }
     }
 
+    /// By all libraries of a trace.
+    pub fn of_trace(trace: &TraceFile) -> Self {
+        Sources::of(Modules::new(&trace.header, &trace.metadata).all())
+    }
+
     /// The path from where the package lies on.
-    pub(super) fn package_path<'a>(&self, path: &'a str) -> Option<&'a str> {
+    pub fn package_path<'a>(&self, path: &'a str) -> Option<&'a str> {
         let in_source = |folder: &String| path.strip_prefix(folder.as_str()).filter(|rest| rest.starts_with("torch/"));
         installed(path).or_else(|| self.folders.iter().find_map(in_source))
     }

@@ -169,6 +169,11 @@ pub fn begins_a_process(frame: &Frame) -> bool {
     frame.kind == FrameKind::Python && frame.file.as_deref().is_some_and(|file| file.contains("/multiprocessing/"))
 }
 
+/// Whether a frame is of PyTorch's allocators (`libc10.so`, `libc10_cuda.so`, `libc10_hip.so`).
+pub fn is_torch_allocator(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Native && frame.module.as_deref().is_some_and(|name| name.starts_with("libc10"))
+}
+
 /// Whether a library as a whole only passes requests on.
 pub fn only_passes_on(path: &str) -> bool {
     let mut rows = PLUMBING.iter().chain(TRAMPOLINES).chain(INTERPRETER).filter(|row| row.function.is_empty());

@@ -1,6 +1,6 @@
 """A training that runs out of memory where its own sizes lead, and says in which phase.
 
-    cases.py train|healthy|longest|evaluation|predictions
+    cases.py train|healthy|longest|evaluation|validation|predictions|together
 
 What it has reserved behind each phase it prints, so that a card can be chosen on which the next one does not fit.
 """
@@ -59,6 +59,22 @@ def evaluate(model, rows, batches, keep):
     reserved("evaluation")
 
 
+def validate(model, rows):
+    """What takes no gradients here has no frame."""
+    now("evaluation")
+    with torch.no_grad():
+        model(batch(rows))
+
+
+@torch.no_grad()
+def predict(model, rows, batches):
+    """The results fit, and once more they do not."""
+    now("evaluation")
+    kept = [model(batch(rows)) for _ in range(batches)]
+    reserved("results")
+    return torch.cat(kept)
+
+
 def train(rows, steps):
     now("loading")
     model = network()
@@ -82,6 +98,8 @@ CASES = {
     "healthy": lambda: evaluate(train(longest, 30), 256, 10, False),
     "longest": lambda: train(longest, 30),
     "evaluation": lambda: evaluate(train(same, 4), 32768, 2, False),
+    "validation": lambda: validate(train(same, 4), 32768),
+    "together": lambda: predict(train(same, 4), 512, 60),
     "predictions": lambda: evaluate(train(same, 4), 512, 400, True),
 }
 

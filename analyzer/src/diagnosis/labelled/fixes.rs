@@ -1,6 +1,7 @@
 //! What the report prints as a fix follows what runs: versions, drivers, options that are set.
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
+use gpuoom_trace::payload::PythonFrame;
 
 use super::capacity::full_after_a_rise;
 use super::machines::{AmdMachine, CARD, HALF, STRIX_HALO};
@@ -50,6 +51,44 @@ fn options_of_the_allocator_are_spelled_by_version_and_only_where_they_work() {
     // What is set already is no advice.
     assert_eq!(with(new.clone(), "PYTORCH_ALLOC_CONF", "expandable_segments:True"), [""; 0]);
     assert_eq!(with(new, "PYTORCH_ALLOC_CONF", "expandable_segments:False").len(), 1);
+}
+
+/// Every step of advice for a full card of this program, with its condition; `files`: what the way to its failure leads through.
+fn advised(files: &[&str]) -> Vec<(String, String)> {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    let mut python = Vec::new();
+    for (code, file) in (1..).zip(files) {
+        trace.code(code, &format!("/usr/lib/python3/dist-packages/{file}"), "called");
+        python.push(PythonFrame { code, line: 10 });
+    }
+    trace.stack(20, &[0x7000_0000], &python);
+    trace.site = 20;
+    trace.alloc(0x10_0000_0000, 22 * GIB);
+    let seq = trace.refuse(3 * GIB);
+    full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+    let summary = summary(&trace);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == "true-capacity").expect("a full card");
+    found.fix.iter().map(|fix| (fix.why.clone(), fix.only_if.clone())).collect()
+}
+
+/// What is on the ways to its calls is used; the platform and the framework are known anyway.
+#[test]
+fn only_what_the_trace_leaves_open_is_a_condition() {
+    let condition = |fixes: &[(String, String)], text: &str| {
+        fixes.iter().find(|(why, _)| why.contains(text)).map(|(_, only_if)| only_if.clone())
+    };
+    let unknown = advised(&["numpy/core.py"]);
+    assert_eq!(condition(&unknown, "activation checkpointing").as_deref(), Some("training"));
+    let transformers = Some("transformers, eager attention");
+    assert_eq!(condition(&unknown, "in place of eager attention").as_deref(), transformers);
+
+    let seen = advised(&["transformers/trainer.py", "torch/optim/optimizer.py"]);
+    assert_eq!(condition(&seen, "activation checkpointing").as_deref(), Some(""));
+    assert_eq!(condition(&seen, "in place of eager attention").as_deref(), Some("eager attention"));
+
+    let checkpointing = advised(&["torch/utils/checkpoint.py"]);
+    assert_eq!(condition(&checkpointing, "activation checkpointing"), None, "it does so already");
+    assert!(condition(&checkpointing, "micro-batches").is_some());
 }
 
 /// An APU whose kernel gives half of the RAM; 60 GiB live, and 4 more are refused.

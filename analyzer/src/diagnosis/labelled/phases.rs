@@ -254,6 +254,53 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || trained(5).gives(EVALUATE, 15, GIB).gives(OTHER, 3, GIB).fails(EVALUATE, GIB),
     },
     Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "fifteen results of a decorated `predict` live, and it puts them together itself",
+        scene: || trained(5).gives(PREDICT, 15, GIB).gives(OTHER, 3, GIB).fails(TOGETHER, 15 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: &["true-capacity", "oom-eval-accumulation"],
+        story: "the same: what puts results together is no batch",
+        scene: || trained(5).gives(PREDICT, 15, GIB).gives(OTHER, 3, GIB).fails(TOGETHER, 15 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Not,
+        also: FULL,
+        story: "weights are averaged without gradients, too, in a function that is not called after an evaluation",
+        scene: || trained(5).gives(AVERAGE, 15, GIB).gives(OTHER, 3, GIB).fails(AVERAGE, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "a forward pass in the program's own `validate` asks for three times what the training did",
+        scene: || trained(5).gives(OTHER, 18, GIB).fails(VALIDATE, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "as much had come by the same way",
+        scene: || trained(5).passes(VALIDATE, GIB * 3 / 2).gives(OTHER, 18, GIB).fails(VALIDATE, GIB * 3 / 2),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "what is called `validate` is a part of each training step, and took as much there",
+        scene: || {
+            let run = (0..5).fold(Run::new().gives(STEP, 1, GIB), |run, _| {
+                run.passes(VALIDATE, GIB * 3 / 2).passes(BACKWARD, GIB / 2)
+            });
+            run.gives(OTHER, 18, GIB).fails(VALIDATE, GIB * 3 / 2)
+        },
+    },
+    Labelled {
         id: "oom-first-forward",
         says: Says::Found(Probable),
         also: FULL,
@@ -308,6 +355,12 @@ const UNSEEN: u32 = 29;
 /// The model's own line again, called by another function of the program's; and two functions of the program's that evaluate.
 const SCORE: u32 = 30;
 const EVALUATE: u32 = 31;
+/// A forward pass in the program's own `validate`; one in a function that is decorated with `no_grad`; what that function and another
+/// one that is so decorated take themselves.
+const VALIDATE: u32 = 32;
+const PREDICT: u32 = 33;
+const TOGETHER: u32 = 34;
+const AVERAGE: u32 = 35;
 
 /// Files and functions on the ways, innermost first, under the folder of installed packages where there is no `/` before them.
 const WAYS: &[(u32, &[(&str, &str)])] = &[
@@ -324,7 +377,12 @@ const WAYS: &[(u32, &[(&str, &str)])] = &[
 const MORE_WAYS: &[(u32, &[(&str, &str)])] = &[
     (SCORE, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "score")]),
     (EVALUATE, &[("/home/me/train.py", "evaluate"), ("/home/me/train.py", "main")]),
+    (VALIDATE, &[CALL, ("/home/me/train.py", "validate"), ("/home/me/train.py", "main")]),
+    (PREDICT, &[CALL, ("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
+    (TOGETHER, &[("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
+    (AVERAGE, &[("/home/me/train.py", "average"), NO_GRAD, ("/home/me/train.py", "main")]),
 ];
+const NO_GRAD: (&str, &str) = ("torch/utils/_contextlib.py", "no_grad");
 const BACKWARD_CALL: (&str, &str) = ("torch/autograd/__init__.py", "backward");
 const CALL: (&str, &str) = ("torch/nn/modules/module.py", "Module._call_impl");
 const WRAPPER: (&str, &str) = ("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper");

@@ -111,6 +111,8 @@ enum More {
     Nothing,
     /// The function is decorated with a context that takes no gradients.
     Without(String),
+    /// The same, and no forward pass is on the way: the program's own name for the function says what it does.
+    Called(String),
     /// A checkpointed forward pass is computed again.
     Again,
     /// No function names it, but the thread is called so.
@@ -174,7 +176,7 @@ impl Where {
             More::Without(_) => "in a forward pass without gradients".to_owned(),
             More::Again => format!("{}, where a checkpointed forward pass is computed again", self.phase.words()),
             More::ByThread(name) => format!("{}, as the name of the thread says: {name}", self.phase.words()),
-            More::Nothing => self.phase.words().to_owned(),
+            More::Called(_) | More::Nothing => self.phase.words().to_owned(),
         };
         let function = match (&self.function, &self.file) {
             (Some(function), Some(file)) => format!(": {function} ({file})"),
@@ -182,7 +184,7 @@ impl Where {
             _ => String::new(),
         };
         let context = match &self.more {
-            More::Without(context) => format!(", which is decorated with {context}"),
+            More::Without(context) | More::Called(context) => format!(", which is decorated with {context}"),
             _ => String::new(),
         };
         let at = if self.phase == Phase::Capture && self.function.is_none() { "at" } else { "called from" };
@@ -211,7 +213,7 @@ fn line_of<'a>(frames: impl Iterator<Item = &'a &'a Frame>) -> Option<String> {
 /// What the nearest function says; of a forward pass also for what it runs.
 fn named(way: &[&Frame]) -> Option<Named> {
     let found = all_named(way);
-    let (innermost, phase) = *found.first()?;
+    let Some(&(innermost, phase)) = found.first() else { return called_evaluation(way) };
     // A module may be called in everything else, too.
     let outer =
         |wanted: Phase| found.iter().position(|(_, phase)| *phase == wanted).filter(|_| phase == Phase::Forward);
@@ -253,14 +255,28 @@ fn end_of(way: &[&Frame], found: &[(usize, Phase)], index: usize) -> usize {
     of_python.filter(has_line).or_else(|| same().last()).unwrap_or(found[index].0)
 }
 
-/// The program's own function around a forward pass that is decorated with a context without gradients. The nearest context counts:
-/// one inside it may turn gradients on again.
+/// The program's own function around a forward pass that is decorated with a context without gradients.
 fn without_gradients(way: &[&Frame], forward: usize) -> Option<(usize, String)> {
-    let behind = way.iter().enumerate().skip(1);
-    let (place, context) = behind.filter_map(|(place, frame)| Some((place, table::context_of(frame)?))).next()?;
+    let (place, context) = nearest_context(way)?;
     let decorated = way[place - 1];
     let is_own = decorated.kind == FrameKind::Python && !is_plumbing(decorated);
     (place > forward && is_own && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
+}
+
+/// The program's own function that is decorated with a context without gradients and called after an evaluation. Weights are filled
+/// and averaged without gradients, too: where no forward pass is on the way, the decoration alone says nothing.
+fn called_evaluation(way: &[&Frame]) -> Option<Named> {
+    let (place, context) = nearest_context(way)?;
+    let decorated = way[place - 1];
+    let is_evaluation =
+        is_own(decorated) && table::is_called_evaluation(decorated) && table::takes_no_gradients(context);
+    is_evaluation.then(|| Named { phase: Phase::Evaluation, place, more: More::Called(context.to_owned()) })
+}
+
+/// The nearest context that a function is decorated with, and its place: one inside another may turn gradients on again.
+fn nearest_context<'a>(way: &[&'a Frame]) -> Option<(usize, &'a str)> {
+    let behind = way.iter().enumerate().skip(1);
+    behind.filter_map(|(place, frame)| Some((place, table::context_of(frame)?))).next()
 }
 
 /// Whether the way leads through Python: none of the threads that are known by their names alone runs any but in functions that say so.

@@ -9,13 +9,11 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{Phase, Where, has_torch, runs_python};
 use crate::passes::shape::paths::own_evaluation;
 use crate::replay::thread_names::ThreadNames;
-use crate::symbols::{Frame, FrameKind, Stacks};
+use crate::symbols::plumbing::is_torch_allocator;
+use crate::symbols::{Frame, Stacks};
 
 /// Call sites whose phases are looked up. Those behind them count as sites that no function names a phase of.
 const MOST_SITES: usize = 1 << 14;
-
-/// What the libraries of PyTorch's allocators are called. They tell of a block in another place than of an error.
-const ALLOCATORS: &str = "libc10";
 
 /// What is known of one site.
 #[derive(Clone, Copy)]
@@ -96,13 +94,10 @@ impl<'a> OfSites<'a> {
     }
 }
 
-/// A number for a way, without the allocator's own frames at its inner end.
+/// A number for a way, without the allocator's own frames at its inner end: it tells of a block in another place than of an error.
 fn way(frames: &[Frame]) -> u64 {
-    let is_allocators = |frame: &&Frame| {
-        frame.kind == FrameKind::Native && frame.module.as_deref().is_some_and(|name| name.starts_with(ALLOCATORS))
-    };
     let mut hasher = FxHasher::default();
-    for frame in frames.iter().skip_while(is_allocators) {
+    for frame in frames.iter().skip_while(|frame| is_torch_allocator(frame)) {
         (frame.address, &frame.file, &frame.function, frame.line).hash(&mut hasher);
     }
     hasher.finish()

@@ -200,6 +200,30 @@ const ADAPTERS: &[(&str, &[&str])] = &[
 const CONTEXTS: &str = "torch/utils/_contextlib.py";
 /// Contexts without gradients: since PyTorch 2.15 the function around a decorated one has the context's name.
 const WITHOUT_GRADIENTS: &[&str] = &["no_grad", "inference_mode"];
+/// What programs call their own function that evaluates a model. Behind allocations of PyTorch's alone: elsewhere such a name may mean
+/// anything.
+const OWN_EVALUATIONS: &[&str] = &[
+    "evaluate",
+    "evaluation",
+    "validate",
+    "validation",
+    "eval_step",
+    "eval_epoch",
+    "eval_loop",
+    "evaluate_model",
+    "run_eval",
+    "run_evaluation",
+    "run_validation",
+    "val_step",
+    "val_epoch",
+    "val_loop",
+    "validate_epoch",
+    "validate_model",
+    "validation_epoch",
+    "test_step",
+];
+/// What more names of such functions are or begin with, up to a `_`, where they take no gradients: else they are too common.
+const WITHOUT_GRADIENTS_EVALUATIONS: &[&str] = &["eval", "evaluate", "predict", "infer", "inference"];
 /// The functions that compute a checkpointed forward pass again.
 const AGAIN: (&str, &[&str]) = ("torch/utils/checkpoint.py", &["backward", "unpack", "unpack_hook", "recompute_fn"]);
 
@@ -212,7 +236,7 @@ pub(in crate::passes) fn makes_state(frame: &Frame) -> bool {
 }
 
 /// The phase that a frame names.
-pub(super) fn phase_of(frame: &Frame) -> Option<Phase> {
+pub(in crate::passes) fn phase_of(frame: &Frame) -> Option<Phase> {
     match frame.kind {
         FrameKind::Python => PYTHON.iter().find(|row| is_one_of(frame, row.file, row.functions)).map(|row| row.phase),
         FrameKind::Native => {
@@ -275,6 +299,26 @@ pub(super) fn context_of(frame: &Frame) -> Option<&str> {
 /// Whether a context takes no gradients.
 pub(super) fn takes_no_gradients(context: &str) -> bool {
     WITHOUT_GRADIENTS.contains(&context)
+}
+
+/// Whether a function of the program is called after an evaluation, whatever else it does.
+pub(in crate::passes) fn is_own_evaluation(frame: &Frame) -> bool {
+    frame
+        .function
+        .as_deref()
+        .is_some_and(|name| OWN_EVALUATIONS.iter().any(|known| words(name).any(|word| word == *known)))
+}
+
+/// The same of a function that takes no gradients.
+pub(super) fn is_called_evaluation(frame: &Frame) -> bool {
+    let begin = |word: &str| word.trim_start_matches('_').split('_').next().unwrap_or_default().to_owned();
+    let is = |name: &str| words(name).any(|word| WITHOUT_GRADIENTS_EVALUATIONS.contains(&&*begin(word)));
+    is_own_evaluation(frame) || frame.function.as_deref().is_some_and(is)
+}
+
+/// The words of a Python function's name with those around it.
+fn words(function: &str) -> impl Iterator<Item = &str> {
+    function.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
 /// Whether a checkpointed forward pass is computed again in a frame.

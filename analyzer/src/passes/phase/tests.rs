@@ -228,6 +228,22 @@ fn what_is_decorated_without_gradients_is_an_evaluation_where_it_runs_a_forward_
     // The optimizer's step is decorated, too.
     let decorated = [own("eval.py", "copy", 7), context("no_grad"), own("eval.py", "main", 50)];
     assert_eq!(words(&decorated), "nobody knows");
+    let named =
+        |function: &str, context_of: &str| words(&[own("eval.py", function, 7), context(context_of), main[0].clone()]);
+    let of_no_pass =
+        "in an evaluation: Trainer.evaluate (eval.py), which is decorated with no_grad, called from main (eval.py:50)";
+    assert_eq!(named("Trainer.evaluate", "no_grad"), of_no_pass);
+    for function in ["predict", "_eval_once", "evaluate_all", "validate.<locals>.<listcomp>"] {
+        assert!(named(function, "inference_mode").starts_with("in an evaluation: "), "{function}");
+    }
+    for (function, context) in [
+        ("evaluate", "enable_grad"),
+        ("evaluate", "decorate_context"),
+        ("evaluation_weights", "no_grad"),
+        ("reval", "no_grad"),
+    ] {
+        assert_eq!(named(function, context), "nobody knows", "{function}");
+    }
     let in_torch =
         stack(&[&forward(), &[package("torch/optim/lbfgs.py", "LBFGS.directional"), context("no_grad")], &main]);
     assert!(words(&in_torch).starts_with("in a forward pass: "));

@@ -230,17 +230,15 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         None => {}
     }
-    let place = told.of_evaluation.as_ref();
-    let many = facts.thresholds.least_cycles() as u64;
-    let part = share(place.map_or(0, |place| place.bytes), told.all_bytes());
-    check.must(place.is_some_and(|place| place.blocks >= many) && part >= facts.thresholds.others_share, || {
+    check.must(piles_up(told, facts), || {
+        let place = told.of_evaluation.as_ref();
         let place = place.map(|place| (place.label.clone(), place.blocks, place.bytes)).unwrap_or_default();
         let blocks = count(place.1, "block", "blocks");
         format!(
             "{blocks} ({}) of it live that came by {}, {} of PyTorch's blocks",
             size(place.2),
             place.0,
-            percent(part)
+            percent(share(place.2, told.all_bytes()))
         )
     });
     live(told, check);
@@ -248,13 +246,33 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
     check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
 }
 
+/// Whether many blocks of one line of an evaluation live, which are much of what PyTorch holds.
+fn piles_up(told: &OfBlocks, facts: &Facts) -> bool {
+    let many = facts.thresholds.least_cycles() as u64;
+    let is_much = |bytes: u64| share(bytes, told.all_bytes()) >= facts.thresholds.others_share;
+    told.of_evaluation.as_ref().is_some_and(|place| place.blocks >= many && is_much(place.bytes))
+}
+
 fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
-    if !check.applies(told.has_trained()) || !is_in(Phase::Evaluation, phase, facts, check) {
+    // A context that is no decorator has no frame: then the forward pass is of an evaluation by the program's own function.
+    let own = told.evaluates.as_ref().filter(|_| [Phase::Forward, Phase::Evaluation].contains(&phase));
+    if !check.applies(told.has_trained()) {
         return;
     }
-    let largest = told.largest(&[Phase::Forward, Phase::Backward]);
+    match own.filter(|_| facts.on_path(Thing::Phase(Phase::Evaluation)).is_none()) {
+        Some(function) => check.must(true, || format!("the call comes from {function}")),
+        None if !is_in(Phase::Evaluation, phase, facts, check) => return,
+        None => {}
+    }
+    let largest = told.largest_in_training;
     check.must(largest > 0 && told.requested_bytes > largest, || {
         format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
+    });
+    check.unless(told.largest_by_same_way() >= told.requested_bytes, || "as much was given by the same way".to_owned());
+    let many = facts.thresholds.least_cycles() as u64;
+    let again = told.same_way.iter().map(|came| came.blocks).sum::<u64>() >= many;
+    check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {
+        "no forward pass asks for it, but what puts the results of many batches together".to_owned()
     });
     live(told, check);
     check.at_most(Confidence::Probable);

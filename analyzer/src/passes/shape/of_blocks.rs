@@ -54,6 +54,10 @@ pub struct OfBlocks {
     pub live: Vec<Live>,
     /// The program's own function on the way to the failure that is called after an evaluation.
     pub evaluates: Option<String>,
+    /// Whether the failure lies in a module's forward pass, whatever that belongs to.
+    pub is_in_a_pass: bool,
+    /// The largest block of a training's forward and backward passes.
+    pub largest_in_training: u64,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
     /// Blocks of a forward pass that live and came by ways of which none is gone.
@@ -95,6 +99,8 @@ impl OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             evaluates: own_evaluation(&stack).and_then(|frame| frame.short()),
+            is_in_a_pass: stack.iter().any(|frame| table::phase_of(frame) == Some(Phase::Forward)),
+            largest_in_training: largest_in_training(&came, phases),
             of_evaluation: of_evaluation(rows, phases),
             kept_of_forward: kept_of_forward(rows, all, phases),
             unfollowed: unfollowed(rows, &came, backward_passes, phases),
@@ -157,14 +163,26 @@ impl OfBlocks {
         self.same_way.iter().filter_map(|came| came.largest_until(began)).max()
     }
 
-    /// The largest block that had come in one of these phases.
-    pub fn largest(&self, phases: &[Phase]) -> u64 {
-        phases.iter().flat_map(|phase| self.came_in(*phase)).map(|came| came.largest_bytes).max().unwrap_or(0)
+    /// The largest block that had come by the way that failed.
+    pub fn largest_by_same_way(&self) -> u64 {
+        self.same_way.iter().map(|came| came.largest_bytes).max().unwrap_or(0)
     }
 
     fn came_in(&self, phase: Phase) -> impl Iterator<Item = &Came> {
         self.came.iter().filter(move |(known, _)| *known == Some(phase)).map(|(_, came)| came)
     }
+}
+
+/// The largest block of forward and backward passes. What the program's own evaluation takes in a forward pass counts until the last
+/// backward pass: before it, that function may be one of the training's.
+fn largest_in_training(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> u64 {
+    let last = came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward)).map(|(_, came)| came.last).max();
+    let largest = came.iter().filter_map(|(phase, came)| match phase {
+        Some(Phase::Forward) if phases.is_of_evaluation(came.site) => came.largest_until(last?),
+        Some(Phase::Forward | Phase::Backward) => Some(came.largest_bytes),
+        _ => None,
+    });
+    largest.max().unwrap_or(0)
 }
 
 /// Sums by phase, the largest first.

@@ -84,32 +84,9 @@ const FUNCTIONS: &[(Thing, &[&str])] = &[
     (Thing::Phase(Phase::Evaluation), &["evaluation_loop", "prediction_loop", "prediction_step", "validation_step"]),
 ];
 
-/// What programs call their own function that evaluates a model. Behind allocations of PyTorch's alone: elsewhere such a name may mean
-/// anything.
-const OWN_EVALUATIONS: &[&str] = &[
-    "evaluate",
-    "evaluation",
-    "validate",
-    "validation",
-    "eval_step",
-    "eval_epoch",
-    "eval_loop",
-    "evaluate_model",
-    "run_eval",
-    "run_evaluation",
-    "run_validation",
-    "val_step",
-    "val_epoch",
-    "val_loop",
-    "validate_epoch",
-    "validate_model",
-    "validation_epoch",
-    "test_step",
-];
-
 /// The program's own function on a way that is called after an evaluation.
 pub fn own_evaluation(stack: &[Frame]) -> Option<&Frame> {
-    stack.iter().filter(|frame| is_own(frame)).find(|frame| words(frame).any(|word| OWN_EVALUATIONS.contains(&word)))
+    stack.iter().filter(|frame| is_own(frame)).find(|frame| table::is_own_evaluation(frame))
 }
 
 /// Functions of ggml that make memory for tensors, of which they know nothing but their sizes; in 2023 for one tensor at a time.

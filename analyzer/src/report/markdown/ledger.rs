@@ -66,8 +66,8 @@ fn write_one(page: &mut Markdown, summary: &Summary, ledger: &DeviceLedger, leve
         rows.push(line("free".to_owned(), String::new(), bytes, by));
     }
     page.table(&["who", "asked through", ">bytes", ">of the card", "by"], &rows);
-    let of_tensors = tensors::note(summary, ledger);
-    let notes: Vec<String> = of_tensors.iter().chain(&notes(ledger)).map(|note| plain(note)).collect();
+    let of_tensors = tensors::note(summary, ledger).into_iter().chain(tensors::others(summary, ledger));
+    let notes: Vec<String> = of_tensors.chain(notes(ledger)).map(|note| plain(&note)).collect();
     page.list(false, &notes);
 }
 

@@ -50,7 +50,7 @@ fn write_one(page: &mut Page, summary: &Summary, heading: &str, ledger: &DeviceL
     let apart = tensors::of(summary, ledger).and_then(|(all, at)| tensors::take_apart(ledger, all, at));
     write_rows(page, ledger, apart.as_ref());
     let of_tensors = tensors::note(summary, ledger).into_iter().chain(tensors::share_with_python(summary, ledger));
-    of_tensors.for_each(|text| page.indented("  ", "  ", &text));
+    of_tensors.chain(tensors::others(summary, ledger)).for_each(|text| page.indented("  ", "  ", &text));
     write_notes(page, ledger);
     page.gap();
 }

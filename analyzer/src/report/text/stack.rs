@@ -4,12 +4,14 @@ use crate::passes::oom::OomReport;
 use crate::passes::phase::table::is_adapter;
 use crate::report::page::{Look, Page};
 use crate::symbols::own::is_own;
-use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing, is_trampoline};
+use crate::symbols::plumbing::{begins_a_process, is_interpreter, is_plumbing, is_torch_allocator, is_trampoline};
 use crate::symbols::{Frame, FrameKind};
 use crate::words::{clean, count, shorten};
 
 /// Lines of one block at most.
 const MOST_LINES: usize = 8;
+/// Native frames that are shown where Python's say who asked.
+const MOST_BESIDE_PYTHON: usize = 3;
 /// Frames in a row that only pass on and are shown one by one.
 const MOST_PASSING: usize = 3;
 const INDENT: &str = "                ";
@@ -60,10 +62,17 @@ fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> 
     let passing = frames[..end].iter().take_while(|frame| is_plumbing(frame)).count();
     // Who only calls a function for another did not ask for anything.
     let carrying = frames[..end].iter().take_while(|frame| is_trampoline(frame)).count();
+    let allocator = frames[..end].iter().take_while(|frame| is_torch_allocator(frame)).count();
     let mut lines = Vec::new();
     let mut next = 0;
+    if allocator > 0 && (passing < frames.len() || has_python) {
+        // Nobody looks for a reason in it.
+        let (one, several) = ("frame of PyTorch's allocator", "frames of PyTorch's allocator");
+        lines.push(Line::Remark(format!("({})", count(allocator as u64, one, several))));
+        lines.extend((passing > allocator).then(|| passed_on(passing - allocator)));
+        next = passing;
     // Where nobody else is there they are shown, but for Python, whose frames say who asked.
-    if passing > MOST_PASSING && (passing < frames.len() || has_python) {
+    } else if passing > MOST_PASSING && (passing < frames.len() || has_python) {
         let first = frames.first().filter(|_| carrying == 0);
         lines.extend(first.map(|frame| native(frame)));
         lines.push(passed_on(passing - lines.len()));
@@ -72,7 +81,8 @@ fn native_lines(frames: &[&Frame], has_python: bool, is_cut: bool) -> Vec<Line> 
         lines.push(passed_on(carrying));
         next = carrying;
     }
-    let shown = end.saturating_sub(next).min(MOST_LINES - lines.len());
+    let most = if has_python { MOST_BESIDE_PYTHON } else { MOST_LINES - lines.len() };
+    let shown = end.saturating_sub(next).min(most);
     lines.extend(frames[next..next + shown].iter().map(|frame| native(frame)));
     next += shown;
     if has_python && next == end && end < frames.len() {

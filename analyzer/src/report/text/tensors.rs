@@ -13,6 +13,8 @@ use crate::words::{clean, count, moment, percent, size};
 
 /// Places of the program that are named in a ledger.
 const MOST_PLACES: usize = 5;
+/// Other allocators that are named.
+const MOST_OTHERS: usize = 4;
 /// A share that rounds to all.
 const NEARLY_ALL: f64 = 0.9995;
 /// A moment that is so much later than the ledger's is said to be another, in nanoseconds.
@@ -176,6 +178,35 @@ pub(in crate::report) fn note(summary: &Summary, ledger: &DeviceLedger) -> Optio
             moment(at.at_ns)
         )
     })
+}
+
+/// What other allocators gave out of the same memory: a pool may lie in another one's blocks. It is in the rows already, so it has none.
+pub(in crate::report) fn others(summary: &Summary, ledger: &DeviceLedger) -> Vec<String> {
+    let device = summary.facts.devices.iter().find(|device| !ledger.is_host && device.index == ledger.device);
+    let others = device.and_then(|device| device.tensors.as_ref()).map_or(&[][..], |tensors| &tensors.others);
+    let at = others.iter().filter_map(|other| Some((other, other.moment(&ledger.moment)?)));
+    let told: Vec<_> = at.filter(|(_, at)| at.allocated_bytes > 0).collect();
+    let mut lines: Vec<String> = told.iter().take(MOST_OTHERS).map(|(other, at)| of_other(other, at)).collect();
+    let more = (told.len() - lines.len()) as u64;
+    lines.extend((more > 0).then(|| format!("and blocks of {}", count(more, "more allocator", "more allocators"))));
+    lines
+}
+
+fn of_other(other: &Tensors, at: &TensorMoment) -> String {
+    let (_, (_, blocks)) = at.named(0);
+    let (one, several, whose) = match &other.owner {
+        Owner::Torch => ("tensor", "tensors", "PyTorch".to_owned()),
+        Owner::Ggml => ("buffer", "buffers", "ggml".to_owned()),
+        Owner::Pool(name) => ("block", "blocks", format!("the pool {}", clean(name))),
+    };
+    let is_most = |row: &&TensorRow| row.bytes > at.allocated_bytes / 2 && (row.key.is_some() || row.name.is_some());
+    let most = at.named(1).0.first().filter(is_most);
+    let most = most.map(|row| {
+        let what = row.name.as_ref().map_or_else(|| format!("by {}", clean(&row.label)), |name| clean(name));
+        format!(", most of it {what} ({})", size(row.bytes))
+    });
+    let blocks = count(blocks, one, several);
+    format!("in the memory above lie {blocks} of {whose}, {}{}", size(at.allocated_bytes), most.unwrap_or_default())
 }
 
 /// Of what share of the bytes frames of Python were looked for, where that is not all: the others are named by native functions.

@@ -651,6 +651,27 @@ fn pools_that_cannot_be_so() {
     );
 }
 
+/// Its blocks are in the rows already, and no row is wrong by them.
+#[test]
+fn a_pool_in_the_blocks_of_another_allocator_is_told() {
+    const BASE: u64 = 0x7f00_0000_0000;
+    let mut trace = training();
+    trace.segment(BASE, 8 * GIB);
+    trace.tensor(0, BASE, 6 * GIB);
+    let alone = page(&trace);
+    trace.pool_alloc("cache", "keys", BASE, GIB);
+    trace.pool_alloc("cache", "values", BASE + GIB, 512 * MIB);
+    let nested = page(&trace);
+    let rows = |text: &str| {
+        let rows = text[text.find("WHO HOLDS").unwrap()..].split("\n\n").next().unwrap().to_owned();
+        rows.lines().filter(|line| line.contains('%')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&alone), rows(&nested));
+    let nested = nested.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "in the memory above lie 2 blocks of the pool cache, 1.50 GiB, most of it keys (1.00 GiB)";
+    assert!(nested.contains(told), "{nested}");
+}
+
 /// What was subtracted from too little is a huge number without its sign.
 #[test]
 fn a_size_below_zero_is_told_with_its_sign() {

@@ -232,3 +232,32 @@ fn a_trampoline_is_not_named_as_who_asked() {
     let text = page(&with(&[PythonFrame { code: 1, line: 7 }]));
     assert!(text.contains("load (train.py:7)") && !text.contains("libffi"), "{text}");
 }
+
+/// Nobody looks for a reason in the allocator: its frames are one line, and with lines of Python few native ones follow.
+#[test]
+fn the_frames_of_pytorchs_allocator_are_one_line() {
+    let with = |python: &[PythonFrame]| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.modules.push(module("/env/torch/lib/libc10_cuda.so", 0x1000_0000));
+        trace.modules.push(module("/env/torch/lib/libtorch_cpu.so", 0x2000_0000));
+        trace.code(1, "/home/me/train.py", "train");
+        let native: Vec<u64> =
+            (1..=2).map(|n| 0x1000_0000 + n * 16).chain((1..=8).map(|n| 0x2000_0000 + n * 16)).collect();
+        trace.stack(1, &native, python);
+        trace.site = 1;
+        trace.alloc(0x10_0000_0000, 20 * GIB);
+        let failure = trace.refuse(8 * GIB);
+        free(&mut trace, failure, 3 * GIB);
+        page(&trace)
+    };
+    let lines = |text: &str| text.matches("libtorch_cpu.so+").count();
+    let (native, python) = (with(&[]), with(&[PythonFrame { code: 1, line: 7 }]));
+    for text in [&native, &python] {
+        assert!(
+            text.contains("asked by (2 frames of PyTorch's allocator)") && !text.contains("libc10_cuda.so+"),
+            "{text}"
+        );
+    }
+    assert!(python.find("in Python train").unwrap() < python.find("asked by").unwrap(), "{python}");
+    assert_eq!((lines(&native), lines(&python)), (7, 3), "{native}{python}");
+}

@@ -1,0 +1,206 @@
+//! Whether the condition of a fix holds for what runs, part by part: what the trace decides is not told.
+
+use crate::catalogue::only::{Bound, Only, Used, bounds, used};
+use crate::diagnosis::case::Case;
+use crate::judgement::check::Holds;
+use crate::passes::phase::Phase;
+use crate::software::{Platform, Program, Release, Version};
+use crate::symbols::Sources;
+
+/// Programs as the catalogue spells them.
+const PROGRAMS: [(&str, Program); 5] = [
+    ("torch", Program::Torch),
+    ("llama.cpp", Program::LlamaCpp),
+    ("ggml", Program::Ggml),
+    ("jax", Program::Jax),
+    ("tensorflow", Program::TensorFlow),
+];
+
+/// Whether a fix works on what runs.
+pub(super) fn suits(only: &Only, case: &Case<'_>, causes: &[&'static str]) -> Holds {
+    // The recorder runs on Linux.
+    if only.windows {
+        return Holds::No;
+    }
+    let unused = only.unless_uses.as_deref().map_or(Holds::Yes, |name| (!is_seen(case, name)).into());
+    let parts = [
+        platform(only, case),
+        program(only, case),
+        torch(only, case),
+        rocm(only, case),
+        linux(only, case),
+        family(only, case),
+        part(only, causes),
+        variable(only, case),
+        activity(only, case),
+        uses(only, case),
+        unused,
+    ];
+    parts.into_iter().fold(Holds::Yes, Holds::and)
+}
+
+/// What of a condition is not known to hold.
+pub(super) fn open(only: &Only, case: &Case<'_>, causes: &[&'static str]) -> Only {
+    let unless = |holds: Holds, part: &Option<String>| part.clone().filter(|_| holds != Holds::Yes);
+    Only {
+        platform: unless(platform(only, case), &only.platform),
+        program: unless(program(only, case), &only.program),
+        torch: unless(torch(only, case), &only.torch),
+        rocm: unless(rocm(only, case), &only.rocm),
+        linux: unless(linux(only, case), &only.linux),
+        family: unless(family(only, case), &only.family),
+        part: unless(part(only, causes), &only.part),
+        variable: unless(variable(only, case), &only.variable),
+        activity: unless(activity(only, case), &only.activity),
+        uses: unless(uses(only, case), &only.uses),
+        unless_uses: None,
+        windows: only.windows,
+    }
+}
+
+fn platform(only: &Only, case: &Case<'_>) -> Holds {
+    only.platform.as_deref().map_or(Holds::Yes, |wanted| match case.versions.platform {
+        Some(platform) => (platform.name() == wanted).into(),
+        None => Holds::Unknown("the platform"),
+    })
+}
+
+fn program(only: &Only, case: &Case<'_>) -> Holds {
+    only.program.as_deref().map_or(Holds::Yes, |wanted| {
+        PROGRAMS.iter().any(|(name, program)| *name == wanted && case.versions.has(*program)).into()
+    })
+}
+
+fn torch(only: &Only, case: &Case<'_>) -> Holds {
+    let release = || case.versions.torch.map(|version: Version| Release { version, patch: None });
+    only.torch.as_deref().map_or(Holds::Yes, |range| within(release(), range))
+}
+
+fn rocm(only: &Only, case: &Case<'_>) -> Holds {
+    let range = only.rocm.as_deref().filter(|_| case.versions.platform != Some(Platform::Cuda));
+    range.map_or(Holds::Yes, |range| within(case.versions.release(), range))
+}
+
+fn linux(only: &Only, case: &Case<'_>) -> Holds {
+    let release = || case.machine.kernel.as_deref().and_then(Release::parse);
+    only.linux.as_deref().map_or(Holds::Yes, |range| within(release(), range))
+}
+
+/// Of all devices. What is no RDNA need be no Instinct.
+fn family(only: &Only, case: &Case<'_>) -> Holds {
+    const TARGET: Holds = Holds::Unknown("the family of the GPU (KFD's topology)");
+    let Some(wanted) = only.family.as_deref() else { return Holds::Yes };
+    let are_rdna = case.facts.devices.iter().map(|device| case.is_rdna(device));
+    let known: Option<Vec<bool>> = are_rdna.collect();
+    match known.filter(|known| !known.is_empty()) {
+        Some(known) if known.iter().all(|is_rdna| *is_rdna) => (wanted == "rdna").into(),
+        Some(known) if wanted == "rdna" && !known.contains(&true) => Holds::No,
+        _ => TARGET,
+    }
+}
+
+fn part(only: &Only, causes: &[&'static str]) -> Holds {
+    only.part.as_deref().map_or(Holds::Yes, |part| match causes {
+        [] => Holds::Unknown("which of its causes it is"),
+        causes => causes.contains(&part).into(),
+    })
+}
+
+fn variable(only: &Only, case: &Case<'_>) -> Holds {
+    only.variable.as_deref().map_or(Holds::Yes, |wanted| is_set(case, wanted).into())
+}
+
+fn within(release: Option<Release>, range: &str) -> Holds {
+    let Some(release) = release else { return Holds::Unknown("the version") };
+    let holds = |bound: Bound| match bound {
+        Bound::From(least) => release.is_at_least(least),
+        Bound::Below(first) => match release.is_at_least(first) {
+            Holds::Yes => Holds::No,
+            Holds::No => Holds::Yes,
+            unknown => unknown,
+        },
+    };
+    bounds(range).map_or(Holds::No, |bounds| bounds.into_iter().map(holds).fold(Holds::Yes, Holds::and))
+}
+
+/// Whether a variable is set whose name may have one `*` in it; `NAME=VALUE` to this value.
+fn is_set(case: &Case<'_>, wanted: &str) -> bool {
+    if let Some((name, value)) = wanted.split_once('=') {
+        return case.variable(name).is_some_and(|set| set.trim() == value);
+    }
+    let (start, end) = wanted.split_once('*').unwrap_or((wanted, ""));
+    let matches = |name: &String| match wanted.contains('*') {
+        true => name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end),
+        false => name == wanted,
+    };
+    case.environment().iter().any(|(name, value)| matches(name) && !value.is_empty())
+}
+
+/// Whether the program trains or infers: only where something that can is in the process. llama.cpp does not train; of a
+/// framework an optimizer or a backward pass tells, and nothing tells that there is none.
+fn activity(only: &Only, case: &Case<'_>) -> Holds {
+    let Some(activity) = only.activity.as_deref() else { return Holds::Yes };
+    let has = |program| case.versions.has(program);
+    match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
+        true if activity == "training" && trains(case) => Holds::Yes,
+        true => Holds::Unknown("whether it trains or infers"),
+        false => (has(Program::LlamaCpp) && activity == "inference").into(),
+    }
+}
+
+fn trains(case: &Case<'_>) -> bool {
+    let failed = || case.facts.ooms.iter().filter_map(|oom| oom.phase_entry.as_ref());
+    is_seen(case, "optimizer")
+        || case.replay.blocks.devices().any(|device| !device.steps.backward().0.steps().is_empty())
+        || failed().any(|at| matches!(at.phase, Phase::Backward | Phase::Optimizer))
+}
+
+/// What was not seen may be used for all that: only what asks for memory is on a recorded way.
+fn uses(only: &Only, case: &Case<'_>) -> Holds {
+    only.uses.as_deref().map_or(Holds::Yes, |name| match is_seen(case, name) {
+        true => Holds::Yes,
+        false => Holds::Unknown("whether the program uses it"),
+    })
+}
+
+/// Whether a function of one of these files was on the way to a call.
+fn is_seen(case: &Case<'_>, name: &str) -> bool {
+    let Some(Used { files, .. }) = used(name) else { return false };
+    let sources = Sources::of_trace(case.trace);
+    let lies =
+        |path: &str| files.iter().any(|file| if file.ends_with('/') { path.starts_with(file) } else { path == *file });
+    case.replay.sites.code_files().any(|file| sources.package_path(file).is_some_and(lies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_and_program_of_the_catalogue_is_understood() {
+        for fix in crate::catalogue::entries().flat_map(|entry| &entry.fixes) {
+            let only = &fix.only;
+            for range in only.torch.iter().chain(&only.rocm).chain(&only.linux) {
+                assert!(bounds(range).is_some(), "{range}");
+            }
+            assert!(only.program.iter().all(|name| PROGRAMS.iter().any(|(known, _)| known == name)), "{only:?}");
+            let families = ["rdna", "instinct"];
+            assert!(only.family.iter().all(|name| families.contains(&&**name)), "{only:?}");
+            assert!(only.uses.iter().chain(&only.unless_uses).all(|name| used(name).is_some()), "{only:?}");
+            assert!(only.platform.iter().all(|name| name == "rocm" || name == "cuda"), "{only:?}");
+            assert!(only.activity.iter().all(|name| name == "training" || name == "inference"), "{only:?}");
+        }
+    }
+
+    #[test]
+    fn versions_lie_in_ranges() {
+        assert_eq!(within(Release::parse("2.12"), ">=2.12"), Holds::Yes);
+        assert_eq!(within(Release::parse("2.11"), ">=2.12"), Holds::No);
+        assert_eq!(within(Release::parse("2.13"), ">=2.12, <2.13"), Holds::No);
+        assert_eq!(within(Release::parse("6.4.1"), ">=6.4, <6.4.2"), Holds::Yes);
+        assert_eq!(within(Release::parse("6.4.2"), ">=6.4, <6.4.2"), Holds::No);
+        assert_eq!(within(Release::parse("6.5"), ">=6.4, <6.4.2"), Holds::No);
+        assert!(matches!(within(Release::parse("6.4"), ">=6.4, <6.4.2"), Holds::Unknown(_)), "which 6.4 nobody says");
+        assert!(matches!(within(None, ">=2.12"), Holds::Unknown(_)));
+    }
+}
