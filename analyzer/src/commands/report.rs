@@ -290,7 +290,9 @@ impl Document {
                     [only] => process_page(only, maps, format, look),
                     _ => job_page(job, newest, maps, format, look),
                 };
-                format!("{runs}\n{newest}")
+                // The text's section ends with a gap.
+                let gap = if format == Format::Markdown { "\n" } else { "" };
+                format!("{runs}{gap}{newest}")
             }
         };
         out.write_all(text.as_bytes())

@@ -25,6 +25,7 @@ const READINGS: &[[&str; 3]] = &[
     ["KFD, NVML", "KFD", "NVML"],
     ["sysfs or NVML", "sysfs", "NVML"],
     ["sysfs, NVML or the runtime", "sysfs or the runtime", "NVML or the runtime"],
+    ["amdgpu.vm_size, ulimit -v", "amdgpu.vm_size, ulimit -v", "ulimit -v"],
     ["HSA or KFD", "HSA or KFD", "the CUDA driver"],
     [" (KFD's topology)", " (KFD's topology)", ""],
     ["amdgpu's mem_info files, or NVML", "amdgpu's mem_info files", "NVML"],
