@@ -30,7 +30,6 @@ const READINGS: &[[&str; 3]] = &[
     [" (KFD's topology)", " (KFD's topology)", ""],
     ["amdgpu's mem_info files, or NVML", "amdgpu's mem_info files", "NVML"],
     ["(KFD)", "(KFD)", "(NVML)"],
-    ["amdgpu.vm_size, ulimit -v", "amdgpu.vm_size, ulimit -v", "ulimit -v"],
     ["fuser -v /dev/kfd /dev/dri/renderD*", "fuser -v /dev/kfd /dev/dri/renderD*", "fuser -v /dev/nvidia*"],
 ];
 
