@@ -99,27 +99,6 @@ const PROGRAMS: [(Program, &[&str]); 5] = [
     (Program::TensorFlow, &["libtensorflow"]),
 ];
 
-/// What llama.cpp calls its programs, behind `llama-`. (llama.cpp `tools/` and `examples/`, 2024 to 2026)
-const LLAMA_TOOLS: [&str; 17] = [
-    "batched",
-    "batched-bench",
-    "bench",
-    "cli",
-    "completion",
-    "embedding",
-    "finetune",
-    "imatrix",
-    "infill",
-    "lookup",
-    "mtmd-cli",
-    "parallel",
-    "perplexity",
-    "run",
-    "server",
-    "simple",
-    "speculative",
-];
-
 /// A program or framework with options of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
@@ -185,8 +164,7 @@ impl Versions {
         // llama.cpp is often linked into its programs as a whole.
         let executable = executable.rsplit('/').next().unwrap_or_default();
         let is_it = |program: Program| {
-            program == Program::LlamaCpp
-                && executable.strip_prefix("llama-").is_some_and(|tool| LLAMA_TOOLS.contains(&tool))
+            program == Program::LlamaCpp && (executable.starts_with("llama-") || executable.starts_with("llama_"))
         };
         let runs = |(program, prefixes): &(Program, &[&str])| is_loaded(prefixes) || is_it(*program);
         let mut programs: Vec<Program> = PROGRAMS.iter().copied().filter(runs).map(|(program, _)| program).collect();
@@ -324,7 +302,6 @@ mod tests {
         assert_eq!(of("/usr/bin/whisper-cli", &["/usr/lib/libwhisper.so.1", "/usr/lib/libggml-hip.so"]), ["ggml"]);
         assert_eq!(of("/usr/bin/python3", &["/x/libggml-base.so", "/x/libllama.so"]), ["llama.cpp"]);
         assert_eq!(of("/usr/bin/llama-server", &["/usr/lib/libggml-hip.so"]), ["llama.cpp"]);
-        assert_eq!(of("/usr/bin/llama_zoo", &["/usr/lib/libc.so.6"]), [""; 0]);
     }
 
     #[test]
