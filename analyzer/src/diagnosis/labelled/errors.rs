@@ -242,6 +242,13 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "dropped-oom-return",
         says: Says::Found(Probable),
         also: &[],
+        story: "the work is given a trifle that another thread got: that is not in the place of 1 GiB",
+        scene: || made_up_by_another(8192, 0x1000_1000),
+    },
+    Labelled {
+        id: "dropped-oom-return",
+        says: Says::Found(Probable),
+        also: &[],
         story: "so many calls of another thread came before the work that not all are kept: what they got is missing",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);

@@ -211,24 +211,25 @@ pub(super) fn fills_the_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 
 /// Whether what rises up to a failure is known to have taken less than was missing.
 pub(super) fn rises_in_vain(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    matches!(leak_up_to(case, failure), Judgement::Excluded { .. })
+}
+
+/// What is judged of a leak up to a failure.
+fn leak_up_to(case: &Case<'_>, failure: &Failure<'_>) -> Judgement {
     let mut check = Check::default();
     live_leak_at_failure(case, failure, &mut check);
-    matches!(check.judgement(), Judgement::Excluded { .. })
+    check.judgement()
 }
 
 /// Whether a leak up to a failure is at least possible.
 pub(super) fn may_rise_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let mut check = Check::default();
-    live_leak_at_failure(case, failure, &mut check);
-    matches!(check.judgement(), Judgement::Found(_))
+    matches!(leak_up_to(case, failure), Judgement::Found(_))
 }
 
 /// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's
 /// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let mut check = Check::default();
-    live_leak_at_failure(case, failure, &mut check);
-    let is_found = matches!(check.judgement(), Judgement::Found(_));
+    let is_found = may_rise_up_to(case, failure);
     if let Some(growth) = case.tensor_growth_at(failure) {
         return is_found && growth.significant && tensor_leak::goes_on(growth, case.thresholds);
     }

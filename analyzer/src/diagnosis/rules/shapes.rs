@@ -42,7 +42,9 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     match facts(case, failure) {
         Some(facts) => {
             shape.judge(facts, check);
-            unless_it_piles_up(case, failure, check);
+            if shape.is_of_a_moment() {
+                unless_it_piles_up(case, failure, check);
+            }
             its_own_doing(failure, check);
         }
         None => _ = check.applies(false),

@@ -83,6 +83,11 @@ impl Shape {
         Shape::GatherSpike,
     ];
 
+    /// Whether it is about one moment. Of the others, blocks that become more are the shape itself.
+    pub fn is_of_a_moment(self) -> bool {
+        !matches!(self, Shape::EvalAccumulation | Shape::KvIncremental | Shape::LegacyPool | Shape::GatherSpike)
+    }
+
     /// Its entry in the catalogue.
     pub fn id(self) -> &'static str {
         match self {

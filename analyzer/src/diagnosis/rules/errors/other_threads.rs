@@ -50,22 +50,32 @@ fn meanwhile(case: &Case<'_>, failure: &Failure<'_>) -> Meanwhile {
     let seen = failure.oom.evidence.iter().find(|evidence| evidence.event == Event::GpuWork);
     let Some((work, around)) = seen.zip(case.around(failure)) else { return Meanwhile::Unknown };
     let calls = &case.replay.tracks.calls;
+    let worth = case.thresholds.fall_back_share * failure.oom.requested_bytes as f64;
     let mut given_bytes: u64 = 0;
+    let mut used = None;
     for number in around.calls_before + 1..calls.count() {
         let Some(call) = calls.get(number) else { return Meanwhile::Unknown };
         if call.at >= work.at {
             break;
         }
+        // What was given back since is no block that the work was given, though the address is the same.
+        if call.what == What::Returned && used.is_some_and(|used: &Call| used.address == call.address) {
+            used = None;
+        }
         if call.what != What::Given || call.thread == failure.oom.thread || call.bytes == UNKNOWN_BYTES {
             continue;
         }
-        if holds(call, work.address) {
-            return Meanwhile::Used { thread: call.thread, bytes: call.bytes };
+        // A trifle, or memory of another sort, is not in the place of what was refused.
+        if holds(call, work.address) && call.device == around.device && call.bytes as f64 >= worth {
+            used = Some(call);
         }
         given_bytes = given_bytes.saturating_add(call.bytes);
     }
-    let worth = case.thresholds.fall_back_share * failure.oom.requested_bytes as f64;
-    if given_bytes > 0 && given_bytes as f64 >= worth { Meanwhile::Enough } else { Meanwhile::Nothing }
+    match used {
+        Some(call) => Meanwhile::Used { thread: call.thread, bytes: call.bytes },
+        None if given_bytes > 0 && given_bytes as f64 >= worth => Meanwhile::Enough,
+        None => Meanwhile::Nothing,
+    }
 }
 
 /// Whether an address lies in the block that a call gave.
