@@ -73,3 +73,28 @@ fn a_thread_of_the_programs_own_trains_nothing_whatever_it_is_called() {
     assert_eq!(report.text("/ooms/0/thread_name"), "pt_autograd_0");
     assert!(report.value("/ooms/0/phase").is_null(), "{}", report.excerpt("/ooms/0"));
 }
+
+/// All forward passes of the training come by a function that is called like an evaluation's.
+#[test]
+fn a_loss_that_is_called_evaluate_is_no_evaluation() {
+    let Some((run, _)) = run("loss") else { return };
+    assert_eq!(confidence(&run, "oom-eval-accumulation"), None, "{}", page(&run));
+    assert!(page(&run).contains("that function may compute its loss"), "{}", page(&run));
+}
+
+/// Whether equal tensors of one line are needed or forgotten no call tells.
+#[test]
+fn a_card_full_of_equal_tensors_is_not_proven_to_be_needed() {
+    let Some((run, kept)) = run("garbage") else { return };
+    assert_eq!(confidence(&run, "true-capacity").as_deref(), Some("probable"), "{}", page(&run));
+    let told = format!("{kept} tensors of one size by Holder.__init__ (piles.py:");
+    assert!(page(&run).contains(&told), "{told}: {}", page(&run));
+}
+
+/// Nothing is kept for a backward pass, and none comes.
+#[test]
+fn one_large_input_is_no_pass_that_keeps_activations() {
+    let Some((run, _)) = run("image") else { return };
+    let sure = confidence(&run, "oom-first-forward");
+    assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{sure:?}: {}", page(&run));
+}

@@ -327,6 +327,12 @@ thresholds! {
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Forward passes' worth of blocks of each line from which on several passes are told from one that is longer.
     least_passes: u64 = 2, Count, "ours", ["oom-first-forward"];
+    /// Blocks of a forward pass, kept, from which on it keeps them for a backward pass. Without gradients few live at once.
+    passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
+    /// Equal blocks of one line that may be a pile.
+    pile_blocks: u64 = 16, Count, "ours", ["true-capacity"];
+    /// Share of what was held at a failure that is given back later, from which on the program was not done with it.
+    emptied_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Steps of a run that counts as stable.
     stable_cycles: u64 = 20, Count, "ours: low enough for short runs", ["oom-longest-batch"];
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).

@@ -1,12 +1,16 @@
 """Trains for some steps that keep nothing, and then keeps something from batch to batch until the card is full.
 
-    piles.py graphs | predictions | hook | thread
+    piles.py graphs | predictions | hook | thread | loss | garbage | image
 
 `graphs`: an evaluation without `no_grad`, whose outputs keep their graphs. `predictions`: one with it, whose outputs stay. `hook`: a hook
-of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are.
+of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are. `loss`: the
+training's own loss is computed by a function that is called `evaluate`, for more and more batches before one backward pass. `garbage`:
+no training, and objects that refer to each other while the collector is off. `image`: no training, and one input without gradients whose
+result does not fit.
 """
 
 import ctypes
+import gc
 import sys
 import threading
 
@@ -58,6 +62,32 @@ def prefetch():
         say("kept", len(kept))
 
 
+def train_by_sums(net):
+    def evaluate():
+        return net(batch()).pow(2).mean()
+
+    for batches in (2, 4, 8, 16, 1 << 10):
+        net.zero_grad()
+        sum(evaluate() for _ in range(batches)).backward()
+
+
+class Holder:
+    def __init__(self):
+        self.me, self.block = self, torch.empty(16 << 20, dtype=torch.uint8, device="cuda")
+
+
+def make_garbage():
+    gc.disable()
+    while True:
+        Holder()
+        kept.append(None)
+
+
+def infer(net):
+    with torch.no_grad():
+        net(torch.randn(170000, WIDTH, device="cuda"))
+
+
 def main(scenario):
     if scenario == "thread":
         thread = threading.Thread(target=prefetch)
@@ -65,6 +95,13 @@ def main(scenario):
         thread.join()
         return
     net = Net().cuda()
+    alone = {"loss": lambda: train_by_sums(net), "garbage": make_garbage, "image": lambda: infer(net)}.get(scenario)
+    if alone:
+        try:
+            alone()
+        except OutOfMemoryError:
+            say("kept", len(kept))
+        return
     if scenario == "hook":
         net.first.weight.register_hook(spy)
     train(net, STEPS)

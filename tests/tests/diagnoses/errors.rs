@@ -34,7 +34,7 @@ fn dropped() -> Vec<Scene> {
             "alloc a 1G; alloc b 1G; launch",
         ),
         dropped(Found(Probable), "the pointer of the failed call goes into a copy", "copy b; launch"),
-        dropped(Found(Probable), "a kernel is launched after the failure", "launch"),
+        dropped(Found(Possible), "a kernel is launched after the failure: nobody sees a look at the status", "launch"),
         dropped(Not, "the program asks what went wrong, and ends", "query; exit 1"),
         dropped(Not, "the program goes on with a quarter of the size, on purpose", "launch; alloc c 1G; launch"),
         scene("dropped-oom-return", Found(Probable), "the same over CUDA", with(FULL, "copy b; launch"))

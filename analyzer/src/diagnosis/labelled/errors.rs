@@ -39,9 +39,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
-        story: "a kernel is launched after the failure",
+        story: "a kernel is launched after the failure: a program that looks at the status and does without does that, too",
         scene: || after_failure(Event::GpuWork, "hipLaunchKernel", 0),
     },
     Labelled {
@@ -118,7 +118,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "a smaller request came later, and no call paths are known: whether it is a way out on purpose is missing",
         scene: || {
@@ -129,7 +129,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "a trifle from another place comes before the work: no way out on purpose",
         scene: || {
@@ -176,7 +176,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "weights of different sizes are refused one after the other: the smaller one is no way out",
         scene: || refused_twice(0),
@@ -233,21 +233,21 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "another thread gets a trifle before the work, which is given something else",
         scene: || made_up_by_another(4096, 0x1000_1000),
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "the work is given a trifle that another thread got: that is not in the place of 1 GiB",
         scene: || made_up_by_another(8192, 0x1000_1000),
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "so many calls of another thread came before the work that not all are kept: what they got is missing",
         scene: || {
@@ -262,7 +262,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "after a launch, another place asks for a small block",
         scene: || {
@@ -316,7 +316,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "dropped-oom-return",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "the variable of the failed call still holds an older block, which is what the copy works on",
         scene: || {

@@ -22,6 +22,7 @@ mod numbers;
 mod pending;
 mod phantom_free;
 mod phases;
+mod pieces;
 mod platform;
 mod pools;
 mod removals;
@@ -89,6 +90,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         counts::TRACES,
         phantom_free::TRACES,
         pending::TRACES,
+        pieces::TRACES,
         reported::TRACES,
         since_refusal::TRACES,
         exports::TRACES,

@@ -106,8 +106,8 @@ fn what_is_said_of_one_failure_is_not_said_of_another() {
     trace.after(Event::GpuWork, "hipMemcpy", 0, 0);
     trace.now_ns += 20_000_000_000;
     trace.site = 0;
-    trace.refuse(GIB);
-    trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+    let seq = trace.refuse(GIB);
+    trace.used_null_of("hipLaunchKernel", seq);
     let findings = summary(&trace).conclusion.findings;
     let dropped = findings.iter().filter(|finding| finding.id == "dropped-oom-return");
     let said: Vec<_> = dropped.map(|finding| (finding.confidence, finding.ooms.clone(), finding.evidence_of)).collect();

@@ -65,23 +65,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         );
         return;
     }
-    let left_by = failure.report.evidence.iter().find_map(|evidence| evidence.pointer_left_by);
-    match left_by {
-        Some(left_by) => {
-            check.note(true, || {
-                let others = match left_by {
-                    0 => "one that a failed call left behind".to_owned(),
-                    number => format!("one that {} left behind, this one among them", count(number, "failed call", "failed calls")),
-                };
-                format!("a GPU call was then given a null pointer: {others}")
-            });
-            check.would_settle("which of the failed calls that null is from");
-        }
-        None => check.would_settle(&format!(
-            "a use of the null that the failed call left behind: none was seen in the GPU calls of that thread that were looked at \
-             ({WORKS_LOOKED_AT} at most; not in what a kernel is given). A look at the status that the call returned leaves no trace",
-        )),
-    }
+    a_null_was_used(failure.report, check);
     let soon = span(case.thresholds.retry_ns);
     let is_way_out = asks_for_less(case, failure);
     // The outcome stands on the same page.
@@ -115,6 +99,29 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         let reading = "whether the program fell back to pageable memory, whose allocation is not recorded";
         check.unless(Holds::Unknown(reading), || "the program fell back to memory that is not pinned".into());
     }
+}
+
+/// Whether a null that a failed call left behind was given to a GPU call; without one the program may have looked at the status and
+/// done without the block: it makes the same calls as one that never looks.
+fn a_null_was_used(oom: &OomReport, check: &mut Check) {
+    let Some(left_by) = oom.evidence.iter().find_map(|evidence| evidence.pointer_left_by) else {
+        check.at_most(Confidence::Possible);
+        check.would_settle(&format!(
+            "a use of the null that the failed call left behind: none was seen in the GPU calls of that thread that were looked at \
+             ({WORKS_LOOKED_AT} at most; not in what a kernel is given). A look at the status that the call returned leaves no trace",
+        ));
+        return;
+    };
+    check.note(true, || {
+        let others = match left_by {
+            0 => "one that a failed call left behind".to_owned(),
+            number => {
+                format!("one that {} left behind, this one among them", count(number, "failed call", "failed calls"))
+            }
+        };
+        format!("a GPU call was then given a null pointer: {others}")
+    });
+    check.would_settle("which of the failed calls that null is from");
 }
 
 /// What went on after a failure, before any sign that the program had noticed.

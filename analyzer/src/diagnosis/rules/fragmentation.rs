@@ -83,6 +83,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     // A smaller part is what every cache has, and a reason only for this one request.
     if of_reserved <= failure.thresholds.unused_share {
         check.at_most(Confidence::Probable);
+        unless_it_had_fitted(sums, failure, check);
     }
     // What rises without an end leaves less and less room between its blocks.
     if leaks::fills_the_card(case, failure) {
@@ -117,6 +118,21 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
              PyTorch's message (--torch-log)",
         );
     }
+}
+
+/// Where tensors had never held as much as with this request, the program needed more than ever, and pieces are what is left between
+/// them. What garbage holds counts as theirs.
+fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let most = failure.device.and_then(|device| device.tensors.as_ref()).map(|tensors| tensors.peak_allocated_bytes);
+    let with_it = sums.allocated.map(|allocated| allocated.plus(sums.tried).bytes);
+    if most.zip(with_it).is_some_and(|(most, with_it)| most >= with_it) {
+        check.note(true, || format!("tensors had held {}: as much as with this request", size(most.unwrap_or(0))));
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.would_settle(
+        "whether all that the tensors held was needed: they had never held as much as with this request (as far as is known)",
+    );
 }
 
 /// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.

@@ -84,6 +84,7 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let stays_bytes = facts.stays.as_ref().map_or(0, |stays| stays.at_most_bytes);
         shapes::decided_by_the_rest(failure, stays_bytes, check);
         unusual_step(failure, facts, check);
+        emptied_later(case, failure, check);
     }
 }
 
@@ -112,6 +113,22 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
         tensor_leak::took_what_was_missing(failure, growth, check);
         shapes::not_enough(failure, check);
         shapes::decided_by_the_rest(failure, growth.rising_held_bytes, check);
+    }
+}
+
+/// A queue that is full is refused more, too, and is emptied then: the program goes on and gives back what it had kept.
+fn emptied_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let works = failure.report.evidence.iter().any(|evidence| ["gpu_work", "alloc"].contains(&evidence.event));
+    let around = case.around(failure).filter(|_| works);
+    let track = around.and_then(|around| Some((around, case.replay.tracks.device(around.device)?)));
+    let Some((around, track)) = track else { return };
+    let returned = track.done.since(&around.done).returned_bytes;
+    if share(returned, failure.own_bytes()) >= case.thresholds.emptied_share {
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("the program went on, and gave {} back after the failure", size(returned)));
+        check.would_settle(
+            "whether what stayed had a bound, as that of a queue: the code at the place where it comes from",
+        );
     }
 }
 

@@ -38,6 +38,11 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !made_by_nobody(case, failure, check) {
         return;
     }
+    // A pool that the program made may have a limit of its own.
+    if failure.oom.kind == Kind::Pool && case.replay.made_pools > 0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle("the limit of the pool that was asked (maxSize of hipMemPoolProps, cudaMemPoolProps)");
+    }
     let by_driver = failure.driver_free_bytes();
     let request = failure.request_bytes().get().unwrap_or(0);
     let too_little = failure.was_free(by_driver, |free| free < request);

@@ -131,6 +131,11 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     is_much(told.live_bytes(&[Phase::Forward]).saturating_add(told.requested_bytes), told, facts, check);
     check.at_most(Confidence::Probable);
     check.would_settle(MARKS);
+    // One large input does not fit either, nor do several threads at once, and nothing is kept for a backward pass.
+    if kept < facts.thresholds.passes_blocks {
+        check.at_most(Confidence::Possible);
+        check.would_settle(WHAT_KEEPS);
+    }
 }
 
 /// Passes that no backward pass followed, as in an evaluation that keeps what only a backward pass needs.
@@ -226,7 +231,12 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
         return;
     }
     match &told.evaluates {
-        Some(function) => check.must(true, || format!("the call comes from {function}")),
+        Some(function) => {
+            check.must(true, || format!("the call comes from {function}"));
+            check.unless(!told.trains_elsewhere, || {
+                "the training has no other forward passes: that function may compute its loss".to_owned()
+            });
+        }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         None => {}
     }

@@ -164,7 +164,7 @@ impl Shapes {
             let captured = replay.tracks.around.failure(*index).and_then(|around| around.captured);
             let oom = replay.failures.listed.get(*index);
             let oom = oom.filter(|_| !captured.is_some_and(|captured| captured.is_under_way));
-            facts.told = oom.and_then(|oom| OfBlocks::of(replay, oom, phases));
+            facts.told = oom.and_then(|oom| OfBlocks::of(replay, oom, phases, &facts.thresholds));
         }
         self
     }

@@ -9,6 +9,7 @@ use crate::passes::shape::paths::own_evaluation;
 use crate::replay::Replay;
 use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
 use crate::replay::failures::Oom;
+use crate::thresholds::{Thresholds, share};
 
 /// Blocks that live at the failure and came in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct OfBlocks {
     pub largest_in_training: u64,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
+    /// Equal blocks of one line that no phase names, of which none is gone and which are most of what lives.
+    pub pile: Option<OfPlace>,
     /// Blocks of a forward pass that live and came by ways of which none is gone.
     pub kept_of_forward: u64,
     /// Forward passes that no backward pass followed, and of which blocks live.
@@ -72,13 +75,15 @@ pub struct OfBlocks {
     came: Vec<(Option<Phase>, Came)>,
     /// Backward passes that were over.
     backward_passes: u64,
+    /// Whether forward passes came that are not of the program's own function for an evaluation, before the last backward pass.
+    pub trains_elsewhere: bool,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
     pub is_whole: bool,
 }
 
 impl OfBlocks {
     /// Of a failure; `None` where PyTorch did not tell of its blocks there, or not everything about them is known.
-    pub(super) fn of(replay: &Replay, oom: &Oom, phases: &OfSites<'_>) -> Option<Self> {
+    pub(super) fn of(replay: &Replay, oom: &Oom, phases: &OfSites<'_>, thresholds: &Thresholds) -> Option<Self> {
         let moment = replay.blocks.moments.at_failure(oom.seq)?;
         let of_torch = |of: &&OfAllocator| replay.blocks.owner(of.allocator) == Some(&Owner::Torch);
         let rows = &moment.of.iter().find(of_torch)?.rows;
@@ -102,11 +107,13 @@ impl OfBlocks {
             is_in_a_pass: stack.iter().any(|frame| table::phase_of(frame) == Some(Phase::Forward)),
             largest_in_training: largest_in_training(&came, phases),
             of_evaluation: of_evaluation(rows, phases),
+            pile: pile(rows, all, phases, thresholds),
             kept_of_forward: kept_of_forward(rows, all, phases),
             unfollowed: unfollowed(rows, &came, backward_passes, phases),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
             backward_passes,
+            trains_elsewhere: trains_elsewhere(&came, phases),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -185,6 +192,14 @@ fn largest_in_training(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> 
     largest.max().unwrap_or(0)
 }
 
+/// Whether a training has forward passes of its own: else a function that is called like an evaluation's may compute its loss.
+fn trains_elsewhere(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> bool {
+    let last = came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward)).map(|(_, came)| came.last).max();
+    let is_before = |came: &Came| last.is_some_and(|last| came.first < last);
+    came.iter()
+        .any(|(phase, came)| *phase == Some(Phase::Forward) && is_before(came) && !phases.is_of_evaluation(came.site))
+}
+
 /// Sums by phase, the largest first.
 fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     let mut sums: Vec<Live> = Vec::new();
@@ -197,6 +212,18 @@ fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     }
     sums.sort_by_key(|live| std::cmp::Reverse(live.bytes));
     sums
+}
+
+/// The call site whose blocks are all of one size, all live, and most of what does.
+fn pile(rows: &Rows, all: &[Came], phases: &OfSites<'_>, thresholds: &Thresholds) -> Option<OfPlace> {
+    let held = rows.iter().fold(0, |sum: u128, row| sum + row.bytes);
+    let is_most = |row: &&Row| share(saturate(row.bytes), saturate(held)) >= thresholds.dominant_share;
+    let row = rows.iter().filter(is_most).find(|row| row.blocks >= thresholds.pile_blocks)?;
+    let came = all.iter().find(|came| came.site == row.site)?;
+    let is_equal = u128::from(came.largest_bytes) * u128::from(row.blocks) == row.bytes;
+    let known = phases.stacks().call_site(row.site).filter(|_| phases.phase(row.site).is_none())?;
+    let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
+    (came.blocks == row.blocks && is_equal).then(|| OfPlace { label, bytes: saturate(row.bytes), blocks: row.blocks })
 }
 
 /// Blocks of a forward pass that live and came by ways of which none is gone.

@@ -181,15 +181,41 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
         parts.push("nothing on that thread tells before that".to_owned());
     }
-    let text = format!("{}{}", parts.join(", "), not_counted(oom));
-    match (oom.because, oom.attempt_of) {
-        (Because::ErrorRead, _) if oom.allocator.is_some() => {
-            format!("{text}; no exception was recorded, and what the program made of the error can't be seen")
-        }
-        (Because::ErrorRead, _) => format!("{text}; whether anybody looked at the error can't be seen"),
-        (Because::FellBack, Some(first)) => format!("{text}; an attempt to make up for #{first}"),
-        _ => text,
+    if let Some(open) = left_open(oom) {
+        let last = parts.pop().unwrap_or_default();
+        parts.push(format!("{last}{}; {open}", not_counted(oom)));
+        return parts.join(", ");
     }
+    format!("{}{}", parts.join(", "), not_counted(oom))
+}
+
+/// What no call shows, although the outcome is read from calls.
+fn left_open(oom: &OomReport) -> Option<String> {
+    let open = match oom.because {
+        Because::FellBack if oom.attempt_of.is_some() => {
+            return oom.attempt_of.map(|first| format!("an attempt to make up for #{first}"));
+        }
+        Because::ErrorRead if oom.allocator.is_some() => {
+            "no exception was recorded, and what the program made of the error can't be seen"
+        }
+        Because::ErrorRead => "whether anybody looked at the error can't be seen",
+        Because::RetrySucceeded | Because::FellBack if oom.allocator.is_none() => {
+            "whether the program took it in place of this one can't be seen"
+        }
+        Because::GpuWorkContinued if oom.allocator.is_none() => "whether it looked at the status can't be seen",
+        Because::Exception if !oom.message.as_deref().is_some_and(is_of_memory) => {
+            "whether the exception is about this failure can't be seen"
+        }
+        Because::ProcessExited => "whether it ended because of this failure can't be seen",
+        _ => return None,
+    };
+    Some(open.to_owned())
+}
+
+/// Whether a message is about memory: a program may throw for another reason in between.
+fn is_of_memory(message: &str) -> bool {
+    let message = message.to_lowercase();
+    ["memory", "alloc"].iter().any(|word| message.contains(word))
 }
 
 /// That the recorder's own readings held the thread up, where a time after them is told without that.

@@ -1,0 +1,55 @@
+//! Programs that look at each status and do without what was refused, and others of which calls show less than they seem to: nothing is
+//! said of them that only one of several explanations would bear out.
+
+use gpuoom_tests::{Client, Finished, Report, program};
+
+fn run(way: &str) -> Finished {
+    Client::new(program("oom_handled.c")).arg(way).env("SIM_CAPACITY", "1G").run_recorded()
+}
+
+fn confidence(report: &Report, id: &str) -> Option<String> {
+    report.diagnoses().into_iter().find(|found| found.id == id).map(|found| found.confidence)
+}
+
+fn page(run: &Finished) -> String {
+    run.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A look at the status leaves no trace: GPU work that goes on shows nothing by itself.
+#[test]
+fn who_looks_at_the_status_and_does_without_is_not_told_that_it_drops_errors() {
+    for way in ["arena", "rollback", "service", "queue", "logger"] {
+        let run = run(way);
+        run.only_trace().report().assert_exited(0);
+        let sure = confidence(&run.only_trace().report(), "dropped-oom-return");
+        assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{way}: {sure:?}");
+        let page = page(&run);
+        assert!(page.contains("whether it looked at the status can't be seen"), "{way}: {page}");
+        assert!(!page.contains("1 check the return value of every call"), "{way}: {page}");
+    }
+}
+
+/// What a bounded queue keeps rises up to its bound, and is given back as the program goes on.
+#[test]
+fn a_queue_that_is_worked_off_is_hardly_a_leak() {
+    let run = run("queue");
+    assert_eq!(confidence(&run.only_trace().report(), "live-leak").as_deref(), Some("possible"), "{}", page(&run));
+    assert!(page(&run).contains("the program went on, and gave 992 MiB back after the failure"), "{}", page(&run));
+}
+
+/// A pool that the program made may have a limit of its own, which no reading of the card shows.
+#[test]
+fn the_limit_of_a_pool_is_no_phantom() {
+    let run = run("pool");
+    assert_eq!(confidence(&run.only_trace().report(), "phantom-free").as_deref(), Some("possible"), "{}", page(&run));
+    assert!(page(&run).contains("the limit of the pool that was asked"), "{}", page(&run));
+}
+
+/// The next call that got memory may be for something else altogether.
+#[test]
+fn memory_that_came_next_may_be_for_something_else() {
+    let run = run("unchecked");
+    run.only_trace().report().assert_only_oom("recovered", "fell_back");
+    let page = page(&run);
+    assert!(page.contains("whether the program took it in place of this one can't be seen"), "{page}");
+}
