@@ -53,3 +53,19 @@ fn memory_that_came_next_may_be_for_something_else() {
     let page = page(&run);
     assert!(page.contains("whether the program took it in place of this one can't be seen"), "{page}");
 }
+
+/// What the program's own pool keeps is no other process's.
+#[test]
+fn what_the_own_pool_keeps_is_nobody_elses() {
+    let run = run("pooled");
+    let report = run.only_trace().report();
+    report.assert_cause("pool-retention", "probable");
+    assert_eq!(confidence(&report, "other-process-on-gpu"), None, "{}", page(&run));
+}
+
+/// A defect of memory of other processes concerns who opens such memory.
+#[test]
+fn another_name_of_the_own_memory_is_no_import() {
+    let run = run("retained");
+    assert_eq!(confidence(&run.only_trace().report(), "known-bad-version"), None, "{}", page(&run));
+}

@@ -336,13 +336,13 @@ impl Replay {
         if record.status != 0 || record.address == 0 {
             return;
         }
-        self.imports += u64::from(own && record.event() == Some(Event::Import));
         let api = self.apis.get(record.api);
         let kind = match (record.event(), record.kind()) {
             (Some(Event::Import), Kind::Physical) => {
                 let mapped = payload::unpack_numbers(payload).next().unwrap_or(0);
                 let below = self.lower.retain(record, api.layer, mapped);
                 let held = own && self.vmm.retain(record.address, mapped);
+                // Another name of the program's own memory.
                 if below || held {
                     return;
                 }
@@ -376,6 +376,7 @@ impl Replay {
             }
         }
         let block = Block { kind, ..self.block(record) };
+        self.imports += u64::from(kind == Kind::Imported);
         if let (_, Some(old)) = self.live.insert(block) {
             self.count_uncounted(&old, false);
         }

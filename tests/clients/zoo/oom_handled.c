@@ -4,8 +4,10 @@
 //   service   a request that is too large is answered with an error, and the service goes on with the next
 //   queue     keeps each request's block until the queue is full, then works it off
 //   logger    another thread asks for the error's text
-// Two others that say less than they seem to:
+// Others that say less than they seem to:
 //   pool      a pool of its own with a limit of 256 MiB, which refuses 300 MiB
+//   pooled    the program's stream-ordered pool keeps 800 MiB when the card is first read, and hipMalloc of 600 MiB is refused
+//   retained  asks for the handle of its own memory by its address, which opens nothing of another process
 //   unchecked looks at nothing: 640 MiB are refused, and 16 MiB for something else are not
 #include <pthread.h>
 #include <string.h>
@@ -121,6 +123,33 @@ static int pool(void) {
     return hipMallocFromPoolAsync(&block, 300 * MiB, of_own, stream) != hipSuccess;
 }
 
+hipError_t hipDeviceGetDefaultMemPool(void **pool, int device);
+hipError_t hipMemPoolSetAttribute(void *pool, int attribute, void *value);
+
+static int pooled(void) {
+    hipStream_t stream;
+    uint64_t keep_all = ~(uint64_t)0;
+    void *blocks[8], *of_device, *block;
+    MUST(hipStreamCreate(&stream));
+    MUST(hipDeviceGetDefaultMemPool(&of_device, 0));
+    MUST(hipMemPoolSetAttribute(of_device, 4, &keep_all));
+    for (int i = 0; i < 8; i++) MUST(hipMallocAsync(&blocks[i], 100 * MiB, stream));
+    for (int i = 0; i < 8; i++) MUST(hipFreeAsync(blocks[i], stream));
+    MUST(hipStreamSynchronize(stream));
+    return hipMalloc(&block, 600 * MiB) != hipSuccess;
+}
+
+static int retained(void) {
+    hipMemAllocationProp properties = {1, 0, {1, 0}, NULL, 0};
+    void *range, *handle, *again, *block;
+    MUST(hipMemAddressReserve(&range, 128 * MiB, 0, NULL, 0));
+    MUST(hipMemCreate(&handle, 128 * MiB, &properties, 0));
+    MUST(hipMemMap(range, 128 * MiB, 0, handle, 0));
+    MUST(hipMemRetainAllocationHandle(&again, range));
+    MUST(hipMemRelease(again));
+    return hipMalloc(&block, 2 * GiB) != hipSuccess;
+}
+
 static int unchecked(void) {
     void *base, *weights, *log;
     MUST(hipMalloc(&base, 500 * MiB));
@@ -133,7 +162,7 @@ static int unchecked(void) {
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*does)(void); } ways[] = {
         {"arena", arena}, {"rollback", rollback}, {"service", service}, {"queue", queue},
-        {"logger", logger}, {"pool", pool}, {"unchecked", unchecked},
+        {"logger", logger}, {"pool", pool}, {"pooled", pooled}, {"retained", retained}, {"unchecked", unchecked},
     };
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
         if (strcmp(argv[1], ways[i].name) == 0) return ways[i].does();

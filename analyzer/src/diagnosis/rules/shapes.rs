@@ -191,7 +191,9 @@ pub(super) fn in_use_before(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u
         // Memory may have come or gone while the card was read: then two numbers bound it.
         let held = (first.least_held_bytes.min(first.held_bytes), first.most_held_bytes.max(first.held_bytes));
         let held = if first.is_disturbed { held } else { (first.held_bytes, first.held_bytes) };
-        Some((used.saturating_sub(held.1), used.saturating_sub(held.0)))
+        // A stream-ordered pool may keep what went back to it, and that is nobody else's.
+        let in_pools = first.done.returned_to_pools_bytes;
+        Some((used.saturating_sub(held.1).saturating_sub(in_pools), used.saturating_sub(held.0)))
     })
 }
 
