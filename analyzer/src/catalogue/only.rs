@@ -58,7 +58,7 @@ pub struct Used {
 }
 
 /// What the catalogue speaks of.
-const USED: [Used; 7] = [
+const USED: [Used; 8] = [
     Used { name: "transformers", words: "transformers", files: &["transformers/"] },
     Used { name: "trainer", words: "transformers Trainer", files: &["transformers/trainer.py"] },
     Used {
@@ -69,6 +69,7 @@ const USED: [Used; 7] = [
     Used { name: "data-loader", words: "PyTorch's DataLoader", files: &["torch/utils/data/"] },
     Used { name: "vllm", words: "vLLM", files: &["vllm/"] },
     Used { name: "checkpointing", words: "activation checkpointing", files: &["torch/utils/checkpoint.py"] },
+    Used { name: "modules", words: "a module of PyTorch's", files: &["torch/nn/", "torch/autograd/", "torch/optim/"] },
     Used { name: "optimizer", words: "an optimizer of PyTorch", files: &["torch/optim/optimizer.py"] },
 ];
 

@@ -136,13 +136,18 @@ fn is_set(case: &Case<'_>, wanted: &str) -> bool {
     case.environment().iter().any(|(name, value)| matches(name) && !value.is_empty())
 }
 
+/// What a program with modules runs.
+const MODEL: &str = "a model";
+
 /// Whether the program trains or infers: only where something that can is in the process. llama.cpp does not train; of a
-/// framework an optimizer or a backward pass tells, and nothing tells that there is none.
+/// framework an optimizer or a backward pass tells; that there is none, ways to all blocks on which lies no module.
 fn activity(only: &Only, case: &Case<'_>) -> Holds {
     let Some(activity) = only.activity.as_deref() else { return Holds::Yes };
     let has = |program| case.versions.has(program);
     match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
         true if activity == "training" && trains(case) => Holds::Yes,
+        true if ["training", MODEL].contains(&activity) && has_no_model(case) => Holds::No,
+        true if activity == MODEL => is_seen(case, "modules").then_some(Holds::Yes).unwrap_or(Holds::Unknown("whether it runs a model")),
         true => Holds::Unknown("whether it trains or infers"),
         false => (has(Program::LlamaCpp) && activity == "inference").into(),
     }
@@ -153,6 +158,12 @@ fn trains(case: &Case<'_>) -> bool {
     is_seen(case, "optimizer")
         || case.replay.blocks.devices().any(|device| !device.steps.backward().0.steps().is_empty())
         || failed().any(|at| matches!(at.phase, Phase::Backward | Phase::Optimizer))
+}
+
+/// Whether no block of PyTorch's came by way of a module, a backward pass or an optimizer, and frames were looked for on all ways.
+fn has_no_model(case: &Case<'_>) -> bool {
+    let mut told = case.shapes.all().map(|facts| facts.told.as_ref()).peekable();
+    told.peek().is_some() && told.all(|told| told.is_some_and(|told| told.is_whole)) && !is_seen(case, "modules")
 }
 
 /// What was not seen may be used for all that: only what asks for memory is on a recorded way.
@@ -188,7 +199,7 @@ mod tests {
             assert!(only.family.iter().all(|name| families.contains(&&**name)), "{only:?}");
             assert!(only.uses.iter().chain(&only.unless_uses).all(|name| used(name).is_some()), "{only:?}");
             assert!(only.platform.iter().all(|name| name == "rocm" || name == "cuda"), "{only:?}");
-            assert!(only.activity.iter().all(|name| name == "training" || name == "inference"), "{only:?}");
+            assert!(only.activity.iter().all(|name| ["training", "inference", MODEL].contains(&&**name)), "{only:?}");
         }
     }
 

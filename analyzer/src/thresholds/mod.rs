@@ -238,7 +238,7 @@ thresholds! {
     /// Share of a device's peak below which its last bytes are the end of the program and no floor.
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Share of the rise that tensors from one place must make up.
-    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["live-leak", "legacy-pool-growth", "oom-model-load", "oom-first-backward", "oom-optimizer-step"];
+    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["true-capacity", "live-leak", "legacy-pool-growth", "oom-model-load", "oom-first-backward", "oom-optimizer-step"];
     /// Share of the rise that must come by one call path where a rise is to be the reason for the full card that it ends in.
     one_path_share: f64 = 0.8, Share, "ours: the keys and values of a cache come by two paths", ["true-capacity"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.

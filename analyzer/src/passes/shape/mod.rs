@@ -187,6 +187,11 @@ impl Shapes {
         self.failures.get(&index)
     }
 
+    /// Of all failures that are looked at.
+    pub fn all(&self) -> impl Iterator<Item = &Facts> {
+        self.failures.values()
+    }
+
     /// The shapes that a failure has, and those that have been refuted.
     pub fn judged(&self, index: usize) -> Vec<(Shape, Judgement)> {
         let Some(facts) = self.failure(index) else { return Vec::new() };

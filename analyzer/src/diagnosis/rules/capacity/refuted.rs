@@ -62,8 +62,9 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// this, and so does what it forgot.
 pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
-    let Some(pile) = told.and_then(|told| told.pile.as_ref()) else { return };
+    let Some(pile) = told.and_then(|told| told.pile.as_ref()) else { return check.part("no pile") };
     check.at_most(Confidence::Probable);
+    check.part("pile");
     check.note(true, || {
         let (blocks, bytes, label) = (count(pile.blocks, "tensor", "tensors"), size(pile.bytes), clean(&pile.label));
         format!("{blocks} of one size by {label}, of which none was given back: {bytes}")
