@@ -12,6 +12,9 @@ use serde::Serialize;
 const MOST_POINTS: usize = 256;
 /// The 97.5 % quantile of the normal distribution.
 const NORMAL_975: f64 = 1.96;
+/// Correlation of a step with the one before, above which the levels wander and do not waver around a line: -0.5 is that of noise, 0 that
+/// of a sum of independent steps.
+const WANDERS_ABOVE: f64 = -0.25;
 
 /// One level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,7 +128,7 @@ impl Trend {
         let share = (points.len() as f64 * limits.stretch_share).ceil() as usize;
         let length = share.max(limits.stretch_points).min(points.len()).min(MOST_POINTS);
         let stretch = &points[points.len() - length..];
-        let slope = Slope::of(stretch)?;
+        let slope = Slope::of(stretch)?.to_steps(stretch);
         let course = course(&levels(points, stretch, &slope), length, stretch, &slope, limits);
         Some(Trend { points: length, slope: slope.to_one_step(stretch), course })
     }
@@ -163,10 +166,63 @@ impl Slope {
         Some(Slope { median, low, high })
     }
 
+    /// Kendall's formula takes the levels for independent. Where blocks stay at random steps, the steps are, and their sums wander: then
+    /// the mean of the steps has the interval of their own variance, over all lags at which they may depend on each other (Newey and
+    /// West). What never falls rises for all that.
+    fn to_steps(self, points: &[Point]) -> Self {
+        let Some(steps) = Steps::of(points).filter(|steps| steps.correlation > WANDERS_ABOVE) else { return self };
+        let reach = NORMAL_975 * steps.error;
+        let low = self.low.min(steps.mean - reach);
+        let low = if steps.falls { low } else { low.max(self.low.min(f64::MIN_POSITIVE)) };
+        Slope { low, high: self.high.max(steps.mean + reach), ..self }
+    }
+
     /// Kendall's formula takes the points for independent. Those of a staircase are not: where it stands is known to one step.
     fn to_one_step(self, points: &[Point]) -> Self {
         let unsure = one_step(points, self.median).unwrap_or(0.0);
         Slope { low: self.low.min(self.median - unsure), high: self.high.max(self.median + unsure), ..self }
+    }
+}
+
+/// The steps between neighbouring levels of one sort.
+struct Steps {
+    /// Per unit of x.
+    mean: f64,
+    /// Its standard error.
+    error: f64,
+    /// Correlation of a step with the one before.
+    correlation: f64,
+    /// Whether a level is below the one before it.
+    falls: bool,
+}
+
+impl Steps {
+    /// `None` where all steps are equal, or none can be compared.
+    fn of(points: &[Point]) -> Option<Self> {
+        let mut by_sort: Vec<(u32, Vec<&Point>)> = Vec::new();
+        for point in points {
+            match by_sort.iter_mut().find(|(sort, _)| *sort == point.sort) {
+                Some((_, of_sort)) => of_sort.push(point),
+                None => by_sort.push((point.sort, vec![point])),
+            }
+        }
+        let pairs = |of: &[&Point]| of.windows(2).map(|pair| (pair[1].x - pair[0].x, pair[1].y - pair[0].y)).collect();
+        let steps: Vec<Vec<(f64, f64)>> = by_sort.iter().map(|(_, of)| pairs(of)).collect();
+        let all = || steps.iter().flatten();
+        let (length, rise) = all().fold((0.0, 0.0), |(x, y), step| (x + step.0, y + step.1));
+        let count = all().count() as f64;
+        let mean = rise / length;
+        let left: Vec<Vec<f64>> = steps.iter().map(|of| of.iter().map(|(x, y)| y - mean * x).collect()).collect();
+        let shared = |lag: usize| {
+            let of = |left: &Vec<f64>| left.iter().zip(left.iter().skip(lag)).map(|(one, later)| one * later).sum::<f64>();
+            left.iter().map(of).sum::<f64>() / count
+        };
+        let (own, next) = (shared(0), shared(1));
+        let lags = count.sqrt().floor() as usize;
+        let more: f64 = (1..=lags).map(|lag| (1.0 - lag as f64 / (lags + 1) as f64) * shared(lag)).sum();
+        let error = (count * (own + 2.0 * more).max(0.0)).sqrt() / length;
+        let falls = all().any(|step| step.1 < 0.0);
+        (own > 0.0 && error.is_finite()).then_some(Steps { mean, error, correlation: next / own, falls })
     }
 }
 
@@ -379,6 +435,22 @@ mod tests {
             let level = trend((0..120).map(|step| 16384.0 + 40.0 * noise(step + 1000 * shift)));
             assert!(!level.rises(), "{shift}: {level:?}");
         }
+    }
+
+    /// Blocks that stay at random steps, one in ten: the interval has the rate in it about as often as it says.
+    #[test]
+    fn the_interval_of_random_steps_has_their_rate_in_it() {
+        let mut has = 0;
+        for seed in 0..200 {
+            let stays = |step: u32| f64::from(u8::from(noise(step + 1000 * seed) < -0.8));
+            let levels = (0..400).scan(0.0, |level, step| {
+                *level += stays(step);
+                Some(*level)
+            });
+            let slope = trend(levels).slope;
+            has += u32::from((slope.low..=slope.high).contains(&0.1));
+        }
+        assert!(has >= 180, "{has} of 200");
     }
 
     #[test]
