@@ -147,7 +147,9 @@ fn activity(only: &Only, case: &Case<'_>) -> Holds {
     match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
         true if activity == "training" && trains(case) => Holds::Yes,
         true if ["training", MODEL].contains(&activity) && has_no_model(case) => Holds::No,
-        true if activity == MODEL => is_seen(case, "modules").then_some(Holds::Yes).unwrap_or(Holds::Unknown("whether it runs a model")),
+        true if activity == MODEL => {
+            is_seen(case, "modules").then_some(Holds::Yes).unwrap_or(Holds::Unknown("whether it runs a model"))
+        }
         true => Holds::Unknown("whether it trains or infers"),
         false => (has(Program::LlamaCpp) && activity == "inference").into(),
     }

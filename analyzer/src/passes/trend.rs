@@ -6,6 +6,9 @@
 //! label `forward` and at a label `backward`) are compared with their own sort only, as in the seasonal test of Hirsch and
 //! Slack.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 
 /// Points of a stretch that are looked at at most, the last ones: their pairs grow with the square.
@@ -15,6 +18,9 @@ const NORMAL_975: f64 = 1.96;
 /// Correlation of a step with the one before, above which the levels wander and do not waver around a line: -0.5 is that of noise, 0 that
 /// of a sum of independent steps.
 const WANDERS_ABOVE: f64 = -0.25;
+
+/// How many times the largest step from level to level a fall is that ends a round, and is no noise.
+const MANY_LEVELS: f64 = 2.0;
 
 /// One level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +48,10 @@ pub struct Limits {
     pub pause_factor: f64,
     /// Share of a rise whose return, after a rise as large, says that it is given back again and again.
     pub returned_share: f64,
+    /// The same of returns to the floor of all levels, of which there were several.
+    pub often_returned_share: f64,
+    /// Share of a round's height above the lowest level of all that is its floor still.
+    pub floor_share: f64,
     /// Share of its first half's slope below which a stretch slows down in its second half.
     pub slowing_share: f64,
     /// Share of an average step of the rise that a level must be above the last high to be a new one.
@@ -214,13 +224,15 @@ impl Steps {
         let mean = rise / length;
         let left: Vec<Vec<f64>> = steps.iter().map(|of| of.iter().map(|(x, y)| y - mean * x).collect()).collect();
         let shared = |lag: usize| {
-            let of = |left: &Vec<f64>| left.iter().zip(left.iter().skip(lag)).map(|(one, later)| one * later).sum::<f64>();
+            let of =
+                |left: &Vec<f64>| left.iter().zip(left.iter().skip(lag)).map(|(one, later)| one * later).sum::<f64>();
             left.iter().map(of).sum::<f64>() / count
         };
         let (own, next) = (shared(0), shared(1));
         let lags = count.sqrt().floor() as usize;
         let more: f64 = (1..=lags).map(|lag| (1.0 - lag as f64 / (lags + 1) as f64) * shared(lag)).sum();
-        let error = (count * (own + 2.0 * more).max(0.0)).sqrt() / length;
+        // A sample of few steps shows too little of how they depend on each other: never too narrow.
+        let error = (count * (own + 2.0 * more).max(own)).sqrt() / length;
         let falls = all().any(|step| step.1 < 0.0);
         (own > 0.0 && error.is_finite()).then_some(Steps { mean, error, correlation: next / own, falls })
     }
@@ -289,7 +301,7 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
         return Course::Level;
     }
     let last = &levels[levels.len() - length.min(levels.len())..];
-    if was_given_back(levels, last, limits) {
+    if was_given_back(levels, last, limits) || was_given_back_often(levels, last, limits) {
         return Course::GivenBack;
     }
     let pause = Pause::of(last, limits);
@@ -387,133 +399,22 @@ fn was_given_back(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
     false
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: Limits = Limits {
-        least_points: 5,
-        stretch_points: 10,
-        stretch_share: 0.5,
-        step_share: 0.67,
-        pause_factor: 2.0,
-        returned_share: 0.5,
-        slowing_share: 0.5,
-        new_high_share: 0.5,
-        parted_points: 8,
-    };
-
-    fn trend(levels: impl IntoIterator<Item = f64>) -> Trend {
-        let points: Vec<Point> = (0..).zip(levels).map(|(x, y)| Point { x: f64::from(x), y, sort: 0 }).collect();
-        Trend::of(&points, &LIMITS).unwrap()
-    }
-
-    /// Numbers between -1 and 1 that nobody would take for a line.
-    fn noise(place: u32) -> f64 {
-        f64::from(place.wrapping_mul(2_654_435_761).rotate_left(13).wrapping_mul(2_246_822_519) >> 8) / 8_388_608.0
-            - 1.0
-    }
-
-    #[test]
-    fn a_rise_that_goes_on() {
-        let line = trend((0..30).map(|step| 16384.0 + 4.0 * f64::from(step)));
-        assert_eq!((line.course, line.rate(), line.slope.low, line.slope.high), (Course::Rises, 4.0, 4.0, 4.0));
-        assert_eq!(trend((0..6).map(|step| 560.0 * f64::from(step))).course, Course::Rises);
-        // One step in 20: the last stretch begins and ends somewhere on a stair.
-        let stairs = trend((0..200).map(|step| f64::from(step / 20) * 512.0));
-        assert!(stairs.slope.low <= 25.6 && stairs.slope.high >= 25.6, "{stairs:?}");
-        // Now and then, and never for long.
-        assert!(trend((0..60).map(|step| f64::from(step / 5) * 100.0)).rises());
-    }
-
-    #[test]
-    fn noise_hides_no_rise_that_goes_on_and_makes_none() {
-        let noisy = trend((0..120).map(|step| 16384.0 + 4.0 * f64::from(step) + 40.0 * noise(step)));
-        assert_eq!(noisy.course, Course::Rises, "{noisy:?}");
-        assert!((noisy.slope.low..noisy.slope.high).contains(&4.0), "{noisy:?}");
-        for shift in 0..40 {
-            let level = trend((0..120).map(|step| 16384.0 + 40.0 * noise(step + 1000 * shift)));
-            assert!(!level.rises(), "{shift}: {level:?}");
+/// Whether the levels fell back to their floor twice or more before, from less high: the last round may only be a longer one. Floors that
+/// rise themselves are those of something that stays below the rounds.
+fn was_given_back_often(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
+    let least = limits.often_returned_share * (last[last.len() - 1] - last[0]);
+    let floor = levels.iter().copied().fold(f64::INFINITY, f64::min);
+    // Not each level is kept: the lowest of a round may lie between two of them.
+    let apart = levels.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    let (mut high, mut returns) = (f64::NEG_INFINITY, 0);
+    for level in levels {
+        high = high.max(*level);
+        let is_floor = level - floor <= apart.max(limits.floor_share * (high - floor));
+        // Noise falls as far as it rises from one level to the next.
+        if high - level >= least.max(MANY_LEVELS * apart) && is_floor {
+            returns += 1;
+            high = *level;
         }
     }
-
-    /// Blocks that stay at random steps, one in ten: the interval has the rate in it about as often as it says.
-    #[test]
-    fn the_interval_of_random_steps_has_their_rate_in_it() {
-        let mut has = 0;
-        for seed in 0..200 {
-            let stays = |step: u32| f64::from(u8::from(noise(step + 1000 * seed) < -0.8));
-            let levels = (0..400).scan(0.0, |level, step| {
-                *level += stays(step);
-                Some(*level)
-            });
-            let slope = trend(levels).slope;
-            has += u32::from((slope.low..=slope.high).contains(&0.1));
-        }
-        assert!(has >= 180, "{has} of 200");
-    }
-
-    #[test]
-    fn a_rise_that_is_over() {
-        for flat in [3, 4, 5, 12, 40] {
-            for steps in [5, 8, 12, 24] {
-                let full = trend((0..=steps + flat).map(|step| 64.0 * f64::from(step.min(steps))));
-                assert!(!full.rises() && full.rate() == 0.0, "{steps}, {flat}: {full:?}");
-            }
-        }
-        // A full cache whose entries differ in size.
-        let wavers = trend((0..26).map(|step| 64.0 * f64::from(step.min(20)) + 20.0 * noise(step)));
-        assert_eq!(wavers.course, Course::Stopped);
-        let slower = (0..40).map(|step| 1000.0 - 1000.0 * 0.92f64.powi(step));
-        assert_eq!(trend(slower).course, Course::Slows);
-    }
-
-    /// Too short to tell: a leak that is now and then and a cache that is just full look the same.
-    #[test]
-    fn a_rise_that_pauses_longer_than_ever_is_not_surely_one() {
-        for flat in [1, 2] {
-            assert_eq!(trend((0..=24 + flat).map(|step| 64.0 * f64::from(step.min(24)))).course, Course::Pauses);
-        }
-        // It paused as long before.
-        assert_eq!(trend((0..24).map(|step| 64.0 * f64::from(step / 3))).course, Course::Rises);
-    }
-
-    #[test]
-    fn one_step_up_is_no_rise_each_time() {
-        for at in 1..39 {
-            let step = trend((0..40).map(|cycle| if cycle < at { 2048.0 } else { 5120.0 }));
-            assert!(!step.rises(), "{at}: {step:?}");
-        }
-        let stages = trend((0..47).map(|cycle| f64::from(cycle / 14) * 1024.0));
-        assert!(!stages.rises(), "{stages:?}");
-    }
-
-    #[test]
-    fn what_was_given_back_before_will_be_again() {
-        let rounds = |last: i32| (0..40 + last).map(|step| f64::from(step % 10) * 64.0);
-        assert!((0..10).all(|last| !trend(rounds(last)).rises()));
-        let twice = trend((0..34).map(|step| f64::from(step % 17) * 64.0));
-        assert_eq!(twice.course, Course::GivenBack);
-        // A load's buffers went before the first step.
-        let load = trend((0..30).map(|step| if step == 0 { 9000.0 } else { 2000.0 + 20.0 * f64::from(step) }));
-        assert_eq!(load.course, Course::Rises);
-    }
-
-    #[test]
-    fn levels_are_compared_with_their_own_sort() {
-        let points = |rise: f64| -> Vec<Point> {
-            let level = |place: u32| f64::from(place % 3) * 5000.0 + f64::from(place) * rise;
-            (0..60).map(|place| Point { x: f64::from(place), y: level(place), sort: place % 3 }).collect()
-        };
-        let rises = Trend::of(&points(2.0), &LIMITS).unwrap();
-        assert_eq!((rises.course, rises.rate()), (Course::Rises, 2.0));
-        assert_eq!(Trend::of(&points(0.0), &LIMITS).unwrap().course, Course::Level);
-    }
-
-    #[test]
-    fn too_little_is_no_trend() {
-        assert!(Trend::of(&[], &LIMITS).is_none());
-        let points: Vec<Point> = (0..9).map(|sort| Point { x: 1.0, y: 2.0, sort }).collect();
-        assert!(Trend::of(&points, &LIMITS).is_none());
-    }
+    returns >= 2
 }

@@ -257,6 +257,10 @@ thresholds! {
     new_high_share: f64 = 0.5, Share, "ours: levels that waver are no rise", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
     returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// The same of returns to the floor of all levels, where there were two or more.
+    often_returned_share: f64 = 0.1, Share, "ours: rounds of which the last is longer", ["live-leak"];
+    /// Share of a round's height above the lowest level that is its floor still.
+    floor_share: f64 = 0.02, Share, "ours", ["live-leak"];
     /// Share of the time that a rise took; what is given back faster behind its last step is a clean-up where the program ends.
     cleanup_share: f64 = 0.1, Share, "ours", ["live-leak"];
     /// Share of a stretch's first slope below which its second half slows down.
@@ -331,6 +335,8 @@ thresholds! {
     passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
     /// Equal blocks of one line that may be a pile.
     pile_blocks: u64 = 16, Count, "ours", ["true-capacity"];
+    /// Floors behind the last label or backward pass from which on they are no parts of one step that is under way.
+    open_step_floors: u64 = 32, Count, "ours: a pass has about one for each layer", ["live-leak"];
     /// Share of what was held at a failure that is given back later, from which on the program was not done with it.
     emptied_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Steps of a run that counts as stable.
@@ -470,6 +476,8 @@ impl Thresholds {
             step_share: self.step_share,
             pause_factor: self.rise_pause_factor,
             returned_share: self.returned_share,
+            often_returned_share: self.often_returned_share,
+            floor_share: self.floor_share,
             slowing_share: self.slowing_share,
             new_high_share: self.new_high_share,
             parted_points: usize::try_from(self.parted_points).unwrap_or(usize::MAX).max(4),

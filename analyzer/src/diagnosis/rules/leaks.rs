@@ -109,6 +109,17 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
             "whether the allocator would hold less without these blocks: it was not the one that was refused",
         );
     }
+    if growth.is_beyond_its_steps(failure.thresholds) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "{} live that came since the last step, of which none was ever given more than {}",
+                size(growth.beyond_bytes),
+                size(growth.most_given_bytes)
+            )
+        });
+        check.would_settle("whether a step as large as that would have fitted at the start of the run");
+    }
     if !check.is_over() {
         tensor_leak::took_what_was_missing(failure, growth, check);
         shapes::not_enough(failure, check);

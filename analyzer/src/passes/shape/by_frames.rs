@@ -142,8 +142,8 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(true, || {
         format!(
-            "since the last of {} backward passes forward passes came and kept {}: at least {} times the blocks live that one pass took \
-             before, in each of the places where it takes memory ({})",
+            "since the last of at least {} backward passes forward passes came and kept {}: at least {} times the blocks live that one pass \
+             took before, in each of the places where it takes memory ({})",
             unfollowed.backward_passes,
             size(unfollowed.bytes),
             unfollowed.times,
@@ -196,6 +196,7 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         }
     }
     live(told, check);
+    is_much(state.saturating_add(told.requested_bytes), told, facts, check);
     is_most(told.live_bytes(&TRAINING), told, facts, check);
 }
 

@@ -255,7 +255,9 @@ fn unfollowed(
         let (live, bytes, _) = lines.entry(line(row.site)?).or_default();
         (*live, *bytes) = (*live + row.blocks, bytes.saturating_add(saturate(row.bytes)));
     }
-    let earlier = of(Phase::Forward).filter(|_| !lines.is_empty()).collect::<Vec<_>>();
+    // What comes and goes within the last pass is nothing of an earlier one.
+    let is_earlier = |came: &&Came| came.first < last;
+    let earlier = of(Phase::Forward).filter(is_earlier).filter(|_| !lines.is_empty()).collect::<Vec<_>>();
     for came in earlier {
         if let Some((.., came_there)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
             *came_there += came.blocks;

@@ -142,9 +142,12 @@ impl TensorGrowth {
         let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
         let mut growth = chosen.describe(run, (device, framework), rising, is_cleaned_up);
         // The gradients of one backward pass, between which other blocks come and go: no steps.
-        let (backward, _) = known.steps.backward();
+        let (backward, backward_site) = known.steps.backward();
         let is_one_pass = growth.by == Cut::Cycles && backward.count() <= 1;
-        if is_one_pass && growth.rising_bytes > 0 && growth.is_of_trained_parameters(run.thresholds) {
+        let is_trained = || growth.rising_bytes > 0 && growth.is_of_trained_parameters(run.thresholds);
+        // Nor what lies within the only step.
+        let is_one_step = || backward.count() == 1 && Chosen::is_backward(run, backward_site);
+        if is_one_pass && (is_one_step() || is_trained()) {
             growth = TensorGrowth { significant: false, lines: Vec::new(), larger: Vec::new(), ..growth };
         }
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
@@ -257,17 +260,17 @@ struct Chosen<'a> {
 
 impl<'a> Chosen<'a> {
     fn of(run: &Run<'_>, steps: &'a Steps, until: u64) -> Option<Self> {
-        let (replay, thresholds) = (run.replay, run.thresholds);
+        let thresholds = run.thresholds;
         let chosen = |by: Cut, kept: &'a Kept| Chosen::of_kept(by, kept, until, thresholds);
         let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
         let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
         let behind = |last: u64| floors.as_ref().map_or(0, |floors| floors.steps_behind(last));
-        // A step may have many floors of its own: those of one that is under way say nothing.
+        // A step may have many floors of its own, one for each layer: those of one that is under way say nothing.
         let goes_to_the_end = |chosen: &Chosen<'_>| {
             let behind = behind(chosen.last_at);
             let all = floors.as_ref().map_or(0, |floors| floors.last().number);
             let of_a_step = all.saturating_sub(behind) / chosen.last().number.max(1);
-            behind < (thresholds.trend_limits().least_points as u64).max(2 * of_a_step)
+            behind < thresholds.open_step_floors.max(2 * of_a_step)
         };
         let mut labelled: Vec<_> =
             steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first)).collect();
@@ -277,12 +280,14 @@ impl<'a> Chosen<'a> {
             Some(Chosen { are_pieces, ..chosen(Cut::Marks, &labelled.kept)? })
         });
         let (backward, site) = steps.backward();
-        let is_backward = || {
-            replay.sites.has_way(site)
-                && Where::of(&run.stacks.of(site).frames, false).is_some_and(|way| way.phase == Phase::Backward)
-        };
-        let by_backward = || chosen(Cut::BackwardPasses, backward).filter(|_| is_backward());
+        let by_backward = || chosen(Cut::BackwardPasses, backward).filter(|_| Chosen::is_backward(run, site));
         by_marks.find(goes_to_the_end).or_else(|| by_backward().filter(goes_to_the_end)).or(floors)
+    }
+
+    /// Whether a call site lies in a backward pass of PyTorch's.
+    fn is_backward(run: &Run<'_>, site: u32) -> bool {
+        let is_backward = |way: Where| way.phase == Phase::Backward;
+        run.replay.sites.has_way(site) && Where::of(&run.stacks.of(site).frames, false).is_some_and(is_backward)
     }
 
     /// What a program sets up once comes before it ends its first step: that is left out, where steps are known and not only floors.
