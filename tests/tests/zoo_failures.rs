@@ -225,7 +225,7 @@ fn another_call_that_gets_memory_for_something_else_is_no_fall_back() {
         report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
         assert!(run.recorder_lines()[0].contains("DROPPED"), "{way}: {}", run.stderr);
         let text = words_of(&run);
-        assert!(text.contains("before any sign that it had noticed"), "{text}");
+        assert!(text.contains("before it asked for the error"), "{text}");
         assert!(!text.contains("trusted"), "{text}");
     }
 }
@@ -391,8 +391,8 @@ fn last_words(report: &Report) -> String {
             };
             format!("{recovered} recovered, {propagated} propagated{more}")
         }
-        _ if dropped == total => "DROPPED: GPU work went on before any sign of notice".to_owned(),
-        _ => format!("{dropped} of them DROPPED: GPU work went on before any sign of notice"),
+        _ if dropped == total => "DROPPED as far as its calls show: GPU work went on".to_owned(),
+        _ => format!("{dropped} of them DROPPED as far as its calls show: GPU work went on"),
     };
     format!("{total} out-of-memory return{}, {what} (", if total == 1 { "" } else { "s" })
 }

@@ -239,7 +239,7 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             let later = work.map_or(String::new(), |work| {
                 format!(" {} later{}", span(first.later_ns(work.at_ns)), not_counted(first))
             });
-            format!("GPU work of that thread went on{later}, before any sign that it had noticed{}.", afterwards(first))
+            format!("GPU work of that thread went on{later}, before it asked for the error, threw or got other memory{}.", afterwards(first))
         }
         (_, 0) if outcomes.stories == 1 => format!(
             "After {total} refused requests, which may be attempts to make up for the first, GPU work of that thread went on before any \
@@ -247,7 +247,7 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             afterwards(first)
         ),
         (_, 0) => format!(
-            "After {} of {total} failures GPU work of the same thread went on, before any other sign that it had noticed.",
+            "After {} of {total} failures GPU work of the same thread went on, before it asked for the error, threw or got other memory.",
             outcomes.dropped
         ),
     }

@@ -177,7 +177,10 @@ impl<'a> Case<'a> {
     pub fn tensors_exceed(&self, failure: &Failure<'_>) -> bool {
         let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
         let tensors = sums.and_then(|sums| sums.allocated).map(|allocated| allocated.least());
-        let needed = tensors.zip(failure.request_bytes().get()).map(|(held, asked)| held.saturating_add(asked));
+        // Of a small block the segment may be larger than what is needed.
+        let block = failure.oom.error.as_ref().map(|error| error.requested_bytes);
+        let asked = block.or(failure.request_bytes().get());
+        let needed = tensors.zip(asked).map(|(held, asked)| held.saturating_add(asked));
         needed.zip(failure.total_bytes().get()).is_some_and(|(needed, total)| needed > total)
     }
 

@@ -4,6 +4,7 @@ use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
 use crate::passes::fragmentation::saturate;
+use crate::passes::kept::{Kept, OfPath};
 use crate::passes::level::Level;
 use crate::passes::rise::{By, Earlier, Rise, WHOLE_RUN};
 use crate::passes::shape::cycles::{Cycle, Cycles};
@@ -98,6 +99,34 @@ pub struct Suspect {
     pub bytes_per_cycle: u64,
 }
 
+/// The call path by which most of what came to stay over the last stretch came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MostBy {
+    /// Function with its line; null where it has no name.
+    pub caller: Option<String>,
+    #[serde(skip)]
+    site_number: u32,
+    /// Blocks that came to stay.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Steps over which they came.
+    pub steps: usize,
+}
+
+impl MostBy {
+    fn of(kept: &Kept) -> Option<Self> {
+        let OfPath { site, blocks, bytes, .. } = kept.path;
+        (site != 0 && blocks > 0).then_some(MostBy {
+            caller: None,
+            site_number: site,
+            blocks,
+            bytes,
+            steps: kept.steps,
+        })
+    }
+}
+
 /// The growth of one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
@@ -134,6 +163,8 @@ pub struct Growth {
     pub runs_out: Option<RunsOut>,
     /// Where what stays comes from, the largest first.
     pub suspects: Vec<Suspect>,
+    /// By which call path most of it came; null where it does not rise, or no call has a path.
+    pub most_by: Option<MostBy>,
 }
 
 /// The growth of each device that has steps.
@@ -145,6 +176,10 @@ pub fn of_devices(replay: &Replay, thresholds: &Thresholds) -> Vec<Growth> {
 
 /// Names who asked for what stays.
 pub fn name_callers(growths: &mut [Growth], stacks: &Stacks<'_>) {
+    for most in growths.iter_mut().filter_map(|growth| growth.most_by.as_mut()) {
+        let site = stacks.call_site(most.site_number).filter(|site| site.is_named());
+        most.caller = site.map(|site| site.label_with_line().unwrap_or_else(|| site.label.clone()));
+    }
     for suspect in growths.iter_mut().flat_map(|growth| &mut growth.suspects) {
         let Some(site) = stacks.call_site(suspect.site_number).filter(|site| site.is_named()) else { continue };
         suspect.caller = Some(site.label.clone());
@@ -211,6 +246,7 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
             None
         },
         suspects: if significant { suspects(replay, device, levels.len(), thresholds) } else { Vec::new() },
+        most_by: rise.kept.as_ref().filter(|_| significant).and_then(MostBy::of),
     }
 }
 

@@ -56,8 +56,8 @@ pub struct OfPath {
     pub gone_blocks: u64,
     /// Their bytes less those of blocks from before that went.
     pub net_bytes: u64,
-    /// Whether it is a path, and not only a size.
-    pub is_known: bool,
+    /// Call site of the path, 0 where only a size ties the blocks.
+    pub site: u32,
 }
 
 impl Kept {
@@ -229,6 +229,6 @@ fn sum_up<'a>(kept: &mut Kept, paths: &mut BTreeMap<PathKey, Path>, live: impl I
         returned_later_bytes: most.returned_later_bytes,
         gone_blocks: most.gone_blocks,
         net_bytes: most.net_bytes(),
-        is_known: *site != 0,
+        site: *site,
     };
 }

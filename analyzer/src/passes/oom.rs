@@ -61,6 +61,10 @@ pub struct Evidence {
     /// 0 where nobody counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer_left_by: Option<u64>,
+    /// Of a look at an error, and of an exception: the number of the last failure of the same thread before it, where that is another
+    /// one. It may be about that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_failure: Option<u64>,
 }
 
 /// Memory that a call gave after a failure.
@@ -283,6 +287,9 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
     for (index, report) in all.iter_mut().enumerate() {
         let around = replay.tracks.around.failure(index).and_then(|around| around.captured);
         let oom = &replay.failures.listed[index];
+        for (told, evidence) in report.evidence.iter_mut().zip(&oom.evidence) {
+            told.after_failure = failure_before(&replay.failures.listed, index, evidence);
+        }
         report.phase_entry = Where::of(&report.stack, around.is_some_and(|captured| captured.is_under_way))
             .or_else(|| purpose::phase_by_scopes(replay, oom))
             .or_else(|| {
@@ -451,7 +458,17 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
             device,
         }),
         pointer_left_by: evidence.pointer.map(|used| used.left_by.unwrap_or(0)),
+        after_failure: None,
     }
+}
+
+/// The last failure of a thread before something that it did, other than the one at `index` and its own later attempts.
+fn failure_before(listed: &[Oom], index: usize, evidence: &failures::Evidence) -> Option<u64> {
+    let asks = matches!(evidence.event, Event::ErrorQuery | Event::Exception);
+    let own = &listed[index];
+    let later = (index + 1..listed.len()).take_while(|later| listed[*later].at < evidence.at);
+    let others = later.filter(|later| listed[*later].thread == own.thread && listed[*later].story != own.story);
+    others.last().filter(|_| asks).map(|later| later as u64 + 1)
 }
 
 /// The recorder was not to measure; for one reason or another.

@@ -86,7 +86,7 @@ const TABLE: [(Metric, &str, Unit, Per, &str); 20] = [
     (Metric::BlocksAtEnd, "blocks_at_end", Unit::Count, Per::Device, "number of blocks at the end"),
     (Metric::Allocations, "allocations", Unit::Count, Per::Process, "number of allocations"),
     (Metric::Allocated, "allocated", Unit::Bytes, Per::Process, "sum of all allocations"),
-    (Metric::Refused, "refused", Unit::Count, Per::Process, "number of refused calls"),
+    (Metric::Refused, "refused", Unit::Count, Per::Process, "number of refused requests"),
     (Metric::Ooms, "ooms", Unit::Count, Per::Process, "number of out-of-memory failures"),
     (Metric::Recovered, "recovered", Unit::Count, Per::Process, "number of recovered failures"),
     (Metric::Propagated, "propagated", Unit::Count, Per::Process, "number of propagated failures"),

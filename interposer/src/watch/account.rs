@@ -232,8 +232,8 @@ impl Display for Account {
                     write!(out, ", {} unresolved", unresolved + undecided)?;
                 }
             }
-            _ if dropped == failures => write!(out, "DROPPED: GPU work went on before any sign of notice")?,
-            _ => write!(out, "{dropped} of them DROPPED: GPU work went on before any sign of notice")?,
+            _ if dropped == failures => write!(out, "DROPPED as far as its calls show: GPU work went on")?,
+            _ => write!(out, "{dropped} of them DROPPED as far as its calls show: GPU work went on")?,
         }
         // Of several, what became of this one is not said here.
         let told = if self.errors > 0 { self.errors } else { failures };
@@ -335,11 +335,11 @@ mod tests {
             |failures, dropped, propagated, recovered| account(failures, dropped, propagated, recovered).to_string();
         assert_eq!(
             account(1, 1, 0, 0),
-            "1 out-of-memory return, DROPPED: GPU work went on before any sign of notice (GPU 0, hipMalloc 512 MiB)"
+            "1 out-of-memory return, DROPPED as far as its calls show: GPU work went on (GPU 0, hipMalloc 512 MiB)"
         );
         assert!(
             account(3, 1, 1, 1)
-                .starts_with("3 out-of-memory returns, 1 of them DROPPED: GPU work went on before any sign of notice")
+                .starts_with("3 out-of-memory returns, 1 of them DROPPED as far as its calls show: GPU work went on")
         );
         assert!(account(2, 0, 2, 0).contains(
             "propagated: the program read or reported the error, threw an exception or ended with a failure"

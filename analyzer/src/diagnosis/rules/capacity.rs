@@ -13,6 +13,7 @@ use crate::software::Platform;
 use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
+use gpuoom_trace::outcome::Outcome;
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
@@ -50,7 +51,11 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             // That it does not fit is certain, that the card is full is too much said.
             _ if share < case.thresholds.capacity_medium_share => {
                 check.only_as_seen();
-                if case.tensors_exceed(failure) { Confidence::Probable } else { Confidence::Possible }
+                let is_made_up = failure.report.outcome == Outcome::Recovered;
+                match case.tensors_exceed(failure) || exceeds == Holds::Yes && !is_made_up {
+                    true => Confidence::Probable,
+                    false => Confidence::Possible,
+                }
             }
             _ if share < case.thresholds.capacity_high_share => {
                 if exceeds == Holds::Yes {

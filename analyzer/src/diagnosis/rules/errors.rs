@@ -1,6 +1,7 @@
 //! F. Errors: what became of a failure, and failures that are none of memory.
 
 mod other_threads;
+mod own_frees;
 
 use gpuoom_trace::outcome::{Outcome, WORKS_LOOKED_AT};
 use gpuoom_trace::record::NO_DEVICE;
@@ -66,6 +67,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         return;
     }
     a_null_was_used(failure.report, check);
+    own_frees::came_before_the_work(case, failure, check);
     let soon = span(case.thresholds.retry_ns);
     let is_way_out = asks_for_less(case, failure);
     // The outcome stands on the same page.
@@ -76,8 +78,8 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.unless(is_way_out, || {
         let part = percent(case.thresholds.fall_back_share);
         format!(
-            "within {soon} the thread asked for less in its place, at least {part} of it or from the same place, which is a way out on \
-             purpose{yet}"
+            "the thread asked for less in its place, before that work for at least {part} of it or within {soon} from the same place, \
+             which is a way out on purpose{yet}"
         )
     });
     if failure.report.number > 1 {
@@ -132,7 +134,8 @@ fn went_on(oom: &OomReport) -> String {
             let thread = oom.thread;
             let work = work_after(oom);
             format!(
-                "after {api} had failed, thread {thread} went on with GPU work{work}, before any other sign that it had noticed"
+                "after {api} had failed, thread {thread} went on with GPU work{work}, before it asked for the error, threw or got other \
+                 memory"
             )
         }
         PointerUsed::Likely => format!(
@@ -230,8 +233,8 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.must(true, || {
         let (number, api, thread) = (earlier.number, earlier.name(), earlier.thread);
         format!(
-            "after failure #{number} ({api}) GPU work went on before any sign of notice on the same thread ({thread}), and this call \
-             returns out of memory again"
+            "after failure #{number} ({api}) GPU work of thread {thread} went on before it asked for the error, threw or got \
+             other memory, and this call returns out of memory again"
         )
     });
     check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {

@@ -59,7 +59,7 @@ const TABLE: [(Figure, &str, Unit, &str); 15] = [
     (Figure::Allocations, "allocations", Unit::Count, "allocations"),
     (Figure::Frees, "frees", Unit::Count, "frees"),
     (Figure::Allocated, "allocated_bytes", Unit::Bytes, "allocated in all"),
-    (Figure::Failures, "failures", Unit::Count, "refused calls"),
+    (Figure::Failures, "failures", Unit::Count, "refused requests"),
     (Figure::Ooms, "ooms", Unit::Count, "out of memory"),
     (Figure::Recovered, "recovered", Unit::Count, "recovered"),
     (Figure::Propagated, "propagated", Unit::Count, "propagated"),

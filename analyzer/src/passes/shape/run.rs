@@ -179,7 +179,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
     let is_replaced = (kept.keeping_steps as u64) < thresholds.keeping_steps
         || kept.rise_share() < thresholds.dominant_share
         || kept.path.gone_blocks as f64 >= thresholds.replaced_share * kept.path.blocks as f64
-        || !kept.path.is_known && much(kept.gone_bytes);
+        || kept.path.site == 0 && much(kept.gone_bytes);
     let is_replaced = match much(kept.gone_of_unknown_bytes) {
         true if !is_replaced => Holds::Unknown(OLDER),
         _ => Holds::from(is_replaced),

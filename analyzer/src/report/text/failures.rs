@@ -203,6 +203,10 @@ fn left_open(oom: &OomReport) -> Option<String> {
             "whether the program took it in place of this one can't be seen"
         }
         Because::GpuWorkContinued if oom.allocator.is_none() => "whether it looked at the status can't be seen",
+        Because::StatusChecked | Because::ErrorReported | Because::Exception if after_another(oom).is_some() => {
+            return after_another(oom)
+                .map(|other| format!("whether that was about this failure or #{other} can't be seen"));
+        }
         Because::Exception if !oom.message.as_deref().is_some_and(is_of_memory) => {
             "whether the exception is about this failure can't be seen"
         }
@@ -210,6 +214,12 @@ fn left_open(oom: &OomReport) -> Option<String> {
         _ => return None,
     };
     Some(open.to_owned())
+}
+
+/// Another failure of the thread that lies between this one and the first sign of notice.
+fn after_another(oom: &OomReport) -> Option<u64> {
+    let told = oom.evidence.iter().find(|evidence| matches!(evidence.event, "error_query" | "exception"));
+    told.and_then(|told| told.after_failure)
 }
 
 /// Whether a message is about memory: a program may throw for another reason in between.
@@ -255,7 +265,9 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
             format!("{api} was given a null pointer {later}, as this call had left one")
         }
         "gpu_work" if oom.because == Because::GpuWorkContinued => {
-            format!("GPU work went on ({api}) {later}, before any other sign that the thread had noticed")
+            format!(
+                "GPU work went on ({api}) {later}, before the thread asked for the error, threw or got other memory"
+            )
         }
         "gpu_work" => format!("GPU work went on ({api}) {later}"),
         "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {

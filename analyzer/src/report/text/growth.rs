@@ -90,6 +90,14 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
             clean(&suspect.api),
             caller(suspect),
         ));
+    } else if let Some((most, caller)) = growth.most_by.as_ref().and_then(|most| Some((most, most.caller.as_ref()?))) {
+        text.push_str(&format!(
+            "; over the last {}, {} ({}) came to stay by {}",
+            count(most.steps as u64, step, &format!("{step}s")),
+            count(most.blocks, "block", "blocks"),
+            size(most.bytes),
+            clean(caller),
+        ));
     }
     text
 }

@@ -19,11 +19,14 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
             let peak = device.account.peak.on_card_bytes();
             format!(" of {} ({} of the card)", size(total), percent(peak as f64 / total as f64))
         });
-        write_account(page, &gpu(device.index), &device.account, &share.unwrap_or_default());
+        let failed = failed(summary, device);
+        write_account(page, &gpu(device.index), (&device.account, failed), &share.unwrap_or_default());
         write_tensors(page, device);
     }
     if used(&summary.facts.host) {
-        write_account(page, "host ", &summary.facts.host, " of pinned host memory");
+        let host = &summary.facts.host;
+        let failed = (host.failures > 0).then(|| format!("{} failed", grouped(host.failures)));
+        write_account(page, "host ", (host, failed), " of pinned host memory");
     }
     let failed = summary.facts.failed_frees;
     if failed > 0 {
@@ -56,8 +59,19 @@ fn write_tensors(page: &mut Page, device: &DeviceSummary) {
     }
 }
 
-fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total: &str) {
-    let AccountSummary { allocations, frees, failures, reset, replaced, peak, end, .. } = account;
+/// Requests that failed: an error of an allocator above the runtime is one, whatever calls were refused for it.
+fn failed(summary: &Summary, device: &DeviceSummary) -> Option<String> {
+    let failures = device.account.failures;
+    let errors = summary.facts.ooms.iter().filter(|oom| oom.device == device.index && oom.allocator.is_some());
+    let more = errors.fold(0, |sum: u64, oom| sum + (oom.attempts.len() as u64).saturating_sub(1));
+    (failures > 0).then(|| match more {
+        0 => format!("{} failed", grouped(failures)),
+        _ => format!("{} failed ({} refused)", grouped(failures), count(failures + more, "call", "calls")),
+    })
+}
+
+fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummary, Option<String>), of_total: &str) {
+    let AccountSummary { allocations, frees, reset, replaced, peak, end, .. } = account;
     let indent = " ".repeat(name.chars().count() + 4);
     let managed = match peak.managed_allocations {
         0 => String::new(),
@@ -75,7 +89,7 @@ fn write_account(page: &mut Page, name: &str, account: &AccountSummary, of_total
     );
     page.indented(&format!("  {name}  "), &indent, &first);
     let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{} freed", grouped(*frees))];
-    parts.extend((*failures > 0).then(|| format!("{} failed", grouped(*failures))));
+    parts.extend(failed);
     parts.extend((*reset > 0).then(|| format!("{} ended with a context or a device reset", grouped(*reset))));
     parts.extend((*replaced > 0).then(|| format!("{} whose free was not seen", grouped(*replaced))));
     let left = match end.live_allocations {

@@ -83,7 +83,7 @@ fn times_say_whether_the_readings_count() {
     let text = page(&trace);
     let held_up = crate::words::span(held_up);
     assert!(text.contains(&format!("(not counted: {held_up} of the recorder's own readings)")), "{text}");
-    assert!(text.contains("later (the recorder's own readings not counted), before any sign"), "{text}");
+    assert!(text.contains("later (the recorder's own readings not counted), before it asked"), "{text}");
     assert!(text.contains(&format!("({held_up} of it readings), exit 0")), "{text}");
     let mut unread = TraceBuilder::default().device(0, "card", 24 * GIB);
     unread.refuse(30 * GIB);
