@@ -204,6 +204,27 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || layers(true),
     },
     Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "30 textures of sizes that rise in turn, each replaced by one of its own size",
+        scene: || replaced(30, 600, |_, texture| 8 + texture),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "a cache with 40 places and five sizes: what comes into a place is as large as what goes",
+        scene: || replaced(40, 400, |round, _| 16 + round * 7 % 5),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "60 sessions of any size come and go",
+        scene: || replaced(60, 3000, |round, _| 1 + round.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 12),
+    },
+    Labelled {
         id: "legacy-pool-growth",
         says: Says::First(Probable),
         also: &[],
@@ -336,6 +357,21 @@ fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
     trace.site = site;
     trace.refuse(asked);
     Scene { trace }
+}
+
+/// Places are filled in turn, 11 apart, each again with so many MiB by round and place once what was there has been given back.
+fn replaced(places: u64, rounds: u64, mib: fn(u64, u64) -> u64) -> Scene {
+    let mut program = Program::new();
+    let mut held = vec![None; places as usize];
+    for round in 0..rounds {
+        let place = round * 11 % places;
+        if let Some(block) = held[place as usize].take() {
+            program.take(&[block]);
+        }
+        held[place as usize] = Some(program.give(mib(round, place) * MIB));
+    }
+    program.trace.refuse(15 * GIB);
+    Scene { trace: program.trace }
 }
 
 /// 20 steps with 12 blocks each, each 3 MiB larger than the one before.
