@@ -35,7 +35,7 @@ use crate::passes::which_card::WhichCard;
 use crate::passes::{buffers, tensors};
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
-use crate::software::{Versions, torch_version};
+use crate::software::{Executable, Versions, torch_version};
 use crate::symbols::{MissingSymbols, Stacks};
 use crate::thresholds::{Change, Thresholds};
 
@@ -260,7 +260,7 @@ impl Facts {
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
             trace: describe_trace(trace, replay),
-            versions: versions_of(trace, &devices, &process),
+            versions: versions_of(trace, &devices, &process, &stacks),
             process,
             devices,
             pools: pools::describe(replay),
