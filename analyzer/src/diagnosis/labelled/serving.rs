@@ -184,6 +184,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-incremental",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same, and at every other token a scratch buffer as large as the cache comes and goes",
+        scene: || tokens_with(1, None, 2),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
         says: Says::Not,
         also: &[],
         story: "blocks that are replaced by others of the same size",
@@ -392,14 +399,23 @@ fn layers(backwards: bool) -> Scene {
 }
 
 fn tokens(step_mib: u64, label: Option<&str>) -> Scene {
+    tokens_with(step_mib, label, u64::MAX)
+}
+
+/// Four caches that grow at each of eight tokens, with a scratch buffer of the cache's size where the number of the token is a multiple of `scratch_every`.
+fn tokens_with(step_mib: u64, label: Option<&str>, scratch_every: u64) -> Scene {
     let mut program = python();
     program.load();
     let mut caches: Vec<(u64, u64)> = (0..4).map(|_| (program.give(64 * MIB), 64 * MIB)).collect();
-    for _ in 0..8 {
+    for token in 1..=8u64 {
         for cache in &mut caches {
             let bytes = cache.1 + step_mib * MIB;
             let larger = program.give(bytes);
             program.take(&[cache.0]);
+            if token.is_multiple_of(scratch_every) {
+                let scratch = program.give(bytes);
+                program.take(&[scratch]);
+            }
             *cache = (larger, bytes);
         }
     }

@@ -80,7 +80,7 @@ impl Replacements {
         self.count(lately.replaced.take());
         self.returned.push(call.bytes);
         let before = self.successors.remove(&call.address);
-        if lately.given.iter().any(|(_, given)| given.bytes == call.bytes) {
+        if lately.given.last().is_some_and(|(_, given)| given.bytes == call.bytes) {
             // That one took its place.
             return;
         }
@@ -89,8 +89,8 @@ impl Replacements {
             .iter()
             .enumerate()
             .filter(|(_, (_, given))| given.bytes > call.bytes && given.bytes - call.bytes <= call.bytes);
-        // The one nearest in size.
-        if let Some((place, _)) = larger.min_by_key(|(_, (_, given))| given.bytes) {
+        // The one nearest in size, and of those the latest.
+        if let Some((place, _)) = larger.rev().min_by_key(|(_, (_, given))| given.bytes) {
             lately.replaced = Some(Replaced { at, bytes: call.bytes, by: lately.given.remove(place), before });
         }
     }
