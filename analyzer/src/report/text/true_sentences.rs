@@ -95,7 +95,7 @@ fn what_was_measured_at_an_earlier_attempt_is_told_as_of_then() {
         trace.read_at_failure(failure, &readings.map(|(quantity, value)| (quantity as u16, value)));
     };
     refuse(&mut trace, [(RuntimeFree, 2 * GIB), (LargestAllocatable, GIB)]);
-    refuse(&mut trace, [(RuntimeFree, 3 * GIB), (ProbeSkipped, u64::from(probe_skipped::NOT_ASKED))]);
+    refuse(&mut trace, [(RuntimeFree, 3 * GIB), (ProbeSkipped, probe_skipped::NOT_ASKED)]);
     trace.framework_error(THREAD, 4 * GIB, [22 * GIB, 22 * GIB]);
     let text = page(&trace);
     let told = "largest allocatable block below the request: 1.00 GiB at the attempt of ";
