@@ -69,3 +69,19 @@ fn another_name_of_the_own_memory_is_no_import() {
     let run = run("retained");
     assert_eq!(confidence(&run.only_trace().report(), "known-bad-version"), None, "{}", page(&run));
 }
+
+/// Any program may be called as llama.cpp's are. Only where none of its functions has a name, as in a stripped build, its own name counts.
+#[test]
+fn a_program_that_is_called_like_llama_cpps_is_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("llama-server");
+    std::fs::copy(program("oom_handled.c"), &path).expect("a copy of the program");
+    let software = || {
+        let run = Client::new(path.clone()).arg("queue").env("SIM_CAPACITY", "1G").run_recorded();
+        run.only_trace().report().value("/software").to_string()
+    };
+    assert!(!software().contains("llama.cpp"), "{}", software());
+    let status = std::process::Command::new("strip").arg(&path).status().expect("strip");
+    assert!(status.success());
+    assert!(software().contains("llama.cpp"), "{}", software());
+}

@@ -20,7 +20,7 @@ use crate::options::{Setup, choose};
 use crate::replay::{Options, Replay};
 use crate::report::page::Page;
 use crate::report::whatif::{write_json, write_text};
-use crate::software::Versions;
+use crate::software::{Executable, Versions};
 use crate::whatif::overhead::Origin;
 use crate::whatif::torch::policy::{Policy, PolicyError};
 use crate::whatif::torch::told::Histories;
@@ -215,7 +215,9 @@ fn recorded_options(trace: &TraceFile) -> Result<Policy, PolicyError> {
     let runtimes = trace.metadata.devices.iter().map(|facts| (facts.runtime.as_str(), Some(facts.runtime_version)));
     let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
     let process = &trace.metadata.process;
-    let versions = Versions::of(runtimes, &process.executable, modules, &trace.metadata.machine.files);
+    // Which other program it is does not matter to these options.
+    let executable = Executable { path: &process.executable, is_ggml_possible: false };
+    let versions = Versions::of(runtimes, executable, modules, &trace.metadata.machine.files);
     let setup = Setup { platform: versions.platform, torch: versions.torch, rocm: versions.rocm };
     let variables = &process.environment;
     let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());

@@ -139,8 +139,9 @@ pub(super) fn deciding_finding<'f>(
         let cause = causes.get(oom).copied().flatten()?;
         findings.iter().find(|finding| finding.id == cause && finding.explains(failure.number))
     };
+    let is_there = |finding: &&Finding| finding.device.is_none() || finding.device == failure.device;
     match failure.outcome {
-        Outcome::Recovered => of_run().or_else(of_failure),
+        Outcome::Recovered => of_run().filter(is_there).or_else(of_failure),
         _ => of_failure(),
     }
 }

@@ -35,7 +35,7 @@ use crate::passes::which_card::WhichCard;
 use crate::passes::{buffers, tensors};
 use crate::replay::account::{Account, Calls};
 use crate::replay::{End, Replay};
-use crate::software::{Versions, torch_version};
+use crate::software::{Executable, Versions, torch_version};
 use crate::symbols::{MissingSymbols, Stacks};
 use crate::thresholds::{Change, Thresholds};
 
@@ -260,7 +260,7 @@ impl Facts {
         let numbered = evidence.torch_snapshots.iter().enumerate();
         Facts {
             trace: describe_trace(trace, replay),
-            versions: versions_of(trace, &devices, &process),
+            versions: versions_of(trace, &devices, &process, &stacks),
             process,
             devices,
             pools: pools::describe(replay),
@@ -351,10 +351,18 @@ fn with_lines(mut all: Vec<TensorGrowth>, at_failures: &BTreeMap<usize, TensorGr
     all
 }
 
-fn versions_of(trace: &TraceFile, devices: &[DeviceSummary], process: &ProcessSummary) -> Versions {
+fn versions_of(
+    trace: &TraceFile,
+    devices: &[DeviceSummary],
+    process: &ProcessSummary,
+    stacks: &Stacks<'_>,
+) -> Versions {
     let runtimes = devices.iter().filter_map(|device| Some((device.runtime.as_deref()?, device.runtime_version)));
     let modules = trace.metadata.modules.modules.iter().map(|module| module.path.as_str());
-    Versions::of(runtimes, &process.executable, modules, &trace.metadata.machine.files)
+    let mut executable = Executable { path: &process.executable, is_ggml_possible: false };
+    // Names are looked up only where they decide.
+    executable.is_ggml_possible = executable.is_named_as_llama() && stacks.may_have_ggml(&process.executable);
+    Versions::of(runtimes, executable, modules, &trace.metadata.machine.files)
 }
 
 impl Facts {
@@ -407,11 +415,7 @@ pub fn rank(process: &ProcessFacts) -> Option<u32> {
 fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
     let facts = &trace.metadata.process;
     let modules = trace.metadata.modules.modules.iter();
-    let (end, exit_code, signal) = match end {
-        End::Unknown => ("unknown", None, None),
-        End::Exited(status) => ("exited", Some(status), None),
-        End::Signaled(signal) => ("signaled", None, Some(signal)),
-    };
+    let (end, exit_code, signal) = end.parts();
     ProcessSummary {
         pid: trace.header.pid,
         parent_pid: facts.parent_pid,

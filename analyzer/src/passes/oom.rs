@@ -231,6 +231,9 @@ pub struct OomReport {
     pub largest_allocatable_bytes: Option<u64>,
     /// Why that was not measured.
     pub not_probed_because: Option<&'static str>,
+    /// When the same was measured at an earlier attempt, and how much it was then.
+    #[serde(skip)]
+    pub probed_before: Option<(u64, u64)>,
     /// How long the recorder held the thread up after the call, for its readings: the program had no part in that.
     pub held_up_ns: u64,
     /// What the program itself held on that device (or on the host) then.
@@ -299,10 +302,9 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
         report.purpose = report.is_for.name();
         report.phase = report.phase_entry.as_ref().map(|entry| entry.phase.name());
         if report.not_probed_because == Some(NOT_ASKED) {
-            report.not_probed_because =
-                Some(not_asked(process, report, probed.contains(&report.device) || oom.probed_before));
+            report.not_probed_because = Some(not_asked(process, report, probed.contains(&report.device)));
         }
-        if report.largest_allocatable_bytes.is_some() {
+        if report.largest_allocatable_bytes.is_some() || oom.probed_before.is_some() {
             probed.insert(report.device);
         }
     }
@@ -329,6 +331,7 @@ fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'
         _ if report.kind != Kind::Device.name() => "that is tried for plain device memory only",
         Some("off") => "it was turned off (GPUOOM_PROBE=off)",
         // What was set could not be understood, or is the default.
+        _ if report.probed_before.is_some() => "it was measured at an earlier attempt",
         setting if was_probed && setting != Some("all") => {
             "only the first failure on a device is measured (GPUOOM_PROBE=all measures each)"
         }
@@ -411,6 +414,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
             .filter(|_| of_card),
         largest_allocatable_bytes: read.largest_allocatable_bytes,
         not_probed_because: not_probed(read),
+        probed_before: oom.probed_before.map(|(at, bytes)| (replay.clock.at_ns(at), bytes)),
         held_up_ns: oom.held_up_ns,
         held_bytes: saturate(oom.held.requested_bytes),
         held_managed_bytes: saturate(oom.held_managed_bytes),

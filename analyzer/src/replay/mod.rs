@@ -125,6 +125,15 @@ impl End {
         }
     }
 
+    /// `exited`, `signaled` or `unknown`, with the status or the signal.
+    pub fn parts(self) -> (&'static str, Option<i32>, Option<i32>) {
+        match self {
+            End::Unknown => ("unknown", None, None),
+            End::Exited(status) => ("exited", Some(status), None),
+            End::Signaled(signal) => ("signaled", None, Some(signal)),
+        }
+    }
+
     /// Whether the program ended with a failure of its own; signals by which others end a program are none.
     pub fn is_failure(self) -> bool {
         match self {

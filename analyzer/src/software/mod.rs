@@ -115,6 +115,24 @@ pub enum Program {
     TensorFlow,
 }
 
+/// The program itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Executable<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Whether ggml may be linked into it: one of its functions that are on the way to a call is ggml's or llama.cpp's, or none has a
+    /// name.
+    pub is_ggml_possible: bool,
+}
+
+impl Executable<'_> {
+    /// Whether it has a name such as llama.cpp's programs have. Any program may.
+    pub fn is_named_as_llama(self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        name.starts_with("llama-") || name.starts_with("llama_")
+    }
+}
+
 /// What runs, and in which versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
@@ -145,7 +163,7 @@ impl Versions {
     /// all loaded libraries, `kept` the files that the recorder kept.
     pub fn of<'a>(
         runtimes: impl Iterator<Item = (&'a str, Option<i32>)> + Clone,
-        executable: &str,
+        executable: Executable<'_>,
         modules: impl Iterator<Item = &'a str> + Clone,
         kept: &[(String, String)],
     ) -> Self {
@@ -162,10 +180,8 @@ impl Versions {
         };
         let is_loaded = |prefixes: &[&str]| files().any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)));
         // llama.cpp is often linked into its programs as a whole.
-        let executable = executable.rsplit('/').next().unwrap_or_default();
-        let is_it = |program: Program| {
-            program == Program::LlamaCpp && (executable.starts_with("llama-") || executable.starts_with("llama_"))
-        };
+        let has_ggml = || is_loaded(&["libggml"]) || executable.is_ggml_possible;
+        let is_it = |program: Program| program == Program::LlamaCpp && executable.is_named_as_llama() && has_ggml();
         let runs = |(program, prefixes): &(Program, &[&str])| is_loaded(prefixes) || is_it(*program);
         let mut programs: Vec<Program> = PROGRAMS.iter().copied().filter(runs).map(|(program, _)| program).collect();
         if programs.contains(&Program::LlamaCpp) {
@@ -296,12 +312,17 @@ mod tests {
 
     #[test]
     fn ggml_alone_is_not_llama_cpp() {
-        let of = |executable: &str, files: &[&str]| {
+        let program = |path, is_ggml_possible, files: &[&str]| {
+            let executable = Executable { path, is_ggml_possible };
             Versions::of(std::iter::empty(), executable, files.iter().copied(), &[]).words()
         };
+        let of = |path, files: &[&str]| program(path, false, files);
         assert_eq!(of("/usr/bin/whisper-cli", &["/usr/lib/libwhisper.so.1", "/usr/lib/libggml-hip.so"]), ["ggml"]);
         assert_eq!(of("/usr/bin/python3", &["/x/libggml-base.so", "/x/libllama.so"]), ["llama.cpp"]);
         assert_eq!(of("/usr/bin/llama-server", &["/usr/lib/libggml-hip.so"]), ["llama.cpp"]);
+        // By its name alone it may be anything.
+        assert_eq!(of("/usr/bin/llama-server", &["/usr/lib/libc.so.6"]), [""; 0]);
+        assert_eq!(program("/usr/bin/llama-server", true, &["/usr/lib/libc.so.6"]), ["llama.cpp"]);
     }
 
     #[test]
@@ -327,7 +348,8 @@ mod tests {
     fn rocm_10_is_named_apart_from_its_hip() {
         let words = |hip: i32, kept: &[(String, String)]| {
             let module = "/opt/rocm/core-10.0/lib/libamdhip64.so.7";
-            Versions::of([("hip", Some(hip))].into_iter(), "/bin/x", [module].into_iter(), kept).words()
+            let executable = Executable { path: "/bin/x", is_ggml_possible: false };
+            Versions::of([("hip", Some(hip))].into_iter(), executable, [module].into_iter(), kept).words()
         };
         let kept = [("/opt/rocm/core-10.0/.info/version".to_owned(), "10.0.0-31\n".to_owned())];
         assert_eq!(words(71_526_333, &kept), ["ROCm 10.0.0 (HIP 7.15)"]);

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::key::CallSite;
 use super::packages::Sources;
-use super::{Frame, MissingSymbols, Modules, SymbolPlaces, Symbols};
+use super::{Frame, MissingSymbols, Modules, SymbolPlaces, Symbols, file_name};
 use crate::replay::Replay;
 use crate::replay::places::Place;
 use crate::replay::sites::Sites;
@@ -21,6 +21,8 @@ const MAX_REMEMBERED_STACKS: usize = 1 << 13;
 
 /// Ways through one call that are set beside each other.
 const MOST_WAYS: usize = 1 << 10;
+/// What the names of ggml's and llama.cpp's functions have in them.
+const GGML: [&str; 2] = ["ggml_", "llama_"];
 
 /// The frames that led to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,6 +146,23 @@ impl<'a> Stacks<'a> {
         let others = self.sites.numbers().into_iter().filter(|other| innermost(*other) == Some(called));
         let known = others.take(MOST_WAYS).filter_map(|other| self.call_site(other));
         known.filter(|known| known.label == label).map(|known| known.key.clone()).collect()
+    }
+
+    /// Whether ggml may be linked into a program, by what is on the ways to its calls: a function of the program is ggml's or
+    /// llama.cpp's, or none of them has a name, as in a stripped build.
+    pub fn may_have_ggml(&self, executable: &str) -> bool {
+        let mut has_names = false;
+        for site in self.sites.numbers().into_iter().take(MOST_WAYS) {
+            let stack = self.of(site);
+            let own = stack.frames.iter().filter(|frame| frame.module.as_deref() == Some(file_name(executable)));
+            for function in own.filter_map(|frame| frame.function.as_deref()) {
+                if GGML.iter().any(|name| function.contains(name)) {
+                    return true;
+                }
+                has_names = true;
+            }
+        }
+        !has_names
     }
 
     /// Whether native frames of a site's stack were inferred from frame pointers.

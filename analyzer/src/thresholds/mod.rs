@@ -353,6 +353,10 @@ thresholds! {
     growing_pairs: u64 = 16, Count, "catalogue", ["kv-cache-incremental"];
     /// Sizes that a cache which grows has had.
     growing_sizes: u64 = 3, Count, "ours", ["kv-cache-incremental"];
+    /// Share of the kernel's limit that the program's own part must come to for others to be worth a word.
+    kfd_own_share: f64 = 0.5, Share, "ours", ["kfd-system-memory-limit"];
+    /// Share of the blocks of a cache's sizes given back that must be replaced by larger ones.
+    growing_share: f64 = 0.5, Share, "ours: most of them", ["kv-cache-incremental"];
     /// What a pool that keeps each peak must hold.
     kept_bytes: u64 = GIB / 2, Bytes, "catalogue", ["legacy-pool-growth"];
     /// Buffers of one family that such a pool must have kept.

@@ -178,7 +178,7 @@ fn each_rule_is_proven_by_a_trace_and_refuted_by_another() {
 }
 
 /// Numbers that a trace with this diagnosis passes by default, and with this setting does not.
-const DECIDE: [(&str, &str); 30] = [
+const DECIDE: [(&str, &str); 31] = [
     ("step-share=0", "live-leak"),
     ("leak-total=100G", "live-leak"),
     ("swing-share=100%", "live-leak"),
@@ -193,6 +193,7 @@ const DECIDE: [(&str, &str); 30] = [
     ("phase-cycles=1000", "oom-eval-accumulation"),
     ("forward-share=0", "oom-eval-accumulation"),
     ("growing-sizes=1000", "kv-cache-incremental"),
+    ("growing-share=100%", "kv-cache-incremental"),
     ("kept-least-share=100%", "legacy-pool-growth"),
     ("gathered-for=1us", "fsdp-gather-spike"),
     ("gathers-at-once=50", "fsdp-gather-spike"),

@@ -66,15 +66,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: &[],
         story: "the same beside 20 GiB that are pinned",
-        scene: || {
-            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-            trace.machine = CARD.files();
-            let pin = |trace: &mut TraceBuilder, block: u64| {
-                trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x70_0000_0000 + block * 2 * GIB, GIB);
-            };
-            (0..20).for_each(|block| pin(&mut trace, block));
-            managed(trace)
-        },
+        scene: || managed_beside(20),
     },
     Labelled {
         id: "kfd-system-memory-limit",
@@ -312,6 +304,16 @@ fn on_apu(carve_out: u64) -> Scene {
 }
 
 /// 14 GiB of managed memory are refused.
+/// 14 GiB of managed memory are refused beside so many that are pinned; TTM gives 32.
+pub(super) fn managed_beside(pinned_gib: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    for block in 0..pinned_gib {
+        trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x70_0000_0000 + block * 2 * GIB, GIB);
+    }
+    managed(trace)
+}
+
 fn managed(mut trace: TraceBuilder) -> Scene {
     let record = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
     trace.push(Record { status: 2, requested: 14 * GIB, ..record }, &[]);

@@ -7,11 +7,12 @@ use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
 use super::capacity::full_after_a_rise;
+use super::platform;
 use super::scenes::at_failure;
 use crate::conclusion::finding::Finding;
 use crate::judgement::check::Confidence;
 use crate::passes::shape::SEGMENTS;
-use crate::testing::{GIB, TraceBuilder, summary};
+use crate::testing::{GIB, MIB, TraceBuilder, summary};
 
 fn finding(trace: &TraceBuilder, id: &str) -> Finding {
     let findings = summary(trace).conclusion.findings;
@@ -27,6 +28,29 @@ fn a_card_that_is_empty_is_not_called_full() {
     let found = finding(&trace, "true-capacity");
     assert_eq!(found.confidence, Confidence::Possible);
     assert_eq!(found.title, "what this process holds and asked for is more than the card has");
+}
+
+/// 14 of 32 GiB at most: nothing of this says that the kernel's limit was met.
+#[test]
+fn a_limit_that_is_far_away_is_no_word_of_the_verdict() {
+    let why = |pinned_gib| {
+        let trace = platform::managed_beside(pinned_gib).trace;
+        assert_eq!(finding(&trace, "kfd-system-memory-limit").confidence, Confidence::Possible);
+        summary(&trace).conclusion.verdict.why
+    };
+    assert!(!why(0).contains("kfd-system-memory-limit"), "{}", why(0));
+    assert!(why(6).contains("kfd-system-memory-limit"), "{}", why(6));
+}
+
+/// A MiB more than the whole card is not "1.00 GiB of 1.00 GiB".
+#[test]
+fn what_prints_alike_is_told_apart() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, MIB);
+    let seq = trace.refuse(8 * GIB + MIB);
+    at_failure(&mut trace, seq, [(RuntimeTotal, 8 * GIB), (RuntimeFree, 8 * GIB - MIB)]);
+    let found = finding(&trace, "request-exceeds-device");
+    assert_eq!(found.evidence[0].text, "one call asked for 8.00 GiB, 1 MiB more than the whole device has");
 }
 
 /// Half a card is held, and more than the other half is asked for: nothing else need be known, and the card is not full.

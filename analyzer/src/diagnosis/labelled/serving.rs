@@ -184,6 +184,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kv-cache-incremental",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same, and at every other token a scratch buffer as large as the cache comes and goes",
+        scene: || tokens_with(1, None, 2),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
         says: Says::Not,
         also: &[],
         story: "blocks that are replaced by others of the same size",
@@ -202,6 +209,27 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the same, given back the other way round",
         scene: || layers(true),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "30 textures of sizes that rise in turn, each replaced by one of its own size",
+        scene: || replaced(30, 600, |_, texture| 8 + texture),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "a cache with 40 places and five sizes: what comes into a place is as large as what goes",
+        scene: || replaced(40, 400, |round, _| 16 + round * 7 % 5),
+    },
+    Labelled {
+        id: "kv-cache-incremental",
+        says: Says::Not,
+        also: &[],
+        story: "60 sessions of any size come and go",
+        scene: || replaced(60, 3000, |round, _| 1 + round.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 12),
     },
     Labelled {
         id: "legacy-pool-growth",
@@ -338,6 +366,21 @@ fn tensors(site: u32, caches: &[u64], asked: u64) -> Scene {
     Scene { trace }
 }
 
+/// Places are filled in turn, 11 apart, each again with so many MiB by round and place once what was there has been given back.
+fn replaced(places: u64, rounds: u64, mib: fn(u64, u64) -> u64) -> Scene {
+    let mut program = Program::new();
+    let mut held = vec![None; places as usize];
+    for round in 0..rounds {
+        let place = round * 11 % places;
+        if let Some(block) = held[place as usize].take() {
+            program.take(&[block]);
+        }
+        held[place as usize] = Some(program.give(mib(round, place) * MIB));
+    }
+    program.trace.refuse(15 * GIB);
+    Scene { trace: program.trace }
+}
+
 /// 20 steps with 12 blocks each, each 3 MiB larger than the one before.
 fn layers(backwards: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 16 * GIB);
@@ -356,14 +399,23 @@ fn layers(backwards: bool) -> Scene {
 }
 
 fn tokens(step_mib: u64, label: Option<&str>) -> Scene {
+    tokens_with(step_mib, label, u64::MAX)
+}
+
+/// Four caches that grow at each of eight tokens, with a scratch buffer of the cache's size where the number of the token is a multiple of `scratch_every`.
+fn tokens_with(step_mib: u64, label: Option<&str>, scratch_every: u64) -> Scene {
     let mut program = python();
     program.load();
     let mut caches: Vec<(u64, u64)> = (0..4).map(|_| (program.give(64 * MIB), 64 * MIB)).collect();
-    for _ in 0..8 {
+    for token in 1..=8u64 {
         for cache in &mut caches {
             let bytes = cache.1 + step_mib * MIB;
             let larger = program.give(bytes);
             program.take(&[cache.0]);
+            if token.is_multiple_of(scratch_every) {
+                let scratch = program.give(bytes);
+                program.take(&[scratch]);
+            }
             *cache = (larger, bytes);
         }
     }

@@ -253,7 +253,14 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     let both = failure.request_bytes().zip(failure.total_bytes());
     check.must(both.is(|(request, total)| request > total), || {
         let (request, total) = both.get().unwrap_or((0, 0));
-        format!("one call asked for {}, and the whole device has {}", size(request), size(total))
+        let (asked, whole) = (size(request), size(total));
+        match asked == whole {
+            true => format!(
+                "one call asked for {asked}, {} more than the whole device has",
+                size(request.saturating_sub(total))
+            ),
+            false => format!("one call asked for {asked}, and the whole device has {whole}"),
+        }
     });
     // No machine has so much: what is negative as a signed number was computed wrongly.
     let is_negative = failure.request_bytes().get().is_some_and(|request| i64::try_from(request).is_err());

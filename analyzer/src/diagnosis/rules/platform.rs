@@ -98,6 +98,11 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     }
     // That others hold the rest is nothing but possible, and where managed memory lies is not known.
     check.at_most(Confidence::Possible);
+    let is_far = both.is(|(wanted, limit)| share(wanted, limit) < case.thresholds.kfd_own_share) == Holds::Yes;
+    if is_far && failure.oom.kind == Kind::Managed {
+        // The card may have refused it, and no number speaks for the limit.
+        check.guess(KFD_USE);
+    }
     if let Some((wanted, limit)) = both.get() {
         check.note_by(Basis::Estimated, true, || {
             let counted = match of_host {

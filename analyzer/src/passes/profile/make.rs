@@ -95,6 +95,7 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
     let header = &trace.header;
     let listed = &replay.failures.listed;
     let has_cuda = trace.metadata.devices.iter().any(|facts| facts.runtime == "cuda");
+    let (end, exit_code, signal) = replay.end.parts();
     Run {
         path: trace.path().display().to_string(),
         format_version: format!("{}.{}", header.major, header.minor),
@@ -102,6 +103,9 @@ fn run(trace: &TraceFile, replay: &Replay) -> Run {
         script: script(&trace.metadata.process.executable, &trace.metadata.process.command_line),
         rank: facts::rank(&trace.metadata.process),
         pid: header.pid,
+        end,
+        exit_code,
+        signal,
         duration_ns: replay.clock.at_ns(replay.last_at),
         events: replay.events,
         events_lost: header.events_lost.saturating_add(header.torn),

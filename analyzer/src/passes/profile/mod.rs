@@ -98,6 +98,12 @@ pub struct Run {
     pub pid: u32,
     /// From the beginning of the trace to the last record.
     pub duration_ns: u64,
+    /// `exited`, `signaled`, `unknown`.
+    pub end: &'static str,
+    /// Exit status.
+    pub exit_code: Option<i32>,
+    /// Signal number.
+    pub signal: Option<i32>,
     /// Records.
     pub events: u64,
     /// Records that did not get into the file, or were not finished.

@@ -11,8 +11,8 @@ use crate::replay::tracks::calls::{Call, What};
 use crate::thresholds::{Thresholds, Unit, share};
 use crate::words::{percent, size};
 
-/// Live requests among which the smaller block's successor is looked for.
-const NEAR: usize = 8;
+/// A thread's last live requests among which the smaller block's successor is looked for: the new cache, and what was made with it.
+const NEAR: usize = 2;
 /// What would tell gathered parameters from other buffers.
 const COMMUNICATOR: &str =
     "whether parameters are gathered here: the way to the call through FSDP (GPUOOM_STACKS=native,python)";
@@ -26,6 +26,8 @@ struct Growing {
     step_bytes: u64,
     /// Allocations of a larger block that a free of the smaller one followed.
     pairs: usize,
+    /// All blocks of these sizes that were given back.
+    returned: usize,
     /// Different sizes that were given.
     sizes: usize,
     /// The smallest and the largest.
@@ -38,64 +40,124 @@ struct Growing {
 struct Successor {
     /// Number of the call that gave the smaller one back.
     at: usize,
+    /// By so many bytes it is larger.
+    step_bytes: u64,
     /// Whether the pair is counted.
     counts: bool,
 }
 
+/// What one thread did of late.
+#[derive(Default)]
+struct Lately {
+    /// Its last live requests that took no block's place so far, with the numbers of their calls.
+    given: Vec<(usize, Call)>,
+    /// A block that it gave back last, and the request that took its place, unless the next one is of the block's own size.
+    replaced: Option<Replaced>,
+}
+
+/// A block that was given back, and what took its place.
+struct Replaced {
+    /// Number of the call that gave it back.
+    at: usize,
+    bytes: u64,
+    by: (usize, Call),
+    /// What it had replaced itself.
+    before: Option<Successor>,
+}
+
+/// Blocks that took the place of smaller ones.
+#[derive(Default)]
+struct Replacements {
+    /// Pairs of one step, and their sizes.
+    by_step: FxHashMap<u64, (usize, Vec<u64>)>,
+    successors: FxHashMap<u64, Successor>,
+    /// Sizes that were given back.
+    returned: Vec<u64>,
+}
+
+impl Replacements {
+    fn returned(&mut self, at: usize, call: &Call, lately: &mut Lately) {
+        self.count(lately.replaced.take());
+        self.returned.push(call.bytes);
+        let before = self.successors.remove(&call.address);
+        if lately.given.last().is_some_and(|(_, given)| given.bytes == call.bytes) {
+            // That one took its place.
+            return;
+        }
+        let larger = lately
+            .given
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, given))| given.bytes > call.bytes && given.bytes - call.bytes <= call.bytes);
+        // The one nearest in size, and of those the latest.
+        if let Some((place, _)) = larger.rev().min_by_key(|(_, (_, given))| given.bytes) {
+            lately.replaced = Some(Replaced { at, bytes: call.bytes, by: lately.given.remove(place), before });
+        }
+    }
+
+    fn count(&mut self, replaced: Option<Replaced>) {
+        let Some(Replaced { at, bytes, by: (given_at, given), before }) = replaced else { return };
+        let step_bytes = given.bytes - bytes;
+        let before = before.filter(|before| before.at < given_at && before.step_bytes == step_bytes);
+        let news = before.map_or(0, |before| 1 + usize::from(!before.counts));
+        if news > 0 {
+            let (pairs, sizes) = self.by_step.entry(step_bytes).or_default();
+            *pairs += news;
+            sizes.extend([bytes, given.bytes]);
+        }
+        self.successors.insert(given.address, Successor { at, step_bytes, counts: news > 0 });
+    }
+
+    /// Those of the step that comes most often.
+    fn most_frequent(self) -> Growing {
+        let most = self.by_step.into_iter().max_by_key(|(step, (pairs, _))| (*pairs, std::cmp::Reverse(*step)));
+        let Some((step_bytes, (pairs, mut sizes))) = most else { return Growing::default() };
+        sizes.sort_unstable();
+        sizes.dedup();
+        let (from_bytes, to_bytes) = (sizes[0].saturating_sub(step_bytes), sizes[sizes.len() - 1]);
+        let returned = self.returned.iter().filter(|bytes| (from_bytes..to_bytes).contains(*bytes)).count();
+        Growing { step_bytes, pairs, returned, sizes: sizes.len(), from_bytes, to_bytes }
+    }
+}
+
 /// Pairs of "more given, less given back" whose difference is the same, as often as it comes. A pair counts once its larger block
 /// gives way to a still larger one that was asked for after it: blocks of rising sizes that live side by side, and are given back one
-/// after the other, replace nothing.
+/// after the other, replace nothing. A block of the same size, given before or right after, is what replaces one.
 fn growing(calls: &[Call]) -> Growing {
-    let mut recent: Vec<(usize, &Call)> = Vec::new();
-    let mut by_step: FxHashMap<u64, (usize, Vec<u64>)> = FxHashMap::default();
-    let mut successors: FxHashMap<u64, Successor> = FxHashMap::default();
+    let mut threads: FxHashMap<u32, Lately> = FxHashMap::default();
+    let mut found = Replacements::default();
     for (number, call) in calls.iter().enumerate() {
         match call.what {
             What::Given => {
-                if recent.len() == NEAR {
-                    recent.remove(0);
+                let lately = threads.entry(call.thread).or_default();
+                found.count(lately.replaced.take().filter(|replaced| replaced.bytes != call.bytes));
+                if lately.given.len() == NEAR {
+                    lately.given.remove(0);
                 }
-                recent.push((number, call));
+                lately.given.push((number, *call));
             }
             What::Returned => {
-                recent.retain(|(_, given)| given.address != call.address);
-                let before = successors.remove(&call.address);
-                // The one nearest in size that is larger took its place.
-                let larger = recent.iter().enumerate().filter(|(_, (_, given))| {
-                    given.thread == call.thread && given.bytes > call.bytes && given.bytes - call.bytes <= call.bytes
-                });
-                let Some((place, (given_at, given))) = larger.min_by_key(|(_, (_, given))| given.bytes) else {
-                    continue;
-                };
-                let before = before.filter(|before| before.at < *given_at);
-                let news = before.map_or(0, |before| 1 + usize::from(!before.counts));
-                let (pairs, sizes) = by_step.entry(given.bytes - call.bytes).or_default();
-                *pairs += news;
-                if news > 0 {
-                    sizes.extend([call.bytes, given.bytes]);
+                for lately in threads.values_mut() {
+                    lately.given.retain(|(_, given)| given.address != call.address);
                 }
-                successors.insert(given.address, Successor { at: number, counts: news > 0 });
-                recent.remove(place);
+                found.returned(number, call, threads.entry(call.thread).or_default());
             }
             What::Refused => {}
         }
     }
-    let most = by_step.into_iter().max_by_key(|(step, (pairs, _))| (*pairs, std::cmp::Reverse(*step)));
-    let most = most.filter(|(_, (pairs, _))| *pairs > 0);
-    let Some((step_bytes, (pairs, mut sizes))) = most else { return Growing::default() };
-    sizes.sort_unstable();
-    sizes.dedup();
-    let (from_bytes, to_bytes) = (sizes[0].saturating_sub(step_bytes), sizes[sizes.len() - 1]);
-    Growing { step_bytes, pairs, sizes: sizes.len(), from_bytes, to_bytes }
+    threads.into_values().for_each(|lately| found.count(lately.replaced));
+    found.most_frequent()
 }
 
 /// A block that is replaced again and again by one that is larger by the same amount: an array that grows, or a cache of keys and
 /// values.
 pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
     let found = growing(&facts.calls);
-    if !check.applies(
-        found.pairs as u64 >= facts.thresholds.growing_pairs && found.sizes as u64 >= facts.thresholds.growing_sizes,
-    ) {
+    let thresholds = &facts.thresholds;
+    let are_many = found.pairs as u64 >= thresholds.growing_pairs && found.sizes as u64 >= thresholds.growing_sizes;
+    // Among blocks of many sizes some follow a smaller one by chance.
+    let is_rule = share(found.pairs as u64, found.returned as u64) >= thresholds.growing_share;
+    if !check.applies(are_many && is_rule) {
         return;
     }
     check.must(true, || {

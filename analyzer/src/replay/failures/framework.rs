@@ -337,7 +337,8 @@ impl Failures {
                 oom.read.largest_allocatable_bytes = earlier.read.largest_allocatable_bytes;
                 oom.read.probe_skipped = earlier.read.probe_skipped;
             }
-            oom.probed_before |= earlier.read.largest_allocatable_bytes.is_some();
+            let measured = earlier.read.largest_allocatable_bytes.map(|bytes| (earlier.at, bytes));
+            oom.probed_before = oom.probed_before.or(measured);
         }
     }
 }

@@ -109,8 +109,8 @@ pub struct Oom {
     pub held_up_ns: u64,
     /// What was read at that moment.
     pub read: DeviceReadings,
-    /// Whether the largest block was measured at one of its earlier attempts, with other memory held than at the last.
-    pub probed_before: bool,
+    /// Ticks of the last of its earlier attempts at which the largest block was measured, and that block.
+    pub probed_before: Option<(u64, u64)>,
     /// What was read of the process and its host.
     pub process: ProcessReadings,
     /// What the program held on that device.
@@ -184,7 +184,7 @@ impl Oom {
             is_watched_on: true,
             held_up_ns: 0,
             read: DeviceReadings::default(),
-            probed_before: false,
+            probed_before: None,
             process: ProcessReadings::default(),
             held: Held::default(),
             held_managed_bytes: 0,

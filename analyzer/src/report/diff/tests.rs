@@ -1,5 +1,6 @@
 //! What people read.
 
+use gpuoom_trace::header::end;
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::{Conditions, write_json, write_markdown, write_text};
@@ -71,6 +72,22 @@ fn two_equal_runs_are_one_sentence() {
     let same = profile(&program(1));
     let same = compare(&same, &same, Threshold::default());
     insta::assert_snapshot!(format!("{}\n{}", text(&same, 100), write_markdown(&same, &Conditions::default(), 20)));
+}
+
+/// A run that was cut short holds less: how each ended stands before what fell.
+#[test]
+fn how_the_runs_ended_comes_first_where_it_differs() {
+    let ended = |scale, how, status| {
+        let mut trace = program(scale);
+        (trace.header.end_kind, trace.header.end_code) = (how, status);
+        profile(&trace)
+    };
+    let [whole, cut] = [ended(2, end::EXITED, 0), ended(1, end::SIGNALED, libc::SIGSEGV)];
+    let said = text(&compare(&whole, &cut, Threshold::default()), 400);
+    assert!(said.contains("VERDICT  BASE exited with status 0; NEW was ended by SIGSEGV (11). The peak"), "{said}");
+    let alike = [ended(1, end::EXITED, 0), ended(1, end::EXITED, 1)];
+    let said = text(&compare(&alike[0], &alike[1], Threshold::default()), 400);
+    assert!(said.contains("NEW exited with status 1. Otherwise the two runs do not differ: "), "{said}");
 }
 
 #[test]

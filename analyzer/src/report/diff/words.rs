@@ -234,16 +234,17 @@ pub(super) fn is_notable(place: &PlaceDifference) -> bool {
 
 /// All in one or two sentences.
 pub(super) fn verdict(difference: &Difference) -> String {
-    let mut sentences: Vec<String> = read_only_in_part(difference).into_iter().collect();
+    let mut sentences: Vec<String> = read_only_in_part(difference).into_iter().chain(ends(difference)).collect();
+    let runs = if ends(difference).is_some() { "Otherwise the" } else { "The" };
     if difference.is_equal {
-        let same = "The two runs do not differ: the same peaks, the same memory at the end, the same calls and the same \
-                    failures.";
-        sentences.push(same.to_owned());
+        sentences.push(format!(
+            "{runs} two runs do not differ: the same peaks, the same memory at the end, the same calls and the same failures."
+        ));
         return sentences.join(" ");
     }
     if !difference.is_notable {
         sentences.push(format!(
-            "The two runs do not differ by more than the threshold ({}): peaks, memory at the end, calls and failures are \
+            "{runs} two runs do not differ by more than the threshold ({}): peaks, memory at the end, calls and failures are \
              the same otherwise.",
             threshold(difference)
         ));
@@ -255,6 +256,17 @@ pub(super) fn verdict(difference: &Difference) -> String {
     sentences.extend(leaks(difference));
     sentences.extend(failures(difference));
     sentences.join(" ")
+}
+
+/// How the runs ended, where that is not the same: a run that was cut short has lower numbers.
+fn ends(difference: &Difference) -> Option<String> {
+    let end = |run: &Run| match (run.exit_code, run.signal) {
+        (Some(status), _) => format!("exited with status {status}"),
+        (_, Some(number)) => format!("was ended by {}", words::signal(number)),
+        _ => "has no record of its end".to_owned(),
+    };
+    let [was, is] = [&difference.base, &difference.new].map(end);
+    (was != is).then(|| format!("BASE {was}; NEW {is}."))
 }
 
 /// What a damaged trace lacks may have been the peak.

@@ -19,12 +19,13 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
         .findings
         .iter()
         .partition(|finding| matches!(finding.role, Role::Condition | Role::Refutation));
-    causes.iter().take(MOST_TOLD).for_each(|finding| tell(page, finding));
+    causes.iter().take(MOST_TOLD).for_each(|finding| tell(page, &about(summary, finding), finding));
     let also = causes.iter().skip(MOST_TOLD).chain(&background);
     let mut items: Vec<String> = also
         .map(|finding| {
             let sure = finding.confidence.name();
-            format!("also {}, {sure}: {}: {}", code(finding.id), plain(&finding.title), plain(&evidence(finding)))
+            let what = format!("{}{}", finding.title, about(summary, finding));
+            format!("also {}, {sure}: {}: {}", code(finding.id), plain(&what), plain(&evidence(finding)))
         })
         .collect();
     for excluded in summary.conclusion.excluded.iter().take(MOST_RULED_OUT) {
@@ -34,15 +35,10 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     page.list(false, &items);
 }
 
-/// A diagnosis in full.
-pub(super) fn tell(page: &mut Markdown, finding: &Finding) {
-    let head = format!(
-        "**{}, {}**: {}{}",
-        code(finding.id),
-        finding.confidence.name(),
-        plain(&finding.title),
-        plain(&about(finding))
-    );
+/// A diagnosis in full; `about` says of what it is.
+pub(super) fn tell(page: &mut Markdown, about: &str, finding: &Finding) {
+    let head =
+        format!("**{}, {}**: {}{}", code(finding.id), finding.confidence.name(), plain(&finding.title), plain(about));
     page.paragraph(&head);
     let mut items: Vec<String> = finding.evidence.iter().map(|evidence| plain(&evidence.text)).collect();
     let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);

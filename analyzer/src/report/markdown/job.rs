@@ -4,6 +4,7 @@ use super::diagnoses;
 use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::job::{Job, JobProcess};
+use crate::report::text::diagnoses::numbers;
 use crate::report::text::job::{end, ending, runs, verdict};
 use crate::words::{count, gpu, moment, size};
 
@@ -47,7 +48,7 @@ pub fn write_runs(job: &Job, summaries: &[Summary]) -> String {
 fn across(page: &mut Markdown, job: &Job) {
     if !job.diagnoses.is_empty() {
         page.heading(2, "Why: what only the runs together show");
-        job.diagnoses.iter().for_each(|finding| diagnoses::tell(page, finding));
+        job.diagnoses.iter().for_each(|finding| diagnoses::tell(page, &numbers(&finding.ooms), finding));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::conclusion::Summary;
 use crate::conclusion::finding::Finding;
 use crate::judgement::role::Role;
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, count};
+use crate::words::{clean, count, gpu};
 
 /// Diagnoses that are told in full.
 pub(in crate::report) const MOST_TOLD: usize = 3;
@@ -24,11 +24,11 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     }
     page.headed("WHY", Paint::Bold, &order(summary));
     for finding in causes.iter().take(MOST_TOLD) {
-        tell(page, finding);
+        tell(page, &about(summary, finding), finding);
     }
     let rest = causes.iter().skip(MOST_TOLD).chain(&background);
     for finding in rest {
-        let text = format!("{}{}: {}", clean(&finding.title), about(finding), evidence(finding));
+        let text = format!("{}{}: {}", clean(&finding.title), about(summary, finding), evidence(finding));
         page.painted("  ", &format!("also {}, {}:", finding.id, finding.confidence.name()), Paint::Plain, &text);
     }
     rule_out(page, summary);
@@ -48,9 +48,10 @@ fn order(summary: &Summary) -> String {
     }
 }
 
-pub(super) fn tell(page: &mut Page, finding: &Finding) {
+/// A diagnosis in full; `about` says of what it is.
+pub(super) fn tell(page: &mut Page, about: &str, finding: &Finding) {
     let word = format!("{}, {}:", finding.id, finding.confidence.name());
-    page.painted("  ", &word, Paint::Bold, &format!("{}{}", clean(&finding.title), about(finding)));
+    page.painted("  ", &word, Paint::Bold, &format!("{}{about}", clean(&finding.title)));
     page.indented("      ", "      ", &evidence(finding));
     let (checked, open): (Vec<_>, Vec<_>) = finding.refuters_checked.iter().partition(|refuter| refuter.checked);
     if !checked.is_empty() {
@@ -67,9 +68,13 @@ pub(super) fn tell(page: &mut Page, finding: &Finding) {
     }
 }
 
-/// Which failures it is about, where that is not all there is.
-pub(in crate::report) fn about(finding: &Finding) -> String {
-    numbers(&finding.ooms)
+/// Which failures it is about, where that is not all there is, and which device, where that is not the one of the failure that decides.
+pub(in crate::report) fn about(summary: &Summary, finding: &Finding) -> String {
+    let decides = summary.conclusion.verdict.oom;
+    let decides = decides.and_then(|number| summary.facts.ooms.iter().find(|oom| oom.number == number));
+    let is_elsewhere = summary.facts.devices.len() > 1 && decides.is_some_and(|oom| oom.device != finding.device);
+    let place = finding.device.filter(|_| is_elsewhere).map(|device| format!(" ({})", gpu(Some(device))));
+    format!("{}{}", place.unwrap_or_default(), numbers(&finding.ooms))
 }
 
 /// ` (#1, #2, 3 more)`; empty for none.

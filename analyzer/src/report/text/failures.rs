@@ -320,12 +320,20 @@ pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String
         (Some(bytes), _) => {
             parts.push(format!("largest allocatable block below the request: {} (measured)", size(bytes)))
         }
-        (None, Some(why)) => {
-            parts.push(format!("largest allocatable block below the request: not measured, because {why}"))
+        (None, why) => {
+            let not = why.map(|why| format!("not measured, because {why}"));
+            let text = before(oom).or(not);
+            parts.extend(text.map(|text| format!("largest allocatable block below the request: {text}")));
         }
-        _ => {}
     }
     parts.join("; ")
+}
+
+/// What was measured at an earlier attempt: other memory may have been free by the last one.
+fn before(oom: &OomReport) -> Option<String> {
+    let (at_ns, bytes) = oom.probed_before?;
+    let bytes = if bytes == 0 { "none, of any size,".to_owned() } else { size(bytes) };
+    Some(format!("{bytes} at the attempt of {} (measured); not measured at the last one", moment(at_ns)))
 }
 
 /// The verdict of the model and the one with the observed granularity, side by side.

@@ -1,12 +1,12 @@
 //! Sentences that a reader can take at their word: which failure a section is of, what a time leaves out, what a remainder holds, and
 //! what is to be done where nothing is sure.
 
-use gpuoom_trace::metadata::{Module, Quantity};
+use gpuoom_trace::metadata::{Module, Quantity, probe_skipped};
 use gpuoom_trace::payload::PythonFrame;
-use gpuoom_trace::record::{Event, Kind, flag, process};
+use gpuoom_trace::record::{Event, Kind, Record, flag, process};
 
 use crate::report::page::Look;
-use crate::testing::{GIB, MIB, TraceBuilder, json, summary};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder, json, summary};
 
 /// The page on one line.
 fn page(trace: &TraceBuilder) -> String {
@@ -61,6 +61,46 @@ fn what_is_about_other_failures_only_comes_later() {
     assert!(causes.is_sorted_by_key(|finding| !is_of_it(finding)), "{causes:?}");
     let of_first = json["ooms"][0]["cause"].clone();
     assert!(of_first.is_string(), "each failure keeps the surest cause of its own");
+}
+
+/// What is wrong on another device than the one that refused says on which.
+#[test]
+fn a_finding_of_another_device_names_it() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).device(1, "card", 24 * GIB);
+    for number in 0..200 {
+        let record = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+        let block = |address, bytes| Record { address, device: 1, requested: bytes, padded_granules: 1, ..record };
+        trace.push(block(0x20_0000_0000 + number * GIB, 64 * MIB), &[]);
+        trace.push(block(0x10_0000_0000, 128 * MIB), &[]);
+        trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+        let record = trace.record(Event::Free, Kind::Device, "hipFree");
+        trace.push(Record { address: 0x10_0000_0000, device: 1, ..record }, &[]);
+    }
+    trace.alloc(0x1_0000_0000, 14 * GIB);
+    let failure = trace.refuse(14 * GIB);
+    free(&mut trace, failure, 10 * GIB);
+    let text = page(&trace);
+    assert!(text.contains("live memory rises step after step, up to the last one (GPU 1)"), "{text}");
+    assert!(!text.contains("(GPU 0)"), "{text}");
+}
+
+/// What nobody measured at the last attempt may have been measured at the first, when other memory was free.
+#[test]
+fn what_was_measured_at_an_earlier_attempt_is_told_as_of_then() {
+    use Quantity::{LargestAllocatable, ProbeSkipped, RuntimeFree};
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).cuda();
+    let refuse = |trace: &mut TraceBuilder, readings: [(Quantity, u64); 2]| {
+        let record = trace.record(Event::Alloc, Kind::Device, "cudaMalloc");
+        let failure = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
+        trace.read_at_failure(failure, &readings.map(|(quantity, value)| (quantity as u16, value)));
+    };
+    refuse(&mut trace, [(RuntimeFree, 2 * GIB), (LargestAllocatable, GIB)]);
+    refuse(&mut trace, [(RuntimeFree, 3 * GIB), (ProbeSkipped, probe_skipped::NOT_ASKED)]);
+    trace.framework_error(THREAD, 4 * GIB, [22 * GIB, 22 * GIB]);
+    let text = page(&trace);
+    let told = "largest allocatable block below the request: 1.00 GiB at the attempt of ";
+    assert!(text.contains(told) && text.contains("s (measured); not measured at the last one"), "{text}");
+    assert!(!text.contains("only the first failure"), "{text}");
 }
 
 #[test]

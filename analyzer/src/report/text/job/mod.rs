@@ -121,7 +121,7 @@ fn across(page: &mut Page, job: &Job) {
     }
     page.headed("WHY", Paint::Bold, "what only the runs together show");
     for finding in &job.diagnoses {
-        diagnoses::tell(page, finding);
+        diagnoses::tell(page, &diagnoses::numbers(&finding.ooms), finding);
         for fix in &finding.fix {
             let command = if fix.command.is_empty() { String::new() } else { format!("{}: ", fix.command) };
             page.indented("      - ", "        ", &clean(&format!("{command}{}", fix.why)));
