@@ -51,7 +51,8 @@ pub(super) fn open(only: &Only, case: &Case<'_>, causes: &[&'static str]) -> Onl
         family: unless(family(only, case), &only.family),
         part: unless(part(only, causes), &only.part),
         variable: unless(variable(only, case), &only.variable),
-        activity: unless(activity(only, case), &only.activity),
+        // What is advised for a model says so itself.
+        activity: unless(activity(only, case), &only.activity).filter(|name| name != MODEL),
         uses: unless(uses(only, case), &only.uses),
         unless_uses: None,
         windows: only.windows,
@@ -147,9 +148,8 @@ fn activity(only: &Only, case: &Case<'_>) -> Holds {
     match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
         true if activity == "training" && trains(case) => Holds::Yes,
         true if ["training", MODEL].contains(&activity) && has_no_model(case) => Holds::No,
-        true if activity == MODEL => {
-            is_seen(case, "modules").then_some(Holds::Yes).unwrap_or(Holds::Unknown("whether it runs a model"))
-        }
+        true if activity == MODEL && is_seen(case, "modules") => Holds::Yes,
+        true if activity == MODEL => Holds::Unknown("whether it runs a model"),
         true => Holds::Unknown("whether it trains or infers"),
         false => (has(Program::LlamaCpp) && activity == "inference").into(),
     }

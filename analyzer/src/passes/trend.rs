@@ -138,9 +138,9 @@ impl Trend {
         let share = (points.len() as f64 * limits.stretch_share).ceil() as usize;
         let length = share.max(limits.stretch_points).min(points.len()).min(MOST_POINTS);
         let stretch = &points[points.len() - length..];
-        let slope = Slope::of(stretch)?.to_steps(stretch);
+        let slope = Slope::of(stretch)?;
         let course = course(&levels(points, stretch, &slope), length, stretch, &slope, limits);
-        Some(Trend { points: length, slope: slope.to_one_step(stretch), course })
+        Some(Trend { points: length, slope: slope.to_one_step(stretch).to_steps(stretch, course.rises()), course })
     }
 
     /// Whether it goes on rising where it ends, be it more slowly.
@@ -178,12 +178,12 @@ impl Slope {
 
     /// Kendall's formula takes the levels for independent. Where blocks stay at random steps, the steps are, and their sums wander: then
     /// the mean of the steps has the interval of their own variance, over all lags at which they may depend on each other (Newey and
-    /// West). What never falls rises for all that.
-    fn to_steps(self, points: &[Point]) -> Self {
+    /// West). Whether it rises is judged without: it only says how far the rate is known.
+    fn to_steps(self, points: &[Point], rises: bool) -> Self {
         let Some(steps) = Steps::of(points).filter(|steps| steps.correlation > WANDERS_ABOVE) else { return self };
         let reach = NORMAL_975 * steps.error;
         let low = self.low.min(steps.mean - reach);
-        let low = if steps.falls { low } else { low.max(self.low.min(f64::MIN_POSITIVE)) };
+        let low = if rises { low.max(0.0) } else { low };
         Slope { low, high: self.high.max(steps.mean + reach), ..self }
     }
 
@@ -202,8 +202,6 @@ struct Steps {
     error: f64,
     /// Correlation of a step with the one before.
     correlation: f64,
-    /// Whether a level is below the one before it.
-    falls: bool,
 }
 
 impl Steps {
@@ -233,8 +231,7 @@ impl Steps {
         let more: f64 = (1..=lags).map(|lag| (1.0 - lag as f64 / (lags + 1) as f64) * shared(lag)).sum();
         // A sample of few steps shows too little of how they depend on each other: never too narrow.
         let error = (count * (own + 2.0 * more).max(own)).sqrt() / length;
-        let falls = all().any(|step| step.1 < 0.0);
-        (own > 0.0 && error.is_finite()).then_some(Steps { mean, error, correlation: next / own, falls })
+        (own > 0.0 && error.is_finite()).then_some(Steps { mean, error, correlation: next / own })
     }
 }
 

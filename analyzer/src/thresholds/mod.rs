@@ -335,7 +335,7 @@ thresholds! {
     passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
     /// Equal blocks of one line that may be a pile.
     pile_blocks: u64 = 16, Count, "ours", ["true-capacity"];
-    /// Floors behind the last label or backward pass from which on they are no parts of one step that is under way.
+    /// Floors behind the last backward pass from which on they are no parts of one pass that is under way.
     open_step_floors: u64 = 32, Count, "ours: a pass has about one for each layer", ["live-leak"];
     /// Share of what was held at a failure that is given back later, from which on the program was not done with it.
     emptied_share: f64 = 0.5, Share, "ours", ["live-leak"];

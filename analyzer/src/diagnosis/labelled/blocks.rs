@@ -301,9 +301,13 @@ fn unfreezing(keeps: bool) -> Scene {
 
 /// Six activations, and what comes before they are given back.
 fn step_with(trace: &mut TraceBuilder, inside: impl FnOnce(&mut TraceBuilder)) {
-    (0..6).for_each(|layer| from(trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
+    step_of(6, trace, inside);
+}
+
+fn step_of(layers: u64, trace: &mut TraceBuilder, inside: impl FnOnce(&mut TraceBuilder)) {
+    (0..layers).for_each(|layer| from(trace, MODEL, ACTIVATIONS + layer * 100 * MIB, 100 * MIB));
     inside(trace);
-    (0..6).for_each(|layer| _ = trace.free_tensor(ACTIVATIONS + layer * 100 * MIB));
+    (0..layers).for_each(|layer| _ = trace.free_tensor(ACTIVATIONS + layer * 100 * MIB));
 }
 
 /// The same with a backward pass.
@@ -385,8 +389,10 @@ fn until_it_is_full(kept_bytes: u64) -> Scene {
     trace.segment(SEGMENT, base);
     from(&mut trace, MODEL, SEGMENT + 3 * GIB, base - 3 * GIB);
     let steps = if kept_bytes > 0 { 48 } else { STEPS };
+    let layers = if kept_bytes > 0 { 29 } else { 6 };
     for number in 0..steps {
-        step(&mut trace);
+        step_of(layers, &mut trace, |trace| from(trace, BACKWARD, GRADIENT, 512));
+        trace.free_tensor(GRADIENT);
         if kept_bytes > 0 {
             let address = 0x80_0000_0000 + number * GIB;
             trace.segment(address, kept_bytes);

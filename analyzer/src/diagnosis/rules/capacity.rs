@@ -9,7 +9,7 @@ use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
-use crate::software::Platform;
+use crate::software::{Platform, Program};
 use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
@@ -52,7 +52,9 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             _ if share < case.thresholds.capacity_medium_share => {
                 check.only_as_seen();
                 let is_made_up = failure.report.outcome == Outcome::Recovered;
-                match case.tensors_exceed(failure) || exceeds == Holds::Yes && !is_made_up {
+                match case.tensors_exceed(failure)
+                    || exceeds == Holds::Yes && !is_made_up && !case.versions.has(Program::Torch)
+                {
                     true => Confidence::Probable,
                     false => Confidence::Possible,
                 }

@@ -109,7 +109,10 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
             "whether the allocator would hold less without these blocks: it was not the one that was refused",
         );
     }
-    if growth.is_beyond_its_steps(failure.thresholds) {
+    let is_unusual = |growth: &TensorGrowth| {
+        growth.beyond_bytes as f64 >= failure.thresholds.unusual_step_factor * growth.most_given_bytes as f64
+    };
+    if is_unusual(growth) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
             format!(

@@ -250,22 +250,23 @@ fn unfollowed(
     let of = |wanted: Phase| all.iter().filter(move |(phase, _)| *phase == Some(wanted)).map(|(_, came)| came);
     let last = of(Phase::Backward).map(|came| came.last).max().filter(|_| backward_passes > 1)?;
     let line = |site: u32| phases.stacks().call_site(site)?.label_with_line();
+    // Of each line: blocks and bytes that live since, and blocks of earlier passes.
     let mut lines: FxHashMap<String, (u64, u64, u64)> = FxHashMap::default();
+    let mut live_of: FxHashMap<u32, u64> = FxHashMap::default();
     for row in rows.iter().filter(|row| row.first > last && phases.phase(row.site) == Some(Phase::Forward)) {
         let (live, bytes, _) = lines.entry(line(row.site)?).or_default();
         (*live, *bytes) = (*live + row.blocks, bytes.saturating_add(saturate(row.bytes)));
+        *live_of.entry(row.site).or_default() += row.blocks;
     }
     // What comes and goes within the last pass is nothing of an earlier one.
-    let is_earlier = |came: &&Came| came.first < last;
-    let earlier = of(Phase::Forward).filter(is_earlier).filter(|_| !lines.is_empty()).collect::<Vec<_>>();
-    for came in earlier {
-        if let Some((.., came_there)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
-            *came_there += came.blocks;
+    for came in of(Phase::Forward).filter(|came| came.first < last) {
+        if let Some((.., earlier)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
+            *earlier += came.blocks.saturating_sub(live_of.get(&came.site).copied().unwrap_or(0));
         }
     }
     // Where nothing had come before, nobody knows how much one pass takes.
-    let known = || lines.values().filter(|(live, _, came)| came > live);
-    let times = known().map(|(live, _, came)| live.saturating_mul(backward_passes) / (came - live));
+    let known = || lines.values().filter(|(.., earlier)| *earlier > 0);
+    let times = known().map(|(live, _, earlier)| live.saturating_mul(backward_passes) / earlier);
     Some(Unfollowed {
         backward_passes,
         times: times.min()?,

@@ -265,12 +265,17 @@ impl<'a> Chosen<'a> {
         let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
         let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
         let behind = |last: u64| floors.as_ref().map_or(0, |floors| floors.steps_behind(last));
-        // A step may have many floors of its own, one for each layer: those of one that is under way say nothing.
+        // A step may have many floors of its own: those of one that is under way say nothing.
         let goes_to_the_end = |chosen: &Chosen<'_>| {
             let behind = behind(chosen.last_at);
             let all = floors.as_ref().map_or(0, |floors| floors.last().number);
             let of_a_step = all.saturating_sub(behind) / chosen.last().number.max(1);
-            behind < thresholds.open_step_floors.max(2 * of_a_step)
+            let least = match chosen.by {
+                // A pass has one for each of its layers.
+                Cut::BackwardPasses => thresholds.open_step_floors,
+                _ => thresholds.trend_limits().least_points as u64,
+            };
+            behind < least.max(2 * of_a_step)
         };
         let mut labelled: Vec<_> =
             steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first)).collect();
