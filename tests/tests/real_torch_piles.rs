@@ -98,3 +98,20 @@ fn one_large_input_is_no_pass_that_keeps_activations() {
     let sure = confidence(&run, "oom-first-forward");
     assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{sure:?}: {}", page(&run));
 }
+
+/// One pass that is larger than all before it is no several passes, and its layers are no steps.
+#[test]
+fn one_larger_batch_is_one_pass() {
+    let Some((run, _)) = run("larger") else { return };
+    assert_eq!(confidence(&run, "oom-first-forward"), None, "{}", page(&run));
+    assert_eq!(confidence(&run, "live-leak"), None, "{}", page(&run));
+    assert!(!page(&run).contains("GROWTH"), "{}", page(&run));
+}
+
+/// Each epoch's outputs went at its end; the last is only longer.
+#[test]
+fn what_is_dropped_at_the_end_of_each_epoch_is_no_leak() {
+    let Some((run, _)) = run("rounds") else { return };
+    let sure = confidence(&run, "live-leak");
+    assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{sure:?}: {}", page(&run));
+}

@@ -26,6 +26,8 @@ fn who_looks_at_the_status_and_does_without_is_not_told_that_it_drops_errors() {
         let page = page(&run);
         assert!(page.contains("whether it looked at the status can't be seen"), "{way}: {page}");
         assert!(!page.contains("1 check the return value of every call"), "{way}: {page}");
+        let rolls_back = page.contains("MiB back, as one does that has noticed");
+        assert_eq!(rolls_back, way == "rollback", "{way}: {page}");
     }
 }
 
@@ -84,4 +86,12 @@ fn a_program_that_is_called_like_llama_cpps_is_none() {
     let status = std::process::Command::new("strip").arg(&path).status().expect("strip");
     assert!(status.success());
     assert!(software().contains("llama.cpp"), "{}", software());
+}
+
+/// An error that is asked for after another failure may be about that one.
+#[test]
+fn a_look_at_an_error_may_be_about_a_later_failure() {
+    let run = run("twice");
+    let page = page(&run);
+    assert_eq!(page.matches("whether that was about this failure or #2 can't be seen").count(), 1, "{page}");
 }

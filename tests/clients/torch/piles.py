@@ -1,12 +1,14 @@
 """Trains for some steps that keep nothing, and then keeps something from batch to batch until the card is full.
 
-    piles.py graphs | predictions | hook | thread | loss | garbage | image
+    piles.py graphs | predictions | hook | thread | loss | garbage | image | larger |
+             rounds
 
 `graphs`: an evaluation without `no_grad`, whose outputs keep their graphs. `predictions`: one with it, whose outputs stay. `hook`: a hook
 of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are. `loss`: the
 training's own loss is computed by a function that is called `evaluate`, for more and more batches before one backward pass. `garbage`:
 no training, and objects that refer to each other while the collector is off. `image`: no training, and one input without gradients whose
-result does not fit.
+result does not fit. `larger`: equal steps, an evaluation without gradients, and one much larger batch by another line. `rounds`: what each
+epoch keeps is dropped at its end, and the last epoch is longer.
 """
 
 import ctypes
@@ -83,6 +85,28 @@ def make_garbage():
         kept.append(None)
 
 
+def deep():
+    return nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]).cuda()
+
+
+def train_larger():
+    net = deep()
+    train(net, 30)
+    with torch.no_grad():
+        net(batch())
+    net(torch.randn(60000, WIDTH, device="cuda")).sum().backward()
+
+
+def train_in_rounds(net):
+    for steps in (60, 60, 60, 60, 1 << 20):
+        outputs = []
+        for _ in range(steps):
+            output = net(batch())
+            output.sum().backward()
+            net.zero_grad()
+            outputs.append(output.detach()[:512].clone())
+
+
 def infer(net):
     with torch.no_grad():
         net(torch.randn(170000, WIDTH, device="cuda"))
@@ -95,7 +119,9 @@ def main(scenario):
         thread.join()
         return
     net = Net().cuda()
-    alone = {"loss": lambda: train_by_sums(net), "garbage": make_garbage, "image": lambda: infer(net)}.get(scenario)
+    alone = {"loss": lambda: train_by_sums(net), "garbage": make_garbage, "image": lambda: infer(net), "larger": train_larger}
+    alone["rounds"] = lambda: train_in_rounds(net)
+    alone = alone.get(scenario)
     if alone:
         try:
             alone()

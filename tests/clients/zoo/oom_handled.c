@@ -8,6 +8,7 @@
 //   pool      a pool of its own with a limit of 256 MiB, which refuses 300 MiB
 //   pooled    the program's stream-ordered pool keeps 800 MiB when the card is first read, and hipMalloc of 600 MiB is refused
 //   retained  asks for the handle of its own memory by its address, which opens nothing of another process
+//   twice     does not ask what the first refusal was, and asks after the second
 //   unchecked looks at nothing: 640 MiB are refused, and 16 MiB for something else are not
 #include <pthread.h>
 #include <string.h>
@@ -150,6 +151,16 @@ static int retained(void) {
     return hipMalloc(&block, 2 * GiB) != hipSuccess;
 }
 
+static int twice(void) {
+    void *own, *first, *second;
+    MUST(hipMalloc(&own, 700 * MiB));
+    if (hipMalloc(&first, 500 * MiB) == hipSuccess) return 1;
+    usleep(1000);
+    if (hipMalloc(&second, 600 * MiB) == hipSuccess) return 1;
+    fprintf(stderr, "%s\n", hipGetErrorString(hipGetLastError()));
+    return 3;
+}
+
 static int unchecked(void) {
     void *base, *weights, *log;
     MUST(hipMalloc(&base, 500 * MiB));
@@ -162,7 +173,8 @@ static int unchecked(void) {
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*does)(void); } ways[] = {
         {"arena", arena}, {"rollback", rollback}, {"service", service}, {"queue", queue},
-        {"logger", logger}, {"pool", pool}, {"pooled", pooled}, {"retained", retained}, {"unchecked", unchecked},
+        {"logger", logger}, {"pool", pool}, {"pooled", pooled}, {"retained", retained}, {"twice", twice},
+        {"unchecked", unchecked},
     };
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
         if (strcmp(argv[1], ways[i].name) == 0) return ways[i].does();
