@@ -152,7 +152,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "14 of 24 GiB are held, and 12 more are asked for: too much for the card, whatever else is there",
         scene: || held_and_refused(14, 12, gib(9.9), gib(9.8)),

@@ -9,11 +9,10 @@ use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
-use crate::software::{Platform, Program};
+use crate::software::Platform;
 use crate::thresholds::share;
 use crate::words::{percent, size};
 use gpuoom_trace::metadata::Quantity;
-use gpuoom_trace::outcome::Outcome;
 use gpuoom_trace::record::Kind;
 
 pub(super) const RULES: &[Rule] = &[
@@ -51,13 +50,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             // That it does not fit is certain, that the card is full is too much said.
             _ if share < case.thresholds.capacity_medium_share => {
                 check.only_as_seen();
-                let is_made_up = failure.report.outcome == Outcome::Recovered;
-                match case.tensors_exceed(failure)
-                    || exceeds == Holds::Yes && !is_made_up && !case.versions.has(Program::Torch)
-                {
-                    true => Confidence::Probable,
-                    false => Confidence::Possible,
-                }
+                if case.tensors_exceed(failure) { Confidence::Probable } else { Confidence::Possible }
             }
             _ if share < case.thresholds.capacity_high_share => {
                 if exceeds == Holds::Yes {
