@@ -62,8 +62,8 @@ fn a_hook_that_keeps_gradients_is_a_leak() {
         report.excerpt("/tensor_growth")
     );
     let bytes = report.number_or_null("/tensor_growth/0/lines/0/bytes").expect("bytes");
-    // As of the last step that was over.
-    assert!(bytes <= kept * MIB && bytes + 4 * MIB >= kept * MIB, "{bytes} of {kept} MiB");
+    // As of the last step that was over; on a busy machine not all ways are asked for Python's frames in time.
+    assert!(bytes <= kept * MIB && bytes >= kept * MIB / 4 * 3, "{bytes} of {kept} MiB");
 }
 
 #[test]
