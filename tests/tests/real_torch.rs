@@ -110,18 +110,19 @@ fn an_out_of_memory_error_that_ends_the_program() {
     assert!(said.contains("1 out-of-memory error of PyTorch's allocator, 2 refused calls below, propagated"), "{said}");
     assert!(run.stderr.contains("torch.OutOfMemoryError: CUDA out of memory."), "{}", run.stderr);
     run.only_trace().report().assert_exited(1);
-    assert_card_is_full(&run);
+    // Equal tensors of one line: whether all are needed nobody knows.
+    assert_card_is_full(&run, "probable");
     assert_propagated_by_exception(&run);
 }
 
 /// What PyTorch keeps unused inside its segments its blocks and its exception tell; a log adds nothing.
-fn assert_card_is_full(run: &Finished) {
-    run.only_trace().report().assert_cause("true-capacity", "proven");
+fn assert_card_is_full(run: &Finished, confidence: &str) {
+    run.only_trace().report().assert_cause("true-capacity", confidence);
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("stderr.txt");
     fs::write(&log, &run.stderr).expect("a file");
     let report = run.only_trace().report_with(&["--torch-log".as_ref(), log.as_os_str()]);
-    report.assert_cause("true-capacity", "proven");
+    report.assert_cause("true-capacity", confidence);
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn an_out_of_memory_error_that_is_survived() {
     let Some(client) = client("oom.py", "1G") else { return };
     let run = run(client.arg("caught"));
     run.only_trace().report().assert_exited(0);
-    run.only_trace().report().assert_cause("true-capacity", "proven");
+    run.only_trace().report().assert_cause("true-capacity", "probable");
     assert_eq!(run.only_trace().report().count("/ooms"), printed(&run, "num_ooms") as usize);
     assert_eq!(printed(&run, "blocks") * 64 * MIB, 1 << 30);
     assert_propagated_by_exception(&run);
@@ -174,7 +175,7 @@ fn expandable_segments_that_run_out() {
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), 1)]));
     assert_eq!((failures(&run.truth()), attempts(&report)), (2, 2));
     assert_eq!(report.text("/ooms/0/attempts/0/api"), "cuMemCreate");
-    assert_card_is_full(&run);
+    assert_card_is_full(&run, "proven");
     assert_peak_is_true(&run);
 }
 
