@@ -330,8 +330,8 @@ fn not_asked(process: &ProcessFacts, report: &OomReport, was_probed: bool) -> &'
         _ if report.injected.is_some() => "gpuoom itself refused the call, and no card was asked",
         _ if report.kind != Kind::Device.name() => "that is tried for plain device memory only",
         Some("off") => "it was turned off (GPUOOM_PROBE=off)",
-        // What was set could not be understood, or is the default.
         _ if report.probed_before.is_some() => "it was measured at an earlier attempt",
+        // What was set could not be understood, or is the default.
         setting if was_probed && setting != Some("all") => {
             "only the first failure on a device is measured (GPUOOM_PROBE=all measures each)"
         }
@@ -468,11 +468,13 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
 
 /// The last failure of a thread before something that it did, other than the one at `index` and its own later attempts.
 fn failure_before(listed: &[Oom], index: usize, evidence: &failures::Evidence) -> Option<u64> {
-    let asks = matches!(evidence.event, Event::ErrorQuery | Event::Exception);
+    if !matches!(evidence.event, Event::ErrorQuery | Event::Exception) {
+        return None;
+    }
     let own = &listed[index];
     let later = (index + 1..listed.len()).take_while(|later| listed[*later].at < evidence.at);
     let others = later.filter(|later| listed[*later].thread == own.thread && listed[*later].story != own.story);
-    others.last().filter(|_| asks).map(|later| later as u64 + 1)
+    others.last().map(|later| later as u64 + 1)
 }
 
 /// The recorder was not to measure; for one reason or another.

@@ -15,12 +15,6 @@ use serde::Serialize;
 const MOST_POINTS: usize = 256;
 /// The 97.5 % quantile of the normal distribution.
 const NORMAL_975: f64 = 1.96;
-/// Correlation of a step with the one before, above which the levels wander and do not waver around a line: -0.5 is that of noise, 0 that
-/// of a sum of independent steps.
-const WANDERS_ABOVE: f64 = -0.25;
-
-/// How many times the largest step from level to level a fall is that ends a round, and is no noise.
-const MANY_LEVELS: f64 = 2.0;
 
 /// One level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +46,11 @@ pub struct Limits {
     pub often_returned_share: f64,
     /// Share of a round's height above the lowest level of all that is its floor still.
     pub floor_share: f64,
+    /// How many times the largest step from level to level a fall is that ends a round, and is no noise.
+    pub round_steps: f64,
+    /// Correlation of a step with the one before, above which the levels wander and do not waver around a line: -0.5 is that of noise, 0
+    /// that of a sum of independent steps.
+    pub wanders_above: f64,
     /// Share of its first half's slope below which a stretch slows down in its second half.
     pub slowing_share: f64,
     /// Share of an average step of the rise that a level must be above the last high to be a new one.
@@ -140,7 +139,11 @@ impl Trend {
         let stretch = &points[points.len() - length..];
         let slope = Slope::of(stretch)?;
         let course = course(&levels(points, stretch, &slope), length, stretch, &slope, limits);
-        Some(Trend { points: length, slope: slope.to_one_step(stretch).to_steps(stretch, course.rises()), course })
+        Some(Trend {
+            points: length,
+            slope: slope.to_one_step(stretch).to_steps(stretch, course.rises(), limits),
+            course,
+        })
     }
 
     /// Whether it goes on rising where it ends, be it more slowly.
@@ -179,8 +182,10 @@ impl Slope {
     /// Kendall's formula takes the levels for independent. Where blocks stay at random steps, the steps are, and their sums wander: then
     /// the mean of the steps has the interval of their own variance, over all lags at which they may depend on each other (Newey and
     /// West). Whether it rises is judged without: it only says how far the rate is known.
-    fn to_steps(self, points: &[Point], rises: bool) -> Self {
-        let Some(steps) = Steps::of(points).filter(|steps| steps.correlation > WANDERS_ABOVE) else { return self };
+    fn to_steps(self, points: &[Point], rises: bool, limits: &Limits) -> Self {
+        let Some(steps) = Steps::of(points).filter(|steps| steps.correlation > limits.wanders_above) else {
+            return self;
+        };
         let reach = NORMAL_975 * steps.error;
         let low = self.low.min(steps.mean - reach);
         let low = if rises { low.max(0.0) } else { low };
@@ -408,7 +413,7 @@ fn was_given_back_often(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
         high = high.max(*level);
         let is_floor = level - floor <= apart.max(limits.floor_share * (high - floor));
         // Noise falls as far as it rises from one level to the next.
-        if high - level >= least.max(MANY_LEVELS * apart) && is_floor {
+        if high - level >= least.max(limits.round_steps * apart) && is_floor {
             returns += 1;
             high = *level;
         }

@@ -261,6 +261,10 @@ thresholds! {
     often_returned_share: f64 = 0.1, Share, "ours: rounds of which the last is longer", ["live-leak"];
     /// Share of a round's height above the lowest level that is its floor still.
     floor_share: f64 = 0.02, Share, "ours", ["live-leak"];
+    /// How many times the largest step from level to level a fall is that ends a round, and is no noise.
+    round_steps: f64 = 2.0, Number, "ours", ["live-leak"];
+    /// How much a step goes against the one before, from which on levels waver around a line (noise: 0.5) and do not wander.
+    wavering_correlation: f64 = 0.25, Number, "ours: between noise and a sum of independent steps", ["live-leak"];
     /// Share of the time that a rise took; what is given back faster behind its last step is a clean-up where the program ends.
     cleanup_share: f64 = 0.1, Share, "ours", ["live-leak"];
     /// Share of a stretch's first slope below which its second half slows down.
@@ -482,6 +486,9 @@ impl Thresholds {
             returned_share: self.returned_share,
             often_returned_share: self.often_returned_share,
             floor_share: self.floor_share,
+            round_steps: self.round_steps,
+            // The table has no negative numbers.
+            wanders_above: -self.wavering_correlation,
             slowing_share: self.slowing_share,
             new_high_share: self.new_high_share,
             parted_points: usize::try_from(self.parted_points).unwrap_or(usize::MAX).max(4),

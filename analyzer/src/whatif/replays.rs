@@ -186,7 +186,7 @@ fn model(
 fn virtual_card(trace: &TraceFile) -> Option<u64> {
     let variables = &trace.metadata.process.environment;
     let (_, value) = variables.iter().find(|(name, _)| name == "GPUOOM_CAPACITY")?;
-    // "off" is no size, and the recorder leaves out a setting that it can't read.
+    // "off" is not a size, and the recorder leaves out a setting that it can't read.
     gpuoom_units::size(value).ok().filter(|bytes| *bytes > 0)
 }
 

@@ -93,6 +93,18 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
+        says: Says::First(Possible),
+        also: &[],
+        story: "what stays rises from label to label until a request fails; then the program goes on, and gives most of it back",
+        scene: || {
+            let mut scene = full_after_a_rise(true);
+            scene.trace.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
+            (0..20).for_each(|step| _ = scene.trace.free(0x100_0000_0000 + step * 2 * GIB));
+            scene
+        },
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::Not,
         also: &[],
         story: "a queue fills for 40 labels, and is drained behind the last of them",

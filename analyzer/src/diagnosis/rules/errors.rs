@@ -89,7 +89,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
     check.unless(case.retry(failure).is_some_and(Retry::is_release_and_success), || {
         format!(
-            "the same request succeeded within {soon}, after its thread had given memory back: the program had noticed"
+            "the same request succeeded within {soon}, after its thread had given memory back, as one does that has noticed"
         )
     });
     if failure.is_called_from_python() {
@@ -126,7 +126,7 @@ fn a_null_was_used(oom: &OomReport, check: &mut Check) {
     check.would_settle("which of the failed calls that null is from");
 }
 
-/// What went on after a failure, before any sign that the program had noticed.
+/// What went on after a failure, before any call that would show that the program had noticed.
 fn went_on(oom: &OomReport) -> String {
     let api = oom.name();
     match oom.pointer {

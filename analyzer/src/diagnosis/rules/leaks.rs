@@ -109,18 +109,9 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
             "whether the allocator would hold less without these blocks: it was not the one that was refused",
         );
     }
-    let is_unusual = |growth: &TensorGrowth| {
-        growth.beyond_bytes as f64 >= failure.thresholds.unusual_step_factor * growth.most_given_bytes as f64
-    };
-    if is_unusual(growth) {
+    if growth.is_unusual_step(failure.thresholds) {
         check.at_most(Confidence::Possible);
-        check.note(true, || {
-            format!(
-                "{} live that came since the last step, of which none was ever given more than {}",
-                size(growth.beyond_bytes),
-                size(growth.most_given_bytes)
-            )
-        });
+        check.note(true, || growth.beyond_told());
         check.would_settle("whether a step as large as that would have fitted at the start of the run");
     }
     if !check.is_over() {

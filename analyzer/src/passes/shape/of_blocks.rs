@@ -143,7 +143,7 @@ impl OfBlocks {
     /// Whether a block of a forward pass had come behind one of a backward pass: that pass was over.
     pub fn has_begun_again(&self) -> bool {
         let first = self.came_in(Phase::Backward).map(|came| came.first).min();
-        let last = self.came_in(Phase::Forward).map(|came| came.last).max();
+        let last = last_of(Phase::Forward, &self.came);
         first.zip(last).is_some_and(|(backward, forward)| backward < forward)
     }
 
@@ -155,13 +155,13 @@ impl OfBlocks {
 
     /// Whether a block had come by the way that failed before the last one of a backward pass: in an earlier step.
     pub fn same_way_before_backward(&self) -> bool {
-        let last = self.came_in(Phase::Backward).map(|came| came.last).max();
+        let last = last_of(Phase::Backward, &self.came);
         self.same_way.iter().any(|came| last.is_some_and(|last| came.first < last))
     }
 
     /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
     pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
-        let last = |phase: Phase| self.came_in(phase).map(|came| came.last).max();
+        let last = |phase: Phase| last_of(phase, &self.came);
         let began = match phase {
             Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
             _ => last(Phase::Optimizer),
@@ -180,10 +180,15 @@ impl OfBlocks {
     }
 }
 
+/// Ordinal of the last block that came in a phase.
+fn last_of(wanted: Phase, came: &[(Option<Phase>, Came)]) -> Option<u64> {
+    came.iter().filter(|(phase, _)| *phase == Some(wanted)).map(|(_, came)| came.last).max()
+}
+
 /// The largest block of forward and backward passes. What the program's own evaluation takes in a forward pass counts until the last
 /// backward pass: before it, that function may be one of the training's.
 fn largest_in_training(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> u64 {
-    let last = came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward)).map(|(_, came)| came.last).max();
+    let last = last_of(Phase::Backward, came);
     let largest = came.iter().filter_map(|(phase, came)| match phase {
         Some(Phase::Forward) if phases.is_of_evaluation(came.site) => came.largest_until(last?),
         Some(Phase::Forward | Phase::Backward) => Some(came.largest_bytes),
@@ -194,7 +199,7 @@ fn largest_in_training(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> 
 
 /// Whether a training has forward passes of its own: else a function that is called like an evaluation's may compute its loss.
 fn trains_elsewhere(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> bool {
-    let last = came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward)).map(|(_, came)| came.last).max();
+    let last = last_of(Phase::Backward, came);
     let is_before = |came: &Came| last.is_some_and(|last| came.first < last);
     came.iter()
         .any(|(phase, came)| *phase == Some(Phase::Forward) && is_before(came) && !phases.is_of_evaluation(came.site))
@@ -247,8 +252,7 @@ fn unfollowed(
     backward_passes: u64,
     phases: &OfSites<'_>,
 ) -> Option<Unfollowed> {
-    let of = |wanted: Phase| all.iter().filter(move |(phase, _)| *phase == Some(wanted)).map(|(_, came)| came);
-    let last = of(Phase::Backward).map(|came| came.last).max().filter(|_| backward_passes > 1)?;
+    let last = last_of(Phase::Backward, all).filter(|_| backward_passes > 1)?;
     let line = |site: u32| phases.stacks().call_site(site)?.label_with_line();
     // Of each line: blocks and bytes that live since, and blocks of earlier passes.
     let mut lines: FxHashMap<String, (u64, u64, u64)> = FxHashMap::default();
@@ -259,7 +263,8 @@ fn unfollowed(
         *live_of.entry(row.site).or_default() += row.blocks;
     }
     // What comes and goes within the last pass is nothing of an earlier one.
-    for came in of(Phase::Forward).filter(|came| came.first < last) {
+    let forward = all.iter().filter(|(phase, _)| *phase == Some(Phase::Forward)).map(|(_, came)| came);
+    for came in forward.filter(|came| came.first < last) {
         if let Some((.., earlier)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
             *earlier += came.blocks.saturating_sub(live_of.get(&came.site).copied().unwrap_or(0));
         }

@@ -157,7 +157,25 @@ impl TensorGrowth {
     /// Whether clearly more lives that came since the last step's end than a step was ever given: what happens there is no part of such a step,
     /// and its steps say nothing of it.
     pub fn is_beyond_its_steps(&self, thresholds: &Thresholds) -> bool {
-        self.beyond_bytes as f64 > thresholds.beyond_factor * self.most_given_bytes as f64
+        self.is_beyond(thresholds.beyond_factor)
+    }
+
+    /// The same for a step that would not have fitted by itself, whatever the steps before left.
+    pub fn is_unusual_step(&self, thresholds: &Thresholds) -> bool {
+        self.is_beyond(thresholds.unusual_step_factor)
+    }
+
+    fn is_beyond(&self, factor: f64) -> bool {
+        self.beyond_bytes as f64 > factor * self.most_given_bytes as f64
+    }
+
+    /// What lives beyond the steps, as evidence.
+    pub fn beyond_told(&self) -> String {
+        format!(
+            "{} live that came since the last step, of which none was ever given more than {}",
+            size(self.beyond_bytes),
+            size(self.most_given_bytes)
+        )
     }
 
     /// First level of all, in bytes.

@@ -9,6 +9,8 @@ const LIMITS: Limits = Limits {
     returned_share: 0.5,
     often_returned_share: 0.1,
     floor_share: 0.02,
+    round_steps: 2.0,
+    wanders_above: -0.25,
     slowing_share: 0.5,
     new_high_share: 0.5,
     parted_points: 8,

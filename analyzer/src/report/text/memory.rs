@@ -19,14 +19,13 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
             let peak = device.account.peak.on_card_bytes();
             format!(" of {} ({} of the card)", size(total), percent(peak as f64 / total as f64))
         });
-        let failed = failed(summary, device);
+        let failed = failed(&device.account, attempts_beside(summary, device));
         write_account(page, &gpu(device.index), (&device.account, failed), &share.unwrap_or_default());
         write_tensors(page, device);
     }
     if used(&summary.facts.host) {
         let host = &summary.facts.host;
-        let failed = (host.failures > 0).then(|| format!("{} failed", grouped(host.failures)));
-        write_account(page, "host ", (host, failed), " of pinned host memory");
+        write_account(page, "host ", (host, failed(host, 0)), " of pinned host memory");
     }
     let failed = summary.facts.failed_frees;
     if failed > 0 {
@@ -59,11 +58,15 @@ fn write_tensors(page: &mut Page, device: &DeviceSummary) {
     }
 }
 
-/// Requests that failed: an error of an allocator above the runtime is one, whatever calls were refused for it.
-fn failed(summary: &Summary, device: &DeviceSummary) -> Option<String> {
-    let failures = device.account.failures;
+/// Refused calls that led to errors of an allocator above the runtime, beside the one that counts for each error.
+fn attempts_beside(summary: &Summary, device: &DeviceSummary) -> u64 {
     let errors = summary.facts.ooms.iter().filter(|oom| oom.device == device.index && oom.allocator.is_some());
-    let more = errors.fold(0, |sum: u64, oom| sum + (oom.attempts.len() as u64).saturating_sub(1));
+    errors.map(|oom| (oom.attempts.len() as u64).saturating_sub(1)).sum()
+}
+
+/// Requests that failed: such an error is one, whatever calls were refused for it.
+fn failed(account: &AccountSummary, more: u64) -> Option<String> {
+    let failures = account.failures;
     (failures > 0).then(|| match more {
         0 => format!("{} failed", grouped(failures)),
         _ => format!("{} failed ({} refused)", grouped(failures), count(failures + more, "call", "calls")),

@@ -6,6 +6,7 @@ use crate::diagnosis::rules::{leaks, shapes};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
 use crate::passes::shape::run::DeviceRun;
+use crate::passes::tensor_growth::TensorGrowth;
 use crate::replay::tracks::retries::Ending;
 use crate::software::Program;
 use crate::thresholds::share;
@@ -30,14 +31,7 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let rises = growth.map_or_else(by_segments, |growth| growth.significant);
         let may_be = !leaks::rises_in_vain(case, failure) && (leaks.is_some() || rises);
         let beyond = growth.filter(|growth| growth.is_beyond_its_steps(case.thresholds));
-        check.note(beyond.is_some(), || {
-            let (beyond, given) = beyond.map_or((0, 0), |growth| (growth.beyond_bytes, growth.most_given_bytes));
-            format!(
-                "{} live that came since the last step, of which none was ever given more than {}",
-                size(beyond),
-                size(given)
-            )
-        });
+        check.note(beyond.is_some(), || beyond.map_or_else(String::new, TensorGrowth::beyond_told));
         // Segments say nothing of what an allocator with a cache keeps in them.
         let tells_blocks =
             failure.device.is_some_and(|device| device.tensors.as_ref().is_some_and(|all| !all.by_call_paths));
@@ -62,7 +56,10 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 /// this, and so does what it forgot.
 pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
-    let Some(pile) = told.and_then(|told| told.pile.as_ref()) else { return check.part("no pile") };
+    let Some(pile) = told.and_then(|told| told.pile.as_ref()) else {
+        // Without any part each of them may be meant.
+        return check.part("no pile");
+    };
     check.at_most(Confidence::Probable);
     check.part("pile");
     check.note(true, || {

@@ -3,7 +3,7 @@
 use gpuoom_trace::record::Event;
 
 use crate::diagnosis::case::{Case, Failure};
-use crate::judgement::check::{Check, Confidence};
+use crate::judgement::check::Check;
 use crate::replay::tracks::calls::What;
 use crate::words::size;
 
@@ -16,10 +16,7 @@ pub(super) fn came_before_the_work(case: &Case<'_>, failure: &Failure<'_>, check
     let between = between.take_while(|call| call.at < work.at);
     let own = between.filter(|call| call.what == What::Returned && call.thread == failure.oom.thread);
     let bytes = own.fold(0, |sum: u64, call| sum.saturating_add(call.bytes));
-    if bytes > 0 {
-        check.at_most(Confidence::Possible);
-        check.note(true, || {
-            format!("before that work the thread gave {} back, as one does that has noticed", size(bytes))
-        });
-    }
+    check.note(bytes > 0, || {
+        format!("before that work the thread gave {} back, as one does that has noticed", size(bytes))
+    });
 }
