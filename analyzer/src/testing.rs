@@ -433,6 +433,13 @@ impl TraceBuilder {
         self.push(Record { address: how, status, device: NO_DEVICE, duration: 0, ..record }, &[])
     }
 
+    /// The recording begins, in a process that was forked from this one.
+    pub fn began_in_child_of(&mut self, parent: u32) {
+        let record = self.record(Event::Process, Kind::None, "gpuoom_process");
+        let began = Record { requested: parent.into(), device: NO_DEVICE, duration: 0, ..record };
+        self.push(Record { address: gpuoom_trace::record::process::BEGAN, ..began }, &[]);
+    }
+
     /// A call that does not return before the trace ends.
     pub fn under_way(&mut self, api: &str, requested: u64) {
         let api = u64::from(self.api(api));

@@ -14,6 +14,7 @@ pub fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {
         0 => "0 bytes".to_owned(),
+        1 => "1 byte".to_owned(),
         MIB..1_073_741_824 if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
         SMALLEST_IN_EIB.. => format!("{:.2} EiB", bytes as f64 / SMALLEST_IN_EIB as f64),
         SMALLEST_IN_GIB.. => gib(bytes),
@@ -21,6 +22,22 @@ pub fn size(bytes: u64) -> String {
         KIB.. if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
         KIB.. => format!("{:.1} KiB", bytes as f64 / KIB as f64),
         _ => format!("{bytes} bytes"),
+    }
+}
+
+/// A size that is needed or was asked for: never told as less than it is, and in the unit that shows it.
+pub fn whole_size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    let is_shown = match bytes {
+        SMALLEST_IN_EIB.. => true,
+        SMALLEST_IN_GIB.. => u128::from(bytes) * 25 % u128::from(MIB * 256) == 0,
+        MIB.. => bytes.is_multiple_of(MIB),
+        _ => bytes < 1024 || bytes.is_multiple_of(1024),
+    };
+    match bytes {
+        _ if is_shown => size(bytes),
+        MIB.. => format!("{} MiB", bytes.div_ceil(MIB)),
+        _ => format!("{} KiB", bytes.div_ceil(1024)),
     }
 }
 
@@ -166,6 +183,17 @@ mod tests {
 
     use super::*;
 
+    /// Of a size that is needed nothing is rounded away.
+    #[test]
+    fn a_size_that_is_needed_is_never_told_as_less() {
+        const MIB: u64 = 1 << 20;
+        let told = [1026 * MIB, 1024 * MIB, 1536 * MIB, 1000 * MIB, 20 * MIB + 1, 1026 * MIB + 1, 3000, 2048, 7]
+            .map(whole_size);
+        let wanted =
+            ["1026 MiB", "1.00 GiB", "1.50 GiB", "1000 MiB", "21 MiB", "1027 MiB", "3 KiB", "2 KiB", "7 bytes"];
+        assert_eq!(told, wanted);
+    }
+
     proptest! {
         /// What people are shown, they can type in: it means the same within what was rounded away.
         #[test]
@@ -204,6 +232,7 @@ mod tests {
     fn sizes_read_well() {
         for (bytes, text) in [
             (0, "0 bytes"),
+            (1, "1 byte"),
             (513, "513 bytes"),
             (4096, "4 KiB"),
             (5000, "4.9 KiB"),

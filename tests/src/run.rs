@@ -106,16 +106,26 @@ impl Client {
     }
 
     /// Runs without the recorder.
+    ///
+    /// A real HIP over the simulated kernel hung so once in some hundred runs, without the recorder; why is not known. Such a run is tried
+    /// once more, which is said on stderr: what it is compared with, the recorded run, is not.
     pub fn run_plain(&self) -> Finished {
-        let scratch = new_scratch();
-        let child = self.command(scratch.path(), false).spawn().expect("the client starts");
-        finish(child, scratch, TIME_LIMIT)
+        let run = || {
+            let scratch = new_scratch();
+            let child = self.command(scratch.path(), false).spawn().expect("the client starts");
+            finish(child, scratch, TIME_LIMIT)
+        };
+        let again = |stderr: String| {
+            eprintln!("a client without the recorder hung, and is tried again; its stderr:\n{stderr}");
+            run()
+        };
+        run().or_else(again).unwrap_or_else(|stderr| hung(&stderr))
     }
 
     /// Runs with the recorder preloaded.
     pub fn run_recorded(&self) -> Finished {
         let (child, scratch) = self.spawn_recorded();
-        finish(child, scratch, TIME_LIMIT)
+        finish(child, scratch, TIME_LIMIT).unwrap_or_else(|stderr| hung(&stderr))
     }
 
     /// Runs both ways and asserts that the program did not notice: same output, same end; on stderr, only lines that
@@ -178,7 +188,8 @@ pub(crate) fn new_scratch() -> TempDir {
     scratch
 }
 
-fn finish(mut child: Child, scratch: TempDir, limit: Duration) -> Finished {
+/// How a client ended, or what it said on stderr until it was killed because it hung.
+fn finish(mut child: Child, scratch: TempDir, limit: Duration) -> Result<Finished, String> {
     let deadline = Instant::now() + limit;
     let status = loop {
         if let Some(status) = child.try_wait().expect("the client is ours") {
@@ -188,13 +199,17 @@ fn finish(mut child: Child, scratch: TempDir, limit: Duration) -> Finished {
             // SAFETY: the client leads a process group of its own, which holds nothing but its children.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait().expect("the killed client");
-            panic!("the client hung; stderr so far:\n{}", read(&scratch.path().join("stderr")));
+            return Err(read(&scratch.path().join("stderr")));
         }
         std::thread::sleep(Duration::from_millis(2));
     };
     let stdout = read(&scratch.path().join("stdout"));
     let stderr = read(&scratch.path().join("stderr"));
-    Finished { status, stdout, stderr, scratch }
+    Ok(Finished { status, stdout, stderr, scratch })
+}
+
+fn hung(stderr: &str) -> ! {
+    panic!("the client hung; stderr so far:\n{stderr}")
 }
 
 fn read(path: &Path) -> String {
@@ -229,6 +244,17 @@ impl Finished {
         let mut traces = self.traces();
         assert_eq!(traces.len(), 1, "one trace expected: {traces:?}; stderr:\n{}", self.stderr);
         traces.remove(0)
+    }
+
+    /// How sure the report on the only trace is of a diagnosis; `None` where it does not have it.
+    pub fn confidence(&self, id: &str) -> Option<String> {
+        let found = self.only_trace().report().diagnoses().into_iter().find(|found| found.id == id);
+        found.map(|found| found.confidence)
+    }
+
+    /// The page of the only trace, without its line breaks.
+    pub fn page(&self) -> String {
+        self.only_trace().report_text().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// The report on all traces of the run together.

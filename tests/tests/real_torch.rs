@@ -295,6 +295,21 @@ fn the_snapshot_is_joined_with_the_trace() {
     assert_joined(&run(client.args(["snapshot.pickle", "segments.json"])), "blocks");
 }
 
+/// What PyTorch's host allocator pinned and keeps is in the snapshot where it was asked for; its own statistics say the same.
+#[test]
+fn the_snapshot_says_what_the_host_allocator_keeps_pinned() {
+    let Some(client) = client("snapshot.py", "16G") else { return };
+    let run = run(client.args(["snapshot.pickle", "segments.json", "pinned"]));
+    let snapshot = run.cwd().join("snapshot.pickle");
+    let given = [OsStr::new("--torch-snapshot"), snapshot.as_os_str()];
+    let report = run.only_trace().report_with(&given);
+    let number = |field: &str| report.number(&format!("/other_evidence/torch_snapshots/0/host/{field}"));
+    let (pinned, used) = (printed(&run, "pinned"), printed(&run, "pinned in use"));
+    assert!(used > 0 && pinned > used, "{pinned} {used}");
+    assert_eq!((number("reserved_bytes"), number("allocated_bytes")), (pinned, used));
+    assert_eq!((number("unused_bytes"), number("in_trace_bytes")), (pinned - used, pinned));
+}
+
 /// Segments are stretches of a reservation here, and the trace has mappings of physical memory.
 #[test]
 fn the_snapshot_of_expandable_segments_is_joined_with_the_trace() {

@@ -1,5 +1,4 @@
-//! What a page says of runs on ROCm 6.4.3, where an earlier version said what is not so. What is still not so is ignored, and
-//! says why: `cargo test --release -p gpuoom-tests --test rocm6_statements -- --ignored`.
+//! What a page says of runs on ROCm 6.4.3, where an earlier version said what is not so.
 
 use std::ffi::OsString;
 
@@ -104,7 +103,6 @@ fn a_card_has_its_size_without_hip() {
 
 /// A child that was forked after `hipInit`: ROCr refuses, and asks the kernel nothing.
 #[test]
-#[ignore = "still so: no cause names the fork, and free memory is both not measured and told"]
 fn a_forked_child_is_told_from_a_full_card() {
     let Some(client) = on_6_4("fork_child") else { return };
     let run = client.run_recorded();

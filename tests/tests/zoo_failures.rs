@@ -94,13 +94,17 @@ fn falls_back(way: &str) -> Finished {
 
 #[test]
 fn another_call_that_gets_memory_is_a_fall_back() {
-    for way in ["smaller", "same_variable", "pieces", "pinned", "managed", "device"] {
+    for way in ["smaller", "same_variable", "pieces", "pinned", "managed", "device", "joint"] {
         let run = falls_back(way);
         let report = report_of(&run);
         report.assert_only_oom("recovered", "fell_back");
         assert_ne!(report.count("/ooms/0/evidence"), 0, "{way}: an outcome rests on events");
         let how = match way {
             "device" => "recovered: fell back to GPU 1, as far as its calls show",
+            // Other sizes, from other places, for other variables.
+            "smaller" | "pieces" | "managed" => {
+                "recovered as far as its calls show: another request soon after was given memory, and nothing shows that"
+            }
             _ => "recovered: a later request was given memory",
         };
         let line = format!("1 out-of-memory return, {how}");
@@ -128,7 +132,9 @@ fn a_smaller_request_after_gpu_work_is_a_dropped_outcome_and_no_diagnosis() {
     let report = report_of(&run);
     report.assert_only_oom("dropped", "gpu_work_continued");
     assert!(report.diagnoses().iter().all(|found| found.id != "dropped-oom-return"));
+    assert!(run.recorder_lines()[0].contains("; a request like it was given memory later"), "{}", run.stderr);
     let text = words_of(&run);
+    assert!(text.contains("by the order of calls alone: the thread asked for less from the same place"), "{text}");
     assert!(text.contains("its outcome is called dropped because GPU work went on before memory came"), "{text}");
 }
 
@@ -225,8 +231,8 @@ fn another_call_that_gets_memory_for_something_else_is_no_fall_back() {
         report_of(&run).assert_only_oom("dropped", "gpu_work_continued");
         assert!(run.recorder_lines()[0].contains("DROPPED"), "{way}: {}", run.stderr);
         let text = words_of(&run);
-        assert!(text.contains("before it asked for the error"), "{text}");
-        assert!(!text.contains("trusted"), "{text}");
+        assert!(text.contains("before it asked for the error or threw; it had got"), "{text}");
+        assert!(!text.contains("trusted") && !text.contains("or got other memory"), "{text}");
     }
 }
 
@@ -406,8 +412,24 @@ fn recorder_and_analyzer_agree() {
         let report = report_of(&run);
         assert!(report.count("/ooms") > 20, "seed {seed}");
         let words = last_words(&report);
-        assert!(run.recorder_lines()[0].contains(&words), "seed {seed}: {words}\n{}", run.stderr);
+        let counted = without_details(run.recorder_lines()[0]);
+        assert!(counted.contains(&words), "seed {seed}: {words}\n{}", run.stderr);
     }
+}
+
+/// The last words without what they add to the counts.
+fn without_details(line: &str) -> String {
+    let mut line = line.to_owned();
+    for (from, to) in [
+        ("; a request like it", "was given memory later"),
+        ("; after ", " of these a request like it was given memory later"),
+        (" (of ", " nothing shows that the failure was noticed)"),
+    ] {
+        let Some(start) = line.find(from) else { continue };
+        let Some(end) = line[start..].find(to).map(|at| start + at + to.len()) else { continue };
+        line.replace_range(start..end, "");
+    }
+    line
 }
 
 #[test]

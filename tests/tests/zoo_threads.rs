@@ -17,6 +17,17 @@ fn no_call_is_missed_while_a_busy_disk_makes_room() {
     run.only_trace().report().assert_nothing_lost();
 }
 
+/// What the first threads ask while the recorder's own thread is being made waits for it.
+#[test]
+fn the_card_is_known_whichever_thread_came_first() {
+    for _ in 0..8 {
+        let run = Client::new(program("threads_begin.c")).run_recorded();
+        let report = run.only_trace().report();
+        assert!(!report.text("/devices/0/name").is_empty(), "{}", report.excerpt("/devices/0"));
+        assert!(report.number("/devices/0/total_bytes") > 0, "{}", report.excerpt("/devices/0"));
+    }
+}
+
 #[test]
 fn eight_threads_are_told_apart() {
     let run = Client::new(program("eight_threads.c")).run_both();

@@ -41,6 +41,9 @@ pub struct Only {
     /// What of them is the fix itself, so that who uses it needs no advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unless_uses: Option<String>,
+    /// Where the failure that decides must have come, by a name of [`PLACES`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// For Windows only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub windows: bool,
@@ -71,6 +74,15 @@ const USED: [Used; 8] = [
     Used { name: "checkpointing", words: "activation checkpointing", files: &["torch/utils/checkpoint.py"] },
     Used { name: "modules", words: "a module of PyTorch's", files: &["torch/nn/", "torch/autograd/", "torch/optim/"] },
     Used { name: "optimizer", words: "an optimizer of PyTorch", files: &["torch/optim/optimizer.py"] },
+];
+
+/// Places of a failure as the catalogue spells them, and for people.
+pub const PLACES: [(&str, &str); 4] = [
+    // Activations are gone by the optimizer's step, and no activation is what an evaluation's outputs are put together into.
+    ("activations", "not in the optimizer's step"),
+    ("training", "not where outputs of an evaluation are put together"),
+    ("foreach", "an optimizer of PyTorch in its foreach implementation"),
+    ("outputs", "outputs of an evaluation that are put together"),
 ];
 
 /// What a name stands for.
@@ -107,9 +119,11 @@ impl Only {
         let family = self.family.as_deref().map(|name| if name == "rdna" { "RDNA" } else { "Instinct" }.to_owned());
         let uses = self.uses.as_deref().and_then(used).map(|used| used.words.to_owned());
         let without = self.unless_uses.as_deref().and_then(used).map(|used| format!("without {} yet", used.words));
+        let at =
+            PLACES.iter().find(|(name, _)| self.at.as_deref() == Some(*name)).map(|(_, words)| (*words).to_owned());
         let windows = self.windows.then(|| "Windows".to_owned());
         let (activity, part) = (self.activity.clone(), self.part.clone());
-        let parts = [platform, family, program, uses, without, activity, part, variable, linux, windows];
+        let parts = [platform, family, program, uses, without, activity, at, part, variable, linux, windows];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

@@ -74,6 +74,16 @@ fn every_entry_can_be_decided_and_acted_on() {
     }
 }
 
+/// A shape is nearer to the point than the full card that it ended in: without a rung its fixes would stand behind all of that.
+#[test]
+fn every_fix_of_a_shape_has_a_rung() {
+    let shapes = entries().filter(|entry| entry.role == crate::judgement::role::Role::Shape);
+    for entry in shapes {
+        let without: Vec<_> = entry.fixes.iter().filter(|fix| fix.rungs.is_empty()).map(|fix| &fix.text).collect();
+        assert!(without.is_empty(), "{}: {without:?}", entry.id);
+    }
+}
+
 /// With both set, a live allocation was seen to read back zeros.
 #[test]
 fn no_fix_names_the_dangerous_pair() {
@@ -171,4 +181,28 @@ fn advice_for_frameworks_is_for_their_programs() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// One thing to do has one wording: the report tells what two diagnoses advise only once, and knows it by its words.
+#[test]
+fn no_two_fixes_say_the_same_in_other_words() {
+    const THINGS: [&[&str]; 11] = [
+        &["accumulation steps", "gradient accumulation"],
+        &["autocast"],
+        &["activation checkpointing"],
+        &["sdpa", "flashattention"],
+        &["shorter sequences"],
+        &["8-bit"],
+        &["zero 1", "zero-1"],
+        &["lora"],
+        &["no_grad", "inference_mode"],
+        &["smaller pieces", "smaller chunks"],
+        &["larger card"],
+    ];
+    for words in THINGS {
+        let fixes = entries().flat_map(|entry| entry.fixes.iter().map(|fix| (&fix.command, &fix.text)));
+        let says = |text: &str| words.iter().any(|word| text.to_lowercase().contains(word));
+        let of_it: HashSet<_> = fixes.filter(|(command, text)| says(command) || says(text)).collect();
+        assert_eq!(of_it.len(), 1, "{words:?}: {of_it:?}");
+    }
 }

@@ -217,6 +217,7 @@ impl Runner<'_> {
             fate,
             because,
             fell_back_to: told.fell_back_to,
+            by_time_alone: told.by_time_alone,
             other_failures: told.others,
             ending: run.ending,
         })

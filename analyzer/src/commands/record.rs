@@ -45,6 +45,10 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     let wanted = args.output.clone().or_else(|| set().map(PathBuf::from));
     // Absolute: the command may change its directory, and start others there. The rest of a directory is the recorder's.
     let pattern = literal(&own).join(wanted.as_deref().unwrap_or(Path::new(DEFAULT_PATTERN)));
+    if pattern.is_file() {
+        let path = pattern.strip_prefix(&own).unwrap_or(&pattern).display();
+        eprintln!("gpuoom: {path} is there already, and is kept: the trace of this run gets another name");
+    }
     let began_ns = now_ns();
     catch_signals();
     let Some((program, arguments)) = args.command.split_first() else { bail!("there is no command to run") };

@@ -50,9 +50,9 @@ pub(super) struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Other evidence (each may be given several times)")]
 pub(super) struct BesideArgs {
-    /// Output of a program with PyTorch's out-of-memory message
-    #[arg(long, value_name = "FILE")]
-    torch_log: Vec<PathBuf>,
+    /// Output of the program: PyTorch's out-of-memory message, llama.cpp's and vLLM's lines about memory, what the GPU runtime wrote
+    #[arg(long, visible_alias = "torch-log", value_name = "FILE")]
+    log: Vec<PathBuf>,
     /// Memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot)
     #[arg(long, value_name = "FILE")]
     torch_snapshot: Vec<PathBuf>,
@@ -79,7 +79,7 @@ impl BesideArgs {
     /// The files that were given, and what each is said to be.
     pub(super) fn given(&self) -> impl Iterator<Item = (Source, &Path)> {
         let given = [
-            (Source::TorchLog, &self.torch_log),
+            (Source::TorchLog, &self.log),
             (Source::TorchSnapshot, &self.torch_snapshot),
             (Source::Smi, &self.amd_smi),
             (Source::KernelLog, &self.kernel_log),

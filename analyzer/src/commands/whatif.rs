@@ -26,7 +26,10 @@ use crate::whatif::torch::policy::{Policy, PolicyError};
 use crate::whatif::torch::told::Histories;
 use crate::whatif::torch::{KnownCard, TorchAnswer, TorchQuestion, ask_snapshot, ask_told};
 use crate::whatif::{Answer, Question, ask};
+use crate::words::size;
 
+/// No GPU has less.
+const SMALLEST_CARD_BYTES: u64 = 1 << 20;
 /// Combinations of cards and granules that one call answers.
 const MAX_COMBINATIONS: usize = 256;
 
@@ -35,7 +38,7 @@ pub(super) struct WhatifArgs {
     #[command(flatten)]
     trace: TraceArg,
     /// Memory of the card, such as 16G; may be given several times
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_card)]
     capacity: Vec<u64>,
     /// Granule that each block is rounded up to, such as 2M; may be given several times (default: as recorded). What the
     /// addresses show is always there beside it
@@ -71,6 +74,16 @@ enum Format {
     Text,
     /// For programs
     Json,
+}
+
+/// A card has more than what a number without a unit says.
+fn parse_card(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < SMALLEST_CARD_BYTES => {
+            Err(format!("no card has {}, and a number without a unit is bytes: do you mean {text}G?", size(bytes)))
+        }
+        bytes => Ok(bytes),
+    }
 }
 
 fn parse_overhead(text: &str) -> Result<u64, String> {
@@ -113,7 +126,7 @@ pub(super) fn run(args: &WhatifArgs) -> anyhow::Result<u8> {
     }
     answer.torch = match &args.torch_snapshot {
         Some(path) => ask_snapshot_of(path, args, &question, &answer)?,
-        None if args.torch_alloc_conf.is_empty() => Vec::new(),
+        None if args.torch_alloc_conf.is_empty() && !trace.is_whole() => Vec::new(),
         None => ask_trace(&mut trace, args, &question, &answer)?,
     };
     let output = Output::open(args.output.as_deref())?;
@@ -190,6 +203,9 @@ fn ask_trace(
     replay.finish();
     let policy = recorded_options(trace).context("the recorded options of PyTorch's allocator")?;
     let mut histories = Histories::new(&replay, &policy);
+    if histories.is_empty() && args.torch_alloc_conf.is_empty() {
+        return Ok(Vec::new());
+    }
     if histories.is_empty() {
         bail!(
             "--torch-alloc-conf: the trace has no blocks of PyTorch's caching allocator (GPUOOM_FRAMEWORK was off, the recorder or \
@@ -204,7 +220,7 @@ fn ask_trace(
     let told = histories.finish();
     let mut answers = ask_told(&told, &policy, &torch_question(args, question), |device| card(answer, device));
     answers.retain(|found| is_wanted(args, found));
-    if answers.is_empty() {
+    if answers.is_empty() && !args.torch_alloc_conf.is_empty() {
         bail!("--torch-alloc-conf: PyTorch's caching allocator gave nothing out on that device");
     }
     Ok(answers)
@@ -222,4 +238,15 @@ fn recorded_options(trace: &TraceFile) -> Result<Policy, PolicyError> {
     let variables = &process.environment;
     let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     Policy::parse(&choose(value, setup).map_or_else(String::new, |chosen| chosen.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_without_a_unit_is_no_card() {
+        assert_eq!(parse_card("6G"), Ok(6 << 30));
+        assert!(parse_card("6").unwrap_err().contains("do you mean 6G?"));
+    }
 }

@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use names::Agreed;
 
 use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run, SiteProfile};
+use crate::passes::tensors::PYTORCH;
 pub use tensors::TensorDifference;
 pub use threshold::Threshold;
 
@@ -83,6 +84,13 @@ pub struct PlaceDifference {
     pub kinds: Vec<KindDifference>,
     /// What an allocator above the runtime gave out and held there; null where neither trace has any blocks.
     pub tensors: Option<TensorDifference>,
+}
+
+impl PlaceDifference {
+    /// Whether PyTorch's allocator got segments there, which it gives out in pieces.
+    pub fn has_segments(&self) -> bool {
+        self.tensors.as_ref().is_some_and(|tensors| tensors.framework == PYTORCH)
+    }
 }
 
 /// A call site on one device, for one kind of memory.

@@ -3,6 +3,7 @@
 use crate::catalogue::only::{Bound, Only, Used, bounds, used};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::Holds;
+use crate::passes::oom::{OomReport, deciding};
 use crate::passes::phase::Phase;
 use crate::software::{Platform, Program, Release, Version};
 use crate::symbols::Sources;
@@ -34,6 +35,7 @@ pub(super) fn suits(only: &Only, case: &Case<'_>, causes: &[&'static str]) -> Ho
         variable(only, case),
         activity(only, case),
         uses(only, case),
+        at(only, case),
         unused,
     ];
     parts.into_iter().fold(Holds::Yes, Holds::and)
@@ -55,6 +57,7 @@ pub(super) fn open(only: &Only, case: &Case<'_>, causes: &[&'static str]) -> Onl
         activity: unless(activity(only, case), &only.activity).filter(|name| name != MODEL),
         uses: unless(uses(only, case), &only.uses),
         unless_uses: None,
+        at: None,
         windows: only.windows,
     }
 }
@@ -137,6 +140,10 @@ fn is_set(case: &Case<'_>, wanted: &str) -> bool {
     case.environment().iter().any(|(name, value)| matches(name) && !value.is_empty())
 }
 
+/// Where PyTorch's optimizers are, and how those of their functions begin that work on all parameters at once.
+const OPTIMIZERS: &str = "torch/optim/";
+const FOREACH: &str = "_multi_tensor_";
+
 /// What a program with modules runs.
 const MODEL: &str = "a model";
 
@@ -147,6 +154,7 @@ fn activity(only: &Only, case: &Case<'_>) -> Holds {
     let has = |program| case.versions.has(program);
     match [Program::Torch, Program::Jax, Program::TensorFlow].into_iter().any(has) {
         true if activity == "training" && trains(case) => Holds::Yes,
+        true if activity == "training" && only_loads(case) => Holds::No,
         true if ["training", MODEL].contains(&activity) && has_no_model(case) => Holds::No,
         true if activity == MODEL && is_seen(case, "modules") => Holds::Yes,
         true if activity == MODEL => Holds::Unknown("whether it runs a model"),
@@ -160,6 +168,12 @@ fn trains(case: &Case<'_>) -> bool {
     is_seen(case, "optimizer")
         || case.replay.blocks.devices().any(|device| !device.steps.backward().0.steps().is_empty())
         || failed().any(|at| matches!(at.phase, Phase::Backward | Phase::Optimizer))
+}
+
+/// Whether all failures came while a model was brought to the card: what only a training has is not there yet.
+fn only_loads(case: &Case<'_>) -> bool {
+    let is_load = |oom: &OomReport| oom.phase_entry.as_ref().is_some_and(|at| at.phase == Phase::Load);
+    !case.facts.ooms.is_empty() && case.facts.ooms.iter().all(is_load)
 }
 
 /// Whether no block of PyTorch's came by way of a module, a backward pass or an optimizer, and frames were looked for on all ways.
@@ -176,6 +190,41 @@ fn uses(only: &Only, case: &Case<'_>) -> Holds {
     })
 }
 
+/// Whether the failure that decides came there. A run without one has no such place.
+fn at(only: &Only, case: &Case<'_>) -> Holds {
+    let Some(place) = only.at.as_deref() else { return Holds::Yes };
+    let decides = deciding(case.facts.ooms.iter().map(|oom| oom.outcome));
+    let oom = decides.map(|index| &case.facts.ooms[index]);
+    let is_of_outputs = || oom.is_some_and(|oom| puts_outputs_together(oom, case));
+    let phase = oom.and_then(|oom| oom.phase_entry.as_ref()).map(|entry| entry.phase);
+    let holds = match place {
+        "foreach" => oom.is_some_and(is_of_foreach),
+        "outputs" => is_of_outputs(),
+        "training" => !is_of_outputs(),
+        // By the optimizer's step activations are gone.
+        _ => phase != Some(Phase::Optimizer) && !is_of_outputs(),
+    };
+    holds.into()
+}
+
+/// Whether an optimizer of PyTorch's that works on all parameters at once is on the way to a failure.
+fn is_of_foreach(oom: &OomReport) -> bool {
+    let is_it = |name: &str| name.starts_with(FOREACH);
+    let is_there = |path: &str| path.starts_with(OPTIMIZERS);
+    oom.stack.iter().any(|frame| {
+        frame.package_path.as_deref().is_some_and(is_there) && frame.function.as_deref().is_some_and(is_it)
+    })
+}
+
+/// Whether a failure lies in an evaluation, in no forward pass of it, and blocks of the evaluation live.
+fn puts_outputs_together(oom: &OomReport, case: &Case<'_>) -> bool {
+    let facts = case.shapes.failure((oom.number - 1) as usize);
+    let Some(told) = facts.and_then(|facts| facts.told.as_ref()) else { return false };
+    let phase = oom.phase_entry.as_ref().map(|entry| entry.phase);
+    let evaluates = told.evaluates.is_some() || phase == Some(Phase::Evaluation);
+    evaluates && told.evaluates_a_model && !told.is_in_a_pass && told.of_evaluation.is_some()
+}
+
 /// Whether a function of one of these files was on the way to a call.
 fn is_seen(case: &Case<'_>, name: &str) -> bool {
     let Some(Used { files, .. }) = used(name) else { return false };
@@ -188,6 +237,7 @@ fn is_seen(case: &Case<'_>, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::only::PLACES;
 
     #[test]
     fn every_range_and_program_of_the_catalogue_is_understood() {
@@ -200,6 +250,7 @@ mod tests {
             let families = ["rdna", "instinct"];
             assert!(only.family.iter().all(|name| families.contains(&&**name)), "{only:?}");
             assert!(only.uses.iter().chain(&only.unless_uses).all(|name| used(name).is_some()), "{only:?}");
+            assert!(only.at.iter().all(|name| PLACES.iter().any(|(known, _)| known == name)), "{only:?}");
             assert!(only.platform.iter().all(|name| name == "rocm" || name == "cuda"), "{only:?}");
             assert!(only.activity.iter().all(|name| ["training", "inference", MODEL].contains(&&**name)), "{only:?}");
         }

@@ -15,6 +15,10 @@ use crate::software::{Platform, Program, Version};
 const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
 /// The diagnosis of a refusal by the recorder itself.
 const REQUESTED: &str = "requested-refusal";
+/// The diagnosis of a refusal by a limit that somebody set.
+const CEILING: &str = "process-fraction-cap";
+/// The diagnosis of a request that no empty card holds: a program that then asks for less has done what its fixes say.
+const TOO_LARGE: &str = "request-exceeds-device";
 /// First version of PyTorch whose ROCm builds have expandable segments.
 const EXPANDABLE_ON_ROCM: Version = Version { major: 2, minor: 12 };
 
@@ -55,17 +59,19 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     let decides = oom::deciding(case.facts.ooms.iter().map(|oom| oom.outcome)).map(|index| index as u64 + 1);
     let is_of_decided = |finding: &Finding| decides.is_some_and(|number| finding.ooms.contains(&number));
     let on_request = decides.and_then(|number| refused_on_request(case, number));
-    // A refusal on request says nothing of why memory rose: that stays true of the real card.
-    let stands_beside = |finding: &Finding| match on_request {
-        Some(oom) if finding.role == Role::Cause => {
-            is_of_decided(finding) || (finding.ooms.is_empty() && finding.device == oom.device)
-        }
-        _ => false,
+    // A refusal on request, or by a ceiling, says nothing of why memory rose: that stays true of the real card.
+    let at_ceiling = || decides.and_then(|number| refused_at_ceiling(case, number, found));
+    let refused_before = on_request.or_else(at_ceiling);
+    let stands_beside = |finding: &Finding| {
+        refused_before
+            .is_some_and(|oom| finding.role == Role::Cause && finding.ooms.is_empty() && finding.device == oom.device)
     };
     let telling = |finding: &&Finding| match finding.role {
-        Role::Shape if is_of_decided(finding) => finding.confidence >= Confidence::Probable,
+        // What filled the card may be told as surely as that it is full: each is a place to begin.
         Role::Cause | Role::Shape => {
-            (causes.contains(&finding.id) || stands_beside(finding)) && finding.confidence >= Confidence::Probable
+            let is_done = finding.id == TOO_LARGE && all_made_up_for(case);
+            let is_meant = is_of_decided(finding) || causes.contains(&finding.id) || stands_beside(finding);
+            is_meant && finding.confidence >= Confidence::Probable && !is_done
         }
         Role::Severity => finding.confidence >= Confidence::Probable,
         Role::Condition | Role::Refutation => {
@@ -105,11 +111,23 @@ fn refused_on_request<'a>(case: &Case<'a>, number: u64) -> Option<&'a OomReport>
     ooms.find(|oom| oom.number == number && oom.refused_by == Some("injected"))
 }
 
+/// The failure of that number, where a ceiling refused it that somebody had set.
+fn refused_at_ceiling<'a>(case: &Case<'a>, number: u64, found: &[Finding]) -> Option<&'a OomReport> {
+    found.iter().find(|finding| finding.id == CEILING && finding.explains(number))?;
+    case.facts.ooms.iter().find(|oom| oom.number == number)
+}
+
 /// Whether all that a finding is about was made up for, while another failure was not: then its fixes mend nothing that matters.
 fn is_only_of_recovered(finding: &Finding, case: &Case<'_>) -> bool {
     let is_recovered = |oom: &OomReport| oom.outcome == Outcome::Recovered;
     let (of_it, others): (Vec<_>, Vec<_>) = case.facts.ooms.iter().partition(|oom| finding.ooms.contains(&oom.number));
     !of_it.is_empty() && of_it.into_iter().all(is_recovered) && !others.into_iter().all(is_recovered)
+}
+
+/// Whether each failure of the run was made up for.
+fn all_made_up_for(case: &Case<'_>) -> bool {
+    let ooms = &case.facts.ooms;
+    ooms.len() as u64 == case.facts.oom_count && ooms.iter().all(|oom| oom.outcome == Outcome::Recovered)
 }
 
 /// Whether two diagnoses advise one thing: the same command, whatever each says of it, or where there is none, the same words.

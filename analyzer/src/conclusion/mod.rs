@@ -12,6 +12,7 @@ mod order;
 mod relations;
 pub mod remedies;
 pub(crate) mod sentence;
+pub(crate) mod settled;
 mod spelling;
 pub mod verdict;
 pub mod warnings;
@@ -64,6 +65,12 @@ pub struct Conclusion {
 }
 
 impl Conclusion {
+    /// The failure that decides, where a finding is true of the run and ruled out as the reason of that failure.
+    pub(crate) fn is_not_why(&self, finding: &Finding) -> Option<u64> {
+        let number = self.verdict.oom.filter(|_| finding.ooms.is_empty())?;
+        self.excluded.iter().any(|out| out.id == finding.id && out.ooms.contains(&number)).then_some(number)
+    }
+
     /// The most telling cause that is only possible: of the failure that decides, else of the run.
     pub fn perhaps(&self) -> Option<&Finding> {
         let of_run = || verdict::perhaps(&self.findings, None);
@@ -88,14 +95,18 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
     order::sort(&mut findings);
     let causes = causes(case, &findings);
     if let Some(number) = Happened::of(case.facts).decides(case.facts) {
-        order::put_first(&mut findings, number);
+        let of_it = ruled_out.iter().filter(|out| out.ooms.contains(&number)).map(|out| out.id);
+        order::put_first(&mut findings, number, &of_it.collect::<Vec<_>>());
         ruled_out.sort_by_key(|out| order::is_of_others(&out.ooms, number));
     }
     let decides = verdict::deciding_finding(case.facts, &findings, &causes);
+    let deciding = Happened::of(case.facts).decides(case.facts);
+    let failure = case.failures().find(|failure| Some(failure.report.number) == deciding);
+    let late_bytes = failure.map_or(0, |failure| failure.moved.given_bytes);
     let explaining: Vec<&'static str> =
         causes.iter().flatten().copied().chain(decides.map(|finding| finding.id)).collect();
     Conclusion {
-        verdict: Verdict::new(case.facts, &findings, decides),
+        verdict: Verdict::new(case.facts, &findings, decides, late_bytes),
         ladder: ladder::climb(case, &findings, &ruled_out, &explaining),
         would_settle: would_settle(case, decides, &findings),
         warnings: warnings::warn(case),

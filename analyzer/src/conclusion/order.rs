@@ -46,8 +46,12 @@ fn is_background(finding: &Finding) -> bool {
 }
 
 /// Puts what is about the failure that decides, or about the run, before what is about other failures only: a page tells one story.
-pub(super) fn put_first(found: &mut [Finding], decides: u64) {
-    found.sort_by_key(|finding| (is_background(finding), is_of_others(&finding.ooms, decides)));
+/// What is true of the run, and `ruled_out` as the reason of this failure, belongs to the others.
+pub(super) fn put_first(found: &mut [Finding], decides: u64, ruled_out: &[&str]) {
+    found.sort_by_key(|finding| {
+        let is_elsewhere = finding.ooms.is_empty() && ruled_out.contains(&finding.id);
+        (is_background(finding), is_elsewhere || is_of_others(&finding.ooms, decides))
+    });
 }
 
 /// Whether these are failures, and the one that decides is none of them.
@@ -78,5 +82,39 @@ mod tests {
             catalogue::entries().filter(move |entry| entry.resolves.iter().any(|id| id == umbrella)).collect::<Vec<_>>()
         };
         assert!(resolving("phantom-free").len() > 10);
+    }
+
+    fn finding(id: &'static str, ooms: &[u64]) -> Finding {
+        Finding {
+            id,
+            title: String::new(),
+            confidence: crate::judgement::check::Confidence::Probable,
+            role: Role::Cause,
+            ooms: ooms.to_vec(),
+            evidence_of: None,
+            device: None,
+            evidence: Vec::new(),
+            refuters_checked: Vec::new(),
+            missing: Vec::new(),
+            fix: Vec::new(),
+            shortfall_bytes: None,
+            modelled: false,
+            is_guess: false,
+            note: String::new(),
+            file: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// What is true of the run, and ruled out as the reason of the failure that decides, stands behind what explains that.
+    #[test]
+    fn what_is_ruled_out_as_the_reason_comes_later() {
+        let order = |ruled_out: &[&str]| {
+            let mut found = [finding("live-leak", &[]), finding("cache-greed", &[1]), finding("true-capacity", &[2])];
+            put_first(&mut found, 2, ruled_out);
+            found.map(|finding| finding.id)
+        };
+        assert_eq!(order(&[]), ["live-leak", "true-capacity", "cache-greed"]);
+        assert_eq!(order(&["live-leak"]), ["true-capacity", "live-leak", "cache-greed"]);
     }
 }

@@ -45,6 +45,17 @@ fn resolve(found: &mut Vec<Finding>, ruled_out: &[RuledOut], umbrella: &str) {
     found.retain(|finding| finding.id != umbrella || !finding.ooms.is_empty());
 }
 
+/// Takes failures from the umbrellas of what explains them.
+pub(super) fn give_way(found: &mut Vec<Finding>, id: &str, ooms: &[u64]) {
+    found.retain_mut(|finding| {
+        if !resolves(id, finding.id) || finding.ooms.is_empty() {
+            return true;
+        }
+        finding.ooms.retain(|oom| !ooms.contains(oom));
+        !finding.ooms.is_empty()
+    });
+}
+
 fn in_order(ids: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let mut ids: Vec<&str> = ids.collect();
     ids.sort_by_key(|id| order::place(id));

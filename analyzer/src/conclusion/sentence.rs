@@ -42,9 +42,29 @@ pub(super) enum Explained<'f> {
     /// None is sure enough; this one is possible, and the most telling.
     Perhaps(&'f Finding),
     /// None is; but what the program held and asked for is so many bytes more than the whole card. This one is possible, too.
-    TooMuch(u64, Option<&'f Finding>),
+    TooMuch(u64, What, Option<&'f Finding>),
+    /// This one says how each of so many failures was made up for, and that is all there is to say.
+    Coped(&'f Finding, u64),
     /// Nothing explains it.
     Not,
+}
+
+/// What is more than the whole card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// All that the program held, and the request.
+    Held,
+    /// What PyTorch's tensors held, and the request: its cache had given back what it could.
+    Tensors,
+}
+
+impl What {
+    fn told(self) -> &'static str {
+        match self {
+            What::Held => "What the program held and asked for is",
+            What::Tensors => "Its tensors and the request are",
+        }
+    }
 }
 
 /// What the finding that decides says, and how sure it is; else what is possible.
@@ -56,10 +76,18 @@ pub(super) fn why(explained: Explained<'_>) -> String {
         Explained::Perhaps(finding) => {
             format!("Why is not known. Possible: {} ({}).", clean(&finding.title), finding.id)
         }
-        Explained::TooMuch(bytes, possible) => {
+        Explained::TooMuch(bytes, what, possible) => {
             let possible = possible
                 .map_or_else(String::new, |finding| format!(" Possible: {} ({}).", clean(&finding.title), finding.id));
-            format!("What the program held and asked for is {} more than the whole card.{possible}", size(bytes))
+            format!("{} {} more than the whole card.{possible}", what.told(), size(bytes))
+        }
+        Explained::Coped(finding, failures) => {
+            let each = if failures == 1 { "PyTorch" } else { "each time PyTorch" };
+            format!(
+                "Why: {each} had in its cache what was missing, gave it back, asked again and went on ({}, {}).",
+                finding.id,
+                finding.confidence.name()
+            )
         }
         Explained::Not => "Why is not known.".to_owned(),
     }
@@ -212,9 +240,20 @@ pub(crate) fn reaction(ooms: &[OomReport]) -> String {
     let total = outcomes.total();
     match ooms.iter().find(|oom| oom.outcome == Outcome::Dropped) {
         Some(first) => went_on(outcomes, first),
-        None if outcomes.recovered == total => recovered(outcomes, ooms.iter().all(|oom| oom.unknown_size)),
+        None if outcomes.recovered == total => {
+            format!("{}{}", recovered(outcomes, ooms.iter().all(|oom| oom.unknown_size)), unnoticed(outcomes))
+        }
         None if total == 1 => single(&ooms[0]),
-        None => mixed(outcomes),
+        None => format!("{}{}", mixed(outcomes), unnoticed(outcomes)),
+    }
+}
+
+/// What time alone ties to a failure shows nothing of the program.
+fn unnoticed(outcomes: Outcomes) -> String {
+    match outcomes.by_time_alone {
+        0 => String::new(),
+        all if all == outcomes.total() => " Nothing shows that the program had noticed.".to_owned(),
+        some => format!(" Of {some} nothing shows that the program had noticed."),
     }
 }
 
@@ -239,7 +278,7 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             let later = work.map_or(String::new(), |work| {
                 format!(" {} later{}", span(first.later_ns(work.at_ns)), not_counted(first))
             });
-            format!("GPU work of that thread went on{later}, before it asked for the error, threw or got other memory{}.", afterwards(first))
+            format!("GPU work of that thread went on{later}, {}{}.", first.before_what("it"), afterwards(first))
         }
         (_, 0) if outcomes.stories == 1 => format!(
             "After {total} refused requests, which may be attempts to make up for the first, GPU work of that thread went on before any \
@@ -247,8 +286,17 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             afterwards(first)
         ),
         (_, 0) => format!(
-            "After {} of {total} failures GPU work of the same thread went on, before it asked for the error, threw or got other memory.",
-            outcomes.dropped
+            "After {} of {total} failures GPU work of the same thread went on, before it asked for the error, threw or got {}{}.",
+            outcomes.dropped,
+            if outcomes.given_other > 0 { "memory that counts as a retry" } else { "other memory" },
+            match outcomes.may_be_noticed {
+                0 => String::new(),
+                some => format!(
+                    "; of {} by the order of calls alone: the same request succeeded or less was asked for later, so the program may \
+                     well have noticed",
+                    if some == outcomes.dropped { "all of these".to_owned() } else { format!("{some} of these") }
+                ),
+            }
         ),
     }
 }
@@ -270,7 +318,7 @@ fn afterwards(oom: &OomReport) -> String {
         () if is_in("error_query", true) => "it asked for the error's text",
         () if is_in("error_query", false) => "it read the last error",
         () if is_in("process", false) => "the process ended with a failure",
-        () => return String::new(),
+        () => return oom.may_have_noticed().map(|sign| format!("; {sign}")).unwrap_or_default(),
     };
     format!("; after that {sign}")
 }

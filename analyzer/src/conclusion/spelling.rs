@@ -88,9 +88,17 @@ pub(super) fn is_known(spelling: Spelling, case: &Case<'_>) -> bool {
     }
 }
 
+/// The variables of `unset` that are set, where any of them is.
+fn of_set_variables(command: String, case: &Case<'_>) -> String {
+    let Some(names) = command.strip_prefix("unset ") else { return command };
+    let is_set = |name: &&str| case.variable(name).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = names.split(' ').filter(is_set).collect();
+    if set.is_empty() { command } else { format!("unset {}", set.join(" ")) }
+}
+
 /// A fix's command as this program and this machine's driver understand it, with the number of pages where it follows from the machine's memory.
 pub(super) fn spelled(fix: &Fix, case: &Case<'_>) -> String {
-    let mut command = with_variable(&fix.command, case);
+    let mut command = of_set_variables(with_variable(&fix.command, case), case);
     if fix.spelling != Some(Spelling::Ttm) {
         return command;
     }

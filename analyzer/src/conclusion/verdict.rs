@@ -3,12 +3,17 @@
 use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
-use super::sentence::{self, Explained};
+use super::sentence::{self, Explained, What};
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
 use crate::passes::facts::Facts;
 use crate::passes::oom::{OomReport, deciding};
+use crate::replay::blocks::Owner;
+use crate::software::Program;
 use gpuoom_trace::outcome::Outcome;
+
+/// The diagnosis of a refusal that PyTorch made up for by giving back its cache.
+const COPED: &str = "cache-greed";
 
 /// What happened, as far as memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,10 @@ pub struct Verdict {
     pub cause: Option<&'static str>,
     /// How sure that is.
     pub confidence: Option<Confidence>,
+    /// Where none decides: by so much more than the whole card is what the program held and asked for. That is certain, whatever
+    /// the cause is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_much_bytes: Option<u64>,
 }
 
 fn joined<S: Serializer>(sentences: &[String], serializer: S) -> Result<S::Ok, S::Error> {
@@ -77,24 +86,33 @@ fn joined<S: Serializer>(sentences: &[String], serializer: S) -> Result<S::Ok, S
 
 impl Verdict {
     /// The verdict on these facts, where `decides` is the one of the findings that explains them.
-    pub(crate) fn new(facts: &Facts, findings: &[Finding], decides: Option<&Finding>) -> Self {
+    /// `late_bytes`: what of the program's blocks came while the call that decides was under way, and maybe after it was refused.
+    pub(crate) fn new(facts: &Facts, findings: &[Finding], decides: Option<&Finding>, late_bytes: u64) -> Self {
         let happened = Happened::of(facts);
         let explained = match (decides, happened) {
+            (Some(finding), _) if !finding.role.explains() => Explained::Coped(finding, facts.ooms.len() as u64),
             (Some(finding), _) => Explained::By(finding),
             (None, Happened::OutOfMemory { oom }) => {
                 let possible = perhaps(findings, Some(facts.ooms[oom].number));
-                match (too_much(facts, &facts.ooms[oom]), possible) {
+                match (too_much(facts, &facts.ooms[oom], late_bytes), possible) {
                     // This says the same with its number.
-                    (Some(bytes), Some(finding)) if finding.id == "true-capacity" => Explained::TooMuch(bytes, None),
-                    (Some(bytes), possible) => Explained::TooMuch(bytes, possible),
+                    (Some((bytes, what)), Some(finding)) if finding.id == "true-capacity" => {
+                        Explained::TooMuch(bytes, what, None)
+                    }
+                    (Some((bytes, what)), possible) => Explained::TooMuch(bytes, what, possible),
                     (None, Some(finding)) => Explained::Perhaps(finding),
                     (None, None) => Explained::Not,
                 }
             }
             _ => Explained::Not,
         };
+        let too_much_bytes = match explained {
+            Explained::TooMuch(bytes, ..) => Some(bytes),
+            _ => None,
+        };
         Verdict {
             happened,
+            too_much_bytes,
             sentences: sentence::all(facts, happened, explained),
             why: sentence::why(explained),
             oom: happened.decides(facts),
@@ -105,15 +123,26 @@ impl Verdict {
 }
 
 /// By how many bytes the program's own blocks and the request exceed the card, whatever else is there. Managed memory may lie in RAM.
-fn too_much(facts: &Facts, oom: &OomReport) -> Option<u64> {
+fn too_much(facts: &Facts, oom: &OomReport, late_bytes: u64) -> Option<(u64, What)> {
     let is_of_card = oom.kind == "device" && oom.refused_by != Some("injected") && !oom.unknown_size;
-    let total = facts.device_of(oom)?.total_bytes.filter(|total| is_of_card && *total > 0)?;
-    let held = oom.held_bytes.saturating_sub(oom.held_managed_bytes);
+    // Who got the memory after all needs no other card.
+    let is_of_card = is_of_card && oom.outcome != Outcome::Recovered;
+    let device = facts.device_of(oom)?;
+    let total = device.total_bytes.filter(|total| is_of_card && *total > 0)?;
+    // What a cache holds and nothing uses is not what the program needs; of PyTorch's its blocks tell how much that is.
+    let (cached, what) = match device.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch) {
+        Some(tensors) => (tensors.moment(&format!("oom:{}", oom.number))?.unused_bytes?, What::Tensors),
+        None if facts.versions.has(Program::Torch) => return None,
+        None => (0, What::Held),
+    };
+    let held = oom.held_bytes.saturating_sub(oom.held_managed_bytes).saturating_sub(cached);
     if held > total {
         // The card is larger than it is said to be.
         return None;
     }
-    held.saturating_add(oom.asked_bytes).checked_sub(total).filter(|bytes| *bytes > 0)
+    let needed = held.saturating_sub(late_bytes).saturating_add(oom.asked_bytes);
+    let more = needed.checked_sub(total).filter(|bytes| *bytes > 0)?;
+    Some((more, what))
 }
 
 /// The most telling cause of a failure, or of a run without one, which is only possible. Where that is a guess from sizes and times, it
@@ -141,7 +170,20 @@ pub(super) fn deciding_finding<'f>(
     };
     let is_there = |finding: &&Finding| finding.device.is_none() || finding.device == failure.device;
     match failure.outcome {
-        Outcome::Recovered => of_run().filter(is_there).or_else(of_failure),
+        Outcome::Recovered => of_run().filter(is_there).or_else(of_failure).or_else(|| coped(facts, findings)),
         _ => of_failure(),
     }
+}
+
+/// Where each failure of the run was made up for by giving back the cache, that is all there is to say of why: it is no cause that anybody
+/// has to look for.
+fn coped<'f>(facts: &Facts, findings: &'f [Finding]) -> Option<&'f Finding> {
+    let is_it = |finding: &&Finding| finding.id == COPED && !finding.role.explains();
+    let of_it = || findings.iter().filter(is_it).filter(|finding| finding.confidence >= Confidence::Probable);
+    let is_whole = facts.ooms.len() as u64 == facts.oom_count;
+    let is_of_it = |oom: &OomReport| {
+        oom.outcome == Outcome::Recovered && of_it().any(|finding| finding.ooms.contains(&oom.number))
+    };
+    // The least sure of them speaks for all.
+    of_it().min_by_key(|finding| finding.confidence).filter(|_| is_whole && facts.ooms.iter().all(is_of_it))
 }

@@ -8,6 +8,7 @@ use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use crate::evidence::Evidence;
 use crate::evidence::kernel_log::KernelEvent;
+use crate::evidence::program_log::ProgramLine;
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::evidence::torch_snapshot::Moment;
 use crate::judgement::check::{Holds, Known};
@@ -29,7 +30,7 @@ use crate::symbols::FrameKind;
 use crate::thresholds::Thresholds;
 
 const KERNEL_LOG: &str = "the kernel's log (--kernel-log)";
-const STANDARD_ERROR: &str = "the program's standard error (--torch-log), where the runtime says why it aborts";
+const STANDARD_ERROR: &str = "the program's standard error (--log), where the runtime says why it aborts";
 
 /// What rules are asked about: the facts of one run, and where they come from.
 pub struct Case<'a> {
@@ -136,6 +137,12 @@ impl<'a> Case<'a> {
             true => Holds::Unknown(STANDARD_ERROR),
             false => logs.iter().flat_map(|log| &log.content).any(|message| what.contains(&message.says)).into(),
         }
+    }
+
+    /// What llama.cpp and vLLM wrote of memory into the logs that were given, each line with its file.
+    pub fn program_lines(&self) -> impl Iterator<Item = (&'a str, &'a ProgramLine)> + use<'a> {
+        let logs = self.evidence.program_logs.iter();
+        logs.flat_map(|log| log.content.iter().map(|line| (&*log.path, line)))
     }
 
     /// Until when the process is known to have lived, in nanoseconds since the trace began.
@@ -305,6 +312,13 @@ impl<'a> Failure<'a> {
     /// What this process holds: its blocks, and what the driver counts beyond them where it does.
     pub fn process_or_own_bytes(&self) -> u64 {
         self.process_bytes().get().map_or(self.own_bytes(), |process| process.max(self.own_bytes()))
+    }
+
+    /// The same as far as it is of the refusal: what other threads were given since is in the driver's count, and in no block that
+    /// lived then.
+    pub fn process_or_own_bytes_at_refusal(&self) -> u64 {
+        let own = self.own_bytes();
+        self.process_bytes().get().map_or(own, |process| process.saturating_sub(self.moved.given_bytes).max(own))
     }
 
     /// (`U_sys`) Memory of the device in use by all, as the driver reports it.

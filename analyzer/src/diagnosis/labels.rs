@@ -8,6 +8,8 @@ use crate::replay::tracks::marks::Mark;
 const OF_TRAINING: [&str; 4] = ["backward", "optim", "train", "epoch"];
 /// How words begin that any step of a model has.
 const OF_STEPS: [&str; 2] = ["forward", "batch"];
+/// How words begin for what only a network's model is made of.
+const OF_WEIGHTS: [&str; 2] = ["weight", "param"];
 /// Letters that may stand between a word and its number, as in `batch_size = 4`.
 const MOST_BETWEEN: usize = 20;
 
@@ -51,8 +53,17 @@ impl<'a> Case<'a> {
 
     /// Whether the last label of the thread that failed names a step of a model, in training or not.
     pub fn last_label_names_a_step(&self, failure: &Failure<'_>) -> bool {
-        let last = self.labels_before(failure).filter(|mark| mark.thread == failure.oom.thread).last();
+        let last = self.last_label(failure);
         last.is_some_and(|mark| has_word(&mark.label, &OF_STEPS) || has_word(&mark.label, &OF_TRAINING))
+    }
+
+    /// Whether it names weights or parameters.
+    pub fn last_label_names_weights(&self, failure: &Failure<'_>) -> bool {
+        self.last_label(failure).is_some_and(|mark| has_word(&mark.label, &OF_WEIGHTS))
+    }
+
+    fn last_label(&self, failure: &Failure<'_>) -> Option<&'a Mark> {
+        self.labels_before(failure).filter(|mark| mark.thread == failure.oom.thread).last()
     }
 }
 

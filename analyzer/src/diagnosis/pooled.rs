@@ -21,7 +21,7 @@ pub(super) struct AtMost {
     pub(super) by_calls_bytes: u64,
     /// By the driver: what it counts for the process beyond what the program asked for.
     pub(super) by_driver_bytes: Known<u64>,
-    /// By the card: all that it has beside the program's own blocks.
+    /// By the card: all that it has beside the program's own blocks and what was free.
     by_card_bytes: Option<u64>,
 }
 
@@ -60,8 +60,18 @@ impl Case<'_> {
         AtMost {
             by_calls_bytes: self.kept_by_pools(failure).at_most_bytes,
             by_driver_bytes: self.hidden_at_most_bytes(failure),
-            by_card_bytes: failure.total_bytes().get().and_then(|total| total.checked_sub(failure.own_bytes())),
+            by_card_bytes: self.beside_own_and_free_bytes(failure),
         }
+    }
+
+    /// What of the card was neither free nor in the program's own blocks. What came free after the refusal may have been in pools.
+    fn beside_own_and_free_bytes(&self, failure: &Failure<'_>) -> Option<u64> {
+        let total = failure.total_bytes().get()?;
+        let own = failure.own_bytes().saturating_sub(failure.moved.given_bytes);
+        let free =
+            failure.free_bytes().get().filter(|_| self.before_reading(failure).unwrap_or_default().releases == 0);
+        let free = free.map_or(0, |free| failure.moved.free_at_least(free));
+        total.checked_sub(own).map(|beside| beside.saturating_sub(free))
     }
 
     /// Whether pools keep what was missing. No where they can't, else not known: no call and no reading tells.

@@ -10,14 +10,20 @@ use crate::judgement::check::{Check, Confidence, Holds, Judgement};
 use crate::options::parse::AllocConf;
 use crate::options::{self, Chosen, NO_CACHING, Setup};
 use crate::passes::fragmentation::saturate;
+use crate::passes::rise::Rise;
 use crate::passes::shape::run::{DeviceRun, leak};
 use crate::passes::shape::tensors;
 use crate::replay::blocks::Owner;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Program, Version};
+use crate::words::clean;
+
+/// What would tell whether private pools could have given something up.
+const PRIVATE: &str = "whether what private pools hold in no tensor is needed, as by a captured graph when it runs";
 
 /// What would tell what PyTorch's allocator holds unused.
-const TORCH_NUMBERS: &str = "what PyTorch's allocator holds unused: its out-of-memory message (--torch-log) or a memory snapshot (--torch-snapshot)";
+const TORCH_NUMBERS: &str =
+    "what PyTorch's allocator holds unused: its out-of-memory message (--log) or a memory snapshot (--torch-snapshot)";
 
 /// The same, where the message was recorded and does not tell.
 const TORCH_SNAPSHOT: &str =
@@ -60,7 +66,7 @@ impl<'a> Case<'a> {
                 let held = self.facts.devices.iter().find(|known| known.index == device);
                 let held_bytes = held.map_or(0, |known| known.account.peak.requested_bytes);
                 let outside = self.outside_bytes(device, "peak", held_bytes);
-                return tensor_leak::unless_flat(growth, run.rise.as_ref(), outside, check);
+                return tensor_leak::unless_flat(growth, (run.rise.as_ref(), outside), self.thresholds, check);
             }
             _ => {}
         }
@@ -74,9 +80,20 @@ impl<'a> Case<'a> {
                 leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
                 check.unless(true, || tensors.stays());
             }
-            (_, Some(run)) => leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check),
+            (_, Some(run)) => {
+                leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
+                self.name_the_path(device, run.rise.as_ref(), check);
+            }
             (_, None) => _ = check.applies(false),
         }
+    }
+
+    /// Says who asked for the blocks by one call path that stay, where that path has a name.
+    pub fn name_the_path(&self, device: Option<u8>, rise: Option<&Rise>, check: &mut Check) {
+        let site = rise.and_then(|rise| rise.kept.as_ref()).map_or(0, |kept| kept.path.site);
+        let growth = self.facts.growth.iter().find(|growth| growth.device == device);
+        let caller = growth.and_then(|growth| growth.most_by.as_ref()?.caller_of(site));
+        check.note(caller.is_some(), || format!("that path leads through {}", clean(caller.unwrap_or_default())));
     }
 
     /// PyTorch's tensors on a device over the history of a snapshot, where that has cycles.
@@ -157,8 +174,12 @@ impl<'a> Case<'a> {
     /// Whether PyTorch's allocator held at least the request in unused blocks.
     pub fn torch_holds_enough(&self, failure: &Failure<'_>) -> Holds {
         let request = failure.request_bytes().get().unwrap_or(u64::MAX);
+        let missing = failure.shortfall_bytes().unwrap_or(request).max(1);
         match self.torch_sums(failure) {
             Some(sums) if sums.is_certain() && sums.unused.least() >= request => Holds::Yes,
+            Some(sums) if sums.idle_private.or(sums.private).is_some_and(|idle| idle.most() >= missing) => {
+                Holds::Unknown(PRIVATE)
+            }
             Some(sums) if sums.is_certain() && sums.unused.most() < request => Holds::No,
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
             _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
@@ -176,7 +197,10 @@ impl<'a> Case<'a> {
     /// Whether the tensors that live and the request are more than the card, whatever PyTorch's cache holds besides.
     pub fn tensors_exceed(&self, failure: &Failure<'_>) -> bool {
         let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
-        let tensors = sums.and_then(|sums| sums.allocated).map(|allocated| allocated.least());
+        // What private pools hold in no tensor counts as allocated.
+        let tensors = sums.and_then(|sums| {
+            Some(sums.allocated?.least().saturating_sub(sums.idle_private.map_or(0, |idle| idle.most())))
+        });
         // Of a small block the segment may be larger than what is needed.
         let block = failure.oom.error.as_ref().map(|error| error.requested_bytes);
         let asked = block.or(failure.request_bytes().get());

@@ -14,6 +14,8 @@ use crate::words::{count, percent, size};
 const MOST_NAMED: usize = 3;
 /// What would tell a step from a cycle.
 const LABELS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: a cache that fills with a context rises like this, too";
+/// What would tell a cache from a leak, where entries are replaced.
+const BOUND: &str = "whether the number of what these lines keep has a bound, as that of a cache: most of it was replaced by newer ones";
 /// What would show which line keeps too much.
 const WHICH_LINE: &str = "which of several lines keeps too much: what stays comes by many";
 
@@ -43,11 +45,17 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
             growth.range()
         )
     });
-    check.unless(growth.lines_share() < thresholds.dominant_share, || {
-        "what rises are blocks in place of others that were given back, and not ones that stay".to_owned()
+    let turns_over = growth.lines_share() < thresholds.dominant_share;
+    let are_known = growth.turning_share() >= thresholds.dominant_share;
+    check.unless(!are_known && growth.replaced_share >= thresholds.dominant_share, || {
+        "what rises are blocks in place of others that were given back, and not more of them".to_owned()
     });
+    if turns_over {
+        check.at_most(Confidence::Possible);
+        check.would_settle(if are_known { BOUND } else { WHICH_LINE });
+    }
     check.must(true, || {
-        let lines = growth.lines.iter().take(MOST_NAMED).map(|line| line.told(blocks, step));
+        let lines = growth.all_lines().take(MOST_NAMED).map(|line| line.told(blocks, step));
         lines.collect::<Vec<_>>().join("; ")
     });
     let share = growth.line_share();
@@ -103,9 +111,21 @@ fn fits_more_parameters(growth: &TensorGrowth, thresholds: &Thresholds, check: &
 
 /// Refutes a leak that segments suggest, where the allocator holds what rises and its blocks do not rise. What another library leaks is in
 /// none of its segments: `outside_bytes` is what the program's calls hold beside them.
-pub(super) fn unless_flat(growth: &TensorGrowth, rise: Option<&Rise>, outside_bytes: Option<u64>, check: &mut Check) {
+pub(super) fn unless_flat(
+    growth: &TensorGrowth,
+    (rise, outside_bytes): (Option<&Rise>, Option<u64>),
+    thresholds: &Thresholds,
+    check: &mut Check,
+) {
     let least = rise.map_or(0, |rise| u64::try_from(rise.total_bytes()).unwrap_or(0) / 2);
-    check.unless(outside_bytes.is_some_and(|outside| outside < least), || {
+    let is_inside = outside_bytes.is_some_and(|outside| outside < least);
+    // Steps that say nothing of what came since, or that rose in stairs, show no level.
+    if is_inside && (growth.is_beyond_its_steps(thresholds) || growth.is_in_stairs(thresholds)) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(LABELS);
+        return;
+    }
+    check.unless(is_inside, || {
         let floors = || growth.floors.iter().map(|floor| floor.bytes);
         format!(
             "over {} {} held {} to {} after each, which is no steady rise: the allocator's cache grows, and none of them leaks",
@@ -130,16 +150,22 @@ impl Case<'_> {
 }
 
 /// A leak made a request fail only where it took what was missing: the rest, and what the failed step itself took, does not count.
-pub(super) fn took_what_was_missing(failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
+pub(super) fn took_what_was_missing(
+    failure: &Failure<'_>,
+    growth: &TensorGrowth,
+    gives_back: Holds,
+    check: &mut Check,
+) {
     let Some((request, free)) = failure.request_bytes().zip(failure.free_bytes()).get() else {
         check.must(failure.request_bytes().zip(failure.free_bytes()).is(|_| true), String::new);
         return;
     };
     let missing = request.saturating_sub(failure.moved.free_at_least(free));
     // The allocator rounds up what it asks for: what these blocks took, and no more than all of its own.
-    let most = failure.moved.free_at_most(free).saturating_add(growth.rising_held_bytes);
+    let (came_bytes, held_bytes) = growth.came_and_held_bytes();
+    let most = failure.moved.free_at_most(free).saturating_add(held_bytes);
     let fits = match () {
-        () if missing <= growth.rising_bytes => Holds::Yes,
+        () if missing <= came_bytes => gives_back,
         () if request > most => Holds::No,
         () if failure.moved.is_none() => {
             Holds::Unknown("how much of it had come to stay before the steps that are looked at")
@@ -157,16 +183,15 @@ pub(super) fn took_what_was_missing(failure: &Failure<'_>, growth: &TensorGrowth
         fits,
         || {
             format!(
-                "{}: without the {} that came to stay over these {}, the request would have fitted",
+                "{}: without the {} that came to stay in these places, the request would have fitted",
                 came(),
-                size(growth.rising_bytes),
-                growth.by.steps()
+                size(came_bytes)
             )
         },
         || {
             format!(
                 "even without the {} that the lines hold which still rise, the request would not have fitted",
-                size(growth.rising_held_bytes)
+                size(held_bytes)
             )
         },
     );
@@ -177,7 +202,7 @@ pub(super) fn took_what_was_missing(failure: &Failure<'_>, growth: &TensorGrowth
 pub(super) fn goes_on(growth: &TensorGrowth, thresholds: &Thresholds) -> bool {
     let is_of_lines = match growth.by {
         Cut::Cycles => growth.line_share() >= thresholds.one_path_share,
-        _ => growth.lines_share() >= thresholds.dominant_share,
+        _ => growth.turning_share() >= thresholds.dominant_share,
     };
     let may_be_meant = growth.may_be_a_load(thresholds) || growth.is_of_trained_parameters(thresholds);
     growth.course == Course::Rises && is_of_lines && !may_be_meant

@@ -66,8 +66,10 @@ pub struct TorchSums<'a> {
     pub allocated: Option<Printed>,
     /// What the driver called free.
     pub free: Option<Printed>,
-    /// What private pools held.
+    /// What private pools held, in tensors or not.
     pub private: Option<Printed>,
+    /// What of that lay in no tensor, by the blocks in the trace. PyTorch counts it as allocated.
+    pub idle_private: Option<Printed>,
     /// The state of the allocator, block by block, where a snapshot has this failure.
     pub moment: Option<&'a Moment>,
     /// The stack of the request, the innermost frame first.
@@ -117,11 +119,23 @@ impl<'a> Case<'a> {
         let other = self.given_sums(failure);
         let Some(other) = other.filter(|other| other.told != Told::SnapshotLater) else { return Some(blocks) };
         if agree(blocks.unused, other.unused) {
-            return Some(TorchSums { pieces: blocks.pieces, ..other });
+            // The message names the segment that was asked for, and a block is often smaller.
+            // Then private pools hold tensors, and hardly anything else.
+            let idle_private = other
+                .private
+                .map(|private| if private.bytes > 0 { blocks.unused.minus(other.unused) } else { private });
+            return Some(TorchSums { pieces: blocks.pieces, tried: blocks.tried, idle_private, ..other });
         }
         // What was told of another moment contradicts nothing.
         if other.is_of_failure == Holds::No {
             return Some(blocks);
+        }
+        // What private pools keep lies in no tensor's block, and PyTorch counts it as allocated.
+        let in_pools = other.private.map_or(0, Printed::most);
+        let explains = other.unused.most().saturating_add(in_pools) >= blocks.unused.least();
+        if in_pools > 0 && explains && other.unused.least() <= blocks.unused.most() {
+            let idle = blocks.unused.minus(other.unused);
+            return Some(TorchSums { idle_private: Some(idle), ..other });
         }
         let disagreement = format!(
             "{} says {} unused and its blocks in the trace {}: the blocks are believed, of which each was recorded",
@@ -150,6 +164,7 @@ impl<'a> Case<'a> {
             allocated: Some(exactly(moment.allocated_bytes)),
             free: None,
             private: None,
+            idle_private: None,
             moment: None,
             pieces: number.map(|(number, largest_bytes)| Pieces { number, largest_bytes }),
             stack: Vec::new(),
@@ -274,6 +289,7 @@ impl<'a> Case<'a> {
             allocated: Some(exactly(sums.reserved_bytes.saturating_sub(sums.unallocated_bytes))),
             free: None,
             private: Some(exactly(sums.private_bytes)),
+            idle_private: None,
             moment: None,
             pieces: None,
             stack: Vec::new(),
@@ -291,6 +307,7 @@ fn by_message(message: &TorchMessage) -> Option<TorchSums<'static>> {
         allocated: message.allocated,
         free: message.free,
         private: message.private_pools,
+        idle_private: None,
         moment: None,
         pieces: None,
         stack: Vec::new(),
@@ -307,6 +324,7 @@ fn by_moment(moment: &Moment) -> TorchSums<'_> {
         allocated: Some(exactly(moment.reserved_bytes).minus(moment.unallocated)),
         free: Some(exactly(moment.driver_free_bytes)),
         private: Some(exactly(moment.private_bytes)),
+        idle_private: Some(exactly(moment.private_unused_bytes)),
         moment: Some(moment),
         pieces: None,
         stack: Vec::new(),

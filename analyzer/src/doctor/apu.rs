@@ -4,6 +4,7 @@ use super::finding::Finding;
 use super::subject::Subject;
 use crate::judgement::check::Confidence;
 use crate::machine::card::Card;
+use crate::machine::carve_out::CarveOut;
 use crate::machine::distribution::BootLoader;
 use crate::machine::kfd::KfdNode;
 use crate::machine::uma::{default_pages, kfd_limit_bytes, recommended_pages};
@@ -73,14 +74,14 @@ impl Apu<'_> {
                 gib(memory)
             ))
             .because(format!("the GTT total is {}: system memory that the GPU may use", gib(gtt)))
-            .because_of(offered.map(|offered| format!("KFD offers {}, which is the GTT and not the carve-out", gib(offered))))
-            .because_of(used)
-            .fix(
-                "set the carve-out in the BIOS to its smallest value (512 MiB) and start again; then this check tells the TTM \
-                 limit to set",
+            .because_of(
+                offered.map(|offered| format!("KFD offers {}, which is the GTT and not the carve-out", gib(offered))),
             )
-            .fix("or use a kernel that prefers the larger of the two");
-        Some(finding)
+            .because_of(used);
+        let smallest = self.card.carve_outs.iter().min_by_key(|option| option.size_bytes);
+        let then = "and start again; then this check tells the TTM limit to set";
+        let finding = self.set_carve_out(finding, smallest, "its smallest value (512 MiB)", then);
+        Some(finding.fix("or use a kernel that prefers the larger of the two"))
     }
 
     fn carve_out_only(&self) -> Option<Finding> {
@@ -103,9 +104,26 @@ impl Apu<'_> {
         ))
         .because(format!("the GPU could use {} of system memory (GTT) besides", gib(gtt)))
         .because(format!("the kernel is {release}; those before 6.10 offer the carve-out alone"))
-        .fix("use a newer kernel: 6.10 or later; for Strix Halo AMD names 6.16, or Ubuntu's OEM kernel 6.14")
-        .fix("until then set a larger carve-out in the BIOS");
-        Some(finding)
+        .fix("use a newer kernel: 6.10 or later; for Strix Halo AMD names 6.16, or Ubuntu's OEM kernel 6.14");
+        let largest = self.card.carve_outs.iter().max_by_key(|option| option.size_bytes);
+        let larger = largest.filter(|option| option.size_bytes > carve_out);
+        Some(self.set_carve_out(finding, larger, "a larger value", "until then, and start again"))
+    }
+
+    /// The firmware of some machines takes the size from Linux; the menu of the BIOS has it on all of them.
+    fn set_carve_out(&self, finding: Finding, option: Option<&CarveOut>, in_bios: &str, then: &str) -> Finding {
+        let Some(CarveOut { index, size_bytes }) = option else {
+            return finding.fix(format!("set the carve-out in the BIOS to {in_bios} {then}"));
+        };
+        let file = format!("/sys/class/drm/card{}/device/uma/carveout", self.card.number);
+        let finding = match self.card.carve_out_set {
+            Some(set) if set == *index => {
+                finding.because(format!("{file} has the carve-out of {} set for the next start", size(*size_bytes)))
+            }
+            _ => finding,
+        };
+        let text = format!("set the carve-out to {} {then}", size(*size_bytes));
+        finding.type_in(text, vec![format!("echo {index} | sudo tee {file}")])
     }
 
     fn half_of_ram(&self) -> Option<Finding> {

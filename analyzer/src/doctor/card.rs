@@ -60,6 +60,9 @@ fn partition(card: &Card) -> Option<Finding> {
     )
     .because(format!("compute partition mode {}", clean(mode)))
     .because_of(memory)
+    .because_of(
+        card.partition_memory.as_deref().map(|mode| format!("its partitions share memory in mode {}", clean(mode))),
+    )
     .because_of(card.vram_total_bytes.map(|bytes| format!("the whole card has {}", size(bytes))));
     if !whole {
         return Some(finding.fix("plan with the size of one part"));

@@ -95,6 +95,23 @@ fn a_runtime_that_offers_the_carve_out_is_not_starved() {
     assert!(found(&subject).iter().all(|(id, _)| *id != Some("uma-large-carveout-starves-gtt")));
 }
 
+/// Where the firmware takes the size from Linux, nobody has to look for a menu of the BIOS.
+#[test]
+fn a_carve_out_that_linux_can_set_is_set_there() {
+    let carved = |subject: &Subject| finding_of(subject, "uma-large-carveout-starves-gtt");
+    let mut subject = subject("strix-halo-carveout-from-linux", &[]);
+    let finding = carved(&subject);
+    assert!(finding.fixes[0].text.starts_with("set the carve-out to 512 MiB"), "{:?}", finding.fixes);
+    assert_eq!(finding.fixes[0].commands, ["echo 0 | sudo tee /sys/class/drm/card1/device/uma/carveout"]);
+    assert!(!finding.evidence.join("; ").contains("next start"), "{:?}", finding.evidence);
+    // It was written, and the machine has not been started again.
+    subject.machine.cards[0].carve_out_set = Some(0);
+    assert!(carved(&subject).evidence.join("; ").contains("has the carve-out of 512 MiB set for the next start"));
+    subject.machine.cards[0].carve_outs.clear();
+    let fix = &carved(&subject).fixes[0];
+    assert!(fix.commands.is_empty() && fix.text.starts_with("set the carve-out in the BIOS"), "{fix:?}");
+}
+
 #[test]
 fn unit_and_spelling_of_kernel_parameters() {
     let titles = |name: &str| -> Vec<String> {

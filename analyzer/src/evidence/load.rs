@@ -5,12 +5,13 @@ use std::io::Read;
 use std::path::Path;
 
 use super::text::{Text, text_of};
-use super::{Evidence, EvidenceError, Given, kernel_log, model, runtime_message, smi, torch_message, torch_snapshot};
+use super::{Evidence, EvidenceError, Given};
+use super::{kernel_log, model, program_log, runtime_message, smi, torch_message, torch_snapshot};
 
 /// What a file is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A log with PyTorch's messages.
+    /// The output of a program: PyTorch's messages, llama.cpp's and vLLM's lines, what the GPU runtime wrote.
     TorchLog,
     /// A memory snapshot of PyTorch.
     TorchSnapshot,
@@ -27,7 +28,7 @@ pub enum Source {
 impl Source {
     fn what(self) -> &'static str {
         match self {
-            Source::TorchLog => "a log with PyTorch's error",
+            Source::TorchLog => "the output of a program",
             Source::TorchSnapshot => "a memory snapshot of PyTorch",
             Source::Smi => "the output of amd-smi or nvidia-smi",
             Source::KernelLog => "the kernel's log of one run",
@@ -75,13 +76,15 @@ pub fn add(evidence: &mut Evidence, source: Source, path: String, bytes: &[u8]) 
         Source::TorchLog => {
             let Text { text: log, skipped_bytes } = text_of(bytes);
             let (mut content, runtime) = (torch_message::find_all(&log), runtime_message::find_all(&log));
+            let program = program_log::find_all(&log);
             content.iter_mut().for_each(|message| message.offset_bytes += skipped_bytes);
-            if content.is_empty() && runtime.is_empty() {
-                let reason =
-                    "no out-of-memory message of PyTorch is in it; give the output of the program, with its last lines";
+            if content.is_empty() && runtime.is_empty() && program.is_empty() {
+                let reason = "no out-of-memory message of PyTorch is in it, and no line of llama.cpp or vLLM about memory; give the output of the \
+                    program, with its last lines";
                 return Err(EvidenceError::Nothing { path, reason });
             }
             evidence.runtime_logs.push(Given { path: path.clone(), content: runtime });
+            evidence.program_logs.push(Given { path: path.clone(), content: program });
             evidence.torch_logs.push(Given { path, content });
         }
         Source::TorchSnapshot => match torch_snapshot::read(bytes) {

@@ -4,6 +4,7 @@
 pub mod kernel_log;
 mod load;
 pub mod model;
+pub mod program_log;
 pub mod runtime_message;
 pub mod smi;
 pub mod text;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use crate::thresholds::Thresholds;
 use kernel_log::KernelEvent;
 use model::{FactError, GgufError, ModelFacts};
+use program_log::ProgramLine;
 use runtime_message::RuntimeMessage;
 use smi::{SmiError, SmiReport};
 use torch_message::TorchMessage;
@@ -40,6 +42,8 @@ pub struct Evidence {
     pub torch_logs: Vec<Given<Vec<TorchMessage>>>,
     /// What the GPU runtime wrote into the same logs; empty where it wrote nothing that is known.
     pub runtime_logs: Vec<Given<Vec<RuntimeMessage>>>,
+    /// What llama.cpp and vLLM wrote into the same logs; empty where they wrote nothing of memory.
+    pub program_logs: Vec<Given<Vec<ProgramLine>>>,
     /// Memory snapshots of PyTorch.
     pub torch_snapshots: Vec<Given<Snapshot>>,
     /// Output of the vendors' tools.

@@ -104,6 +104,9 @@ pub struct Trial {
     /// The device that gave memory in its place, where that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fell_back_to: Option<u8>,
+    /// Whether time alone ties what made up for the failure to it: nothing shows that the program had noticed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_time_alone: bool,
     /// Further out-of-memory returns of the same run, which the program brought on itself.
     pub other_failures: usize,
     /// How the program ended.
@@ -117,6 +120,8 @@ pub struct Told {
     pub injected: Option<(Fate, &'static str)>,
     /// The device that gave memory in its place, where that is another one.
     pub fell_back_to: Option<u8>,
+    /// Whether time alone ties that memory to the failure.
+    pub by_time_alone: bool,
     /// Failures beside those.
     pub others: usize,
 }
@@ -135,7 +140,8 @@ impl Told {
         for oom in &replay.failures.listed {
             match oom.injected {
                 Some(Injected { reason: injected::SITE, .. }) => {
-                    told.note((Fate::of(oom.outcome), oom.because.name()), other_device(oom));
+                    let by_time_alone = oom.because == Because::FellBack && oom.is_made_up_by_time_alone;
+                    told.note((Fate::of(oom.outcome), oom.because.name()), other_device(oom), by_time_alone);
                 }
                 _ => told.others += 1,
             }
@@ -143,15 +149,16 @@ impl Told {
         Ok(told)
     }
 
-    fn note(&mut self, fate: (Fate, &'static str), fell_back_to: Option<u8>) {
-        if self.injected.is_none_or(|known| known.0 < fate.0) {
-            (self.injected, self.fell_back_to) = (Some(fate), fell_back_to);
+    fn note(&mut self, fate: (Fate, &'static str), fell_back_to: Option<u8>, by_time_alone: bool) {
+        let is_worse = self.injected.is_none_or(|known| (known.0, self.by_time_alone) < (fate.0, by_time_alone));
+        if is_worse {
+            (self.injected, self.fell_back_to, self.by_time_alone) = (Some(fate), fell_back_to, by_time_alone);
         }
     }
 
     /// Adds what another process of the run tells.
     pub fn and(mut self, other: Told) -> Self {
-        other.injected.into_iter().for_each(|fate| self.note(fate, other.fell_back_to));
+        other.injected.into_iter().for_each(|fate| self.note(fate, other.fell_back_to, other.by_time_alone));
         self.others += other.others;
         self
     }
@@ -170,8 +177,11 @@ mod tests {
 
     #[test]
     fn the_worst_of_several_processes_counts() {
-        let of = |fate| Told { injected: Some((fate, "why")), fell_back_to: None, others: 1 };
+        let of = |fate| Told { injected: Some((fate, "why")), others: 1, ..Told::default() };
         let all = of(Fate::Propagated).and(of(Fate::Dropped)).and(of(Fate::Recovered)).and(Told::default());
         assert_eq!((all.injected.map(|fate| fate.0), all.others), (Some(Fate::Dropped), 3));
+        let by_time = Told { by_time_alone: true, ..of(Fate::Recovered) };
+        assert!(of(Fate::Recovered).and(by_time).by_time_alone && by_time.and(of(Fate::Recovered)).by_time_alone);
+        assert!(!by_time.and(of(Fate::Propagated)).by_time_alone);
     }
 }

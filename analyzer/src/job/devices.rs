@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceBytes, Member};
 use crate::passes::device::DeviceSummary;
+use crate::passes::oom::OomReport;
 use crate::replay::timeline::Level;
 
 /// How it is known that several processes mean the same device.
@@ -170,6 +171,15 @@ pub struct OthersThen {
     pub exact: bool,
     /// Who held it, most first.
     pub processes: Vec<Share>,
+}
+
+impl OthersThen {
+    /// What was missing at a failure, where the others surely held as much.
+    pub fn more_than_missing(&self, oom: &OomReport) -> Option<u64> {
+        let free = oom.free_reported_bytes.filter(|_| oom.free_is_of_refusal)?;
+        let missing = oom.asked_bytes.checked_sub(free).filter(|missing| *missing > 0)?;
+        (self.exact && self.requested_bytes >= missing).then_some(missing)
+    }
 }
 
 /// What all processes but one held of a device at a moment of the job; `None` where they held nothing.

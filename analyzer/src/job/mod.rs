@@ -7,6 +7,7 @@ mod clock;
 mod devices;
 mod family;
 mod runs;
+mod settled;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -184,7 +185,7 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
     order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
     let parents: Vec<Option<usize>> = order.iter().map(|old| parents[*old].map(|parent| place[parent])).collect();
     let mut slots: Vec<Option<Member>> = members.into_iter().map(Some).collect();
-    let members: Vec<Member> = order.iter().filter_map(|old| slots[*old].take()).collect();
+    let mut members: Vec<Member> = order.iter().filter_map(|old| slots[*old].take()).collect();
     unreadable.sort();
 
     let aligned = clock::align(&members);
@@ -193,6 +194,7 @@ pub fn assemble(mut members: Vec<Member>, mut unreadable: Vec<Unreadable>) -> (J
     let processes: Vec<JobProcess> = (0..members.len())
         .map(|index| describe_process(&members[index], index, &parents, began[index], &index_of))
         .collect();
+    settled::settle(&mut members, &processes, &aligned.hosts);
     let runs = members.iter().zip(&processes).map(|(member, process)| Run {
         summary: &member.summary,
         began_at_ns: process.began_at_ns,

@@ -404,3 +404,45 @@ fn the_verdict_is_of_the_newest_run() {
     let verdict = job(&[&old, &new]).verdict;
     assert_eq!((verdict.ran_out, verdict.ended_badly, verdict.first), (0, 0, None));
 }
+
+/// Whose memory stood in the way is settled by the trace of the process that held it, and by nothing less.
+#[test]
+fn traces_of_a_job_settle_whose_memory_stood_in_the_way() {
+    use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
+    let mut refused = process("atlas", 10, 0, SECOND).bus_id("0000:03:00.0");
+    let record =
+        refused.record(gpuoom_trace::record::Event::Reading, gpuoom_trace::record::Kind::None, "gpuoom_reading");
+    let record = gpuoom_trace::record::Record {
+        status: gpuoom_trace::metadata::trigger::PERIOD,
+        device: gpuoom_trace::record::NO_DEVICE,
+        ..record
+    };
+    let read = [(RuntimeTotal, 16 * GIB), (RuntimeFree, 9 * GIB)];
+    let read =
+        read.map(|(quantity, value)| gpuoom_trace::metadata::Reading { quantity: quantity as u16, device: 0, value });
+    refused.reading(record, &read);
+    refused.alloc(0x1000, 4 * GIB);
+    let seq = refused.refuse(6 * GIB);
+    refused.read_at_failure(seq, &[(RuntimeTotal as u16, 16 * GIB), (RuntimeFree as u16, 5 * GIB)]);
+    exit(&mut refused, 1);
+    let holder = |bus: &str| {
+        let mut trace = process("atlas", 11, 1, 0).bus_id(bus);
+        trace.alloc(0x1000, 7 * GIB);
+        trace.now_ns = 9 * SECOND;
+        exit(&mut trace, 0);
+        trace
+    };
+    let concluded = |traces: &[&TraceBuilder]| {
+        let (_, summaries) = assemble(traces.iter().map(|trace| member(trace)).collect(), Vec::new());
+        summaries.into_iter().find(|summary| summary.facts.process.pid == 10).unwrap().conclusion
+    };
+    let alone = concluded(&[&refused]);
+    assert_eq!((alone.verdict.cause, alone.perhaps().map(|found| found.id)), (None, Some("other-process-on-gpu")));
+    assert_eq!(concluded(&[&refused, &holder("0000:43:00.0")]).verdict.cause, None, "another card");
+    let settled = concluded(&[&refused, &holder("0000:03:00.0")]);
+    let sure = Some(crate::judgement::check::Confidence::Probable);
+    assert_eq!((settled.verdict.cause, settled.verdict.confidence), (Some("other-process-on-gpu"), sure));
+    assert_eq!(settled.causes, [Some("other-process-on-gpu")]);
+    assert!(settled.would_settle.is_empty() && settled.ladder.steps[0].fix.why.contains("end the other process"));
+    assert!(settled.findings[0].evidence.last().unwrap().text.contains("held 7.00 GiB of that card then (pid 11)"));
+}

@@ -78,7 +78,7 @@ pub(super) fn class_of(summary: &Summary) -> Class {
 }
 
 /// What others held of the device of a failure, where their clock is that of the process that failed.
-fn others_then(
+pub(super) fn others_then(
     members: &[Member],
     processes: &[JobProcess],
     clocks: &[HostClock],

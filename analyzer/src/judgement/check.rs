@@ -261,6 +261,11 @@ impl Check {
         self.is_as_seen = true;
     }
 
+    /// Whether sizes and times alone speak for it so far.
+    pub fn is_guess(&self) -> bool {
+        self.is_guess
+    }
+
     /// It plays another part here than its rule says.
     pub fn plays(&mut self, role: Role) {
         self.role = Some(role);

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::carve_out::{self, CarveOut};
 use super::text::{Files, value_of};
 
 /// PCI number of AMD.
@@ -45,6 +46,14 @@ pub struct Card {
     pub compute_partitions: Vec<String>,
     /// Memory partition mode, such as `NPS1`.
     pub memory_partition: Option<String>,
+    /// How partitions share memory, as `EVEN`; older kernels do not say. (Linux `amdgpu_gfx.c`)
+    pub partition_memory: Option<String>,
+    /// Sizes of the carve-out that the firmware offers; empty where it takes none from Linux.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub carve_outs: Vec<CarveOut>,
+    /// The number of the one that is set for the next start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carve_out_set: Option<u64>,
     /// Whether the firmware showed its messages on it.
     pub is_boot_display: Option<bool>,
     /// Largest window that the processor has onto the card (PCI BAR).
@@ -100,6 +109,9 @@ fn card(files: &Files<'_>, number: u64) -> Card {
             .filter(|mode| !mode.is_empty())
             .collect(),
         memory_partition: line("current_memory_partition"),
+        partition_memory: line("compute_partition_mem_alloc_mode"),
+        carve_outs: carve_out::options(files.text(&path("uma/carveout_options"))),
+        carve_out_set: read("uma/carveout"),
         is_boot_display: read("boot_vga").map(|value| value != 0),
         largest_bar_bytes: largest_bar(files.text(&path("resource"))),
     }

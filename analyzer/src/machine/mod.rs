@@ -5,6 +5,7 @@
 //! sizes are in bytes.
 
 pub mod card;
+pub mod carve_out;
 pub mod cgroup;
 pub mod distribution;
 pub mod host;

@@ -55,6 +55,7 @@ pub fn add_to(devices: &mut [DeviceSummary], ledgers: &[DeviceLedger]) {
                 framework: GGML.to_owned(),
                 owner: Owner::Ggml,
                 by_call_paths: true,
+                has_captured: false,
                 moments,
                 events: 0,
                 mismatches: 0,

@@ -1,15 +1,17 @@
 //! What was given beside the trace, held against it.
 
+use gpuoom_trace::record::NO_DEVICE;
 use serde::Serialize;
 
 use crate::evidence::kernel_log::{KernelEvent, xid_meaning};
+use crate::evidence::program_log::ProgramLine;
 use crate::evidence::smi::SmiReport;
 use crate::evidence::torch_message::{Judgement, TorchMessage, judge};
-use crate::evidence::torch_snapshot::{Join, Piece, Snapshot, join, sums};
+use crate::evidence::torch_snapshot::{HostSums, Join, Piece, Segment, Snapshot, common_bytes, host_sums, join, sums};
 use crate::evidence::{Evidence, Given};
 use crate::passes::model::{self, GivenModel};
 use crate::replay::Replay;
-use crate::replay::block::{Block, Mapping};
+use crate::replay::block::{Block, Mapping, Side};
 use crate::thresholds::Thresholds;
 
 /// Most messages of one log that are reported. The first ones tell most: later ones can be their consequences.
@@ -70,6 +72,19 @@ pub struct TorchSnapshot {
     pub allocator_settings: Vec<(String, String)>,
     /// Its devices.
     pub devices: Vec<JoinedDevice>,
+    /// What its host allocator pinned; missing where the snapshot does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<JoinedHost>,
+}
+
+/// Pinned memory of PyTorch's host allocator, held against the trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JoinedHost {
+    /// The snapshot's sums.
+    #[serde(flatten)]
+    pub sums: HostSums,
+    /// What of it the trace has pinned at its end, or at the peak of pinned memory, whichever is more.
+    pub in_trace_bytes: u64,
 }
 
 /// Output of a vendor's tool.
@@ -103,11 +118,23 @@ pub struct KernelLog {
     pub lines: Vec<KernelLine>,
 }
 
+/// A log with lines of llama.cpp's or vLLM's about memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramLog {
+    /// The file.
+    pub path: String,
+    /// The lines; of those that say the same the last one.
+    pub lines: Vec<ProgramLine>,
+}
+
 /// All that was given beside the trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OtherEvidence {
     /// Logs with PyTorch's messages.
     pub torch_logs: Vec<TorchLog>,
+    /// The same logs, as far as llama.cpp and vLLM wrote of memory there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub program_logs: Vec<ProgramLog>,
     /// Memory snapshots of PyTorch.
     pub torch_snapshots: Vec<TorchSnapshot>,
     /// Output of the vendors' tools.
@@ -121,8 +148,10 @@ pub struct OtherEvidence {
 
 /// Describes the evidence; none where nothing was given.
 pub fn describe(replay: &Replay, pid: u32, evidence: &Evidence) -> Option<OtherEvidence> {
+    let said = evidence.program_logs.iter().filter(|log| !log.content.is_empty());
     let other = OtherEvidence {
         torch_logs: evidence.torch_logs.iter().map(|log| describe_log(log, &evidence.thresholds)).collect(),
+        program_logs: said.map(|log| ProgramLog { path: log.path.clone(), lines: log.content.clone() }).collect(),
         torch_snapshots: evidence.torch_snapshots.iter().map(|file| describe_snapshot(replay, file)).collect(),
         smi: evidence.smi.iter().map(|file| Smi { path: file.path.clone(), report: file.content.clone() }).collect(),
         kernel_logs: evidence.kernel_logs.iter().map(|file| describe_kernel_log(pid, file)).collect(),
@@ -169,7 +198,23 @@ fn describe_snapshot(replay: &Replay, file: &Given<Snapshot>) -> TorchSnapshot {
         path: file.path.clone(),
         allocator_settings: file.content.allocator_settings.clone(),
         devices: devices.collect(),
+        host: describe_host(replay, &file.content),
     }
+}
+
+fn describe_host(replay: &Replay, snapshot: &Snapshot) -> Option<JoinedHost> {
+    let sums = host_sums(snapshot)?;
+    let piece = |segment: &Segment| Piece { address: segment.address, size_bytes: segment.total_bytes };
+    let traced = |block: &Block| Piece { address: block.address, size_bytes: block.requested_bytes };
+    let common = |blocks: &[Block]| {
+        let blocks = blocks.iter().filter(|block| block.may_hold_blocks());
+        common_bytes(snapshot.host_segments.iter().map(piece), blocks.map(traced))
+    };
+    let live = || replay.blocks_of(Side::Host, NO_DEVICE);
+    let at_end: Vec<Block> = live().copied().collect();
+    // Nobody knows when the snapshot was taken: programs give back what they pinned at their end.
+    let in_trace_bytes = common(&at_end).max(common(&replay.accounts.host.blocks_at_peak(live())));
+    Some(JoinedHost { sums, in_trace_bytes })
 }
 
 fn describe_kernel_log(pid: u32, file: &Given<Vec<KernelEvent>>) -> KernelLog {

@@ -71,6 +71,10 @@ pub struct ProcessSummary {
     pub pid: u32,
     /// Parent process id.
     pub parent_pid: u32,
+    /// The process that it, or its parent, was forked from without exec, and whose recording had begun before; left out where there was
+    /// none, and where the trace does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<u32>,
     /// Rank of a distributed job; null where none was set, or nobody wrote down whether one was.
     pub rank: Option<u32>,
     /// Path of the executable.
@@ -98,6 +102,16 @@ pub struct ProcessSummary {
     pub torch_version: Option<String>,
     /// Loaded GPU libraries of vendors.
     pub libraries: Vec<LibrarySummary>,
+}
+
+impl ProcessSummary {
+    /// What it was forked from, in words, where the trace tells: `forked, without exec, from process 7, ...`.
+    pub fn forked(&self) -> Option<String> {
+        let parent = self.forked_from?;
+        Some(format!(
+            "forked, without exec, from process {parent}, which had made calls of a GPU runtime, its driver or an allocator before"
+        ))
+    }
 }
 
 /// A loaded GPU library of a vendor.
@@ -242,7 +256,7 @@ impl Facts {
         let libraries = Libraries::new(trace, replay);
         let stacks = Stacks::new(trace, replay, &evidence.symbols);
         let machine = Machine::of_trace(trace);
-        let process = describe_process(trace, replay.end);
+        let process = describe_process(trace, replay.end, replay.forked_from);
         let mut devices = describe_devices(trace, replay, &machine);
         let phases = OfSites::new(&stacks, &trace.metadata.modules);
         tensors::add_to(&mut devices, trace, replay, &phases);
@@ -412,13 +426,14 @@ pub fn rank(process: &ProcessFacts) -> Option<u32> {
     (process.rank > 0 || is_set()).then_some(process.rank)
 }
 
-fn describe_process(trace: &TraceFile, end: End) -> ProcessSummary {
+fn describe_process(trace: &TraceFile, end: End, forked_from: Option<u32>) -> ProcessSummary {
     let facts = &trace.metadata.process;
     let modules = trace.metadata.modules.modules.iter();
     let (end, exit_code, signal) = end.parts();
     ProcessSummary {
         pid: trace.header.pid,
         parent_pid: facts.parent_pid,
+        forked_from,
         rank: rank(facts),
         executable: facts.executable.clone(),
         command_line: facts.command_line.clone(),

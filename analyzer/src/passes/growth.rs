@@ -13,7 +13,7 @@ use crate::replay::Replay;
 use crate::replay::block::Side;
 use crate::replay::tracks::DeviceTrack;
 use crate::replay::tracks::series::{Series, Turn};
-use crate::replay::tracks::survivors::{STRETCHES, Survivors};
+use crate::replay::tracks::survivors::{Group, STRETCHES, Survivors};
 use crate::symbols::Stacks;
 use crate::thresholds::Thresholds;
 
@@ -95,8 +95,36 @@ pub struct Suspect {
     pub blocks: u64,
     /// Bytes of all.
     pub bytes: u64,
+    /// Blocks of all sizes that live from that place, of the groups that hold most; null where these are all.
+    #[serde(skip)]
+    pub of_place: Option<OfPlace>,
     /// Bytes that came with each cycle, on average.
     pub bytes_per_cycle: u64,
+}
+
+/// What lives from one place in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfPlace {
+    /// Blocks of all sizes.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Groups are missing, which may be from there.
+    pub is_at_least: bool,
+}
+
+impl OfPlace {
+    /// Of the place of one group; nothing where that is all that lives from there, or where the place is not known.
+    fn of(survivors: &Survivors, group: &Group) -> Option<Self> {
+        let is_there = |other: &&Group| other.site == group.site && other.api == group.api;
+        let (blocks, bytes) = survivors
+            .groups
+            .iter()
+            .filter(is_there)
+            .fold((0, 0u64), |(blocks, bytes), other| (blocks + other.blocks, bytes.saturating_add(other.bytes())));
+        let is_at_least = survivors.group_count > survivors.groups.len();
+        (group.site != 0 && blocks > group.blocks).then_some(OfPlace { blocks, bytes, is_at_least })
+    }
 }
 
 /// The call path by which most of what came to stay over the last stretch came.
@@ -115,6 +143,11 @@ pub struct MostBy {
 }
 
 impl MostBy {
+    /// The name of this call site, where it is that one and has a name.
+    pub fn caller_of(&self, site: u32) -> Option<&str> {
+        self.caller.as_deref().filter(|_| self.site_number == site)
+    }
+
     fn of(kept: &Kept) -> Option<Self> {
         let OfPath { site, blocks, bytes, .. } = kept.path;
         (site != 0 && blocks > 0).then_some(MostBy {
@@ -138,6 +171,9 @@ pub struct Growth {
     pub course: Course,
     /// What a step is: a cycle of live bytes, or what lies between two labels of the program.
     pub by: By,
+    /// How many sorts of labels there are: "step 17" and "step 18" are one.
+    #[serde(skip)]
+    pub sorts: usize,
     /// Steps.
     pub cycles: usize,
     /// Whether what rose was given back behind the last of them.
@@ -230,6 +266,7 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
         significant,
         course: trend.course,
         by: rise.by,
+        sorts: rise.sorts,
         cycles: levels.len(),
         earlier: rise.earlier,
         given_back_at_the_end: rise.given_back_at_the_end,
@@ -257,9 +294,24 @@ fn floors(replay: &Replay, levels: &[Level]) -> Vec<Floor> {
     chosen.map(|(_, level)| Floor { at_ns: replay.clock.at_ns(level.at), bytes: level.bytes }).collect()
 }
 
-/// What is left above the last floor and a cycle's height, and the ticks when it was read, where it was.
+/// By how much what was held rises above its level within each step of the last stretch.
+fn heights_of(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Vec<u64> {
+    if rise.by == By::Cycles {
+        return steps.iter().map(Cycle::fall_bytes).collect();
+    }
+    // A great swing far off is no part of what lies between two labels.
+    let Some(track) = replay.tracks.device(device) else { return Vec::new() };
+    let stretch = &rise.levels[rise.levels.len() - rise.trend.points.min(rise.levels.len())..];
+    let height = |pair: &[Level]| {
+        let inside = track.live.turns().filter(|turn| turn.at > pair[0].at && turn.at <= pair[1].at);
+        inside.map(|turn| turn.bytes).max().map_or(0, |most| most.saturating_sub(pair[1].bytes))
+    };
+    stretch.windows(2).map(height).collect()
+}
+
+/// What is left above the last floor and a step's height, and the ticks when it was read, where it was.
 fn room(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Option<(u64, Option<u64>)> {
-    let mut heights: Vec<u64> = steps.iter().map(Cycle::fall_bytes).collect();
+    let mut heights = heights_of(replay, device, rise, steps);
     heights.sort_unstable();
     let height = heights.get(heights.len() / 2).copied().unwrap_or(0);
     // What came behind the last step and is still held takes room, too.
@@ -323,6 +375,7 @@ fn suspects(replay: &Replay, device: u8, steps: usize, thresholds: &Thresholds) 
             block_bytes: group.block_bytes,
             blocks: group.blocks,
             bytes: group.bytes(),
+            of_place: OfPlace::of(&survivors, group),
             bytes_per_cycle: group.bytes() / (steps as u64).max(1),
         })
         .collect()

@@ -92,6 +92,9 @@ pub struct DeviceLedger {
     /// What had gone back to the program's stream-ordered pools by then, all in all: what they kept of it is in the remainder, where no
     /// row has it. `None` where nobody knows how much of it had gone back by then.
     pub returned_to_pools_bytes: Option<u64>,
+    /// The most that they can have kept of it, by the calls; `None` where nobody knows.
+    #[serde(skip)]
+    pub pools_keep_at_most_bytes: Option<u64>,
     /// The remainder the other way: how much more the rows hold than is missing from the free memory.
     pub overattributed_bytes: Option<u64>,
     /// Reserved address ranges at the end of the replay, which hold no memory.
@@ -137,6 +140,7 @@ impl DeviceLedger {
 /// A moment whose holders are known.
 struct Moment {
     returned_to_pools_bytes: Option<u64>,
+    pools_keep_at_most_bytes: Option<u64>,
     /// Callers that are named at most.
     most_callers: usize,
     name: String,
@@ -187,26 +191,24 @@ fn moments(
     let at_failure = |(number, oom): Numbered<'_>, most_callers: usize| {
         let around = replay.tracks.around.failure(number as usize - 1).filter(|around| around.device == device);
         let by_then = around.map(|around| around.done.returned_to_pools_bytes).or((to_pools == 0).then_some(0));
-        let census = oom.census.as_deref().cloned().unwrap_or_default();
-        if side == Side::Host {
-            // What was read at the failure is of a card, and nothing of that is the host's.
-            let read = DeviceReadings::default();
-            let name = format!("oom:{number}");
-            let by_then = Some(0);
-            return Moment {
-                most_callers,
-                name,
-                at: oom.at,
-                read_at: None,
-                census,
-                read,
-                returned_to_pools_bytes: by_then,
-            };
-        }
         let total = oom.read.runtime_total_bytes.or(replay.accounts.total_bytes(device));
-        let read = DeviceReadings { runtime_total_bytes: total, ..oom.read };
-        let name = format!("oom:{number}");
-        Moment { most_callers, name, at: oom.at, read_at: None, census, read, returned_to_pools_bytes: by_then }
+        let of_card = DeviceReadings { runtime_total_bytes: total, ..oom.read };
+        let kept = around.and_then(|around| around.pooled).map(|pooled| pooled.all.at_most_bytes);
+        let (read, returned_to_pools_bytes, pools_keep_at_most_bytes) = match side {
+            // What was read at the failure is of a card, and nothing of that is the host's.
+            Side::Host => (DeviceReadings::default(), Some(0), None),
+            _ => (of_card, by_then, kept),
+        };
+        Moment {
+            most_callers,
+            name: format!("oom:{number}"),
+            at: oom.at,
+            read_at: None,
+            census: oom.census.as_deref().cloned().unwrap_or_default(),
+            read,
+            returned_to_pools_bytes,
+            pools_keep_at_most_bytes,
+        }
     };
     let (telling, others) = failures(replay, side, device);
     moments.extend(telling.map(|failure| at_failure(failure, MOST_CALLERS)));
@@ -225,6 +227,7 @@ fn moments(
             census,
             read,
             returned_to_pools_bytes: by_then,
+            pools_keep_at_most_bytes: None,
         };
         moments.push(moment);
     }
@@ -239,6 +242,7 @@ fn moments(
         census,
         read,
         returned_to_pools_bytes: by_then,
+        pools_keep_at_most_bytes: None,
     };
     moments.push(moment);
     moments.extend(others.into_iter().map(|failure| at_failure(failure, FEW_CALLERS)));
@@ -275,6 +279,7 @@ fn write(
         unattributed_bytes,
         unattributed_in_process_bytes: unattributed_bytes.and_then(|rest| in_process(&rows, &moment.read, rest)),
         returned_to_pools_bytes: moment.returned_to_pools_bytes,
+        pools_keep_at_most_bytes: moment.pools_keep_at_most_bytes,
         overattributed_bytes: missing.map(|missing| held.saturating_sub(missing)).filter(|more| *more > 0),
         reserved_bytes: saturate(account.reserved_bytes),
         imported_bytes: saturate(account.imported_bytes),

@@ -1,5 +1,6 @@
 //! Out-of-memory returns as values.
 
+mod after;
 pub mod error;
 mod purpose;
 
@@ -22,6 +23,7 @@ use crate::replay::purpose::Purpose;
 use crate::replay::readings::DeviceReadings;
 use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
+use after::{OtherMemory, Sign};
 use error::AttemptReport;
 
 /// Failures whose whole stacks are listed.
@@ -205,6 +207,15 @@ pub struct OomReport {
     /// Whether a GPU call was given its pointer.
     #[serde(skip)]
     pub pointer: PointerUsed,
+    /// Whether time alone ties what made up for it to it: nothing shows that the program had noticed.
+    #[serde(skip)]
+    pub is_made_up_by_time_alone: bool,
+    /// What its thread was given before any GPU work, and what makes up for nothing.
+    #[serde(skip)]
+    pub other_memory: Option<OtherMemory>,
+    /// What may show that the program had noticed although GPU work came first.
+    #[serde(skip)]
+    pub sign: Option<Sign>,
     /// Whether its thread read the last error afterwards, which also clears it.
     #[serde(skip)]
     pub error_was_read: bool,
@@ -399,6 +410,9 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         outcome: oom.outcome,
         because: oom.because,
         pointer: pointer_used(oom),
+        is_made_up_by_time_alone: oom.is_made_up_by_time_alone,
+        other_memory: OtherMemory::of(replay, stacks, oom),
+        sign: Sign::of(replay, (number - 1) as usize, oom),
         error_was_read: oom.error_was_read,
         is_watched_on: oom.is_watched_on,
         evidence: oom.evidence.iter().map(|evidence| describe_evidence(replay, evidence)).collect(),

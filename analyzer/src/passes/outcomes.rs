@@ -18,6 +18,15 @@ pub struct Outcomes {
     pub unresolved: u64,
     /// Of those recovered: by another call.
     pub fell_back: u64,
+    /// Of those: where time alone ties the two, and nothing shows that the program had noticed.
+    #[serde(skip)]
+    pub by_time_alone: u64,
+    /// Of those dropped: the thread had got memory that makes up for nothing.
+    #[serde(skip)]
+    pub given_other: u64,
+    /// Of those dropped: what came after the work may show that the program had noticed.
+    #[serde(skip)]
+    pub may_be_noticed: u64,
     /// Of those dropped: a GPU call was given the null that the failed call left behind, as far as nulls can be told apart.
     pub failed_pointer_used: u64,
     /// Stories of those: attempts to make up for one failure have one pointer.
@@ -47,7 +56,12 @@ pub fn count_outcomes(ooms: &[OomReport]) -> Outcomes {
             Outcome::Dropped => &mut counts.dropped,
             Outcome::Unresolved => &mut counts.unresolved,
         } += 1;
-        counts.fell_back += u64::from(oom.because == Because::FellBack);
+        let fell_back = oom.because == Because::FellBack;
+        counts.fell_back += u64::from(fell_back);
+        counts.by_time_alone += u64::from(fell_back && oom.is_made_up_by_time_alone);
+        let went_on = oom.because == Because::GpuWorkContinued;
+        counts.given_other += u64::from(went_on && oom.other_memory.is_some());
+        counts.may_be_noticed += u64::from(went_on && oom.sign.is_some());
         counts.failed_pointer_used += u64::from(oom.because == Because::FailedPointerUsed);
         let is_first = oom.attempt_of.is_none();
         counts.failed_pointers += u64::from(is_first && oom.pointer != PointerUsed::NotSeen);

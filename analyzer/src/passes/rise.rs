@@ -39,6 +39,14 @@ impl By {
             By::Marks => "label",
         }
     }
+
+    /// The same where a rate is told, which is one for each label, whatever it says.
+    pub fn step_of(self, sorts: usize) -> &'static str {
+        match self {
+            By::Marks if sorts > 1 => "label of any sort",
+            _ => self.step(),
+        }
+    }
 }
 
 /// What came before the steps that are kept.
@@ -83,6 +91,8 @@ pub struct Rise {
     pub earlier: Earlier,
     /// Whether the labels name pieces of something, as `layer 5`, and not steps.
     pub are_pieces: bool,
+    /// How many sorts of labels there are: "step 17" and "step 18" are one.
+    pub sorts: usize,
     /// Whether the calls from the beginning on are kept.
     calls_are_complete: bool,
     /// What the least rise is that is worth a word, in bytes.
@@ -131,8 +141,10 @@ impl Rise {
             && !(until == WHOLE_RUN && is_cleaned_up(replay, device, stretch, thresholds))
             && (gone_by_blocks || holds_too_little(replay, device, until, stretch, limits.returned_share));
         let course = if given_back_at_the_end { Course::GivenBack } else { trend.course };
+        let sorts = levels.iter().map(|level| level.sort).collect::<BTreeSet<u32>>().len();
         Some(Rise {
             by,
+            sorts,
             levels,
             trend: Trend { course, ..trend },
             kept,
@@ -147,6 +159,13 @@ impl Rise {
     /// Whether it rises where it ends, by enough to be worth a word.
     pub fn is_significant(&self) -> bool {
         self.trend.rises() && self.total_bytes() >= i128::from(self.least_bytes)
+    }
+
+    /// By how much more was held at the end of the last stretch than at its beginning, whatever happened in between.
+    pub fn risen_bytes(&self) -> u64 {
+        let stretch = &self.levels[self.levels.len() - self.trend.points.min(self.levels.len())..];
+        let ends = stretch.first().zip(stretch.last());
+        ends.map_or(0, |(first, last)| last.bytes.saturating_sub(first.bytes))
     }
 
     /// Whether the calls of all of the stretch are kept in which it is judged.

@@ -188,7 +188,12 @@ impl Rows {
     /// Says where a call came from.
     fn add_site(&self, row: &mut EventRow, site: u32) {
         row.site = Some(site);
-        row.caller = self.names.call_site(&self.sites, site).map(|known| known.caller.clone());
+        // An allocator's blocks are all told by the same function of its own.
+        let is_block = row.kind == Some(Kind::Tensor.name());
+        row.caller = self.names.call_site(&self.sites, site).map(|known| match is_block {
+            true => known.label_with_line().unwrap_or_else(|| known.label.clone()),
+            false => known.caller.clone(),
+        });
         if self.with_stacks {
             let stack = self.names.shared_stack(&self.sites, site);
             row.stack_is_cut = Some(stack.native_is_cut || stack.python_is_cut);
@@ -418,6 +423,7 @@ fn add_payload(row: &mut EventRow, record: &Record, payload: &[u8]) {
         }
         Some(Event::Process) => {
             row.text = Some(match record.address {
+                process::BEGAN if record.requested > 0 => format!("began, forked from process {}", record.requested),
                 process::BEGAN => "began".to_owned(),
                 process::EXITS => "exits".to_owned(),
                 process::SIGNALS => "ends itself by a signal".to_owned(),

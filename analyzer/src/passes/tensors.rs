@@ -39,6 +39,9 @@ pub struct Tensors {
     pub owner: Owner,
     /// It told nothing, and only functions on the way to the runtime's calls say what memory is for: what they do not name is missing.
     pub by_call_paths: bool,
+    /// The program captured streams: what its graphs keep lies in no block, and counts as unused.
+    #[serde(skip)]
+    pub has_captured: bool,
     /// What was the case at failures, at the peak, at the end and at labels.
     pub moments: Vec<TensorMoment>,
     /// Its records.
@@ -230,6 +233,7 @@ impl All<'_> {
         Tensors {
             framework: name_of(&owner).to_owned(),
             by_call_paths: false,
+            has_captured: self.replay.tracks.captures().is_ok_and(|captures| captures.ended > 0),
             moments: moments.collect(),
             events: told.events,
             mismatches: told.mismatches,

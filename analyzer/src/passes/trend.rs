@@ -6,6 +6,8 @@
 //! label `forward` and at a label `backward`) are compared with their own sort only, as in the seasonal test of Hirsch and
 //! Slack.
 
+mod returns;
+mod stairs;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +40,8 @@ pub struct Limits {
     pub stretch_share: f64,
     /// Share of a rise that one step of it may make up.
     pub step_share: f64,
+    /// Share of a rise below which each step of it is where it is gradual: of three steps up one has a third.
+    pub gradual_share: f64,
     /// How many times as long as before a rise must pause to be over.
     pub pause_factor: f64,
     /// Share of a rise whose return, after a rise as large, says that it is given back again and again.
@@ -55,6 +59,14 @@ pub struct Limits {
     pub slowing_share: f64,
     /// Share of an average step of the rise that a level must be above the last high to be a new one.
     pub new_high_share: f64,
+    /// Stairs from which on they are more than one step up.
+    pub least_stairs: usize,
+    /// Share of the highest stair that each is at least.
+    pub stair_height_share: f64,
+    /// Share of a rise from which on a step of it is a stair.
+    pub stair_share: f64,
+    /// Share of a rise that stairs make up where it has no other.
+    pub stairs_share: f64,
     /// Points from which on a stretch is compared by its quarters and its halves.
     pub parted_points: usize,
 }
@@ -73,6 +85,8 @@ pub enum Course {
     Stopped,
     /// It rose in one or two steps.
     Stepped,
+    /// It rose again and again, in stairs with level stretches between them: whether another follows, it does not show.
+    Stairs,
     /// It rises, and what rose like this before was given back.
     GivenBack,
     /// It does not rise by more than its noise.
@@ -138,7 +152,11 @@ impl Trend {
         let length = share.max(limits.stretch_points).min(points.len()).min(MOST_POINTS);
         let stretch = &points[points.len() - length..];
         let slope = Slope::of(stretch)?;
-        let course = course(&levels(points, stretch, &slope), length, stretch, &slope, limits);
+        let all = levels(points, stretch, &slope);
+        let course = match course(&all, length, stretch, &slope, limits) {
+            Course::Level | Course::Stepped | Course::Stopped if stairs::are_stairs(&all, limits) => Course::Stairs,
+            course => course,
+        };
         Some(Trend {
             points: length,
             slope: slope.to_one_step(stretch).to_steps(stretch, course.rises(), limits),
@@ -303,7 +321,7 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
         return Course::Level;
     }
     let last = &levels[levels.len() - length.min(levels.len())..];
-    if was_given_back(levels, last, limits) || was_given_back_often(levels, last, limits) {
+    if returns::was_given_back(levels, last, limits) || returns::was_given_back_often(levels, last, limits) {
         return Course::GivenBack;
     }
     let pause = Pause::of(last, limits);
@@ -376,47 +394,16 @@ fn rise_by_parts(last: &[f64], limits: &Limits) -> Parts {
     let (sum, largest) = (rises.iter().sum::<f64>(), rises.iter().copied().fold(0.0, f64::max));
     match () {
         () if sum <= 0.0 || rises.last().is_some_and(|last| *last <= 0.0) => Parts::EndsLevel,
+        () if is_gradual(last, limits) && rises.last() >= Some(&(sum / parts.len() as f64)) => Parts::Even,
         () if largest > limits.step_share * sum || rises.iter().any(|rise| *rise <= 0.0) => Parts::InSteps,
         () => Parts::Even,
     }
 }
 
-/// Whether the levels rose and fell before as they rise now.
-fn was_given_back(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
-    let smooth: Vec<f64> = levels.windows(3).map(|three| median(three.to_vec())).collect();
-    let least = limits.returned_share * (last[last.len() - 1] - last[0]);
-    let (mut low, mut high, mut rose) = (f64::INFINITY, f64::NEG_INFINITY, false);
-    for level in smooth {
-        if level > high {
-            high = level;
-            rose |= high - low >= least;
-        } else if rose && high - level >= least {
-            return true;
-        }
-        if level < low {
-            // What falls from the beginning on (buffers of a load) was no rise.
-            (low, high, rose) = (level, level, false);
-        }
-    }
-    false
-}
-
-/// Whether the levels fell back to their floor twice or more before, from less high: the last round may only be a longer one. Floors that
-/// rise themselves are those of something that stays below the rounds.
-fn was_given_back_often(levels: &[f64], last: &[f64], limits: &Limits) -> bool {
-    let least = limits.often_returned_share * (last[last.len() - 1] - last[0]);
-    let floor = levels.iter().copied().fold(f64::INFINITY, f64::min);
-    // Not each level is kept: the lowest of a round may lie between two of them.
-    let apart = levels.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-    let (mut high, mut returns) = (f64::NEG_INFINITY, 0);
-    for level in levels {
-        high = high.max(*level);
-        let is_floor = level - floor <= apart.max(limits.floor_share * (high - floor));
-        // Noise falls as far as it rises from one level to the next.
-        if high - level >= least.max(limits.round_steps * apart) && is_floor {
-            returns += 1;
-            high = *level;
-        }
-    }
-    returns >= 2
+/// Whether no single step makes up much of a rise, by the levels that are never fallen below again: noise may lay its parts side by side.
+fn is_gradual(last: &[f64], limits: &Limits) -> bool {
+    let kept = stairs::kept(last);
+    let [first, .., end] = kept[..] else { return false };
+    let steps = kept.windows(2).map(|pair| pair[1] - pair[0]);
+    end > first && steps.fold(0.0, f64::max) < limits.gradual_share.min(limits.step_share) * (end - first)
 }

@@ -219,7 +219,7 @@ pub fn about_nothing(rule: &Rule, about: &[&Difference]) -> Option<String> {
         let devices = if devices.is_empty() { "none".to_owned() } else { devices.join(", ") };
         format!("no process used that device (used: {devices})")
     } else if !glob.is_none_or(fits) {
-        "no call site fits".to_owned()
+        "no call site fits (`diff` prints their names; inlined functions have none)".to_owned()
     } else {
         return None;
     };

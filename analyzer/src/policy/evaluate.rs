@@ -6,6 +6,7 @@ use super::growth;
 use super::{Limit, Metric, Per, Rule, Unit};
 use crate::compare::{Difference, Pair, Presence, SiteDifference};
 use crate::passes::profile::{Figure, Figures, Place, Profile};
+use gpuoom_trace::record::Kind;
 
 /// Call sites that are named for a rule that does not hold.
 pub(super) const MOST_CULPRITS: usize = 3;
@@ -89,6 +90,9 @@ pub struct Judged {
     pub comparison: &'static str,
     /// The call sites that have most of it, or that grew most.
     pub culprits: Vec<Culprit>,
+    /// Those are call sites by which PyTorch's allocator got segments, and not who keeps what lies in them.
+    #[serde(skip)]
+    pub of_segments: bool,
 }
 
 /// What a rule is applied to.
@@ -105,8 +109,14 @@ pub(super) struct Subject<'a> {
 pub fn judge(rule: &Rule, sides: &Sides<'_>) -> Vec<Judged> {
     let judge = |subject: Subject| {
         let known = subject.culprits.clone();
+        let has_segments = |site: &&SiteDifference| {
+            let mut places = sides.difference.places.iter();
+            places.any(|place| place.place == site.place && place.has_segments())
+        };
+        let is_bytes = rule.metric.unit() == Unit::Bytes;
+        let of_segments = is_bytes && known.is_empty() && subject.sites.iter().any(has_segments);
         let culprits = if known.is_empty() { culprits(rule, &subject.sites) } else { known };
-        judge_one(rule, subject, culprits)
+        Judged { of_segments, ..judge_one(rule, subject, culprits) }
     };
     subjects(rule, sides).into_iter().map(judge).collect()
 }
@@ -138,6 +148,7 @@ pub(super) fn judge_one(rule: &Rule, subject: Subject<'_>, culprits: Vec<Culprit
         unit: rule.metric.unit(),
         comparison: rule.comparison.sign(),
         culprits,
+        of_segments: false,
     }
 }
 
@@ -218,7 +229,19 @@ fn of_figures<'a>(rule: &Rule, sides: &Sides<'a>, place: Option<Place>) -> Vec<S
     }
     let kind = scope.kind.map_or(String::new(), |kind| format!(" in {} memory", kind.name()));
     let glob = scope.site.as_ref().map_or(String::new(), |glob| format!(" by call sites that fit '{glob}'"));
-    vec![subject(sites, format!("{at}{kind}{glob}"))]
+    let managed = managed_among_it(rule, &sites);
+    vec![subject(sites, format!("{at}{kind}{glob}{managed}"))]
+}
+
+/// Says where managed memory is among it: reports tell that apart, because it may lie in RAM. Without its size, so that one check
+/// has one name in all runs.
+fn managed_among_it(rule: &Rule, sites: &[&SiteDifference]) -> &'static str {
+    let figures = rule.metric.figures().filter(|_| rule.metric.unit() == Unit::Bytes && rule.scope.kind.is_none());
+    let has = |site: &&SiteDifference| figures.is_some_and(|figures| number(figures, &site.pair.new) > 0.0);
+    let is_managed = |site: &&SiteDifference| site.kind == Kind::Managed;
+    let is_mixed = sites.iter().any(|site| has(site) && is_managed(site))
+        && sites.iter().any(|site| has(site) && !is_managed(site));
+    if is_mixed { " with its managed memory" } else { "" }
 }
 
 pub(super) fn no_base() -> String {

@@ -31,6 +31,24 @@ impl<'a> Told<'a> {
         (of_calls.is_none_or(|of_calls| rate(blocks.per_second, blocks.open_per_second) >= of_calls)).then_some(blocks)
     }
 
+    /// The same from label to label; of other labels its steps say nothing.
+    fn faster_at_marks(self, rule: &Rule) -> Option<(&'a BlockGrowth, f64)> {
+        let blocks = self.blocks?;
+        let (label, rate) = blocks.per_mark.as_ref()?;
+        let fits = rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
+        let of_calls = growth_of_calls_per_mark(rule, self).unwrap_or(0.0);
+        (fits && *rate > of_calls).then_some((blocks, *rate))
+    }
+
+    /// The blocks that are judged, where it is not what the program asked the runtime for.
+    fn judged_blocks(self, rule: &Rule) -> Option<&'a BlockGrowth> {
+        match rule.metric {
+            Metric::GrowthPerMark => self.faster_at_marks(rule).map(|(blocks, _)| blocks),
+            Metric::GrowthPerSecond => self.faster_blocks(),
+            _ => None,
+        }
+    }
+
     fn value(self, rule: &Rule) -> Result<f64, String> {
         match rule.metric {
             Metric::GrowthPerMark => growth_per_mark(rule, self),
@@ -42,7 +60,7 @@ impl<'a> Told<'a> {
 /// What a rule about growth is applied to on one device.
 pub(super) fn subject<'a>(rule: &Rule, sides: &Sides<'a>, place: Place) -> Subject<'a> {
     let new = Told::of(sides.new, place);
-    let blocks = new.faster_blocks().filter(|_| rule.metric == Metric::GrowthPerSecond);
+    let blocks = new.judged_blocks(rule);
     let words = match blocks {
         Some(blocks) => format!("of {} on {}", blocks.blocks, place.words()),
         None => format!("of {}", place.words()),
@@ -67,7 +85,8 @@ fn growth_per_second(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
     if let (Some(rate), Limit::Fixed(limit)) = (open, rule.limit)
         && !rule.comparison.holds(rate, limit.number())
     {
-        return Err(GIVEN_BACK.to_owned());
+        let in_stairs = told.faster_blocks().is_some_and(|blocks| blocks.in_stairs);
+        return Err(if in_stairs { STAIRS } else { GIVEN_BACK }.to_owned());
     }
     growth.ok_or_else(|| {
         if place.is_some_and(|known| known.cycles_are_missing) {
@@ -81,6 +100,9 @@ fn growth_per_second(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
 
 /// Why a rise is not judged that goes as it went before it was given back.
 const GIVEN_BACK: &str = "what is held rises by more than that, as it rose before it was given back: whether it is given back again, the run does not show";
+
+/// Why a rise is not judged that comes now and then.
+const STAIRS: &str = "what is held rose by more than that from the first step to the last, in stairs with level stretches between them: whether another follows, the run does not show";
 
 /// Whether it seems to rise by more than the limit allows, and may just as well not rise at all.
 fn is_unclear(trend: &Trend, rule: &Rule) -> bool {
@@ -98,6 +120,14 @@ fn signed(bytes: f64) -> String {
 /// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more
 /// than noise.
 fn growth_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
+    match told.faster_at_marks(rule) {
+        Some((_, rate)) => Ok(rate),
+        None => growth_of_calls_per_mark(rule, told),
+    }
+}
+
+/// The same of what the program asked the runtime for.
+fn growth_of_calls_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
     let Some(place) = told.place else { return Err("there are no marks (gpuoom_mark) of it".to_owned()) };
     let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
     let marks =

@@ -90,7 +90,7 @@ const TABLE: [(Metric, &str, Unit, Per, &str); 20] = [
     (Metric::Ooms, "ooms", Unit::Count, Per::Process, "number of out-of-memory failures"),
     (Metric::Recovered, "recovered", Unit::Count, Per::Process, "number of recovered failures"),
     (Metric::Propagated, "propagated", Unit::Count, Per::Process, "number of propagated failures"),
-    (Metric::Dropped, "dropped", Unit::Count, Per::Process, "number of dropped failures"),
+    (Metric::Dropped, "dropped", Unit::Count, Per::Process, "number of failures dropped by the order of calls"),
     (Metric::Unresolved, "unresolved", Unit::Count, Per::Process, "number of unresolved failures"),
     (Metric::GrowthPerMark, "growth_per_mark", Unit::Rate, Per::Device, "growth per mark"),
     (Metric::GrowthPerSecond, "growth_per_second", Unit::Rate, Per::Device, "growth per second"),

@@ -299,6 +299,11 @@ fn growth_of_tensors_is_judged_where_the_cache_does_not_grow() {
     let [culprit] = &judged.culprits[..] else { panic!("{:?}", judged.culprits) };
     assert!(culprit.key.contains("libbeta.so") && culprit.value == (39 * 8 * MIB) as f64, "{culprit:?}");
     assert_eq!(found("growth_per_second <= 0", &leak_in_a_cache(40, MIB)).verdict, Verdict::True);
+    let judged = found("growth_per_mark <= 1M", &leak);
+    assert_eq!((judged.verdict, judged.value), (Verdict::False, Some((8 * MIB) as f64)), "{judged:?}");
+    assert!(judged.culprits[0].key.contains("libbeta.so"), "{judged:?}");
+    assert_eq!(found("growth_per_mark[mark=step*] <= 1M", &leak).verdict, Verdict::False);
+    assert_eq!(found("growth_per_mark <= 0", &leak_in_a_cache(40, MIB)).verdict, Verdict::True);
     assert_eq!(found("growth_per_second <= 0", &leak_in_a_cache(3, 8 * MIB)).verdict, Verdict::NotJudged);
     // Marks that a budget chooses and that are not there: the message says what judges.
     let because = found("growth_per_mark[mark=epoch*] <= 0", &leak).not_judged_because.unwrap();

@@ -81,6 +81,11 @@ impl Failures {
         Failures { limits, ..Failures::default() }
     }
 
+    /// How long after a failure a request belongs to it that only time and size tie to it.
+    pub fn soon_ns(&self) -> u64 {
+        self.limits.soon_ns
+    }
+
     /// Notes that a call below another failed.
     pub fn note_nested(&mut self, record: &Record, layer: Option<Layer>) {
         let Some(layer) = layer else { return };
@@ -217,6 +222,8 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limit
             None => step,
         };
         let answer = story.watched.step(step, limits);
+        let is_made_up_by_time_alone = story.watched.is_made_up_by_time_alone();
+        let counts_for_nothing = evidence.is_block() && story.watched.settled().is_none();
         // How a program ends says nothing more of a failure that it made up for, or was told of and went on from.
         let is_over = before.1.is_some_and(|(outcome, _)| matches!(outcome, Outcome::Recovered | Outcome::Propagated));
         let ended_badly = matches!(step, Step::Ended { failure: true }) && !is_over;
@@ -228,6 +235,10 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limit
         for index in &story.members {
             let oom = &mut listed[*index];
             oom.error_was_read |= evidence.clears_error;
+            oom.is_made_up_by_time_alone = is_made_up_by_time_alone;
+            if counts_for_nothing {
+                oom.other_memory.add(evidence);
+            }
             oom.is_watched_on &= answer.is_none() || !matches!(step, Step::GpuWork { .. });
             if decides && oom.evidence.len() < MAX_EVIDENCE {
                 oom.evidence.push(evidence);

@@ -186,6 +186,9 @@ pub struct Replay {
     pub readings: Readings,
     /// Reservations of addresses that were refused.
     pub reservations: Reservations,
+    /// The process that had begun to record in the memory that this one was forked with. `None` also where the recorder did not say so
+    /// yet (before 1.7).
+    pub forked_from: Option<u32>,
     /// How the process ended.
     pub end: End,
     /// Durations of the program's allocation calls, in ticks.
@@ -255,6 +258,7 @@ impl Replay {
             below: Below::default(),
             readings: Readings::default(),
             reservations: Reservations::default(),
+            forked_from: None,
             end: End::of_header(&trace.header),
             latency_ticks: Spread::default(),
             sizes_bytes: Spread::default(),
@@ -423,6 +427,11 @@ impl Replay {
         self.end = match record.address {
             process::EXITS => End::Exited(record.status),
             process::SIGNALS => End::Signaled(record.status),
+            process::BEGAN => {
+                let parent = u32::try_from(record.requested).ok();
+                self.forked_from = parent.filter(|parent| *parent != 0);
+                return;
+            }
             _ => return,
         };
         let evidence = Evidence::of_end(record.at, Some(record.seq()), record.status);

@@ -1,6 +1,6 @@
 //! Records as steps of a thread that has an undecided failure.
 
-use gpuoom_trace::outcome::{Request, Step, UNKNOWN_BYTES};
+use gpuoom_trace::outcome::{Request, Step, UNKNOWN_BYTES, gives_back};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Record, flag};
 
@@ -15,6 +15,7 @@ impl Replay {
     pub(super) fn step_of(&mut self, record: &Record) -> Option<Step> {
         let gave = |bytes| (record.status == 0).then(|| Step::Allocated(self.request_of(record, bytes)));
         match record.event()? {
+            _ if gives_back(record, self.apis.get(record.api).ends) => Some(Step::GaveBack),
             _ if self.apis.get(record.api).is_set_up(record) => gave(UNKNOWN_BYTES),
             // Success and null is what HIP before 6 answers for pools that are out of memory: nothing came.
             Event::Alloc | Event::Pin if record.address == 0 => None,

@@ -11,6 +11,9 @@ use crate::report::page::{Look, Page, Paint};
 use crate::words::{clean, count, gpu, size};
 
 const SCHEMA: &str = "gpuoom.gauntlet/1";
+const BY_TIME_ALONE: &str = "by time alone";
+/// What a later call that succeeded is called.
+const RETRIED: &str = "retry_succeeded";
 const COLUMNS: [&str; 6] = ["#", "call site", "first call", "calls", "outcome", "program"];
 
 /// As JSON.
@@ -46,6 +49,7 @@ fn rows(gauntlet: &Gauntlet) -> Vec<[String; 6]> {
 fn cells(number: usize, trial: &Trial, all: &[Trial]) -> [String; 6] {
     let outcome = match trial.because {
         Some(_) if trial.fell_back_to.is_some() => format!("fell back to {}", gpu(trial.fell_back_to)),
+        Some(because) if trial.by_time_alone => format!("{} ({because}, {BY_TIME_ALONE})", trial.fate.name()),
         Some(because) => format!("{} ({because})", trial.fate.name()),
         None => trial.fate.name().to_owned(),
     };
@@ -71,8 +75,13 @@ fn sum(gauntlet: &Gauntlet) -> String {
         (unresolved, "unresolved"),
         (not_reached, "not reached"),
     ];
-    let outcomes: Vec<String> =
-        all.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
+    let by_time = gauntlet.trials.iter().filter(|trial| trial.by_time_alone && trial.fell_back_to.is_none()).count();
+    let of_these = |word| match by_time {
+        1.. if word == "recovered" => format!(" ({by_time} {BY_TIME_ALONE})"),
+        _ => String::new(),
+    };
+    let told = all.iter().filter(|(number, _)| *number > 0);
+    let outcomes: Vec<String> = told.map(|(number, word)| format!("{number} {word}{}", of_these(*word))).collect();
     let mut text = format!("{} tried", count(gauntlet.trials.len() as u64, "call site", "call sites"));
     if gauntlet.places > gauntlet.trials.len() {
         text.push_str(&format!(" of {}", gauntlet.places));
@@ -92,6 +101,11 @@ fn sum(gauntlet: &Gauntlet) -> String {
 /// What to do about it: sentences, some with a command behind them.
 fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
     let mut lines = Vec::new();
+    if gauntlet.trials.iter().any(|trial| trial.because == Some(RETRIED)) {
+        let text = "retry_succeeded: a call for at least as much succeeded later; whether the program took it in place of the refused one \
+                    can't be seen.";
+        lines.push((text.to_owned(), None));
+    }
     if gauntlet.undisturbed == Ending::Hung {
         let text =
             "Without an injected failure the program did not end in time and was killed: --timeout gives it longer.";
@@ -112,6 +126,12 @@ fn advice(gauntlet: &Gauntlet) -> Vec<(String, Option<String>)> {
     if gauntlet.trials.iter().any(|trial| trial.fell_back_to.is_some()) {
         let meaning = "\"Fell back\" to another device is what the calls show: it got memory there before any GPU work. Nothing shows that the \
                        memory stands in the place of what was refused.";
+        lines.push((meaning.to_owned(), None));
+    }
+    if gauntlet.trials.iter().any(|trial| trial.by_time_alone) {
+        let meaning = "\"By time alone\": soon after the failure another request, from another place and into another variable, was given \
+                       memory. That is as far as calls show: nothing shows that the failure was noticed. See whether the program looks \
+                       at the status of these calls.";
         lines.push((meaning.to_owned(), None));
     }
     lines
@@ -190,6 +210,7 @@ mod tests {
                 fate,
                 because,
                 fell_back_to: None,
+                by_time_alone: false,
                 other_failures: 0,
                 ending,
             }
@@ -227,6 +248,17 @@ mod tests {
         let text = text(&gauntlet, Look::new(200, false));
         assert!(text.contains("of 9: 1 fell back to another device, 1 DROPPED"), "{text}");
         assert!(text.contains("fell back to GPU 1") && text.contains("what the calls show"), "{text}");
+    }
+
+    /// What nothing but time ties to a failure is told as that.
+    #[test]
+    fn a_fall_back_by_time_alone_is_told_as_such() {
+        let mut gauntlet = gauntlet();
+        (gauntlet.trials[0].because, gauntlet.trials[0].by_time_alone) = (Some("fell_back"), true);
+        let text = text(&gauntlet, Look::new(400, false));
+        assert!(text.contains("of 9: 1 recovered (1 by time alone), 1 DROPPED"), "{text}");
+        assert!(text.contains("recovered (fell_back, by time alone)"), "{text}");
+        assert!(text.contains("nothing shows that the failure was noticed"), "{text}");
     }
 
     /// What to do is read to its end, however narrow the terminal is.

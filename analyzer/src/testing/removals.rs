@@ -28,6 +28,7 @@ pub(crate) enum Removal {
 pub(crate) enum Given {
     TorchLogs,
     RuntimeLogs,
+    ProgramLogs,
     TorchSnapshots,
     Smi,
     KernelLogs,
@@ -35,8 +36,15 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    const ALL: [Given; 6] =
-        [Given::TorchLogs, Given::RuntimeLogs, Given::TorchSnapshots, Given::Smi, Given::KernelLogs, Given::Model];
+    const ALL: [Given; 7] = [
+        Given::TorchLogs,
+        Given::RuntimeLogs,
+        Given::ProgramLogs,
+        Given::TorchSnapshots,
+        Given::Smi,
+        Given::KernelLogs,
+        Given::Model,
+    ];
 }
 
 /// Events whose loss a recorder would count. The others carry what it knows about itself: sites, modules, marks of the process.
@@ -111,6 +119,7 @@ impl TraceBuilder {
         match given {
             Given::TorchLogs => !evidence.torch_logs.is_empty(),
             Given::RuntimeLogs => !evidence.runtime_logs.is_empty(),
+            Given::ProgramLogs => !evidence.program_logs.is_empty(),
             Given::TorchSnapshots => !evidence.torch_snapshots.is_empty(),
             Given::Smi => !evidence.smi.is_empty(),
             Given::KernelLogs => !evidence.kernel_logs.is_empty(),
@@ -154,6 +163,7 @@ impl TraceBuilder {
         match given {
             Given::TorchLogs => evidence.torch_logs.clear(),
             Given::RuntimeLogs => evidence.runtime_logs.clear(),
+            Given::ProgramLogs => evidence.program_logs.clear(),
             Given::TorchSnapshots => evidence.torch_snapshots.clear(),
             Given::Smi => evidence.smi.clear(),
             Given::KernelLogs => evidence.kernel_logs.clear(),

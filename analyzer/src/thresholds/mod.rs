@@ -251,6 +251,8 @@ thresholds! {
     stretch_cycles: u64 = 10, Count, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a rise above which a single step of it makes it one step and no trend.
     step_share: f64 = 0.67, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a rise below which each step of it is where it is gradual.
+    gradual_share: f64 = 0.3, Share, "ours: of three steps up one has a third", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// How many times as long as ever before a rise must pause to be over.
     rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of an average step of a rise that a level must be above the last high to be a new one.
@@ -259,6 +261,14 @@ thresholds! {
     returned_share: f64 = 0.5, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// The same of returns to the floor of all levels, where there were two or more.
     often_returned_share: f64 = 0.1, Share, "ours: rounds of which the last is longer", ["live-leak"];
+    /// Stairs from which on they are more than one step up.
+    least_stairs: u64 = 2, Count, "ours: what each evaluation of a training keeps", ["true-capacity", "caching-fragmentation"];
+    /// Share of the highest stair that each is at least.
+    stair_height_share: f64 = 0.5, Share, "ours", ["true-capacity", "caching-fragmentation"];
+    /// Share of a rise from which on one step of it is a stair.
+    stair_share: f64 = 0.1, Share, "ours: what each evaluation of a training keeps", ["true-capacity", "caching-fragmentation"];
+    /// Share of a rise that stairs make up, where there is no other.
+    stairs_share: f64 = 0.9, Share, "ours", ["true-capacity", "caching-fragmentation"];
     /// Share of a round's height above the lowest level that is its floor still.
     floor_share: f64 = 0.02, Share, "ours", ["live-leak"];
     /// How many times the largest step from level to level a fall is that ends a round, and is no noise.
@@ -337,6 +347,8 @@ thresholds! {
     least_passes: u64 = 2, Count, "ours", ["oom-first-forward"];
     /// Blocks of a forward pass, kept, from which on it keeps them for a backward pass. Without gradients few live at once.
     passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
+    /// Equal blocks that each way of a load brought, from which on they may be of as many models.
+    equal_loads: u64 = 3, Count, "ours: a model has some block without its like, as of an embedding", ["oom-model-load"];
     /// Equal blocks of one line that may be a pile.
     pile_blocks: u64 = 16, Count, "ours", ["true-capacity"];
     /// Floors behind the last backward pass from which on they are no parts of one pass that is under way.
@@ -482,11 +494,16 @@ impl Thresholds {
             stretch_points: usize::try_from(self.stretch_cycles).unwrap_or(usize::MAX),
             stretch_share: self.stretch_share,
             step_share: self.step_share,
+            gradual_share: self.gradual_share,
             pause_factor: self.rise_pause_factor,
             returned_share: self.returned_share,
             often_returned_share: self.often_returned_share,
             floor_share: self.floor_share,
             round_steps: self.round_steps,
+            least_stairs: usize::try_from(self.least_stairs).unwrap_or(usize::MAX).max(1),
+            stair_height_share: self.stair_height_share,
+            stair_share: self.stair_share,
+            stairs_share: self.stairs_share,
             // The table has no negative numbers.
             wanders_above: -self.wavering_correlation,
             slowing_share: self.slowing_share,

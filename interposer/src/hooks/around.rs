@@ -123,6 +123,9 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
     let what = describe(true);
     let record = frame.record(call.event, call.kind, 0, &what, false);
     frame.publish(&record, &what);
+    if frame.is_programs_own() && watch::is_awake() {
+        watch::released(&record);
+    }
     let status = match faults::is_on() {
         false => real(),
         true => faults::release(&frame, call.event, call.kind, &what, &real),

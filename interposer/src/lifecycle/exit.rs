@@ -36,14 +36,15 @@ unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
     ends(table::PROCESS, process::EXITS, status);
 }
 
-/// Marks the beginning of the recording.
-pub(crate) fn record_begin(recorder: &Recorder) {
+/// Marks the beginning of the recording. `begun_by`: process that began to record in the memory that this one was forked with, 0 for none.
+pub(crate) fn record_begin(recorder: &Recorder, begun_by: u32) {
     arm(false);
-    mark(recorder, table::PROCESS, process::BEGAN, 0);
+    let began = mark_of(recorder, table::PROCESS, process::BEGAN, 0);
+    recorder.publish(&Record { requested: u64::from(begun_by), ..began });
 }
 
-fn mark(recorder: &Recorder, api: u16, what: u64, status: i32) {
-    recorder.publish(&Record {
+fn mark_of(recorder: &Recorder, api: u16, what: u64, status: i32) -> Record {
+    Record {
         at: recorder.clock.now(),
         thread: thread::kernel_thread_id(),
         api,
@@ -51,7 +52,7 @@ fn mark(recorder: &Recorder, api: u16, what: u64, status: i32) {
         status,
         address: what,
         ..Record::new(Event::Process, Kind::None)
-    });
+    }
 }
 
 /// The process is about to end.
@@ -61,7 +62,7 @@ fn ends(api: u16, what: u64, status: i32) {
         if recorder.live.end_kind().load(Ordering::Acquire) != end::UNKNOWN && api == table::PROCESS {
             return;
         }
-        mark(recorder, api, what, status);
+        recorder.publish(&mark_of(recorder, api, what, status));
         let kind = if what == process::SIGNALS { end::SIGNALED } else { end::EXITED };
         recorder.live.end_code().store(status & if kind == end::EXITED { 0xFF } else { 0x7F }, Ordering::Relaxed);
         // Release: the code is there when the kind says so.

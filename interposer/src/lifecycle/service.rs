@@ -20,22 +20,28 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The list of libraries that was made at the start is good for so long.
 const SETTLED: Duration = Duration::from_millis(100);
 
+/// Opens the way to the thread. Before other threads see the recorder: what they ask then waits for the thread, and is not lost.
+pub(super) fn open(recorder: &Recorder) -> Receiver<Request> {
+    let (sender, requests) = bounded(QUEUE);
+    let _ = recorder.requests.set(sender);
+    requests
+}
+
 /// Starts two threads: this one, with descriptors of its own, and the one that may call the vendor's runtime, which needs
 /// the program's. Without them (no resources) the recording threads drain, and no runtime is asked.
-pub(super) fn spawn(recorder: &'static Recorder) {
+pub(super) fn spawn(recorder: &'static Recorder, requests: Receiver<Request>) {
     let (asker, answerer) = readings::asker();
-    let (sender, requests) = bounded(QUEUE);
     let kept = recorder.drainer.file().number();
     let started = threads::start(c"gpuoom", move || {
         threads::forget_descriptors(kept);
         serve(recorder, &requests, asker);
     });
     if !started {
+        recorder.is_unserved.store(true, Ordering::Relaxed);
         log::debug(format_args!("no thread of its own: recording threads write the chunks"));
         return;
     }
     threads::start(c"gpuoom-runtime", move || answerer.serve());
-    let _ = recorder.requests.set(sender);
 }
 
 fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker) {

@@ -1,14 +1,16 @@
 //! The first GPU call of a process: the trace file is made, and what every trace has stands in it.
 
 use std::arch::global_asm;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use crossbeam_channel::Receiver;
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::metadata::{ApiMeanings, ApiRow, ApiTable};
 
 use super::{exit, facts, libraries, service};
 use crate::base::{config, log};
 use crate::hooks::marks;
-use crate::record::Recorder;
+use crate::record::{Recorder, Request};
 use crate::{faults, link, readings, stack, table, watch};
 
 // `record::state` calls this at the first call that is to be recorded. That may come from the constructor of a library, before
@@ -24,6 +26,9 @@ global_asm!(
     begin = sym begin,
 );
 
+/// Process that last began to record, in this memory: a forked child finds its parent here, or whose child that is.
+static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
+
 /// Makes the recorder and shows it; false when there is to be none.
 extern "C" fn begin(show: extern "C" fn(*const ())) -> bool {
     let config = config::get();
@@ -34,25 +39,33 @@ extern "C" fn begin(show: extern "C" fn(*const ())) -> bool {
     let path = facts::trace_path(&config.trace, pid);
     let recorder = Recorder::make(&path, config.model_granularity_bytes(), pid, |recorder| {
         stack::begin();
-        faults::forget_parent();
+        forget_parent();
         write_metadata(recorder);
     });
     let Some(recorder) = recorder else { return false };
     let recorder: &'static Recorder = Box::leak(recorder);
+    let requests = service::open(recorder);
+    // Relaxed: one thread begins, and a fork copies what it wrote.
+    let begun_by = BEGUN_BY.swap(pid, Ordering::Relaxed);
     show(std::ptr::from_ref(recorder).cast());
-    started(recorder);
+    started(recorder, requests, begun_by);
     true
 }
 
-/// What is left to do once other threads may see the recorder.
-fn started(recorder: &'static Recorder) {
+/// A forked child begins without what its parent knew. Before other threads see the recorder: what they note then is the child's.
+fn forget_parent() {
+    faults::forget_parent();
     watch::forget_all();
     readings::forget_parent();
     readings::on_first_use(|| exit::arm(true));
-    exit::record_begin(recorder);
+}
+
+/// What is left to do once other threads may see the recorder.
+fn started(recorder: &'static Recorder, requests: Receiver<Request>, begun_by: u32) {
+    exit::record_begin(recorder, begun_by);
     marks::publish_early(recorder);
     link::add_loaded_runtimes();
-    service::spawn(recorder);
+    service::spawn(recorder, requests);
     for complaint in &config::get().complaints {
         log::warn(format_args!("{complaint}"));
     }

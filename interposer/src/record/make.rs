@@ -60,6 +60,7 @@ impl Recorder {
             drain_asked: AtomicBool::new(false),
             in_flight,
             requests: OnceCell::new(),
+            is_unserved: AtomicBool::new(false),
             failures_handled: AtomicU64::new(0),
         };
         prepare(&recorder);

@@ -30,8 +30,10 @@ pub(crate) struct Recorder {
     pub(crate) drain_asked: AtomicBool,
     /// The table of calls under way in the mapping.
     pub(super) in_flight: *mut gpuoom_trace::header::InFlight,
-    /// To the recorder's own thread; empty where there is none.
+    /// To the recorder's own thread.
     pub(crate) requests: OnceCell<Sender<Request>>,
+    /// That thread could not be started.
+    pub(crate) is_unserved: AtomicBool,
     /// Failures that the writer has dealt with, see `readings::failure`.
     pub(crate) failures_handled: AtomicU64,
 }
@@ -48,9 +50,10 @@ impl Recorder {
         self.drainer.path()
     }
 
-    /// Whether the recorder has a thread of its own.
+    /// Whether the recorder has a thread of its own, or is about to have one.
     pub(crate) fn has_thread(&self) -> bool {
-        self.requests.get().is_some()
+        // Relaxed: whoever sees it late asks in vain, and does the work itself.
+        self.requests.get().is_some() && !self.is_unserved.load(Ordering::Relaxed)
     }
 
     /// Hands a request to the recorder's thread; `false` when there is none or it is far behind.

@@ -8,6 +8,7 @@ mod directions;
 mod empty;
 mod exception;
 mod failure;
+mod last_words;
 mod log_line;
 mod printf;
 mod stub;
@@ -19,11 +20,13 @@ pub(crate) use account::count_error as error_told;
 pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
+use gpuoom_trace::outcome::{Step, gives_back};
 use gpuoom_trace::record::{Event, Record};
 
 use crate::base::guard;
 use crate::base::watching::WATCHING;
 use crate::call::Frame;
+use crate::table;
 
 /// Whether this thread has an undecided failure. A load and a compare while no thread has any.
 #[inline(always)]
@@ -37,6 +40,15 @@ pub(crate) fn is_awake() -> bool {
 #[inline(never)]
 pub(crate) fn flags_of(out: u64) -> u8 {
     failure::same_variable(out)
+}
+
+/// The program gives something back while this thread has an undecided failure.
+#[cold]
+#[inline(never)]
+pub(crate) fn released(record: &Record) {
+    if gives_back(record, table::row(record.api).meaning.ends) {
+        guard::cold((), || failure::step(Step::GaveBack));
+    }
 }
 
 /// An allocation of the program succeeded: it may make up for a failed one if this thread [`is_awake`]. The first on a device

@@ -10,7 +10,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use request::{Limits, Request, UNKNOWN_BYTES};
+pub use request::{Limits, Request, UNKNOWN_BYTES, gives_back};
 use request::{Refused, Relation, relation};
 
 /// The four ends of a failed allocation.
@@ -132,6 +132,10 @@ enum Settled {
     ErrorRead = 4,
     Reported = 5,
     Thrown = 6,
+    /// A fall-back that time alone ties to the failure, of which the program has shown nothing.
+    ByTimeAlone = 7,
+    /// GPU work followed, and only then came memory for such a request.
+    WorkThenGiven = 8,
 }
 
 impl Settled {
@@ -153,8 +157,8 @@ impl Settled {
         Some(match self {
             Settled::No => return None,
             Settled::ByRetry => (Outcome::Recovered, Because::RetrySucceeded),
-            Settled::ByFallBack => (Outcome::Recovered, Because::FellBack),
-            Settled::WorkContinued => (Outcome::Dropped, Because::GpuWorkContinued),
+            Settled::ByFallBack | Settled::ByTimeAlone => (Outcome::Recovered, Because::FellBack),
+            Settled::WorkContinued | Settled::WorkThenGiven => (Outcome::Dropped, Because::GpuWorkContinued),
             Settled::ErrorRead => (Outcome::Unresolved, Because::ErrorRead),
             Settled::Reported => (Outcome::Propagated, Because::ErrorReported),
             Settled::Thrown => (Outcome::Propagated, Because::Exception),
@@ -167,6 +171,8 @@ impl Settled {
 pub enum Step {
     /// An allocation succeeded.
     Allocated(Request),
+    /// Memory of a device was given back.
+    GaveBack,
     /// Another allocation ran out of memory.
     Refused(Request),
     /// The last error was read.
@@ -211,6 +217,8 @@ pub struct Watched {
     settled: Settled,
     /// Calls of GPU work that are still looked at then.
     works_left: u8,
+    /// Memory of a device was given back since the last attempt, before any GPU work.
+    gave_back: bool,
 }
 
 impl Watched {
@@ -228,6 +236,7 @@ impl Watched {
             is_past: false,
             settled: Settled::No,
             works_left: 0,
+            gave_back: false,
         }
     }
 
@@ -244,6 +253,16 @@ impl Watched {
     /// Whether the thread got memory after all, as far as is known.
     pub fn is_made_up(&self) -> bool {
         self.settled().is_some_and(|(outcome, _)| outcome == Outcome::Recovered)
+    }
+
+    /// Whether all that ties the memory that came to the failure is that it came soon: nothing shows that the program had noticed.
+    pub fn is_made_up_by_time_alone(&self) -> bool {
+        self.settled == Settled::ByTimeAlone && self.shown == Shown::Nothing
+    }
+
+    /// Whether GPU work went on, and memory came only then for the same request or for one in its place.
+    pub fn was_given_after_work(&self) -> bool {
+        self.settled == Settled::WorkThenGiven
     }
 
     /// How the program has shown the failure so far.
@@ -273,12 +292,16 @@ impl Watched {
     /// Takes the thread's next step; an answer is final.
     pub fn step(&mut self, step: Step, limits: &Limits) -> Option<(Outcome, Because)> {
         if let Some(settled) = self.settled() {
-            return self.step_of_settled(step, settled);
+            return self.step_of_settled(step, settled, limits);
         }
         match step {
             Step::Allocated(by) => {
-                let because = self.given(&by, limits)?;
-                self.settle(because)
+                let settled = self.given(&by, limits)?;
+                self.settle(settled)
+            }
+            Step::GaveBack => {
+                self.gave_back = true;
+                None
             }
             Step::Refused(by) => self.refused_again(by, limits),
             Step::LastErrorRead => self.show(Shown::LastErrorRead),
@@ -286,7 +309,7 @@ impl Watched {
             Step::ErrorText { .. } => None,
             Step::Thrown => self.show(Shown::Thrown),
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
-            Step::GpuWork { failed_pointer: false } => self.settle(self.shown.then_work().1),
+            Step::GpuWork { failed_pointer: false } => self.settle(Settled::by(self.shown.then_work().1)),
             Step::Ended { failure: true } if self.shown == Shown::Nothing => {
                 Some((Outcome::Propagated, Because::ProcessExited))
             }
@@ -296,15 +319,20 @@ impl Watched {
 
     /// Not final: the pointer that the failed call should have set may be used after all. That holds also where memory came to the
     /// same address: a wrapper's own variable is another one in each call.
-    fn settle(&mut self, because: Because) -> Option<(Outcome, Because)> {
-        self.settled = Settled::by(because);
+    fn settle(&mut self, settled: Settled) -> Option<(Outcome, Because)> {
+        self.settled = settled;
         self.works_left = WORKS_LOOKED_AT;
         None
     }
 
     /// The next step of a thread whose failure is settled: the same null left behind by two failures can't be told apart, so a newer
     /// failure ends this.
-    fn step_of_settled(&mut self, step: Step, settled: (Outcome, Because)) -> Option<(Outcome, Because)> {
+    fn step_of_settled(
+        &mut self,
+        step: Step,
+        settled: (Outcome, Because),
+        limits: &Limits,
+    ) -> Option<(Outcome, Because)> {
         match step {
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
             Step::GpuWork { failed_pointer: false } => {
@@ -316,7 +344,14 @@ impl Watched {
             Step::LastErrorRead => self.show(Shown::LastErrorRead),
             Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
             Step::Thrown => self.show(Shown::Thrown),
-            Step::Allocated(_) | Step::ErrorText { .. } => None,
+            Step::Allocated(by) => {
+                let is_such = || matches!(self.relation(&by, limits), Relation::Retry | Relation::FallBack);
+                if self.settled == Settled::WorkContinued && is_such() {
+                    self.settled = Settled::WorkThenGiven;
+                }
+                None
+            }
+            Step::GaveBack | Step::ErrorText { .. } => None,
         }
     }
 
@@ -332,23 +367,29 @@ impl Watched {
             last: &self.last,
             is_past: self.is_past,
             was_thrown: self.shown == Shown::Thrown,
+            gave_back: self.gave_back,
         };
         relation(&refused, by, limits)
     }
 
-    fn given(&mut self, by: &Request, limits: &Limits) -> Option<Because> {
+    fn given(&mut self, by: &Request, limits: &Limits) -> Option<Settled> {
         match self.relation(by, limits) {
-            Relation::Retry => Some(Because::RetrySucceeded),
-            Relation::FallBack => Some(Because::FellBack),
+            Relation::Retry => Some(Settled::ByRetry),
+            Relation::FallBack => Some(Settled::ByFallBack),
             Relation::Near => {
                 self.near_bytes = self.near_bytes.saturating_add(by.requested_bytes);
-                self.is_worth(self.near_bytes, limits).then_some(Because::FellBack)
+                // Who gives memory back makes room, as one does that has noticed.
+                let has_reacted = self.shown != Shown::Nothing || self.gave_back;
+                let settled = if has_reacted { Settled::ByFallBack } else { Settled::ByTimeAlone };
+                self.is_worth(self.near_bytes, limits).then_some(settled)
             }
             Relation::Unrelated => None,
         }
     }
 
     fn refused_again(&mut self, by: Request, limits: &Limits) -> Option<(Outcome, Because)> {
+        // The room that was made was for that one.
+        self.gave_back = false;
         let is_attempt = match self.relation(&by, limits) {
             Relation::Retry | Relation::FallBack => true,
             Relation::Near => self.is_worth(by.requested_bytes, limits),

@@ -1,6 +1,8 @@
 """What the PyTorch clients share. They print only what is the same in each run: sizes and counts, no values (the
 simulated card computes nothing), no addresses, no times."""
 
+import sys
+
 import torch
 
 MIB = 1 << 20
@@ -11,7 +13,9 @@ SIZES = ["allocated_bytes.all.peak", "allocated_bytes.all.current", "reserved_by
 
 
 def say(what, value):
-    print(f"{what}: {value}", flush=True)
+    # One write: several processes may say something at once.
+    sys.stdout.write(f"{what}: {value}\n")
+    sys.stdout.flush()
 
 
 def say_statistics():

@@ -25,6 +25,8 @@ def work(rank, queue, done):
     account(f"child {rank}")
     del shared, kept
     done.wait()
+    # PyTorch's own threads may want the interpreter while it ends, and end the process by `terminate`, without the recorder, too.
+    os._exit(0)
 
 
 def main():
@@ -39,6 +41,7 @@ def main():
     done.set()
     [child.join() for child in children]
     say("children", [child.exitcode for child in children])
+    # As in the children.
     os._exit(0)
 
 

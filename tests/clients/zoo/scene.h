@@ -28,6 +28,7 @@
 //     open N               opens so many files that have nothing to do with the GPU
 //     resident SIZE        touches memory of the host
 //     exit N, abort, kill, crash; kill_in MS
+//     child                the rest is played by a forked child; this process waits for it and ends
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,6 +39,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -314,6 +316,10 @@ static void process_command(const char *command, const char *a) {
         snprintf(policy, sizeof policy, "%s", a);
     } else if (!strcmp(command, "exit")) {
         exit((int)number);
+    } else if (!strcmp(command, "child")) {
+        if (fork() == 0) return;
+        wait(NULL);
+        exit(0);
     } else if (!strcmp(command, "abort")) {
         abort();
     } else if (!strcmp(command, "kill")) {

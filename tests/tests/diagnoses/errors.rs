@@ -12,7 +12,7 @@ fn with(beginning: &str, rest: &str) -> String {
 }
 
 pub(crate) fn scenes() -> Vec<Scene> {
-    [dropped(), late(), ended()].concat()
+    [dropped(), late(), ended(), forked()].concat()
 }
 
 fn dropped() -> Vec<Scene> {
@@ -40,6 +40,21 @@ fn dropped() -> Vec<Scene> {
         scene("dropped-oom-return", Found(Probable), "the same over CUDA", with(FULL, "copy b; launch"))
             .cuda()
             .also(&["true-capacity"]),
+    ]
+}
+
+fn forked() -> Vec<Scene> {
+    let forked = |says, story, script| scene("forked-after-init", says, story, script).set("SIM_FAIL_AT", 2);
+    vec![
+        forked(
+            First(Probable),
+            "the runtime refuses in a child, and most of the card is free",
+            "alloc a 1G; child; alloc b 1G",
+        ),
+        forked(Not, "the same in the process that started it", "alloc a 1G; alloc b 1G").also(&["phantom-free"]),
+        forked(Not, "the child has had memory", "alloc a 1G; child; failures go; alloc b 1G; alloc c 1G")
+            .set("SIM_FAIL_AT", 3)
+            .also(&["phantom-free"]),
     ]
 }
 

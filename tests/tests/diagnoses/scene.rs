@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuoom_tests::{Client, Diagnosis, Library, Report, Trace, analyzer, plugin, program_with, sim_dir};
+use gpuoom_tests::{Client, Diagnosis, Finished, Library, Report, Trace, analyzer, plugin, program_with, sim_dir};
 
 use crate::machine::{Built, Machine};
 
@@ -182,7 +182,11 @@ impl Scene {
         let machine = self.machine.build();
         let run = self.client(&machine).run_recorded();
         assert!(run.status.code() != Some(99), "{}: {}", self.story, run.stderr);
-        let trace = if self.is_watched { watched_trace(machine.root.path()) } else { run.only_trace() };
+        let trace = match () {
+            () if self.is_watched => watched_trace(machine.root.path()),
+            () if self.script.contains("child;") => childs_trace(&run),
+            () => run.only_trace(),
+        };
         let settings = self.thresholds.iter().flat_map(|setting| ["--threshold", setting]);
         let mut arguments: Vec<OsString> = settings.map(OsString::from).collect();
         for (index, (option, text)) in self.evidence.iter().enumerate() {
@@ -246,6 +250,14 @@ impl Scene {
 const LIBRARIES: &str = "usr/lib/python3/torch/lib";
 /// Where `gpuoom-analyze record` puts the trace.
 const WATCHED_TRACE: &str = "trace-%p.trace.bin";
+
+/// Of a program that forked, what the child did.
+fn childs_trace(run: &Finished) -> Trace {
+    let traces = run.traces();
+    let pids: Vec<u64> = traces.iter().map(Trace::pid).collect();
+    let is_child = |trace: &Trace| pids.contains(&trace.report().number("/process/parent_pid"));
+    traces.into_iter().find(is_child).expect("a trace of the child")
+}
 
 fn watched_trace(root: &Path) -> Trace {
     let entries = fs::read_dir(root).expect("the scratch directory").flatten().map(|entry| entry.path());

@@ -44,7 +44,14 @@ fn beginning() -> Vec<Scene> {
         scene(
             "oom-first-forward",
             Found(Probable),
-            "activations behind the load, and a label",
+            "activations behind the load, and a label, in a process with PyTorch",
+            format!("{LOAD} sleep 50; mark forward; {forward} {TOO_MUCH}"),
+        )
+        .library("libtorch_hip.so"),
+        scene(
+            "oom-first-forward",
+            Found(Possible),
+            "the same label without a framework: other things than a network have a forward pass",
             format!("{LOAD} sleep 50; mark forward; {forward} {TOO_MUCH}"),
         ),
         scene(

@@ -37,6 +37,27 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and 20 GiB came to stay in one jump between steps that keep nothing: that is no trend, and rules no leak out",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let steps = |trace: &mut TraceBuilder, count: u64| {
+                (0..count).for_each(|_| {
+                    trace.alloc(0x90_0000_0000, GIB);
+                    trace.free(0x90_0000_0000);
+                });
+            };
+            steps(&mut trace, 30);
+            (0..20).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB + MIB));
+            steps(&mut trace, 4);
+            let seq = trace.refuse(4 * GIB);
+            full(&mut trace, seq, 24 * GIB, 20 * GIB + 20 * MIB, gib(3.9));
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
         says: Says::First(Possible),
         also: &[],
         story: "22 of 24 GiB are a pool of the program's own, which says that it uses 2 of them: whether it could give the rest back nobody knows",
@@ -535,4 +556,13 @@ fn held_and_refused(held_gib: u64, asked_gib: u64, runtime_free: u64, sysfs_free
     ];
     trace.read_at_failure(seq, &readings(read));
     Scene { trace }
+}
+
+/// A thread that leaks may have its turn all at once, between steps of others.
+#[test]
+fn a_jump_rules_no_leak_out() {
+    let jumped = TRACES.iter().find(|labelled| labelled.story.contains("in one jump between steps")).unwrap();
+    let summary = super::summed_up(&(jumped.scene)());
+    let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
+    assert!(page.contains("not ruled out: a leak: blocks that stay become more from step to step"), "{page}");
 }

@@ -55,10 +55,15 @@ fn options_of_the_allocator_are_spelled_by_version_and_only_where_they_work() {
 
 /// Every step of advice for a full card of this program, with its condition; `files`: what the way to its failure leads through.
 fn advised(files: &[&str]) -> Vec<(String, String)> {
+    advised_by(&files.iter().map(|file| (*file, "called")).collect::<Vec<_>>())
+}
+
+/// The same with the functions on that way, the innermost first.
+fn advised_by(way: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
     let mut python = Vec::new();
-    for (code, file) in (1..).zip(files) {
-        trace.code(code, &format!("/usr/lib/python3/dist-packages/{file}"), "called");
+    for (code, (file, function)) in (1..).zip(way) {
+        trace.code(code, &format!("/usr/lib/python3/dist-packages/{file}"), function);
         python.push(PythonFrame { code, line: 10 });
     }
     trace.stack(20, &[0x7000_0000], &python);
@@ -89,6 +94,24 @@ fn only_what_the_trace_leaves_open_is_a_condition() {
     let checkpointing = advised(&["torch/utils/checkpoint.py"]);
     assert_eq!(condition(&checkpointing, "activation checkpointing"), None, "it does so already");
     assert!(condition(&checkpointing, "micro-batches").is_some());
+}
+
+/// In the optimizer's step activations are gone: what makes them fewer frees nothing there. What its foreach implementation needs at once
+/// is another matter.
+#[test]
+fn what_an_optimizers_step_does_not_hold_is_no_advice_there() {
+    let (file, outer) = ("torch/optim/adam.py", ("torch/optim/optimizer.py", "wrapper"));
+    let says = |fixes: &[(String, String)], text: &str| fixes.iter().any(|(why, _)| why.contains(text));
+    let of_activations =
+        ["micro-batches", "autocast", "activation checkpointing", "eager attention", "shorter sequences"];
+    let foreach = advised_by(&[(file, "_multi_tensor_adam"), (file, "Adam.step"), outer]);
+    assert!(of_activations.iter().all(|text| !says(&foreach, text)), "{foreach:?}");
+    assert!(says(&foreach, "one parameter after the other") && says(&foreach, "8-bit"), "{foreach:?}");
+    let single = advised_by(&[(file, "_single_tensor_adam"), (file, "Adam.step"), outer]);
+    assert!(!says(&single, "one parameter after the other"), "{single:?}");
+    let own = advised_by(&[("mine/optim.py", "_multi_tensor_adam")]);
+    assert!(!says(&own, "one parameter after the other"), "{own:?}");
+    assert!(of_activations.iter().all(|text| says(&own, text)), "{own:?}");
 }
 
 /// An APU whose kernel gives half of the RAM; 60 GiB live, and 4 more are refused.

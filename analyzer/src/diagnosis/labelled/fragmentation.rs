@@ -309,6 +309,19 @@ fn where_model_and_addresses_disagree_both_are_said() {
     assert!(text.contains(wanted), "{text}");
 }
 
+/// What was checked and does not hold is told as what it would have been, and not as if it held.
+#[test]
+fn a_refuter_that_does_not_hold_contradicts_nothing() {
+    let summary = crate::testing::summary(&mixed(Takes::CountedRounded).trace);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == "granularity-waste").expect("found");
+    let checked: Vec<&str> = found.refuters_checked.iter().map(|refuter| &*refuter.text).collect();
+    assert!(checked.iter().any(|text| text.contains("a smaller granularity")), "{checked:?}");
+    assert!(
+        checked.iter().all(|text| !text.contains("does not") && !text.contains("yet they were given")),
+        "{checked:?}"
+    );
+}
+
 /// 64 blocks of 256 MiB on 16 GiB, nine of them freed that do not lie side by side, and 512 MiB asked for: no place in the
 /// model, and no reason for rounding, which wastes nothing.
 #[test]

@@ -11,6 +11,7 @@ mod counts;
 mod errors;
 mod exports;
 mod fixes;
+mod forks;
 mod fragmentation;
 mod growth;
 mod hardware;
@@ -99,6 +100,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         allocator_options::TRACES,
         leaks::TRACES,
         errors::TRACES,
+        forks::TRACES,
         installed::TRACES,
         platform::TRACES,
         uma::TRACES,

@@ -14,7 +14,14 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: FULL,
         story: "PyTorch raises its error in Module.to, and its blocks are a model's",
-        scene: || Run::new().gives(LOAD, 4, 5 * GIB).fails(LOAD, 3 * GIB),
+        scene: || Run::new().gives(LOAD, 1, 8 * GIB).gives(LOAD, 4, 3 * GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Probable),
+        also: FULL,
+        story: "the same, and all its blocks are equal: these may be older models, which a list keeps",
+        scene: || Run::new().gives(LOAD, 20, GIB).fails(LOAD, 3 * GIB),
     },
     Labelled {
         id: "oom-model-load",
@@ -250,7 +257,14 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-eval-accumulation",
         says: Says::Found(Probable),
         also: FULL,
-        story: "fifteen blocks of a line of the program's own `evaluate` live, which is in no package",
+        story: "fifteen blocks of a line of the program's own `validate` live, which is in no package",
+        scene: || trained(5).gives(VALIDATE, 15, GIB).gives(OTHER, 3, GIB).fails(VALIDATE, GIB),
+    },
+    Labelled {
+        id: "oom-eval-accumulation",
+        says: Says::Not,
+        also: FULL,
+        story: "the same of a function that is called so and calls no module",
         scene: || trained(5).gives(EVALUATE, 15, GIB).gives(OTHER, 3, GIB).fails(EVALUATE, GIB),
     },
     Labelled {
@@ -377,7 +391,10 @@ const WAYS: &[(u32, &[(&str, &str)])] = &[
 const MORE_WAYS: &[(u32, &[(&str, &str)])] = &[
     (SCORE, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "score")]),
     (EVALUATE, &[("/home/me/train.py", "evaluate"), ("/home/me/train.py", "main")]),
-    (VALIDATE, &[CALL, ("/home/me/train.py", "validate"), ("/home/me/train.py", "main")]),
+    (
+        VALIDATE,
+        &[("/home/me/model.py", "Net.scores"), CALL, ("/home/me/train.py", "validate"), ("/home/me/train.py", "main")],
+    ),
     (PREDICT, &[CALL, ("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
     (TOGETHER, &[("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
     (AVERAGE, &[("/home/me/train.py", "average"), NO_GRAD, ("/home/me/train.py", "main")]),
@@ -415,7 +432,9 @@ impl Run {
                 trace.code(code, &format!("{folder}{file}"), function);
                 python.push(PythonFrame { code, line: 10 + code });
             }
-            trace.stack(*site, &[0x7000_0000 + 8 * u64::from(*site)], &python);
+            // One line takes its blocks in one place of PyTorch, whoever calls it.
+            let operator = python.first().map_or(0, |frame| u64::from(frame.code));
+            trace.stack(*site, &[0x7000_0000 + 8 * operator], &python);
         }
         trace.stack(UNSEEN, &[0x7000_0400], &[]);
         trace.alloc(SEGMENT, bytes);
@@ -489,4 +508,20 @@ fn stepped(steps: u64) -> Run {
 fn trained(steps: u64) -> Run {
     let run = Run::new().gives(STEP, 1, GIB);
     (0..steps).fold(run, |run, _| run.passes(FORWARD, GIB).passes(BACKWARD, GIB))
+}
+
+/// What an evaluation puts together are its outputs: what makes a training smaller does not make them smaller.
+#[test]
+fn outputs_that_are_put_together_belong_on_the_host() {
+    let advice = |scene: Scene| {
+        let steps = crate::testing::summary(&scene.trace).conclusion.ladder.steps;
+        steps.into_iter().map(|step| format!("{} {}", step.fix.command, step.fix.why)).collect::<Vec<_>>().join("\n")
+    };
+    let outputs = advice(trained(5).gives(PREDICT, 15, GIB).gives(OTHER, 3, GIB).fails(TOGETHER, 8 * GIB));
+    assert!(outputs.contains(".cpu()"), "{outputs}");
+    for text in ["micro-batches", "activation checkpointing", "8-bit", "LoRA"] {
+        assert!(!outputs.contains(text), "{text}: {outputs}");
+    }
+    let training = advice(trained(5).gives(OTHER, 18, GIB).fails(OTHER, 8 * GIB));
+    assert!(training.contains("micro-batches") && !training.contains(".cpu()"), "{training}");
 }

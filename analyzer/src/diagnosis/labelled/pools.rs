@@ -193,9 +193,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "graph-private-pool",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["true-capacity"],
-        story: "PyTorch's message: graphs keep 6 GiB, and 3 were missing",
+        story: "PyTorch's message: graphs keep 6 GiB, and 3 were missing; what of it is in tensors nobody says",
         scene: || graphs(PRIVATE_6_GIB),
     },
     Labelled {

@@ -326,3 +326,30 @@ fn what_is_left_after_a_trim_is_told_as_a_bound() {
     let by = ruled_out(&scene).unwrap_or_default();
     assert!(by.starts_with("the pools keep at most 0 bytes"), "{by}");
 }
+
+/// A card that holds 4 GiB of its own, has 14 free, and refuses `request` to a pool that got much back before.
+fn beside_free(request: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..20).for_each(|block| {
+        trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB);
+    });
+    (0..20).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    trace.alloc(0x10_0000_0000, 4 * GIB);
+    let seq = trace.refuse(request);
+    at_failure(&mut trace, seq, [(RuntimeFree, 14 * GIB), (VramTotal, 24 * GIB), (VramUsed, 10 * GIB)]);
+    Scene { trace }
+}
+
+/// What is free is in no pool: with 4 of 24 GiB held and 14 free, pools keep 6 at most.
+#[test]
+fn pools_keep_nothing_of_what_is_free() {
+    let said = |request: u64| {
+        let summary = summary(&beside_free(request).trace);
+        let found = summary.conclusion.findings.into_iter().find(|finding| finding.id == "pool-retention");
+        found.map(|found| found.evidence[0].text.clone())
+    };
+    let text = said(16 * GIB).expect("2 GiB were missing");
+    assert!(text.contains("20.00 GiB more at once than they give now") && !text.contains("keep at most 20"), "{text}");
+    assert_eq!(said(21 * GIB), None, "7 GiB were missing");
+    assert!(ruled_out(&beside_free(21 * GIB)).unwrap_or_default().contains("1.00 GiB more than the whole card"));
+}

@@ -6,6 +6,7 @@ use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
 use super::scenes::{at_failure, set};
 use super::training::python;
 use super::{Labelled, Says, Scene};
+use crate::evidence::{Given, program_log};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::passes::shape::programs::Program;
 use crate::testing::{GIB, MIB, TraceBuilder};
@@ -24,6 +25,34 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "llama.cpp: two buffers fit, the next does not: which it is, nothing says",
         scene: || llama(&[9 * GIB, 6 * GIB], 2 * GIB),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same as at first, and llama.cpp's log says that the buffer was for the cache",
+        scene: || logged(llama(&[9 * GIB], 8 * GIB), 8 * GIB, "failed to allocate buffer for kv cache"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Not,
+        also: &[],
+        story: "the log says that it was for a compute buffer",
+        scene: || logged(llama(&[9 * GIB], 8 * GIB), 8 * GIB, "failed to allocate compute pp buffers"),
+    },
+    Labelled {
+        id: "kv-cache-prealloc",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the log is of a buffer of another size",
+        scene: || logged(llama(&[9 * GIB], 8 * GIB), 7 * GIB, "failed to allocate compute pp buffers"),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::First(Possible),
+        also: &[],
+        story: "llama.cpp: the first buffer does not fit, and its log says that it was for the weights; nobody read who held the rest",
+        scene: || logged(llama(&[], 15 * GIB), 15 * GIB, "error loading model: unable to allocate ROCm0 buffer"),
     },
     Labelled {
         id: "kv-cache-prealloc",
@@ -254,9 +283,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "fsdp-gather-spike",
-        says: Says::Found(Possible),
+        says: Says::Not,
         also: &[],
-        story: "equal blocks that live shortly, two of them at the failure, with RCCL",
+        story: "equal blocks that live shortly, two of them at the failure, with RCCL, and no second rank is known",
         scene: || gathers(2),
     },
     Labelled { id: "fsdp-gather-spike", says: Says::Not, also: &[], story: "one at a time", scene: || gathers(0) },
@@ -320,6 +349,17 @@ const GRAPH: [&str; 2] = ["llama_init_from_model", "ggml_gallocr_reserve_n"];
 /// With facts of the model.
 pub(super) fn known(mut scene: Scene, facts: &str) -> Scene {
     scene.trace.evidence.model.get_or_insert_default().add(facts).expect("facts of a model");
+    scene
+}
+
+/// What llama.cpp wrote of a buffer that was refused.
+fn logged(mut scene: Scene, bytes: u64, why: &str) -> Scene {
+    let log = format!(
+        "llama_params_fit_impl: projected to use 17408 MiB of device memory vs. 15872 MiB of free device memory\n\
+         alloc_tensor_range: failed to allocate ROCm0 buffer of size {bytes}\nllama_init_from_model: {why}\n"
+    );
+    let content = program_log::find_all(&log);
+    scene.trace.evidence.program_logs.push(Given { path: "server.log".into(), content });
     scene
 }
 

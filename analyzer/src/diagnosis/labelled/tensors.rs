@@ -5,8 +5,8 @@ use gpuoom_trace::record::process;
 
 use super::scenes::{at_failure, set, torch, with_log};
 use super::{Labelled, Says, Scene};
-use crate::evidence::Given;
 use crate::evidence::torch_snapshot::{Action, Event, Frame, Segment, Snapshot};
+use crate::evidence::{Given, program_log};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
@@ -102,6 +102,27 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "the same server with the whole card",
         scene: || server("1.0"),
     },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "a server ended, and its log says that less than its share was free",
+        scene: || with_servers_log(server("0.9"), LESS_FREE),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::First(Probable),
+        also: &[],
+        story: "a server ended, and its log says that its share leaves nothing for the cache, although no option set one",
+        scene: || with_servers_log(server("1.0"), "ValueError: No available memory for the cache blocks."),
+    },
+    Labelled {
+        id: "process-fraction-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "a call failed: that log is of another start",
+        scene: || with_servers_log(fraction(None, true), LESS_FREE),
+    },
 ];
 
 /// Frames: a line that keeps a loss, the forward pass, a function of PyTorch.
@@ -161,6 +182,10 @@ fn segments(snapshot: Option<Snapshot>) -> Scene {
 
 /// 8 GiB are refused on a card of 24, on which another process holds 12 and this one 9.2.
 fn cached(tensors: u64, unused: u64) -> Scene {
+    cached_beside(tensors, unused, 200 * MIB)
+}
+
+fn cached_beside(tensors: u64, unused: u64, beside: u64) -> Scene {
     let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
     trace.alloc(0x10_0000_0000, 9 * GIB);
     let seq = trace.refuse(8 * GIB);
@@ -168,7 +193,7 @@ fn cached(tensors: u64, unused: u64) -> Scene {
         (RuntimeFree, 2 * GIB),
         (VramTotal, 24 * GIB),
         (VramUsed, 22 * GIB),
-        (KfdProcessVram, 9 * GIB + 200 * MIB),
+        (KfdProcessVram, 9 * GIB + beside),
         (KfdOthersVram, 12 * GIB),
     ];
     at_failure(&mut trace, seq, read);
@@ -213,6 +238,15 @@ fn fraction(option: Option<&str>, refused: bool) -> Scene {
     Scene { trace }
 }
 
+const LESS_FREE: &str = "ValueError: Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization \
+    (0.9, 19.84 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.";
+
+fn with_servers_log(mut scene: Scene, log: &str) -> Scene {
+    let content = program_log::find_all(log);
+    scene.trace.evidence.program_logs.push(Given { path: "server.log".into(), content });
+    scene
+}
+
 fn server(share: &str) -> Scene {
     let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
     trace.process.command_line = ["vllm", "serve", "--gpu-memory-utilization", share].map(Into::into).into();
@@ -230,4 +264,17 @@ fn the_report_says_where_the_tensors_come_from() {
     let flat = crate::testing::summary(&segments(Some(steps(12, 0))).trace);
     let by: Vec<&str> = flat.conclusion.excluded.iter().map(|excluded| excluded.by.as_str()).collect();
     insta::assert_snapshot!(by.join("; "), @"PyTorch's snapshot: over 11 cycles tensors held 0 bytes to 0 bytes after each, which is no steady rise: the cache grows, and no tensor leaks");
+}
+
+/// What tensors and cache leave of the driver's count is told where it is more than noise.
+#[test]
+fn a_byte_is_no_difference() {
+    let said = |beside: u64| {
+        let scene = cached_beside(5, 4, beside);
+        let findings = crate::testing::summary(&scene.trace).conclusion.findings;
+        let found = findings.into_iter().find(|finding| finding.id == "reading-mismatch-benign");
+        found.expect("the cache explains it").evidence[0].text.clone()
+    };
+    assert!(said(1).ends_with("the rest is PyTorch's cache (4.00 GiB)"), "{}", said(1));
+    assert!(said(200 * MIB).ends_with("(4.00 GiB), all but 200 MiB"), "{}", said(200 * MIB));
 }

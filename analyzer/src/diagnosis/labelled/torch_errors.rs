@@ -101,6 +101,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "process-fraction-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same for a request that is larger than the card: the limit came first all the same",
+        scene: || scene(limited_to(16 * GIB, 30 * GIB, Some(ALLOWED_OF_30))),
+    },
+    Labelled {
+        id: "process-fraction-cap",
         says: Says::First(Probable),
         also: &[],
         story: "the same without a message, and enough was free on the card",
@@ -136,9 +143,37 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::First(Possible),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["caching-fragmentation"],
         story: "the same request beside as much memory, of which only a third is in tensors: PyTorch could have given the rest back",
+        scene: || scene(half_in_tensors(4 * GIB)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &["caching-fragmentation"],
+        story: "a full card of which 1 GiB lies unused: with the 2 GiB that are free it would have held the request in one piece",
+        scene: || scene(in_tensors(21 * GIB, 22 * GIB, 5 * GIB / 2)),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "the same: so little every cache has between its blocks",
+        scene: || scene(in_tensors(21 * GIB, 22 * GIB, 5 * GIB / 2)),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "the same and half a GiB more: not even in one piece would all of it have held the request",
+        scene: || scene(in_tensors(21 * GIB, 22 * GIB, 3 * GIB + GIB / 16)),
+    },
+    Labelled {
+        id: "caching-fragmentation",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "the same: what lies unused and what is free would have held the request together, and neither would by itself",
         scene: || scene(half_in_tensors(4 * GIB)),
     },
     Labelled {
@@ -146,16 +181,38 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: &[],
         story: "a refusal that PyTorch made up for by emptying its cache: there was no error",
+        scene: || scene(made_up_for(22 * GIB, 3 * GIB, 4 * GIB)),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the same, and what was cached and released is less than the request: with what was free it was enough",
+        scene: || scene(made_up_for(23 * GIB, GIB + 512 * MIB, GIB)),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "the same, and it is two hundredths of what the program held",
+        scene: || scene(made_up_for(23 * GIB + 512 * MIB, 768 * MIB, 512 * MIB)),
+    },
+    Labelled {
+        id: "cache-greed",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the same request succeeded after the release of a segment that a tensor had held: the cache had had nothing of it",
         scene: || {
-            let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
-            trace.alloc(0x10_0000_0000, 18 * GIB);
-            trace.alloc(0x80_0000_0000, 4 * GIB);
-            trace.tensor_on(THREAD, 0x10_0000_0000, 18 * GIB, [18 * GIB, 22 * GIB]);
-            let seq = trace.refuse(3 * GIB);
-            full(&mut trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 22 * GIB);
+            trace.tensor_on(THREAD, 0x10_0000_0000, 22 * GIB, [22 * GIB, 23 * GIB]);
+            trace.alloc(0x80_0000_0000, GIB);
+            trace.tensor_on(THREAD, 0x80_0000_0000, GIB, [23 * GIB, 23 * GIB]);
+            let seq = trace.refuse(GIB + 512 * MIB);
+            full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            trace.free_tensor(0x80_0000_0000);
             trace.free(0x80_0000_0000);
-            trace.alloc(0x80_0000_0000, 3 * GIB);
-            trace.tensor_on(THREAD, 0x80_0000_0000, 3 * GIB, [21 * GIB, 21 * GIB]);
+            trace.alloc(0x80_0000_0000, GIB + 512 * MIB);
             scene(trace)
         },
     },
@@ -170,12 +227,44 @@ const SPLIT: &str = "HIP out of memory. Tried to allocate 8.54 GiB. GPU 0 has a 
 const SPLIT_OF_4: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB \
      of which 2.00 GiB is free. Of the allocated memory 12.73 GiB is allocated by PyTorch, and 9.27 GiB is reserved by PyTorch but \
      unallocated.\n";
+const ALLOWED_OF_30: &str = "CUDA out of memory. Tried to allocate 30.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 16.00 GiB \
+     is free. 7.00 GiB allowed; Of the allocated memory 6.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but \
+     unallocated.";
 const ALLOWED: &str = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 16.00 GiB is \
      free. 7.00 GiB allowed; Of the allocated memory 6.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but \
      unallocated.";
 
 fn scene(trace: TraceBuilder) -> Scene {
     Scene { trace: torch(trace) }
+}
+
+/// Of what PyTorch holds so much is in no tensor; a request is refused, that is given back, and the request succeeds.
+fn made_up_for(held: u64, request: u64, cached: u64) -> TraceBuilder {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let (first, second) = (0x10_0000_0000, 0x80_0000_0000);
+    let tensors = held - cached;
+    trace.alloc(first, tensors);
+    trace.alloc(second, cached);
+    trace.tensor_on(THREAD, first, tensors, [tensors, held]);
+    let seq = trace.refuse(request);
+    full(&mut trace, seq, 24 * GIB, held, 24 * GIB - held);
+    trace.free(second);
+    trace.alloc(second, request);
+    trace.tensor_on(THREAD, second, request, [tensors + request; 2]);
+    trace
+}
+
+/// A run in which PyTorch coped with each failure has no cause that is still to be found, and no advice for a library that never asked.
+#[test]
+fn a_run_in_which_pytorch_coped_says_so() {
+    let conclusion = crate::testing::summary(&scene(made_up_for(23 * GIB, GIB + 512 * MIB, GIB)).trace).conclusion;
+    let wanted =
+        "PyTorch had in its cache what was missing, gave it back, asked again and went on (cache-greed, proven).";
+    assert!(conclusion.verdict.why.contains(wanted), "{:?}", conclusion.verdict);
+    assert!(conclusion.would_settle.is_empty(), "{:?}", conclusion.would_settle);
+    let advice: Vec<&str> = conclusion.ladder.steps.iter().map(|step| &*step.fix.why).collect();
+    assert!(advice.iter().any(|text| text.contains("PyTorch coped")), "{advice:?}");
+    assert!(advice.iter().all(|text| !text.contains("another library")), "{advice:?}");
 }
 
 fn ends(trace: &mut TraceBuilder) {
@@ -254,15 +343,20 @@ fn in_pieces() -> TraceBuilder {
 
 /// PyTorch holds 12 of 24 GiB, of which so much is in tensors, and 14 GiB are refused.
 fn half_in_tensors(allocated: u64) -> TraceBuilder {
+    in_tensors(allocated, 12 * GIB, 14 * GIB)
+}
+
+/// PyTorch holds so much of 24 GiB, of which so much is in tensors, and raises an error for another block.
+fn in_tensors(allocated: u64, reserved: u64, asked: u64) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
-    trace.alloc(0x10_0000_0000, 12 * GIB);
-    trace.tensor_on(THREAD, 0x10_0000_0000, allocated, [allocated, 12 * GIB]);
+    trace.alloc(0x10_0000_0000, reserved);
+    trace.tensor_on(THREAD, 0x10_0000_0000, allocated, [allocated, reserved]);
     for _ in 0..2 {
-        let seq = trace.refuse(14 * GIB);
-        full(&mut trace, seq, 24 * GIB, 12 * GIB, 12 * GIB);
+        let seq = trace.refuse(asked);
+        full(&mut trace, seq, 24 * GIB, reserved, 24 * GIB - reserved);
         trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
     }
-    trace.framework_error(THREAD, 14 * GIB, [allocated, 12 * GIB]);
+    trace.framework_error(THREAD, asked, [allocated, reserved]);
     trace.throws(THREAD, OBJECT, None);
     ends(&mut trace);
     trace
@@ -270,10 +364,14 @@ fn half_in_tensors(allocated: u64) -> TraceBuilder {
 
 /// PyTorch holds 6 of 24 GiB and raises an error without asking for more; so much was free.
 fn limited(free: u64, text: Option<&str>) -> TraceBuilder {
+    limited_to(free, 2 * GIB, text)
+}
+
+fn limited_to(free: u64, request: u64, text: Option<&str>) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 6 * GIB);
     trace.tensor_on(THREAD, 0x10_0000_0000, 6 * GIB, [6 * GIB, 6 * GIB]);
-    let seq = trace.framework_error(THREAD, 2 * GIB, [6 * GIB, 6 * GIB]);
+    let seq = trace.framework_error(THREAD, request, [6 * GIB, 6 * GIB]);
     at_failure(&mut trace, seq, [(RuntimeFree, free), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free + MIB)]);
     trace.throws(THREAD, OBJECT, text);
     ends(&mut trace);
@@ -286,8 +384,45 @@ fn nobody_is_asked_for_a_message_that_was_recorded() {
     let asks = |text: Option<&str>| {
         let summary = crate::testing::summary(&torch(limited(16 * GIB, text)));
         let findings = summary.conclusion.findings.iter().flat_map(|finding| &finding.missing);
-        findings.chain(&summary.conclusion.would_settle).any(|reading| reading.contains("--torch-log"))
+        findings.chain(&summary.conclusion.would_settle).any(|reading| reading.contains("--log"))
     };
     assert!(asks(None), "without a message it is asked for");
     assert!(!asks(Some("CUDA out of memory. Tried to allocate 2.00 GiB.")), "this one does not name the limit");
+}
+
+/// A ceiling is raised where that helps, and the one that is set.
+#[test]
+fn a_ceiling_is_raised_once_and_where_that_helps() {
+    let steps = |request: u64, text: &str| {
+        let summary = crate::testing::summary(&torch(limited_to(16 * GIB, request, Some(text))));
+        let steps = summary.conclusion.ladder.steps.into_iter();
+        steps.filter(|step| step.id == "process-fraction-cap").map(|step| step.fix.why).collect::<Vec<_>>()
+    };
+    let within = steps(2 * GIB, ALLOWED);
+    assert!(within.len() == 1 && within[0].starts_with("raise the ceiling: torch.cuda."), "{within:?}");
+    let beyond = steps(30 * GIB, ALLOWED_OF_30);
+    assert!(beyond.len() == 1 && beyond[0].starts_with("ask for less at once"), "{beyond:?}");
+}
+
+/// A ceiling says nothing of why memory rose: the leak that filled it has its advice, too.
+#[test]
+fn a_leak_up_to_a_ceiling_is_advised_against() {
+    let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+    for step in 0..60 {
+        super::uses::mark(&mut trace, &format!("step {step}"));
+        trace.alloc(0x10_0000_0000 + step * GIB, 100 * MIB);
+        trace.tensor_on(THREAD, 0x10_0000_0000 + step * GIB, 100 * MIB, [(step + 1) * 100 * MIB; 2]);
+        trace.alloc(0x1000_0000_0000, 200 * MIB);
+        trace.free(0x1000_0000_0000);
+    }
+    let held = 6000 * MIB;
+    let seq = trace.framework_error(THREAD, 2 * GIB, [held, held]);
+    at_failure(&mut trace, seq, [(RuntimeFree, 16 * GIB), (VramTotal, 24 * GIB), (VramUsed, 8 * GIB)]);
+    trace.throws(THREAD, OBJECT, Some(ALLOWED));
+    ends(&mut trace);
+    let conclusion = crate::testing::summary(&trace).conclusion;
+    assert_eq!(conclusion.verdict.cause, Some("process-fraction-cap"), "{:?}", conclusion.verdict);
+    let leak = conclusion.findings.iter().find(|finding| finding.id == "live-leak").expect("a leak");
+    assert!(leak.confidence >= Probable, "{leak:?}");
+    assert!(conclusion.ladder.steps.iter().any(|step| step.id == "live-leak"), "{:?}", conclusion.ladder.steps);
 }

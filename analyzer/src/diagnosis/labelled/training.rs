@@ -23,13 +23,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Possible),
         also: &[],
         story: "the same in a process with PyTorch, whose library names no load",
-        scene: || {
-            let mut scene = load(None, false);
-            let path = "/usr/lib/python3/dist-packages/torch/lib/libtorch_hip.so".to_owned();
-            let module = Module { path, build_id: String::new(), start: 0x1000, end: 0x2000, vendor: false };
-            scene.trace.modules.push(module);
-            scene
-        },
+        scene: || with_torch(load(None, false)),
     },
     Labelled {
         id: "oom-model-load",
@@ -71,10 +65,31 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "a label that need not mean a network's model: no framework is there, as in a game",
+        scene: || load(Some("load model"), false),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the same label in a process with PyTorch",
+        scene: || with_torch(load(Some("load model"), false)),
+    },
+    Labelled {
         id: "oom-first-forward",
         says: Says::Found(Probable),
         also: &[],
-        story: "activations behind the load, and a label",
+        story: "activations behind the load, and a label, in a process with PyTorch",
+        scene: || with_torch(behind_load(Some("forward"), &[200, 201, 202, 203])),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same label without a framework: a hidden Markov model has a forward pass, too",
         scene: || behind_load(Some("forward"), &[200, 201, 202, 203]),
     },
     Labelled {
@@ -176,6 +191,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || batches(8, 12 * GIB, Some(1)),
     },
     Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: &[],
+        story: "24 steps of batches that differ, of which one had asked for as much, and been refused",
+        scene: || batches_of(24, TOO_MUCH, Some(1), Some(TOO_MUCH - MIB)),
+    },
+    Labelled {
         id: "oom-eval-accumulation",
         says: Says::First(Probable),
         also: &[],
@@ -236,6 +258,12 @@ fn load(label: Option<&str>, step: bool) -> Scene {
     ends(program, TOO_MUCH)
 }
 
+fn with_torch(mut scene: Scene) -> Scene {
+    let path = "/usr/lib/python3/dist-packages/torch/lib/libtorch_hip.so".to_owned();
+    scene.trace.modules.push(Module { path, build_id: String::new(), start: 0x1000, end: 0x2000, vendor: false });
+    scene
+}
+
 fn behind_load(label: Option<&str>, sizes_mib: &[u64]) -> Scene {
     let mut program = python();
     program.load();
@@ -273,6 +301,11 @@ fn optimizer(steps: u64, states: u64, label: Option<&str>) -> Scene {
 
 /// Steps of batches that differ. `site` is the call site that asks last, where labels and call sites tell of batches.
 fn batches(count: u64, largest: u64, site: Option<u32>) -> Scene {
+    batches_of(count, largest, site, None)
+}
+
+/// The same, where one in the middle asks for so much, too, and does without.
+fn batches_of(count: u64, largest: u64, site: Option<u32>, refused: Option<u64>) -> Scene {
     let mut program = python();
     if site.is_some() {
         program.trace =
@@ -283,6 +316,9 @@ fn batches(count: u64, largest: u64, site: Option<u32>) -> Scene {
     for step in 0..count {
         if site.is_some() {
             program.mark(&format!("batch {step}"));
+        }
+        if let Some(refused) = refused.filter(|_| step == count / 2) {
+            program.trace.refuse(refused);
         }
         program.step(200 * MIB + step % 5 * 40 * MIB);
     }

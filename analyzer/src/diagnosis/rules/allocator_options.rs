@@ -111,7 +111,7 @@ fn filled_by_the_pair(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         sums.and_then(|sums| sums.allocated).map(|allocated| allocated.bytes),
         case.unless_told(
             failure,
-            "what tensors hold: PyTorch's message (--torch-log) or a snapshot with the failure (--torch-snapshot)",
+            "what tensors hold: PyTorch's message (--log) or a snapshot with the failure (--torch-snapshot)",
             "what tensors hold: a snapshot with the failure (--torch-snapshot)",
         ),
     );

@@ -27,8 +27,7 @@ fn true_capacity(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_card()) {
         return;
     }
-    // What came since the refusal is in the driver's count.
-    let own = failure.process_or_own_bytes().saturating_sub(failure.moved.given_bytes);
+    let own = failure.process_or_own_bytes_at_refusal();
     let total = failure.total_bytes();
     // A request that no empty card could hold says nothing of what is on it, unless the card is larger than it is said to be.
     let could_fit = failure.request_bytes().zip(total).is(|(request, total)| request <= total);
@@ -198,9 +197,17 @@ fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
     });
     check.note(spare.is_some(), || {
         let (own, spare) = (own_blocks(failure), size(spare.unwrap_or(0)));
+        let late = failure.moved.given_bytes;
+        let at_most = if late > 0 { "at most " } else { "" };
+        let late = match late {
+            0 => String::new(),
+            late => {
+                format!(" ({} of them came while the call was under way, and maybe after it was refused)", size(late))
+            }
+        };
         format!(
             "on a card without anything else (rounding, the runtime, others) {own} and this request would \
-             have fit, with {spare} to spare"
+             have fit, with {at_most}{spare} to spare{late}"
         )
     });
     refuted_by_others(failure, check);

@@ -5,6 +5,7 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::exceeded::{needs_probe, unless_exceeded};
 use crate::diagnosis::since_refusal::AT_REFUSAL;
+use crate::evidence::program_log::{ProgramLine, ProgramSays};
 use crate::evidence::torch_message::{TorchMessage, judge};
 use crate::evidence::torch_snapshot::Moment;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
@@ -124,6 +125,7 @@ fn process_fraction_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
     let Some(ceiling) = ceiling(case, failure) else { return };
     let Some(request) = failure.request_bytes().get() else { return };
+    check.part("a setting of the runtime");
     check.must(true, || ceiling.text.clone());
     ceiling.missing.into_iter().for_each(|reading| check.must(Holds::Unknown(reading), String::new));
     // What the runtime reports may be lowered by the ceiling itself, and may count what others hold as free: only the driver's
@@ -247,6 +249,7 @@ fn fraction_cap_by_message(case: &Case<'_>, check: &mut Check) {
         judge(message, case.thresholds).findings.first().is_some_and(|first| first.id == "process-fraction-cap")
     };
     let Some(message) = case.messages().find(by_fraction) else { return fraction_by_snapshot(case, check) };
+    check.part("an allocator's own limit");
     let shown = |printed: Option<crate::evidence::torch_message::Printed>| {
         printed.map_or("an unknown amount".to_owned(), |printed| size(printed.bytes))
     };
@@ -276,6 +279,7 @@ fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
         return fraction_of_a_framework(case, check);
     };
     let (asked, free) = (size(moment.requested_bytes), size(moment.driver_free_bytes));
+    check.part("an allocator's own limit");
     check.must_by(Basis::Given, true, || {
         format!("PyTorch's snapshot: it refused {asked} with {free} free, and no device call of that size failed then")
     });
@@ -290,7 +294,9 @@ fn fraction_by_snapshot(case: &Case<'_>, check: &mut Check) {
             || format!("{name} {fraction} allows {}, and it had reserved less", size(allowed)),
         ),
         None => check.must(
-            Holds::Unknown("the fraction that is set (torch.cuda.set_per_process_memory_fraction), or PyTorch's message (--torch-log)"),
+            Holds::Unknown(
+                "the fraction that is set (torch.cuda.set_per_process_memory_fraction), or PyTorch's message (--log)",
+            ),
             String::new,
         ),
     }
@@ -330,14 +336,44 @@ fn argument<'a>(case: &Case<'a>, name: &str) -> Option<&'a str> {
     arguments.iter().enumerate().find_map(value)
 }
 
+/// vLLM ends without a failing call where its share of the card is not free, or leaves too little for its cache: its log says so.
+fn share_by_log(case: &Case<'_>, (file, line): (&str, &ProgramLine), check: &mut Check) {
+    let (part, text) = match &line.says {
+        ProgramSays::LessFreeThanItsShare { free, total, share, wanted } => {
+            let [free, total, wanted] = [free, total, wanted].map(|printed| size(printed.bytes));
+            let text = format!("{free} of {total} was free when it started, and its share of {share} is {wanted}");
+            ("a share that is not free", text)
+        }
+        ProgramSays::CacheTooSmall { needed, available } => {
+            let [needed, available] = [needed, available].map(|printed| size(printed.bytes));
+            let text = format!("one request needs {needed} of KV cache, and its share of the card leaves {available}");
+            ("a share that leaves too little", text)
+        }
+        _ => ("a share that leaves too little", "its share of the card leaves nothing for the KV cache".to_owned()),
+    };
+    if !check.applies(case.facts.ooms.is_empty()) {
+        return;
+    }
+    check.part(part);
+    check.must_by(Basis::Given, true, || format!("vLLM's log ({file}, line {}): {text}", line.line));
+    // The log may be of another start.
+    check.must(case.replay.end.is_failure(), || "the program failed although no device call did".to_owned());
+    check.at_most(Confidence::Probable);
+    check.would_settle("whether that log is of this run");
+}
+
 /// A framework keeps to its share without a failing call: JAX, and servers such as vLLM and SGLang.
 fn fraction_of_a_framework(case: &Case<'_>, check: &mut Check) {
+    if let Some(said) = case.program_lines().find(|(_, line)| line.is_a_share_that_ended_it()) {
+        return share_by_log(case, said, check);
+    }
     let ends_badly = case.facts.ooms.is_empty() && case.replay.end.is_failure();
     let is_share = |text: &str| text.trim().parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share));
     let set = SHARES.iter().filter(|(_, program)| program.is_none_or(|program| case.versions.has(program)));
     let set = set.filter_map(|(name, _)| Some((*name, case.variable(name).or_else(|| argument(case, name))?)));
     let Some((name, value)) = set.into_iter().find(|(_, value)| is_share(value)) else { return };
     if check.applies(ends_badly) {
+        check.part("a setting of the runtime");
         check.at_most(Confidence::Possible);
         check.must(true, || format!("{name}={value} is set, and the program failed although no device call did"));
         check.would_settle("the program's own message");

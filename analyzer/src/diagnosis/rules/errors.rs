@@ -35,6 +35,8 @@ const SAME_PLACE: &str =
     "the call paths (GPUOOM_STACKS): whether the smaller request after it came from the same place";
 const REFUSED_AGAIN: &str =
     "whether the smaller request after it was in its place: it was refused, too, and for another variable";
+/// What is said of the outcome where it is refuted that a failure was ignored.
+const CALLED_DROPPED: &str = "; its outcome is called dropped because GPU work went on before memory came";
 const INSIDE: &str = "the calls below the library, which were not recorded (see the coverage line)";
 
 /// The recorder refused the call on request.
@@ -72,7 +74,7 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     let is_way_out = asks_for_less(case, failure);
     // The outcome stands on the same page.
     let yet = match is_way_out {
-        Holds::Yes => "; its outcome is called dropped because GPU work went on before memory came",
+        Holds::Yes => CALLED_DROPPED,
         _ => "",
     };
     check.unless(is_way_out, || {
@@ -87,9 +89,11 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
             format!("it was itself a smaller attempt, within {soon} of the one before and for the same variable: a loop that looks")
         });
     }
-    check.unless(case.retry(failure).is_some_and(Retry::is_release_and_success), || {
+    let is_given_again = case.retry(failure).is_some_and(Retry::is_release_and_success);
+    let again = if is_given_again { CALLED_DROPPED } else { "" };
+    check.unless(is_given_again, || {
         format!(
-            "the same request succeeded within {soon}, after its thread had given memory back, as one does that has noticed"
+            "the same request succeeded within {soon}, after its thread had given memory back, as one does that has noticed{again}"
         )
     });
     if failure.is_called_from_python() {
@@ -133,10 +137,7 @@ fn went_on(oom: &OomReport) -> String {
         PointerUsed::NotSeen => {
             let thread = oom.thread;
             let work = work_after(oom);
-            format!(
-                "after {api} had failed, thread {thread} went on with GPU work{work}, before it asked for the error, threw or got other \
-                 memory"
-            )
+            format!("after {api} had failed, thread {thread} went on with GPU work{work}, {}", oom.before_what("it"))
         }
         PointerUsed::Likely => format!(
             "after {api} had failed, a GPU call was given a null pointer; the failed call's variable held one at that moment, and nothing \
@@ -233,8 +234,8 @@ fn late_surfacing_oom(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     check.must(true, || {
         let (number, api, thread) = (earlier.number, earlier.name(), earlier.thread);
         format!(
-            "after failure #{number} ({api}) GPU work of thread {thread} went on before it asked for the error, threw or got \
-             other memory, and this call returns out of memory again"
+            "this call returns out of memory again; after failure #{number} ({api}) GPU work of thread {thread} went on, {}",
+            earlier.before_what("it")
         )
     });
     check.must(nothing_was_short(failure), || match failure.request_bytes().zip(failure.free_bytes()).get() {

@@ -9,7 +9,7 @@ use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
 use crate::passes::shape::run::{DeviceRun, plateau};
 use crate::passes::trend::Course;
-use crate::replay::tracks::retries::Ending;
+use crate::replay::tracks::retries::{Ending, Retry};
 use crate::software::Program;
 use crate::thresholds::{Unit, share};
 use crate::words::{count, percent, size};
@@ -19,6 +19,9 @@ pub(super) const RULES: &[Rule] = &[
     failure("cache-greed", cache_greed),
     device("reserved-plateau", reserved_plateau),
 ];
+
+/// What would show whether the pieces are why.
+const PACKED: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True)";
 
 /// Free memory is trapped in split segments of a caching allocator.
 fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -52,6 +55,7 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
         return false;
     }
     check.plays(Role::Cause);
+    check.part("another library");
     check.at_most(Confidence::Probable);
     check.must(true, || format!("{library} was refused, and the request was {}", failure.short_by(missing)));
     check.must_by(sums.basis(), true, || {
@@ -66,10 +70,22 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let (tried, unused) = (sums.tried, sums.unused);
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
-    check.must_by(sums.basis(), unused.bytes >= tried.bytes, || {
+    let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
+    let free = failure.free_bytes().or(by_torch);
+    // For a small block a larger segment is asked for.
+    let asked_of_driver = failure.request_bytes().get().map_or(tried.bytes, |request| request.max(tried.bytes));
+    // What is free and what lies unused may be enough together, where neither is.
+    let alone = unused.bytes >= tried.bytes;
+    let together = unused.bytes.saturating_add(free.get().unwrap_or(0)) >= asked_of_driver;
+    check.must_by(sums.basis(), alone || together, || {
         let (held, asked) = (size(unused.bytes), size(tried.bytes));
-        format!("{}: it held {held} in unused blocks, and {asked} was asked for", sums.told.by())
+        let with = if alone { "" } else { "; with what was free that is as much" };
+        format!("{}: it held {held} in unused blocks, and {asked} was asked for{with}", sums.told.by())
     });
+    if !alone {
+        check.at_most(Confidence::Probable);
+        check.would_settle(PACKED);
+    }
     if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
     }
@@ -85,8 +101,17 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
         check.at_most(Confidence::Probable);
         unless_it_had_fitted(sums, failure, check);
     }
-    // What rises without an end leaves less and less room between its blocks.
-    if leaks::fills_the_card(case, failure) {
+    let growth = case.tensor_growth_at(failure).filter(|growth| growth.significant);
+    let unused_and_free = unused.bytes.saturating_add(free.get().unwrap_or(0));
+    if let Some(growth) = growth.filter(|_| free.get().is_some()) {
+        check.unless(growth.takes_each_time(unused_and_free), || {
+            let rise = growth.each_time_told();
+            format!("what lies unused and what was free ({}) is less than {rise}", size(unused_and_free))
+        });
+    }
+    // What rises without an end leaves less and less room between its blocks; here there was room for many more steps.
+    let has_room = growth.is_some_and(|growth| growth.has_room_in(unused_and_free, case.thresholds));
+    if leaks::fills_the_card(case, failure) && !has_room {
         check.at_most(Confidence::Possible);
     }
     // A rise that is given back now and then leaves such pieces, too: the cause is then what rises.
@@ -97,25 +122,35 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
              for Python's collector: a run with gc.collect() before the line that was refused",
         );
     }
+    // Where it rises on, pieces are why memory ran out now, and what rises is why it would have run out soon.
+    if growth.is_some() {
+        check.at_most(Confidence::Probable);
+        check.would_settle("whether the program needs what rises from step to step (GROWTH): without pieces it may have filled the card later");
+    }
+    // So does one that rose in stairs, and may be all that was missing.
+    if case.tensor_growth_at(failure).is_some_and(|growth| growth.is_in_stairs(case.thresholds)) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "whether the program needs what came to stay in stairs (GROWTH), as the results of each evaluation do",
+        );
+    }
     check.must_by(sums.basis(), is_much || is_in_small_pieces, || {
         format!("that is {} of what it had reserved", percent(of_reserved))
     });
-    let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
-    let free = failure.free_bytes().or(by_torch);
-    check
-        .must(free.is(|free| free < tried.bytes), || format!("{} was free on the card", size(free.get().unwrap_or(0))));
-    let are_few = of_reserved < failure.thresholds.few_unused_share;
-    check.unless(are_few, || {
-        let few = percent(failure.thresholds.few_unused_share);
-        let part = if are_few { format!(" ({})", percent(of_reserved)) } else { String::new() };
-        format!("the unused blocks are less than {few} of what it had reserved{part}")
+    check.must(free.is(|free| free < asked_of_driver), || {
+        format!("{} was free on the card", size(free.get().unwrap_or(0)))
     });
+    // So little every cache has between its blocks.
+    if of_reserved < failure.thresholds.few_unused_share {
+        check.at_most(Confidence::Possible);
+        check.would_settle(PACKED);
+    }
     in_pieces(sums, check);
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
     if sums.told == Told::SnapshotLater {
         check.would_settle(
             "a snapshot whose history has the failure (torch.cuda.memory._record_memory_history() at the start), or \
-             PyTorch's message (--torch-log)",
+             PyTorch's message (--log)",
         );
     }
 }
@@ -130,6 +165,7 @@ fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut
         return;
     }
     check.at_most(Confidence::Possible);
+    check.would_settle(PACKED);
     check.would_settle(
         "whether all that the tensors held was needed: they had never held as much as with this request (as far as is known)",
     );
@@ -196,7 +232,7 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.must(
         Holds::Unknown(case.unless_told(
             failure,
-            "PyTorch's out-of-memory message (--torch-log), or a memory snapshot of PyTorch (--torch-snapshot)",
+            "PyTorch's out-of-memory message (--log), or a memory snapshot of PyTorch (--torch-snapshot)",
             "a memory snapshot of PyTorch (--torch-snapshot)",
         )),
         String::new,
@@ -236,29 +272,41 @@ fn cache_greed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         },
         || "the next try failed, too".to_owned(),
     );
-    check.must(retry.freed_bytes >= retry.requested_bytes, || "what was released was enough by itself".to_owned());
-    // Who gives up data of its own to make room frees as much.
-    let cached = case.cache_at_refusal(failure);
-    if cached.is_none() {
-        check.at_most(Confidence::Probable);
-        check.would_settle(
-            "what PyTorch's cache held unused before the release: its blocks in the trace (GPUOOM_FRAMEWORK=on)",
-        );
-    }
-    check.must(cached.is_none_or(|cached| cached >= retry.requested_bytes), || match cached {
-        Some(cached) => format!("the cache held {} unused before", size(cached)),
-        None => String::new(),
-    });
-    let held = u64::try_from(failure.oom.held.requested_bytes).unwrap_or(u64::MAX);
-    let of_held = share(cached.unwrap_or(u64::MAX).min(retry.freed_bytes), held);
-    check.must(of_held >= failure.thresholds.few_unused_share, || {
-        format!("that is {} of what the program held", percent(of_held))
-    });
+    check.part("made up for");
+    release_was_needed(case, failure, retry, check);
     let by_all = case.until_last_try(failure).map_or(0, |done| done.returned_bytes);
     if by_all > retry.freed_bytes {
         check.at_most(Confidence::Probable);
         check.note(true, || format!("other threads gave back {} meanwhile", size(by_all - retry.freed_bytes)));
     }
+}
+
+/// What was free already counts, too: the release need only have given what was missing.
+fn release_was_needed(case: &Case<'_>, failure: &Failure<'_>, retry: &Retry, check: &mut Check) {
+    let free = failure.free_bytes().get().filter(|free| *free < retry.requested_bytes).unwrap_or(0);
+    let missing = retry.requested_bytes - free;
+    check.must(retry.freed_bytes >= missing, || match retry.freed_bytes >= retry.requested_bytes {
+        true => "what was released was enough by itself".to_owned(),
+        false => format!("{} was missing beside the {} that was free", size(missing), size(free)),
+    });
+    // Who gives up data of its own to make room frees as much.
+    let cached = case.cache_at_refusal(failure);
+    check.must(cached.is_none_or(|cached| cached >= missing), || match cached {
+        Some(cached) => format!("the cache held {} unused before", size(cached)),
+        None => String::new(),
+    });
+    let held = u64::try_from(failure.oom.held.requested_bytes).unwrap_or(u64::MAX);
+    let of_held = share(cached.unwrap_or(u64::MAX).min(retry.freed_bytes), held);
+    let told = || format!("what was released of it is {} of what the program held", percent(of_held));
+    if cached.is_some() {
+        // It is the cache's, however little of it was enough.
+        return check.note(true, told);
+    }
+    check.at_most(Confidence::Probable);
+    check.would_settle(
+        "what PyTorch's cache held unused before the release: its blocks in the trace (GPUOOM_FRAMEWORK=on)",
+    );
+    check.must(of_held >= failure.thresholds.few_unused_share, told);
 }
 
 /// Reserved memory rose and then stayed: no leak.

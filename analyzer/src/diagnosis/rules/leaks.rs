@@ -72,11 +72,12 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
         let moment = format!("oom:{}", failure.report.number);
         let outside = case.outside_bytes(device, &moment, saturate(failure.oom.held.requested_bytes));
-        tensor_leak::unless_flat(growth, facts.rise.as_ref(), outside, check);
+        tensor_leak::unless_flat(growth, (facts.rise.as_ref(), outside), case.thresholds, check);
     } else if case.tensors_of(device).is_some_and(|tensors| tensors.rises() || facts.are_segments) {
         case.judge_leak(device, check);
     } else {
         shape::leak(facts.rise.as_ref(), facts.are_segments, case.thresholds, check);
+        case.name_the_path(device, facts.rise.as_ref(), check);
     }
     if let Some(rise) = facts.rise.as_ref().filter(|_| !check.is_over()) {
         took_what_was_missing(failure, rise, facts.stays.as_ref(), check);
@@ -88,12 +89,20 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
 }
 
+/// What would show that fewer blocks leave more to others.
+const HOLDS_LESS: &str =
+    "whether the allocator would hold less without these blocks: it was not the one that was refused";
+
+/// What would show how far a rise goes.
+const IN_ONE_PIECE: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True): \
+                            whether it rises on there";
+
 /// The same where the blocks say which lines keep them.
 fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
     tensor_leak::leak(growth, failure.thresholds, check);
     // Backward passes are no steps of an evaluation: their rise is over, whatever piles up since.
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
-    let evaluation = told.and_then(|told| told.of_evaluation.as_ref());
+    let evaluation = told.and_then(|told| told.of_evaluation.as_ref().filter(|_| told.evaluates_a_model));
     let fits_without = evaluation.zip(failure.shortfall_bytes()).filter(|(place, missing)| place.bytes >= *missing);
     if let Some((place, _)) = fits_without.filter(|_| growth.by == Cut::BackwardPasses) {
         check.at_most(Confidence::Possible);
@@ -103,11 +112,20 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
     }
     // An allocator keeps what its blocks leave: without them it might hold as much, and nobody else would get it.
     let is_its_own = growth.framework.as_deref() == Some("pytorch") && case.asked_by_another(failure).is_none();
+    let gives_back = if is_its_own { Holds::Yes } else { Holds::Unknown(HOLDS_LESS) };
     if !is_its_own {
         check.at_most(Confidence::Possible);
-        check.would_settle(
-            "whether the allocator would hold less without these blocks: it was not the one that was refused",
-        );
+        check.would_settle(HOLDS_LESS);
+    }
+    // The cache had room for many more steps, in pieces: how far the rise would have gone, nobody saw.
+    let sums = case.torch_sums(failure).filter(|sums| is_its_own && sums.is_certain());
+    let in_pieces =
+        sums.filter(|sums| share(sums.unused.bytes, sums.reserved_bytes()) > failure.thresholds.unused_share);
+    let room = in_pieces.map_or(0, |sums| sums.unused.bytes);
+    if growth.has_room_in(room, failure.thresholds) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("{} lay unused, enough for many more steps if it were in one piece", size(room)));
+        check.would_settle(IN_ONE_PIECE);
     }
     if growth.is_unusual_step(failure.thresholds) {
         check.at_most(Confidence::Possible);
@@ -115,9 +133,9 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
         check.would_settle("whether a step as large as that would have fitted at the start of the run");
     }
     if !check.is_over() {
-        tensor_leak::took_what_was_missing(failure, growth, check);
+        tensor_leak::took_what_was_missing(failure, growth, gives_back, check);
         shapes::not_enough(failure, check);
-        shapes::decided_by_the_rest(failure, growth.rising_held_bytes, check);
+        shapes::decided_by_the_rest(failure, growth.came_and_held_bytes().1, check);
     }
 }
 

@@ -10,12 +10,14 @@ mod ceilings;
 mod counts;
 mod errors;
 mod exports;
+mod forks;
 mod fragmentation;
 mod hardware;
 mod host;
 mod installed;
 mod leaks;
 mod llama;
+mod log;
 mod model;
 mod own_limit;
 mod pending;
@@ -89,6 +91,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         allocator_options::RULES,
         leaks::RULES,
         errors::RULES,
+        forks::RULES,
         installed::RULES,
         platform::RULES,
         uma::RULES,

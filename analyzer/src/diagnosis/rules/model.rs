@@ -1,6 +1,7 @@
 //! H. What follows from the facts of a model: the cache for its context, and its weights.
 
 use super::llama::Start;
+use super::log;
 use super::shapes::{facts, its_own_doing, loads_as_llama_does};
 use crate::diagnosis::case::{Case, Failure};
 use crate::evidence::model::ModelFacts;
@@ -8,6 +9,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::passes::shape::facts::{Facts, Phase};
 use crate::passes::shape::labels;
 use crate::passes::shape::paths::Thing;
+use crate::replay::purpose::Purpose;
 use crate::thresholds::share;
 use crate::words::{count, grouped, percent, size};
 
@@ -53,8 +55,11 @@ pub(super) fn kv_cache_prealloc(case: &Case<'_>, failure: &Failure<'_>, check: &
     }
     check.unless(facts.steps() > 0 || facts.large_free_at.is_some(), || "the program had already computed".to_owned());
     its_own_doing(failure, check);
+    let by_log = named.is_none() && log::says_what_for(case, failure, Purpose::KvCache, check);
     if let Some(said) = named {
         said.count(check);
+        fits_the_model(case, facts, &start, check);
+    } else if by_log {
         fits_the_model(case, facts, &start, check);
     } else if !fits_the_model(case, facts, &start, check) {
         check.guess(NAMES);

@@ -7,6 +7,8 @@ use crate::evidence::torch_message::Printed;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Judgement, Known};
 use crate::machine::kfd::KfdNode;
 use crate::options::effect::ASYNC_SOUND_SINCE;
+use crate::passes::shape::run::IS_IT_MEANT;
+use crate::replay::blocks::Owner;
 use crate::replay::tracks::around::Around;
 use crate::replay::tracks::between::Done;
 use crate::replay::tracks::reads::Read;
@@ -301,27 +303,68 @@ fn graph_private_pool(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         return;
     }
     match case.torch_sums(failure).filter(|sums| sums.private.is_some_and(|private| private.bytes > 0)) {
-        Some(sums) => private_by_sums(&sums, failure, check),
+        Some(sums) => private_by_sums(&sums, case, failure, check),
         None => private_by_captures(case, failure, check),
     }
 }
 
-fn private_by_sums(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+/// What would tell whether the pools' memory is in use.
+const IDLE: &str =
+    "how much of what private pools hold is in tensors: PyTorch's blocks in the trace (GPUOOM_FRAMEWORK=on)";
+
+fn private_by_sums(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let private = sums.private.unwrap_or_default();
+    // Tensors that live are no reserve of the pool that they lie in.
+    let idle = sums.idle_private.unwrap_or(private);
     let by_runtime = failure.free_bytes().get().map(|bytes| Printed { bytes, rounding_bytes: 0 });
     let missing = sums.free.or(by_runtime).map(|free| sums.tried.minus(free));
     let missing = Known::new(missing, "free memory at the failure");
     let (by, held) = (sums.told.by(), size(private.bytes));
+    let in_none = match sums.idle_private {
+        Some(idle) => format!(", {} of it in no tensor", size(idle.bytes)),
+        None => String::new(),
+    };
     check.decides(
-        missing.is(|missing| missing.bytes > 0 && private.bytes >= missing.bytes),
-        || format!("{by}: private pools hold {held}, which is at least what was missing"),
-        || format!("{by}: private pools hold only {held}"),
+        missing.is(|missing| missing.bytes > 0 && idle.bytes >= missing.bytes),
+        || format!("{by}: private pools hold {held}{in_none}, which is at least what was missing"),
+        || format!("{by}: private pools hold only {held}{in_none}"),
     );
-    let certain = missing.get().is_some_and(|missing| private.least() >= missing.most()) && sums.is_certain();
+    if sums.idle_private.is_none() {
+        check.at_most(Confidence::Probable);
+        check.would_settle(IDLE);
+    }
+    let certain = missing.get().is_some_and(|missing| idle.least() >= missing.most()) && sums.is_certain();
     if !certain {
         check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
-    check.gives_back(0, private.bytes, sums.basis());
+    beside_a_rise(idle.bytes, case, failure, check);
+    whose_pools(case, failure, check);
+    check.gives_back(0, idle.bytes, sums.basis());
+}
+
+/// What rises on would have taken what is idle soon, too.
+fn beside_a_rise(idle_bytes: u64, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(growth) = case.tensor_growth_at(failure).filter(|growth| growth.significant) else { return };
+    let has_room = growth.has_room_in(idle_bytes, failure.thresholds);
+    check.at_most(if has_room { Confidence::Probable } else { Confidence::Possible });
+    check.note(true, || format!("beside {}", growth.each_time_told()));
+    check.would_settle(IS_IT_MEANT);
+}
+
+/// What of an allocator's memory lay in no tensor at a failure, by PyTorch's blocks.
+fn in_no_tensor(failure: &Failure<'_>) -> Option<u64> {
+    let tensors = failure.device?.tensors.as_ref().filter(|tensors| tensors.owner == Owner::Torch)?;
+    tensors.moment(&format!("oom:{}", failure.report.number))?.unused_bytes
+}
+
+/// Captured graphs have such pools, and so has who makes one (`torch.cuda.MemPool`).
+fn whose_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(captured) = case.around(failure).and_then(|around| around.captured) else { return };
+    check.part(if captured.ended > 0 { "captured graphs" } else { "pools of its own" });
+    check.note(true, || match captured.ended {
+        0 => "no stream had been captured: they are pools that the program made (torch.cuda.MemPool)".to_owned(),
+        ended => format!("{} of streams had ended", count(ended, "capture", "captures")),
+    });
 }
 
 /// What a pool of a graph holds was taken while the graph was captured; whether it holds that still, nobody says.
@@ -330,25 +373,30 @@ fn private_by_captures(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     if !check.applies(captured.ended > 0) {
         return;
     }
+    check.part("captured graphs");
     check.at_most(Confidence::Probable);
     check.would_settle(case.unless_told(
         failure,
-        "PyTorch's message, which says what private pools hold (report --torch-log)",
+        "PyTorch's message, which says what private pools hold (report --log)",
         "a memory snapshot of PyTorch with the failure (--torch-snapshot), which says what private pools hold",
     ));
-    let taken = captured.live_bytes;
+    // Tensors that live are no reserve of the pool that they lie in.
+    let unused = in_no_tensor(failure);
+    let taken = captured.live_bytes.min(unused.unwrap_or(u64::MAX));
+    let which = if unused.is_some() { "live and may be in no tensor" } else { "live" };
     check.decides(
         failure
             .shortfall_bytes()
             .map_or(Holds::Unknown("free memory at the failure"), |missing| (taken >= missing).into()),
         || {
             let captures = count(captured.ended, "capture", "captures");
-            format!("{} that were taken during {captures} of streams live, at least what was missing", size(taken))
+            format!("{} that were taken during {captures} of streams {which}, at least what was missing", size(taken))
         },
-        || format!("of what was taken during captures of streams, only {} live", size(taken)),
+        || format!("of what was taken during captures of streams, only {} {which}", size(taken)),
     );
     check.note(captured.graphs > 0, || {
         format!("{} ready to launch and not destroyed", count(captured.graphs, "graph is", "graphs are"))
     });
+    beside_a_rise(taken, case, failure, check);
     check.gives_back(0, taken, Basis::Estimated);
 }

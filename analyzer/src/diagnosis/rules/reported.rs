@@ -211,7 +211,9 @@ struct Cached<'a> {
 /// difference: see caching-fragmentation.
 fn cached_by_torch<'c>(case: &'c Case<'_>, failure: &Failure<'_>) -> Option<Cached<'c>> {
     let sums = case.torch_sums(failure).filter(|sums| sums.unused.most() < sums.tried.least())?;
-    let (in_use, tensors) = (failure.process_bytes().get()?, sums.allocated?.bytes);
+    // What private pools keep in no tensor is neither.
+    let (in_use, allocated) = (failure.process_bytes().get()?, sums.allocated?.bytes);
+    let tensors = allocated.saturating_sub(sums.idle_private.map_or(0, |idle| idle.bytes));
     let beyond = in_use.saturating_sub(tensors);
     let explains = sums.unused.bytes as f64 >= failure.thresholds.explained_share * beyond as f64;
     (beyond >= failure.thresholds.gap_noise_bytes && explains).then_some(Cached { sums, in_use, tensors })
@@ -219,19 +221,21 @@ fn cached_by_torch<'c>(case: &'c Case<'_>, failure: &Failure<'_>) -> Option<Cach
 
 fn by_cache(cached: &Cached<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Cached { sums, in_use, tensors } = cached;
+    let unexplained = in_use.saturating_sub(*tensors).saturating_sub(sums.unused.bytes);
     check.must_by(sums.basis(), true, || {
+        let (by, tensors, in_use) = (sums.told.by(), size(*tensors), size(*in_use));
+        let rest = match unexplained < failure.thresholds.gap_unseen_bytes {
+            true => String::new(),
+            false => format!(", all but {}", size(unexplained)),
+        };
+        let cached = size(sums.unused.bytes);
         format!(
-            "{}: tensors hold {} and {} are cached; so the {} that the driver counts for this process are PyTorch's, but for {}",
-            sums.told.by(),
-            size(*tensors),
-            size(sums.unused.bytes),
-            size(*in_use),
-            size(in_use.saturating_sub(*tensors).saturating_sub(sums.unused.bytes))
+            "{by}: tensors hold {tensors} of the {in_use} that the driver counts for this process; the rest is PyTorch's cache ({cached}){rest}"
         )
     });
     if !sums.is_certain() {
         check.at_most(Confidence::Probable);
-        check.would_settle("PyTorch's message (--torch-log), or a snapshot whose history has the failure");
+        check.would_settle("PyTorch's message (--log), or a snapshot whose history has the failure");
     }
     let request = failure.request_bytes().get().unwrap_or(0);
     check.note(true, || format!("{} was asked for, which is more than the cache had", size(request)));

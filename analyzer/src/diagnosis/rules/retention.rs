@@ -5,6 +5,7 @@ use gpuoom_trace::record::Kind;
 use super::{Rule, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::OTHERS_AT_RETRY;
+use crate::diagnosis::on_card::Alone;
 use crate::diagnosis::pooled::{KEPT, SETTLED};
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::replay::tracks::pools::Kept;
@@ -32,13 +33,20 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         false if may_be_more => Holds::Unknown(KEPT),
         gave => gave.into(),
     };
+    let at_most = case.pools_keep_at_most(failure).bytes();
     check.must_by(Basis::Estimated, gave, || {
+        let keep = if at_most > kept.untrimmed_bytes {
+            format!(" (they keep at most {})", size(at_most))
+        } else {
+            String::new()
+        };
         format!(
-            "stream-ordered pools gave at most {} more at once than they give now, and the request was {}",
+            "stream-ordered pools gave at most {} more at once than they give now{keep}, and the request was {}",
             size(kept.untrimmed_bytes),
             failure.short_by(missing)
         )
     });
+    had_no_room(failure, check);
     let elsewhere = out_of_reach(case, failure, missing, check);
     let retained = elsewhere.filter(|kept| kept.retained_bytes >= missing);
     by_attributes(case, retained, failure, check);
@@ -102,6 +110,17 @@ fn may_be_pending(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &
              after one",
         );
     }
+}
+
+/// Beside what the program holds, the card may have no room for what is missing, whoever keeps it.
+fn had_no_room(failure: &Failure<'_>, check: &mut Check) {
+    // A card with less than what lives on it is larger than it is said to be.
+    let is_larger = failure.total_bytes().get().is_some_and(|total| failure.own_bytes() > total);
+    let Some(Alone::Exceeds { by_bytes }) = failure.alone().get().filter(|_| !is_larger) else { return };
+    check.unless(true, || {
+        let by = size(by_bytes);
+        format!("the program's own blocks and this request are {by} more than the whole card: no pool could have kept what was missing")
+    });
 }
 
 /// Whether trims, and pools that were destroyed, left too little.

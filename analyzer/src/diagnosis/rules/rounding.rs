@@ -112,12 +112,15 @@ fn granularity_waste(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 /// The model alone is never more than possible, and addresses show where blocks begin, not what they take: only what the driver
 /// counts for the process beyond what it asked for supports it, or refutes it.
 fn judge_by_driver(failure: &Failure<'_>, rounded: &Rounded, check: &mut Check) {
-    check.unless(rounded.padded > rounded.total, || {
-        let (padded, total) = (size(rounded.padded), size(rounded.total));
-        format!(
-            "rounded to {} each, the blocks that live would take {padded} of {total}, and yet they were given",
-            size(rounded.granule)
-        )
+    let is_more = rounded.padded > rounded.total;
+    check.unless(is_more, || {
+        let (granule, padded, total) = (size(rounded.granule), size(rounded.padded), size(rounded.total));
+        match is_more {
+            true => format!(
+                "rounded to {granule} each, the blocks that live would take {padded} of {total}, and yet they were given"
+            ),
+            false => format!("blocks that live although they would be more than the card if rounded to {granule} each"),
+        }
     });
     judge_by_addresses(failure, rounded, check);
     let given = failure.thresholds.model_granule();
@@ -155,12 +158,14 @@ fn judge_by_addresses(failure: &Failure<'_>, rounded: &Rounded, check: &mut Chec
     let Some(observed) = observed else { return };
     check
         .note_by(Basis::Estimated, true, || format!("the addresses of the blocks are multiples of {}", size(observed)));
-    check.unless(observed < rounded.granule && rounded.fits_by(observed), || {
-        format!(
+    let fits = observed < rounded.granule && rounded.fits_by(observed);
+    check.unless(fits, || match fits {
+        true => format!(
             "the {} model predicts a failure, and the granularity that the addresses show ({}) does not: rounding is not to blame",
             size(rounded.granule),
             size(observed)
-        )
+        ),
+        false => "addresses that show a smaller granularity, with which everything would fit".to_owned(),
     });
 }
 

@@ -1,7 +1,7 @@
 //! H. Where in a training or in serving a failure came.
 
 use super::llama::Start;
-use super::{Rule, failure, leaks, model};
+use super::{Rule, failure, leaks, log, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::shape::facts::{Facts, Phase};
@@ -68,12 +68,15 @@ fn oom_model_load(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         _ if llama && is_first(case, failure) => {
             check.must(true, || format!("it is the first buffer on the device, {}", size(failure.oom.requested_bytes)));
             if !model::are_weights(case, failure, check) {
-                names_the_load(failure, facts, check);
+                names_the_load(case, failure, facts, check);
             }
             its_own_doing(failure, check);
         }
         Some(facts) if llama && facts.from_beginning => one_of_the_tensors(case, failure, facts, check),
-        _ => is(Shape::Load, case, failure, check),
+        _ => {
+            is(Shape::Load, case, failure, check);
+            is_called_so(Phase::Load, case, failure, check);
+        }
     }
     if let (Purpose::KvCache | Purpose::Compute, Some(what)) = (failure.report.is_for, failure.report.is_for.what_for())
     {
@@ -99,13 +102,14 @@ fn said_by<'a>(failure: &Failure<'a>) -> &'a str {
 }
 
 /// What says that it is a load: by its place alone it may be another program's first buffer.
-fn names_the_load(failure: &Failure<'_>, facts: Option<&Facts>, check: &mut Check) {
+fn names_the_load(case: &Case<'_>, failure: &Failure<'_>, facts: Option<&Facts>, check: &mut Check) {
     if failure.report.is_for == Purpose::Weights {
         check.must(true, || format!("the request was for weights, as {} says", said_by(failure)));
         return;
     }
     match facts.and_then(|facts| facts.says(Phase::Load)) {
         Some(said) => said.count(check),
+        None if log::says_what_for(case, failure, Purpose::Weights, check) => {}
         None => check.guess(MARKS),
     }
 }
@@ -130,7 +134,7 @@ fn one_of_the_tensors(case: &Case<'_>, failure: &Failure<'_>, facts: &Facts, che
         check.at_most(Confidence::Possible);
     }
     if !model::are_tensors(case, failure, given, check) {
-        names_the_load(failure, Some(facts), check);
+        names_the_load(case, failure, Some(facts), check);
     }
     its_own_doing(failure, check);
 }
@@ -191,9 +195,12 @@ pub(super) fn in_use_before(case: &Case<'_>, failure: &Failure<'_>) -> Option<(u
         // Memory may have come or gone while the card was read: then two numbers bound it.
         let held = (first.least_held_bytes.min(first.held_bytes), first.most_held_bytes.max(first.held_bytes));
         let held = if first.is_disturbed { held } else { (first.held_bytes, first.held_bytes) };
-        // A stream-ordered pool may keep what went back to it, and that is nobody else's.
+        // A stream-ordered pool may keep what went back to it, and that is nobody else's; nor is what rounding adds to each block.
         let in_pools = first.done.returned_to_pools_bytes;
-        Some((used.saturating_sub(held.1).saturating_sub(in_pools), used.saturating_sub(held.0)))
+        let each = failure.device.and_then(|device| device.granularity_observed_bytes).unwrap_or(0);
+        let rounding = first.done.given_blocks.saturating_mul(each);
+        let least = used.saturating_sub(held.1).saturating_sub(in_pools).saturating_sub(rounding);
+        Some((least, used.saturating_sub(held.0)))
     })
 }
 
@@ -209,9 +216,27 @@ fn others_before(case: &Case<'_>, failure: &Failure<'_>) -> Holds {
     }
 }
 
+/// What would tell what a program means by a label.
+const MEANT: &str = "what the program means by that label: a framework, facts of the model (--model, --gguf) or a function that names it";
+
+/// A label in a program without a framework names the phase as the program calls it: the model of a game is loaded, too, and a
+/// Markov model has a forward pass. Other labels that name a training tell what is meant.
+fn is_called_so(phase: Phase, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let is_known =
+        !case.versions.programs.is_empty() || case.evidence.model.is_some() || case.labels_name_training(failure);
+    let said = facts(case, failure).filter(|_| !is_known).and_then(|facts| facts.says(phase));
+    let by_label = said.is_some_and(|said| said.is_by_label()) && !case.last_label_names_weights(failure);
+    if by_label && !check.is_over() {
+        check.only_as_seen();
+        check.at_most(Confidence::Possible);
+        check.would_settle(MEANT);
+    }
+}
+
 /// The activations of the first forward pass do not fit.
 fn oom_first_forward(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::FirstForward, case, failure, check);
+    is_called_so(Phase::Forward, case, failure, check);
 }
 
 /// The gradients do not fit beside every saved activation.
@@ -265,16 +290,20 @@ fn oom_eval_batch(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// Gathered parameters of several layers live at once.
 fn fsdp_gather_spike(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     is(Shape::GatherSpike, case, failure, check);
-    let libraries = || case.trace.metadata.modules.modules.iter();
-    let communicates = libraries().any(|module| ["librccl", "libnccl"].iter().any(|name| module.path.contains(name)));
-    // PyTorch always loads one: it says nothing of a communicator.
-    check.must(communicates, || "a library for communication (NCCL, RCCL) is loaded".to_owned());
     let ranks = case.variable("WORLD_SIZE").and_then(|text| text.trim().parse::<u64>().ok());
     let is_single = match ranks {
         Some(ranks) => Holds::from(ranks == 1),
         None if case.facts.process.rank.is_some_and(|rank| rank > 0) => Holds::No,
         None => Holds::Unknown("how many ranks there are (WORLD_SIZE): give the traces of all"),
     };
+    // Any program uses buffers of one size in turn. Without a second rank or a name, there is nothing of FSDP in that.
+    if check.is_guess() && is_single != Holds::No {
+        _ = check.applies(false);
+    }
+    let libraries = || case.trace.metadata.modules.modules.iter();
+    let communicates = libraries().any(|module| ["librccl", "libnccl"].iter().any(|name| module.path.contains(name)));
+    // PyTorch always loads one: it says nothing of a communicator.
+    check.must(communicates, || "a library for communication (NCCL, RCCL) is loaded".to_owned());
     check.unless(is_single, || "there is a single rank only (WORLD_SIZE=1), so nothing is gathered".to_owned());
 }
 

@@ -11,7 +11,7 @@ mod tests;
 mod window;
 
 pub use find::find_all;
-pub use rules::{Finding, Judgement, Numbers, judge};
+pub use rules::{Finding, Judgement, Numbers, exceeds_allowed, judge};
 pub use size::Printed;
 
 use serde::Serialize;

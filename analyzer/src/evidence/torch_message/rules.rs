@@ -50,6 +50,12 @@ pub fn judge(message: &TorchMessage, thresholds: &Thresholds) -> Judgement {
     Judgement { findings, look_at, numbers }
 }
 
+/// Whether with the request the allocator would have held more than the limit that the message names, whatever else the message says.
+pub fn exceeds_allowed(message: &TorchMessage, thresholds: &Thresholds) -> Option<Finding> {
+    let (findings, _) = more_than_allowed(message, &numbers_of(message), thresholds)?;
+    findings.first().copied()
+}
+
 fn numbers_of(message: &TorchMessage) -> Numbers {
     let unallocated = message.unallocated();
     let held = (|| Some(message.allocated?.plus(unallocated?)))();

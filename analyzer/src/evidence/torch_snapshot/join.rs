@@ -65,6 +65,12 @@ pub fn join(snapshot: &Snapshot, device: u32, traced: impl Iterator<Item = Piece
     }
 }
 
+/// Bytes that both have.
+pub fn common_bytes(some: impl Iterator<Item = Piece>, others: impl Iterator<Item = Piece>) -> u64 {
+    let some = united(some);
+    total(&some).saturating_sub(total(&without(&some, &united(others))))
+}
+
 fn end(piece: Piece) -> u64 {
     piece.address.saturating_add(piece.size_bytes)
 }

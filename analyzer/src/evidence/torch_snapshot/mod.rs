@@ -13,10 +13,10 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-pub use join::{Join, Piece, join};
+pub use join::{Join, Piece, common_bytes, join};
 pub use moments::{Moment, moments};
 pub use read::{SnapshotError, read};
-pub use sums::{DeviceSums, sums};
+pub use sums::{DeviceSums, HostSums, host_sums, sums};
 pub use tensors::{Origin, Tensors, tensors};
 
 use std::sync::Arc;
@@ -30,6 +30,8 @@ use crate::words::clean;
 pub struct Snapshot {
     /// What the allocator took from the driver, by device and address.
     pub segments: Vec<Segment>,
+    /// What its host allocator pinned, where that was recorded (`record_pinned_host_memory`).
+    pub host_segments: Vec<Segment>,
     /// What it did, device by device, the oldest first; empty where no history was recorded.
     pub device_traces: Vec<Vec<Event>>,
     /// Its options, as `name: value`.

@@ -37,6 +37,8 @@ pub struct Moment {
     pub unallocated: Printed,
     /// Bytes in segments of private pools.
     pub private_bytes: u64,
+    /// Of them, bytes that nothing used.
+    pub private_unused_bytes: u64,
     /// Bytes in expandable segments.
     pub expandable_bytes: u64,
     /// Of the unused bytes, those that this request may use: of its stream, its pool, and its sort of segment.
@@ -164,6 +166,7 @@ impl Held {
             reserved_bytes: 0,
             unallocated: Printed::default(),
             private_bytes: 0,
+            private_unused_bytes: 0,
             expandable_bytes: 0,
             usable_bytes: 0,
             largest_usable_bytes: 0,
@@ -179,6 +182,9 @@ impl Held {
             add(&mut moment.expandable_bytes, if segment.expandable { segment.bytes } else { 0 });
             self.gaps(*address, segment, |bytes, is_sure| {
                 add(if is_sure { &mut sure } else { &mut unsure }, bytes);
+                if segment.pool != (0, 0) {
+                    add(&mut moment.private_unused_bytes, bytes);
+                }
                 if is_usable {
                     add(&mut moment.usable_bytes, bytes);
                     moment.largest_usable_bytes = moment.largest_usable_bytes.max(bytes);

@@ -37,6 +37,7 @@ pub fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     }
     snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
     if let Some(whole) = whole {
+        snapshot.host_segments = reader.host_segments(whole)?;
         snapshot.device_traces = reader.traces(whole)?;
         snapshot.allocator_settings = reader.settings(whole);
         snapshot.annotations = reader.annotations(whole);
@@ -137,6 +138,12 @@ impl Reader<'_> {
             Some([one, other]) => (integer(*one).unwrap_or(0), integer(*other).unwrap_or(0)),
             _ => (0, 0),
         }
+    }
+
+    /// Blocks of pinned memory: each is a segment of its own. From PyTorch 2.15 on, where they were asked for.
+    fn host_segments(&mut self, whole: Value) -> Result<Vec<Segment>, SnapshotError> {
+        let Some(segments) = self.arena.get(whole, "host_segments") else { return Ok(Vec::new()) };
+        self.items(segments, "host_segments")?.into_iter().map(|segment| self.segment(segment)).collect()
     }
 
     fn traces(&mut self, whole: Value) -> Result<Vec<Vec<Event>>, SnapshotError> {

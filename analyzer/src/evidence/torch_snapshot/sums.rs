@@ -33,6 +33,32 @@ pub struct DeviceSums {
     pub ooms: u64,
 }
 
+/// What PyTorch's host allocator keeps pinned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HostSums {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes in blocks.
+    pub reserved_bytes: u64,
+    /// Bytes of blocks that tensors hold.
+    pub allocated_bytes: u64,
+    /// Bytes of blocks that it keeps for the next tensor.
+    pub unused_bytes: u64,
+}
+
+/// Sums of what the host allocator pinned; `None` where the snapshot has nothing of it.
+pub fn host_sums(snapshot: &Snapshot) -> Option<HostSums> {
+    let mut sums = HostSums::default();
+    for segment in &snapshot.host_segments {
+        let used = segment.active_bytes.max(segment.allocated_bytes).min(segment.total_bytes);
+        sums.blocks += 1;
+        sums.reserved_bytes = sums.reserved_bytes.saturating_add(segment.total_bytes);
+        sums.allocated_bytes = sums.allocated_bytes.saturating_add(used);
+    }
+    sums.unused_bytes = sums.reserved_bytes - sums.allocated_bytes;
+    (sums.blocks > 0).then_some(sums)
+}
+
 /// Sums of all devices that the snapshot has anything of.
 pub fn sums(snapshot: &Snapshot) -> Vec<DeviceSums> {
     let mut all: Vec<DeviceSums> = Vec::new();

@@ -18,8 +18,13 @@ pub struct BlockGrowth {
     pub steps: u64,
     /// Bytes per second where the run ends; 0 where the rise is over, or is no more than noise.
     pub per_second: f64,
-    /// The rate of a rise that goes as it went before it was given back: nobody knows whether it will be again.
+    /// The rate of a rise that goes as it went before it was given back, or that went in stairs: nobody knows whether it will be again,
+    /// or whether another follows.
     pub open_per_second: Option<f64>,
+    /// What a step is, by its last label, where it lies between two of them; and bytes from one to the next, as `per_second`.
+    pub per_mark: Option<(String, f64)>,
+    /// Whether it went in stairs.
+    pub in_stairs: bool,
     /// The lines of the program whose blocks become more, and what they hold in bytes where it ends.
     pub lines: Vec<(String, u64)>,
 }
@@ -28,7 +33,11 @@ impl BlockGrowth {
     /// Of what the passes found; `None` where its steps took no time that could be told apart.
     pub(super) fn of(growth: &TensorGrowth, limits: &Limits) -> Option<Self> {
         let rate = per_second(&growth.floors, limits)?;
-        let is_open = growth.course == Course::GivenBack && rate > 0.0;
+        let open = match growth.course {
+            Course::GivenBack => rate,
+            Course::Stairs if growth.by != Cut::Cycles => overall(&growth.floors)?,
+            _ => 0.0,
+        };
         let name = |key: &Option<String>, label: &String| key.clone().unwrap_or_else(|| label.clone());
         Some(BlockGrowth {
             place: growth.device.map_or(Place::UnknownGpu, Place::Gpu),
@@ -37,10 +46,22 @@ impl BlockGrowth {
             steps: growth.steps,
             // What is over, or no more than noise, is no growth.
             per_second: if growth.course.rises() { rate } else { rate.min(0.0) },
-            open_per_second: is_open.then_some(rate),
-            lines: growth.lines.iter().map(|line| (name(&line.key, &line.label), line.bytes)).collect(),
+            open_per_second: (open > 0.0).then_some(open),
+            per_mark: growth.label.clone().map(|label| {
+                let rate = growth.per_step.bytes;
+                (label, if growth.course.rises() { rate } else { rate.min(0.0) })
+            }),
+            in_stairs: growth.course == Course::Stairs,
+            lines: growth.all_lines().map(|line| (name(&line.key, &line.label), line.bytes)).collect(),
         })
     }
+}
+
+/// The rate from the first to the last level.
+fn overall(floors: &[Floor]) -> Option<f64> {
+    let (first, last) = (floors.first()?, floors.last()?);
+    let seconds = last.at_ns.checked_sub(first.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
+    Some((last.bytes as f64 - first.bytes as f64) / seconds)
 }
 
 /// The slope over time of the last stretch: which that is depends on the number of levels alone.

@@ -2,6 +2,7 @@
 //! before say which phases had been. Behind an allocator with a cache, neither sizes nor cycles of the runtime's calls would.
 
 use super::facts::{Facts, Phase};
+use super::named::Said;
 use super::of_blocks::{OfBlocks, Unfollowed};
 use super::training::unless_more_stays;
 use super::{MARKS, Shape};
@@ -15,6 +16,8 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
+const OLDER_MODELS: &str =
+    "whether what was loaded before is still needed: a list or a dict of older models keeps them";
 const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLDS)";
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
@@ -34,7 +37,7 @@ fn named(facts: &Facts) -> Option<(Phase, &OfBlocks)> {
 
 /// Puts a shape to the test by frames; false where they say nothing of it.
 pub(super) fn judge(shape: Shape, facts: &Facts, check: &mut Check) -> bool {
-    let Some((phase, told)) = named(facts) else { return false };
+    let Some((phase, told)) = named(facts) else { return is_nothing_of_it(shape, facts, check) };
     match shape {
         Shape::Load => load(phase, told, facts, check),
         Shape::FirstForward => first_forward(phase, told, facts, check),
@@ -43,9 +46,30 @@ pub(super) fn judge(shape: Shape, facts: &Facts, check: &mut Check) -> bool {
         Shape::LongestBatch => longest_batch(phase, told, facts, check),
         Shape::EvalAccumulation => eval_accumulation(phase, told, facts, check),
         Shape::EvalBatch => eval_batch(phase, told, facts, check),
-        Shape::KvIncremental | Shape::LegacyPool | Shape::GatherSpike => return false,
+        Shape::KvIncremental => return is_unnamed(facts.says_tokens(), facts, check),
+        Shape::LegacyPool | Shape::GatherSpike => return false,
     }
     true
+}
+
+/// Where PyTorch told of its blocks, and no function on the way names the thing, sizes and cycles would only guess at what the ways show not
+/// to be there: an image that grows by `torch.cat` is no cache of keys and values.
+fn is_nothing_of_it(shape: Shape, facts: &Facts, check: &mut Check) -> bool {
+    let phase = match shape {
+        Shape::Load => Phase::Load,
+        Shape::FirstBackward => Phase::Backward,
+        Shape::Optimizer => Phase::Optimizer,
+        Shape::EvalAccumulation | Shape::EvalBatch => Phase::Evaluation,
+        Shape::KvIncremental => return is_unnamed(facts.says_tokens(), facts, check),
+        // What is seen there is worth a word by itself.
+        Shape::FirstForward | Shape::LongestBatch | Shape::LegacyPool | Shape::GatherSpike => return false,
+    };
+    is_unnamed(facts.says(phase), facts, check)
+}
+
+fn is_unnamed(said: Option<Said>, facts: &Facts, check: &mut Check) -> bool {
+    let is_known = facts.told.as_ref().is_some_and(|told| told.is_whole);
+    is_known && said.is_none() && !check.applies(false)
 }
 
 /// Whether this is that phase, by the function that says so.
@@ -101,6 +125,21 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         check.unless(told.has_trained(), || "a step of a training had been before".to_owned());
         live(told, check);
         is_most(told.live_bytes(&[Phase::Load]), told, facts, check);
+        let may_be_several = told.loads_again || told.equal_loads >= facts.thresholds.equal_loads;
+        check.part(if may_be_several { "older models" } else { "one load" });
+        if told.loads_again {
+            check.at_most(Confidence::Possible);
+            check.note(true, || {
+                "weights had been loaded and a forward pass had come before it: this is a later load".to_owned()
+            });
+            check.would_settle(OLDER_MODELS);
+        } else if may_be_several {
+            check.at_most(Confidence::Probable);
+            check.note(true, || {
+                format!("each way of the load that brought large blocks brought at least {} equal ones: of several models, or of equal parts of one", told.equal_loads)
+            });
+            check.would_settle(OLDER_MODELS);
+        }
     }
 }
 
@@ -131,8 +170,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     is_much(told.live_bytes(&[Phase::Forward]).saturating_add(told.requested_bytes), told, facts, check);
     check.at_most(Confidence::Probable);
     check.would_settle(MARKS);
-    // One large input does not fit either, nor do several threads at once, and nothing is kept for a backward pass.
-    if kept < facts.thresholds.passes_blocks {
+    // One large input does not fit either, nor do several threads at once, and nothing is kept for a backward pass. Nor is it where pass
+    // follows pass and their results are kept.
+    if kept < facts.thresholds.passes_blocks || told.gets_inputs_again || told.loads_again {
         check.at_most(Confidence::Possible);
         check.would_settle(WHAT_KEEPS);
     }
@@ -164,7 +204,7 @@ fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Chec
         "blocks of a forward pass had come before it".to_owned()
     });
     check.unless(not_before(told.has_trained(), told), || {
-        "a step of an optimizer had been, or a forward pass behind an earlier backward pass".to_owned()
+        "a step of an optimizer had been on the GPU, or a forward pass behind an earlier backward pass".to_owned()
     });
     live(told, check);
     is_much(told.live_bytes(&[Phase::Forward, Phase::Backward]), told, facts, check);
@@ -232,6 +272,8 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
         return;
     }
     match &told.evaluates {
+        // Other things than models are evaluated, too.
+        Some(_) if !told.evaluates_a_model => _ = check.applies(false),
         Some(function) => {
             check.must(true, || format!("the call comes from {function}"));
             check.unless(!told.trains_elsewhere, || {
@@ -252,6 +294,13 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
             percent(share(place.2, told.all_bytes()))
         )
     });
+    // Results come by a place or two of the model, and what a backward pass would need by all of them.
+    let keeps_activations = told.ways_of_evaluation >= facts.thresholds.passes_blocks;
+    check.part(if keeps_activations { "activations" } else { "results" });
+    check.note(keeps_activations, || {
+        let ways = told.ways_of_evaluation;
+        format!("they came by {ways} ways through the model, by each of which several live: what a backward pass would need, more than results")
+    });
     live(told, check);
     check.at_most(Confidence::Probable);
     check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
@@ -271,7 +320,12 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         return;
     }
     match own.filter(|_| facts.on_path(Thing::Phase(Phase::Evaluation)).is_none()) {
-        Some(function) => check.must(true, || format!("the call comes from {function}")),
+        Some(function) => {
+            check.must(true, || format!("the call comes from {function}"));
+            check.unless(!told.trains_elsewhere, || {
+                "the training has no other forward passes: that function may be one of its steps".to_owned()
+            });
+        }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         None => {}
     }
@@ -279,7 +333,10 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(largest > 0 && told.requested_bytes > largest, || {
         format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
     });
-    check.unless(told.largest_by_same_way() >= told.requested_bytes, || "as much was given by the same way".to_owned());
+    // The layers of a model have one way where a loop calls them: what the first of them got in this pass shows no earlier batch.
+    check.unless(!told.is_first_pass_since && told.largest_by_same_way() >= told.requested_bytes, || {
+        "as much was given by the same way".to_owned()
+    });
     let many = facts.thresholds.least_cycles() as u64;
     let again = told.same_way.iter().map(|came| came.blocks).sum::<u64>() >= many;
     check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {

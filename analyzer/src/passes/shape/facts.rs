@@ -10,9 +10,10 @@ pub(crate) use super::labels::ends_the_load;
 use super::of_blocks::OfBlocks;
 use super::paths::{Named, Thing};
 use super::repetition::Repetition;
+use crate::judgement::check::Holds;
 use crate::passes::fit::rank_correlation;
 pub use crate::passes::phase::Phase;
-use crate::passes::rise::Rise;
+use crate::passes::rise::{By, Rise};
 use crate::passes::stays::Stays;
 use crate::replay::Replay;
 use crate::replay::block::Side;
@@ -92,7 +93,7 @@ pub struct Facts {
     /// What was held after each step before, where there were enough of them.
     pub rise: Option<Rise>,
     /// Whether blocks of allocators above the runtime that stay become more from step to step; `None` where they tell nothing of it.
-    pub keeps_more_blocks: Option<bool>,
+    pub keeps_more_blocks: Option<Holds>,
     /// How much of what lives is of the call paths that still rise there, where that is known.
     pub stays: Option<Stays>,
     /// Index of the first call behind the load, and how that was told.
@@ -186,6 +187,12 @@ impl Facts {
         self.cycles.steps().len().max(self.repetition.map_or(0, |repetition| repetition.times))
     }
 
+    /// Steps that labels of the program tell, where they name no pieces of something.
+    pub fn labelled_steps(&self) -> usize {
+        let labelled = self.rise.as_ref().filter(|rise| rise.by == By::Marks && !rise.are_pieces);
+        labelled.map_or(0, |rise| rise.levels.len())
+    }
+
     /// Great cycles that were completed before the phase that the last label names, or all where it names none.
     pub fn steps_before_phase(&self) -> usize {
         let until = self.phase_since.unwrap_or(u64::MAX);
@@ -232,10 +239,17 @@ impl Facts {
         matching(&alive(before).iter().map(|call| call.bytes).collect::<Vec<_>>(), &behind)
     }
 
-    /// The largest request before the cycle that failed, in bytes.
+    /// The largest request that was given before the cycle that failed, in bytes.
     pub fn largest_before(&self) -> u64 {
         let all = self.cycles.main.iter().chain(&self.cycles.tail);
         all.map(super::cycles::Cycle::largest_request_bytes).max().unwrap_or(0)
+    }
+
+    /// The largest request that was refused before it and after the first cycle began; nothing where none was.
+    pub fn largest_refused_before(&self) -> Option<u64> {
+        let (from, until) = (self.cycles_began_at(), self.cycles.open_from.at);
+        let refused = self.calls.iter().filter(|call| call.what == What::Refused && (from..=until).contains(&call.at));
+        refused.map(|call| call.bytes).max()
     }
 }
 

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::outcome::Outcome;
 
-use crate::judgement::check::{Check, Judgement};
+use crate::judgement::check::{Check, Holds, Judgement};
 use crate::passes::oom::{OomReport, deciding};
 use crate::passes::phase::sites::OfSites;
 use crate::replay::Replay;
@@ -170,7 +170,7 @@ impl Shapes {
     }
 
     /// The same with whether blocks that allocators tell of become more up to these failures.
-    pub fn by_growth(mut self, keeps_more: impl Fn(usize) -> Option<bool>) -> Self {
+    pub fn by_growth(mut self, keeps_more: impl Fn(usize) -> Option<Holds>) -> Self {
         for (index, facts) in &mut self.failures {
             facts.keeps_more_blocks = keeps_more(*index);
         }

@@ -26,6 +26,11 @@ enum By {
 }
 
 impl Said {
+    /// Whether no more than a label of the program names it.
+    pub fn is_by_label(&self) -> bool {
+        self.by == By::Label
+    }
+
     /// Counts it. A label says what began, and never what has ended since, and a program's own function may do something else
     /// than its name says elsewhere: by these alone nothing is proven.
     pub fn count(self, check: &mut Check) {
@@ -93,7 +98,7 @@ impl Facts {
 
     fn says_by(&self, fits: impl Fn(&str) -> bool) -> Option<Said> {
         let mark = self.marked.as_ref().filter(|mark| mark.thread == self.thread && fits(&mark.label))?;
-        Some(Said { text: format!("the program's last label says so: \"{}\"", mark.label), by: By::Label })
+        Some(Said { text: format!("the program's last label is \"{}\"", mark.label), by: By::Label })
     }
 }
 

@@ -61,16 +61,34 @@ pub struct OfBlocks {
     pub largest_in_training: u64,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
+    /// Ways through a model by each of which several blocks of an evaluation live.
+    pub ways_of_evaluation: u64,
     /// Equal blocks of one line that no phase names, of which none is gone and which are most of what lives.
     pub pile: Option<OfPlace>,
+    /// An earlier error of PyTorch's in the same thread, by its number, and bytes of forward passes that live by ways of which some came
+    /// before it: what a pass took that failed goes with it, unless somebody keeps the exception.
+    pub since_an_error: Option<(u64, u64)>,
     /// Blocks of a forward pass that live and came by ways of which none is gone.
     pub kept_of_forward: u64,
+    /// Whether one call site outside of all phases gave blocks again and again since the first forward pass, as a line does that makes the
+    /// input of each pass.
+    pub gets_inputs_again: bool,
+    /// Whether weights were loaded, a forward pass came, and more weights were loaded behind it.
+    pub loads_again: bool,
+    /// How many blocks of its largest size each way of a load brought at least that brought large ones: of several models, or equal parts of
+    /// one. 0 where none brought any.
+    pub equal_loads: u64,
     /// Forward passes that no backward pass followed, and of which blocks live.
     pub unfollowed: Option<Unfollowed>,
     /// The function on the way to the failure that makes an optimizer's state.
     pub makes_state: Option<String>,
     /// What came before by the way that failed.
     pub same_way: Vec<Came>,
+    /// Whether fewer blocks came by the same lines of the model since the last backward pass than one pass took there before: it is the
+    /// first pass since that failed.
+    pub is_first_pass_since: bool,
+    /// Whether a forward pass of a model came by the program's own function for an evaluation.
+    pub evaluates_a_model: bool,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
     /// Backward passes that were over.
@@ -107,11 +125,20 @@ impl OfBlocks {
             is_in_a_pass: stack.iter().any(|frame| table::phase_of(frame) == Some(Phase::Forward)),
             largest_in_training: largest_in_training(&came, phases),
             of_evaluation: of_evaluation(rows, phases),
+            ways_of_evaluation: ways_of_evaluation(rows, phases, thresholds),
             pile: pile(rows, all, phases, thresholds),
+            since_an_error: since_an_error(replay, oom, rows, phases),
             kept_of_forward: kept_of_forward(rows, all, phases),
-            unfollowed: unfollowed(rows, &came, backward_passes, phases),
+            gets_inputs_again: gets_inputs_again(&came, thresholds),
+            loads_again: loads_again(&came),
+            equal_loads: equal_loads(&came),
+            unfollowed: unfollowed(rows, &came, backward_passes, phases, thresholds),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
+            is_first_pass_since: passes_since(site, &came, backward_passes, phases).is_some_and(|passes| passes < 1.0),
+            evaluates_a_model: came
+                .iter()
+                .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
             backward_passes,
             trains_elsewhere: trains_elsewhere(&came, phases),
             is_whole: phases.is_open() && all.iter().all(looked),
@@ -219,16 +246,66 @@ fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     sums
 }
 
-/// The call site whose blocks are all of one size, all live, and most of what does.
+/// The line whose blocks are all of one size, all live, and most of what does.
 fn pile(rows: &Rows, all: &[Came], phases: &OfSites<'_>, thresholds: &Thresholds) -> Option<OfPlace> {
     let held = rows.iter().fold(0, |sum: u128, row| sum + row.bytes);
-    let is_most = |row: &&Row| share(saturate(row.bytes), saturate(held)) >= thresholds.dominant_share;
-    let row = rows.iter().filter(is_most).find(|row| row.blocks >= thresholds.pile_blocks)?;
-    let came = all.iter().find(|came| came.site == row.site)?;
-    let is_equal = u128::from(came.largest_bytes) * u128::from(row.blocks) == row.bytes;
-    let known = phases.stacks().call_site(row.site).filter(|_| phases.phase(row.site).is_none())?;
-    let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
-    (came.blocks == row.blocks && is_equal).then(|| OfPlace { label, bytes: saturate(row.bytes), blocks: row.blocks })
+    let mut lines: Vec<(OfPlace, u64)> = Vec::new();
+    // What is moved to the card may be data as well as weights.
+    let may_pile_up = |phase: Option<Phase>| phase.is_none_or(|phase| phase == Phase::Load);
+    for row in rows.iter().filter(|row| may_pile_up(phases.phase(row.site))) {
+        let Some(came) = all.iter().find(|came| came.site == row.site) else { continue };
+        let is_equal = u128::from(came.largest_bytes) * u128::from(row.blocks) == row.bytes;
+        let Some(known) = phases.stacks().call_site(row.site).filter(|_| is_equal && came.blocks == row.blocks) else {
+            continue;
+        };
+        let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
+        let bytes = saturate(row.bytes);
+        match lines.iter_mut().find(|(line, each)| line.label == label && *each == came.largest_bytes) {
+            Some((line, _)) => (line.bytes, line.blocks) = (line.bytes.saturating_add(bytes), line.blocks + row.blocks),
+            None => lines.push((OfPlace { label, bytes, blocks: row.blocks }, came.largest_bytes)),
+        }
+    }
+    let is_pile = |line: &OfPlace| {
+        line.blocks >= thresholds.pile_blocks && share(line.bytes, saturate(held)) >= thresholds.dominant_share
+    };
+    lines.into_iter().map(|(line, _)| line).find(is_pile)
+}
+
+/// Whether a call site outside of all phases gave a block for each of several passes.
+fn gets_inputs_again(came: &[(Option<Phase>, Came)], thresholds: &Thresholds) -> bool {
+    let forward = came.iter().filter(|(phase, _)| *phase == Some(Phase::Forward));
+    let first = forward.map(|(_, came)| came.first).min();
+    let is_of_passes =
+        |came: &Came| first.is_some_and(|first| came.last > first) && came.blocks >= thresholds.least_passes;
+    came.iter().any(|(phase, came)| phase.is_none() && is_of_passes(came))
+}
+
+/// Whether blocks of a load came before and behind one of a forward pass.
+fn loads_again(came: &[(Option<Phase>, Came)]) -> bool {
+    let of = |wanted: Phase| came.iter().filter(move |(phase, _)| *phase == Some(wanted)).map(|(_, came)| came);
+    let loaded = || of(Phase::Load);
+    let (first, last) = (loaded().map(|came| came.first).min(), loaded().map(|came| came.last).max());
+    first.zip(last).is_some_and(|(first, last)| of(Phase::Forward).any(|came| first < came.first && came.first < last))
+}
+
+/// A model has some large block that no other is equal to, as of an embedding; where models are loaded one behind another, none has.
+fn equal_loads(came: &[(Option<Phase>, Came)]) -> u64 {
+    let loaded = || came.iter().filter(|(phase, _)| *phase == Some(Phase::Load)).map(|(_, came)| came);
+    let largest = loaded().map(|came| came.largest_bytes).max().unwrap_or(0);
+    let is_large = |came: &&Came| came.largest_bytes >= largest / 2;
+    loaded().filter(is_large).map(|came| came.largest_blocks).min().unwrap_or(0)
+}
+
+/// What lives of forward passes since before the last error of the same thread, with the number of that failure.
+fn since_an_error(replay: &Replay, oom: &Oom, rows: &Rows, phases: &OfSites<'_>) -> Option<(u64, u64)> {
+    let is_earlier = |other: &Oom| {
+        other.ordinal < oom.ordinal && other.error.is_some() && (other.thread, other.device) == (oom.thread, oom.device)
+    };
+    let mut listed = replay.failures.listed.iter().enumerate();
+    let (index, earlier) = listed.rfind(|(_, other)| is_earlier(other))?;
+    let is_older = |row: &&Row| row.first < earlier.position && phases.phase(row.site) == Some(Phase::Forward);
+    let bytes = rows.iter().filter(is_older).fold(0, |sum: u64, row| sum.saturating_add(saturate(row.bytes)));
+    (bytes > 0).then_some((index as u64 + 1, bytes))
 }
 
 /// Blocks of a forward pass that live and came by ways of which none is gone.
@@ -244,40 +321,82 @@ fn kept_of_forward(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
     ways.into_values().filter(|(came, live)| came == live).map(|(_, live)| live).sum()
 }
 
-/// What forward passes since the last backward pass left, by line, against what a pass takes there. `None` where a line has no more than
-/// that: a pass that is longer than those before it has not more of all lines.
+/// What is known of one way inside a model, or of those of one line.
+#[derive(Clone, Copy, Default)]
+struct OfWay {
+    /// Blocks that live and came since the last backward pass.
+    live: u64,
+    bytes: u64,
+    /// Blocks of passes before.
+    earlier: u64,
+    /// Blocks of callers that came first since then.
+    since: u64,
+}
+
+impl OfWay {
+    /// Whether most of what came since stays. What a pass gives back at once tells nothing of how many there were.
+    fn keeps(&self, thresholds: &Thresholds) -> bool {
+        self.live > 0 && self.live as f64 >= thresholds.dominant_share * self.since as f64
+    }
+
+    fn add(&mut self, way: &OfWay) {
+        (self.live, self.earlier) = (self.live + way.live, self.earlier + way.earlier);
+        self.bytes = self.bytes.saturating_add(way.bytes);
+    }
+}
+
+/// What forward passes since the last backward pass left, by line of the model, against what a pass takes there. `None` where a line has no
+/// more than that: a pass that is longer than those before it has not more of all lines, and results that pile up are of the last ones.
 fn unfollowed(
     rows: &Rows,
     all: &[(Option<Phase>, Came)],
     backward_passes: u64,
     phases: &OfSites<'_>,
+    thresholds: &Thresholds,
 ) -> Option<Unfollowed> {
     let last = last_of(Phase::Backward, all).filter(|_| backward_passes > 1)?;
-    let line = |site: u32| phases.stacks().call_site(site)?.label_with_line();
-    // Of each line: blocks and bytes that live since, and blocks of earlier passes.
-    let mut lines: FxHashMap<String, (u64, u64, u64)> = FxHashMap::default();
+    let mut ways: FxHashMap<u64, (u64, OfWay)> = FxHashMap::default();
     let mut live_of: FxHashMap<u32, u64> = FxHashMap::default();
     for row in rows.iter().filter(|row| row.first > last && phases.phase(row.site) == Some(Phase::Forward)) {
-        let (live, bytes, _) = lines.entry(line(row.site)?).or_default();
-        (*live, *bytes) = (*live + row.blocks, bytes.saturating_add(saturate(row.bytes)));
+        let place = phases.in_model(row.site)?;
+        let (_, way) = ways.entry(place.way).or_insert((place.own_line, OfWay::default()));
+        (way.live, way.bytes) = (way.live + row.blocks, way.bytes.saturating_add(saturate(row.bytes)));
         *live_of.entry(row.site).or_default() += row.blocks;
     }
-    // What comes and goes within the last pass is nothing of an earlier one.
-    let forward = all.iter().filter(|(phase, _)| *phase == Some(Phase::Forward)).map(|(_, came)| came);
-    for came in forward.filter(|came| came.first < last) {
-        if let Some((.., earlier)) = line(came.site).and_then(|line| lines.get_mut(&line)) {
-            *earlier += came.blocks.saturating_sub(live_of.get(&came.site).copied().unwrap_or(0));
+    for (_, came) in all.iter().filter(|(phase, _)| *phase == Some(Phase::Forward)) {
+        let Some(place) = phases.in_model(came.site) else { continue };
+        let (_, way) = ways.entry(place.way).or_insert((place.own_line, OfWay::default()));
+        // What comes and goes within the last pass is nothing of an earlier one.
+        match came.first < last {
+            true => way.earlier += came.blocks.saturating_sub(live_of.get(&came.site).copied().unwrap_or(0)),
+            false => way.since += came.blocks,
         }
     }
-    // Where nothing had come before, nobody knows how much one pass takes.
-    let known = || lines.values().filter(|(.., earlier)| *earlier > 0);
-    let times = known().map(|(live, _, earlier)| live.saturating_mul(backward_passes) / earlier);
+    // Where nothing had come before, or has come since, nobody knows how much one pass takes. A line that keeps nothing has no more than one.
+    let known = || ways.values().filter(|(_, way)| way.earlier > 0 && way.live + way.since > 0);
+    let mut lines: FxHashMap<u64, OfWay> = known().map(|(line, _)| (*line, OfWay::default())).collect();
+    for (line, way) in known().filter(|(_, way)| way.keeps(thresholds)) {
+        lines.entry(*line).or_default().add(way);
+    }
+    let times = lines.values().map(|line| line.live.saturating_mul(backward_passes) / line.earlier.max(1));
     Some(Unfollowed {
         backward_passes,
         times: times.min()?,
-        lines: known().count() as u64,
-        bytes: known().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes)),
+        lines: lines.len() as u64,
+        bytes: lines.values().fold(0, |sum, line| sum.saturating_add(line.bytes)),
     })
+}
+
+/// How many forward passes' worth of blocks came since the last backward pass by the lines of the model that lead to a site.
+fn passes_since(site: u32, all: &[(Option<Phase>, Came)], backward_passes: u64, phases: &OfSites<'_>) -> Option<f64> {
+    let (lines, last) = (phases.in_model(site)?.lines, last_of(Phase::Backward, all)?);
+    let is_same = |came: &&Came| phases.in_model(came.site).is_some_and(|place| place.lines == lines);
+    let same = || all.iter().map(|(_, came)| came).filter(is_same);
+    let earlier: u64 = same().filter(|came| came.last < last).map(|came| came.blocks).sum();
+    let since: u64 = same().filter(|came| came.first > last).map(|came| came.blocks).sum();
+    // A way that came before and since tells of no single pass.
+    let is_told = earlier > 0 && same().all(|came| came.last < last || came.first > last);
+    is_told.then(|| since as f64 * backward_passes as f64 / earlier as f64)
 }
 
 /// The place with most bytes of blocks that came in an evaluation.
@@ -293,4 +412,15 @@ fn of_evaluation(rows: &Rows, phases: &OfSites<'_>) -> Option<OfPlace> {
         }
     }
     places.into_iter().max_by_key(|place| place.bytes)
+}
+
+/// The ways through a model by each of which so many blocks of an evaluation live that they are of several passes.
+fn ways_of_evaluation(rows: &Rows, phases: &OfSites<'_>, thresholds: &Thresholds) -> u64 {
+    let mut ways: FxHashMap<u64, u64> = FxHashMap::default();
+    for row in rows.iter().filter(|row| phases.is_of_evaluation(row.site)) {
+        if let Some(place) = phases.in_model(row.site) {
+            *ways.entry(place.way).or_default() += row.blocks;
+        }
+    }
+    ways.into_values().filter(|blocks| *blocks >= thresholds.least_cycles() as u64).count() as u64
 }

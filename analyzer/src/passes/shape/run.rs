@@ -119,10 +119,11 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         return;
     };
     let (step, trend) = (rise.by.step(), &rise.trend);
+    let each = rise.by.step_of(rise.sorts);
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
         format!(
-            "what stays after a {step} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} since the \
+            "what stays after a {each} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} since the \
              first of {}",
             bytes(trend.slope.median),
             bytes(trend.slope.low),
@@ -158,12 +159,14 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     }
 }
 
+/// What would tell a leak from what fills.
+pub const IS_IT_MEANT: &str =
+    "whether the rise is meant and has an end, as that of a cache: the code at the place where it comes from";
+
 /// What rises without an end is a leak, and what fills and stops is a cache: where the run ended in between, both look the same.
 pub fn is_it_meant(check: &mut Check) {
     check.at_most(Confidence::Probable);
-    check.would_settle(
-        "whether the rise is meant and has an end, as that of a cache: the code at the place where it comes from",
-    );
+    check.would_settle(IS_IT_MEANT);
 }
 
 /// What would show whose blocks went.

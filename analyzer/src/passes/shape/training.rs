@@ -23,7 +23,7 @@ fn in_phase(facts: &Facts, phase: Phase, check: &mut Check) {
 }
 
 fn no_step_yet(facts: &Facts, check: &mut Check) {
-    check.must(facts.steps() == 0, || "no step had been completed before it".to_owned());
+    check.must(facts.steps() == 0 && facts.labelled_steps() == 0, || "no step had been completed before it".to_owned());
 }
 
 /// Only what the allocator asks for is seen, and not the program's tensors.
@@ -42,6 +42,7 @@ pub(super) fn load(facts: &Facts, check: &mut Check) {
     if !check.applies(facts.requested_bytes > 0 && facts.held_bytes > 0) {
         return;
     }
+    check.part("one load");
     no_step_yet(facts, check);
     check.must(facts.large_free_at.is_none(), || {
         let large = size(facts.thresholds.large_free_bytes);
@@ -178,7 +179,16 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
         format!("their peaks differ by {} of their mean (standard deviation)", percent(variation))
     });
     check.must(facts.requested_bytes as f64 > (1.0 + facts.thresholds.longer_share) * largest as f64, || {
-        format!("it asks for {}, the cycles before for at most {}", size(facts.requested_bytes), size(largest))
+        let (asks, given) = (size(facts.requested_bytes), size(largest));
+        format!("it asks for {asks}, and the largest that the cycles before were given is {given}")
+    });
+    // What was refused was asked for.
+    let refused = facts.largest_refused_before();
+    let asked_as_much = refused
+        .is_some_and(|bytes| facts.requested_bytes as f64 <= (1.0 + facts.thresholds.longer_share) * bytes as f64);
+    check.unless(asked_as_much, || match refused {
+        Some(bytes) => format!("the cycles before had asked for as much, and been refused {}", size(bytes)),
+        None => "the cycles before had asked for as much, and been refused it".to_owned(),
     });
     check.must(same_place_asked(facts), || "the same thread asked in the same place before".to_owned());
     must_be_named(facts.says_batch(), check);

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Chosen, Run, held_at, points};
+use super::chosen::{Chosen, points};
+use super::run::{Run, held_at};
 use crate::passes::growth::Rate;
 use crate::passes::phase::{Phase, Where};
 use crate::passes::trend::Trend;
@@ -54,24 +55,26 @@ impl LineGrowth {
     pub fn told(&self, blocks: &str, step: &str) -> String {
         let per_step = size(self.per_step.bytes.max(0.0) as u64);
         let freed = match self.freed_blocks {
-            0 => ", and none of them is freed up to the last one".to_owned(),
+            0 => format!(", and no {} from these calls is freed up to the last one", blocks.trim_end_matches('s')),
             freed => format!(", while {freed} {blocks} of that place are freed"),
         };
         let (place, held) = (clean(&self.label), size(self.bytes));
         format!(
-            "{blocks} allocated in {place}{} grow by {per_step} with each {step}{freed}: {held} in {} {blocks}",
+            "{blocks} allocated in {place}{} grow by {per_step} with each {step}{freed}: now {held} in {} {blocks}",
             self.called_from().unwrap_or_default(),
             self.blocks
         )
     }
 
-    /// The program's outermost line that led there: the same place may be reached by others, whose blocks are given back.
+    /// The program's line that called the place: the same place may be reached by others, whose blocks are given back.
     fn called_from(&self) -> Option<String> {
         let own = || self.stack.iter().take_while(|frame| !begins_a_process(frame)).filter(|frame| is_own(frame));
+        let labels = || own().map(|frame| (frame, label_with_line(frame)));
+        let is_other = |label: &str| !self.label.starts_with(label.trim_end_matches(')'));
         // A script's own last line only calls its main function, where it has one.
-        let in_function = own().filter(|frame| frame.function.as_deref() != Some("<module>")).last();
-        let label = label_with_line(in_function.or_else(|| own().last())?)?;
-        (!self.label.starts_with(label.trim_end_matches(')'))).then(|| format!(", by way of {},", clean(&label)))
+        let in_function = labels().filter(|(frame, _)| frame.function.as_deref() != Some("<module>"));
+        let mut callers = in_function.chain(labels()).filter_map(|(_, label)| label).filter(|label| is_other(label));
+        Some(format!(", by way of {},", clean(&callers.next()?)))
     }
 }
 
@@ -95,7 +98,7 @@ impl LargerLine {
         let (place, held, more) = (clean(label), size(*bytes), size(*total_bytes));
         let number = count(*number, blocks.trim_end_matches('s'), blocks);
         format!(
-            "{blocks} allocated in {place} become larger and not more: {held} in {number}, {more} more than {since} before"
+            "{blocks} allocated in {place} become larger and not more: now {held} in {number}, {more} more than {since} before"
         )
     }
 
@@ -133,6 +136,14 @@ pub(super) struct Rising {
     pub(super) bytes_at_last: u64,
     /// What they hold at the moment up to which it is looked at.
     pub(super) held_bytes: u64,
+    /// Lines that hold more and more blocks, while most of the older ones are given back.
+    pub(super) turning: Vec<LineGrowth>,
+    /// What all of those came to hold.
+    pub(super) turning_bytes: u64,
+    /// What they hold at that moment.
+    pub(super) turning_held_bytes: u64,
+    /// What sites came to hold over the stretch in place of other blocks of theirs.
+    pub(super) replaced_bytes: u64,
 }
 
 /// The call sites of one line.
@@ -145,12 +156,12 @@ struct Line {
 impl Rising {
     /// By the call sites whose blocks become more over the last stretch; `now`: what is the case at its end.
     pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment) -> Self {
-        let lines = by_line(run.stacks, &growing_sites(chosen, now));
-        let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
-        for (label, line) in lines {
-            rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
-        }
-        rising.sort_by_key(|(line, _)| std::cmp::Reverse((line.total_bytes, line.bytes)));
+        let rising = rising_of(run, chosen, &growing_sites(chosen, now, Fate::Stays));
+        let of_turning = rising_of(run, chosen, &growing_sites(chosen, now, Fate::TurnsOver));
+        let turning_sites: BTreeSet<u32> = of_turning.iter().flat_map(|(_, sites)| sites).copied().collect();
+        let mut turning: Vec<_> = of_turning.into_iter().map(|(line, _)| line).collect();
+        let turning_bytes = turning.iter().fold(0, |sum: u64, line| sum.saturating_add(line.total_bytes));
+        turning.truncate(MOST_LINES);
         let sites: BTreeSet<u32> = rising.iter().flat_map(|(_, sites)| sites).copied().collect();
         let sum =
             |of: fn(&LineGrowth) -> u64| rising.iter().fold(0, |sum: u64, (line, _)| sum.saturating_add(of(line)));
@@ -159,18 +170,43 @@ impl Rising {
             trained_bytes: sum(|line| if line.is_of_trained { line.total_bytes } else { 0 }),
             bytes_at_last: sum(|line| line.bytes),
             held_bytes: held_at(now, |site| sites.contains(&site)),
+            turning,
+            turning_bytes,
+            replaced_bytes: replaced_bytes(chosen, now),
+            turning_held_bytes: held_at(now, |site| turning_sites.contains(&site)),
             lines: rising.into_iter().take(MOST_LINES).map(|(line, _)| line).collect(),
         }
     }
 }
 
-/// The sites that hold more blocks, and more in them, after the last step than after the first of the stretch: one whose block is replaced
-/// by a larger one keeps nothing, nor does one whose blocks take the place of older ones, more of them each time.
-fn growing_sites(chosen: &Chosen<'_>, now: &Moment) -> Vec<u32> {
+/// The growth of the lines of these sites, those first that grew most.
+fn rising_of(run: &Run<'_>, chosen: &Chosen<'_>, sites: &[u32]) -> Vec<(LineGrowth, Vec<u32>)> {
+    let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
+    for (label, line) in by_line(run.stacks, sites) {
+        rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
+    }
+    rising.sort_by_key(|(line, _)| std::cmp::Reverse((line.total_bytes, line.bytes)));
+    rising
+}
+
+/// What becomes of a site's blocks, where it holds more of them with each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Most of them stay.
+    Stays,
+    /// Most are given back, and some are nearly as old as the stretch: entries of a cache that are replaced, and ever more of them.
+    TurnsOver,
+    /// None stays: more of them come each time in place of the older ones.
+    Replaced,
+}
+
+/// The sites that hold more blocks, and more in them, after the last step than after the first of the stretch, and whose blocks have this
+/// fate: one whose block is replaced by a larger one keeps nothing.
+fn growing_sites(chosen: &Chosen<'_>, now: &Moment, wanted: Fate) -> Vec<u32> {
     let first = chosen.stretch()[0];
     let more = |row: &SiteLevel| {
         let before = first.of_site(row.site).map_or((0, 0), |before| (before.bytes, before.blocks));
-        let is_more = row.bytes > before.0 && row.blocks > before.1 && !is_replaced(chosen, now, row.site);
+        let is_more = row.bytes > before.0 && row.blocks > before.1 && fate(chosen, now, row.site) == wanted;
         is_more.then(|| (row.bytes - before.0, row.site))
     };
     let mut growing: Vec<(u64, u32)> = chosen.last().rows.iter().filter_map(more).collect();
@@ -178,12 +214,33 @@ fn growing_sites(chosen: &Chosen<'_>, now: &Moment) -> Vec<u32> {
     growing.into_iter().take(MOST_NAMED).map(|(_, site)| site).collect()
 }
 
-/// Whether most of what a site once held was given back since: a step at which it held half of what it holds now, and less than a
-/// quarter of that is as old.
-fn is_replaced(chosen: &Chosen<'_>, now: &Moment, site: u32) -> bool {
-    let Some(age) = now.age(site) else { return false };
+/// Most of what a site once held was given back since, where at a step it held half of what it holds now, and less than a quarter of that
+/// is as old.
+fn fate(chosen: &Chosen<'_>, now: &Moment, site: u32) -> Fate {
+    let Some(age) = now.age(site) else { return Fate::Stays };
     let held_half = |step: &&&Step| step.of_site(site).is_some_and(|row| row.bytes >= age.bytes.div_ceil(2));
-    chosen.steps.iter().find(held_half).is_some_and(|step| age.quarter_entered > step.entered)
+    match chosen.steps.iter().find(held_half) {
+        Some(step) if age.quarter_entered > step.entered => {
+            let stretch = chosen.stretch();
+            match age.few_entered <= stretch[stretch.len() / 4].entered {
+                true => Fate::TurnsOver,
+                false => Fate::Replaced,
+            }
+        }
+        _ => Fate::Stays,
+    }
+}
+
+/// What sites came to hold over the stretch in blocks that took the place of others: in no more of them than before, or of which none
+/// stays.
+fn replaced_bytes(chosen: &Chosen<'_>, now: &Moment) -> u64 {
+    let first = chosen.stretch()[0];
+    let rise = |row: &SiteLevel| {
+        let before = first.of_site(row.site).map_or((0, 0), |before| (before.bytes, before.blocks));
+        let is_replaced = row.blocks <= before.1 || fate(chosen, now, row.site) == Fate::Replaced;
+        if is_replaced { row.bytes.saturating_sub(before.0) } else { 0 }
+    };
+    chosen.last().rows.iter().map(rise).fold(0, u64::saturating_add)
 }
 
 fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {

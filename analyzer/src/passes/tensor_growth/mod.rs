@@ -4,58 +4,29 @@
 //! The judge is that of all growth (`passes/trend`). A step is what lies between two labels of the program, else between the ends of two
 //! backward passes of PyTorch, else between two floors of what lives.
 
+mod chosen;
 mod lines;
+mod run;
 #[cfg(test)]
 mod tests;
 
 use serde::Serialize;
 
-use crate::passes::fragmentation::saturate;
+use crate::judgement::check::Holds;
 use crate::passes::growth::{Floor, Rate};
-use crate::passes::phase::{Phase, Where};
-use crate::passes::shape::labels;
 use crate::passes::tensors::name_of;
-use crate::passes::trend::{Course, Point, Trend};
-use crate::replay::Replay;
-use crate::replay::blocks::steps::{Kept, Step, Steps};
-use crate::replay::blocks::{Moment, Owner, Told};
-use crate::symbols::Stacks;
+use crate::passes::trend::Course;
+use crate::replay::blocks::Moment;
 use crate::thresholds::{Thresholds, share};
 use crate::words::{count, size};
+use chosen::{Chosen, given_in};
 use lines::Rising;
 pub use lines::{LargerLine, LineGrowth};
+use run::held_at;
+pub use run::{Cut, Run};
 
-/// What a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cut {
-    /// What lies between two labels of the program that differ in numbers alone.
-    Marks,
-    /// What lies between the ends of two backward passes.
-    BackwardPasses,
-    /// What lies between two floors of what blocks hold.
-    Cycles,
-}
-
-impl Cut {
-    /// One step, as a sentence has it.
-    pub fn step(self) -> &'static str {
-        match self {
-            Cut::Marks => "label",
-            Cut::BackwardPasses => "backward pass",
-            Cut::Cycles => "cycle",
-        }
-    }
-
-    /// Several steps.
-    pub fn steps(self) -> &'static str {
-        match self {
-            Cut::Marks => "labels",
-            Cut::BackwardPasses => "backward passes",
-            Cut::Cycles => "cycles",
-        }
-    }
-}
+/// What would tell floors from steps.
+const STEPS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: what rises may be one long step";
 
 /// Where the steps end that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +50,14 @@ pub struct TensorGrowth {
     pub course: Course,
     /// What a step is.
     pub by: Cut,
+    /// The last of these labels, where a step is what lies between two of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Steps up to the last that is looked at.
     pub steps: u64,
+    /// The number of the first whose level counts, from one on.
+    #[serde(skip)]
+    pub first_step: u64,
     /// Steps of the last stretch, in which it is judged.
     pub stretch: u64,
     /// What blocks held after steps, at most 64 of them.
@@ -93,6 +70,9 @@ pub struct TensorGrowth {
     pub few_points: bool,
     /// The lines of the program whose blocks become more up to the end, those that grow most first.
     pub lines: Vec<LineGrowth>,
+    /// The lines that hold more and more blocks, while most of the older ones are given back: as of a cache without a bound.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turning: Vec<LineGrowth>,
     /// Where no line's blocks become more: the lines whose blocks become larger.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub larger: Vec<LargerLine>,
@@ -102,6 +82,15 @@ pub struct TensorGrowth {
     /// Of that, what lines of backward passes and of an optimizer's step came to hold.
     #[serde(skip)]
     pub rising_trained_bytes: u64,
+    /// What all lines of `turning` came to hold, listed or not.
+    #[serde(skip)]
+    pub turning_bytes: u64,
+    /// What they hold where it ends.
+    #[serde(skip)]
+    pub turning_held_bytes: u64,
+    /// Share of the stretch's rise that lies in blocks which took the place of others of the same site.
+    #[serde(skip)]
+    pub replaced_share: f64,
     /// What they hold where it ends, whenever that came.
     #[serde(skip)]
     pub rising_held_bytes: u64,
@@ -111,7 +100,7 @@ pub struct TensorGrowth {
     /// What the blocks that live where it ends hold beyond the last step's end.
     #[serde(skip)]
     pub beyond_bytes: u64,
-    /// The most that a step of the stretch was given, on average of those that are not kept apart.
+    /// The most that a step was given, on average of those that are not kept apart.
     #[serde(skip)]
     pub most_given_bytes: u64,
     /// Whether the labels name pieces of something, as `layer 5`, and not steps.
@@ -139,19 +128,73 @@ impl TensorGrowth {
             Until::End => Rising::of(run, &chosen, &run.replay.blocks.at_end(device, run.replay.last_at)?),
             Until::Failure(moment) => Rising::of(run, &chosen, moment),
         };
-        let is_cleaned_up = until == Until::End && chosen.is_the_end(known.steps.last_given_at());
-        let mut growth = chosen.describe(run, (device, framework), rising, is_cleaned_up);
+        let is_cleaned_up = until == Until::End && chosen.is_the_end(&known.steps, run.thresholds);
+        let mut growth = TensorGrowth::describe(run, &chosen, (device, framework), rising, is_cleaned_up);
         // The gradients of one backward pass, between which other blocks come and go: no steps.
         let (backward, backward_site) = known.steps.backward();
         let is_one_pass = growth.by == Cut::Cycles && backward.count() <= 1;
         let is_trained = || growth.rising_bytes > 0 && growth.is_of_trained_parameters(run.thresholds);
         // Nor what lies within the only step.
-        let is_one_step = || backward.count() == 1 && Chosen::is_backward(run, backward_site);
+        let is_one_step = || Chosen::is_backward(run, backward_site);
         if is_one_pass && (is_one_step() || is_trained()) {
-            growth = TensorGrowth { significant: false, lines: Vec::new(), larger: Vec::new(), ..growth };
+            let (lines, turning, larger) = Default::default();
+            growth = TensorGrowth { significant: false, lines, turning, larger, ..growth };
         }
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
         Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
+    }
+
+    /// Puts together what was found.
+    fn describe(
+        run: &Run<'_>,
+        chosen: &Chosen<'_>,
+        (device, framework): (u8, Option<String>),
+        rising: Rising,
+        is_cleaned_up: bool,
+    ) -> Self {
+        let (replay, thresholds) = (run.replay, run.thresholds);
+        let (first, last, stretch) = (chosen.steps[0], chosen.last(), chosen.stretch());
+        let total = i128::from(last.bytes) - i128::from(first.bytes);
+        let returned = 1.0 - share(rising.held_bytes, rising.bytes_at_last).min(1.0);
+        let is_given_back = rising.bytes_at_last > 0 && !is_cleaned_up && returned >= thresholds.returned_share
+            || chosen.was_given_back(thresholds);
+        let course = if chosen.trend.rises() && is_given_back { Course::GivenBack } else { chosen.trend.course };
+        let significant = course.rises() && total >= i128::from(thresholds.leak_total_bytes);
+        let given = last.given_bytes.saturating_sub(stretch[0].given_bytes);
+        let is_told = !rising.lines.is_empty() || !rising.turning.is_empty();
+        let larger = if significant && !is_told { LargerLine::of(run, chosen) } else { Vec::new() };
+        TensorGrowth {
+            device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
+            framework,
+            significant,
+            course,
+            by: chosen.by,
+            label: chosen.label.map(str::to_owned),
+            steps: last.number,
+            first_step: first.number,
+            stretch: last.number - stretch[0].number + 1,
+            floors: chosen
+                .steps
+                .iter()
+                .map(|step| Floor { at_ns: replay.clock.at_ns(step.at), bytes: step.bytes })
+                .collect(),
+            total_bytes: total.clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            per_step: Rate::of(&chosen.trend.slope),
+            few_points: (chosen.steps.len() as u64) < thresholds.stretch_cycles,
+            lines: if course.rises() { rising.lines } else { Vec::new() },
+            turning: if course.rises() { rising.turning } else { Vec::new() },
+            turning_bytes: rising.turning_bytes,
+            turning_held_bytes: rising.turning_held_bytes,
+            replaced_share: share(rising.replaced_bytes, last.bytes.saturating_sub(stretch[0].bytes)),
+            larger,
+            rising_bytes: rising.bytes,
+            rising_trained_bytes: rising.trained_bytes,
+            rising_held_bytes: rising.held_bytes,
+            kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
+            beyond_bytes: 0,
+            most_given_bytes: chosen.steps.windows(2).map(given_in).max().unwrap_or(0),
+            are_pieces: chosen.are_pieces,
+        }
     }
 
     /// Whether clearly more lives that came since the last step's end than a step was ever given: what happens there is no part of such a step,
@@ -172,15 +215,41 @@ impl TensorGrowth {
     /// What lives beyond the steps, as evidence.
     pub fn beyond_told(&self) -> String {
         format!(
-            "{} live that came since the last step, of which none was ever given more than {}",
+            "{} live that came since the last {step}, and none of the {} {} looked at was given more than {}",
             size(self.beyond_bytes),
-            size(self.most_given_bytes)
+            self.floors.len(),
+            self.by.steps(),
+            size(self.most_given_bytes),
+            step = self.by.step(),
         )
+    }
+
+    /// Whether what rises takes more than so much from step to step, so that the next step would not have had room there either.
+    pub fn takes_each_time(&self, bytes: u64) -> bool {
+        self.significant && self.per_step.low > bytes as f64
+    }
+
+    /// What it takes each time, as the end of a sentence.
+    pub fn each_time_told(&self) -> String {
+        let (rise, step) = (size(self.per_step.bytes.max(0.0) as u64), self.by.step());
+        format!("what {} hold more after each {step} ({rise})", self.blocks())
     }
 
     /// First level of all, in bytes.
     pub fn began_bytes(&self) -> u64 {
         self.floors.first().map_or(0, |floor| floor.bytes)
+    }
+
+    /// Whether it rose in stairs, by enough to be worth a word: between them no step keeps more, and another may follow. Cycles may be the
+    /// parts of one load, which rises like that.
+    pub fn is_in_stairs(&self, thresholds: &Thresholds) -> bool {
+        let total_bytes = u64::try_from(self.total_bytes).unwrap_or(0);
+        self.course == Course::Stairs && self.by != Cut::Cycles && total_bytes >= thresholds.leak_total_bytes
+    }
+
+    /// Whether what blocks hold was seen not to rise: neither slowly, nor in stairs, nor up to where it was given back.
+    pub fn does_not_rise(&self) -> bool {
+        matches!(self.course, Course::Level | Course::Stopped | Course::Stepped)
     }
 
     /// Whether its steps may be the parts of one load: most of what they were given stays, and little was there before.
@@ -194,15 +263,47 @@ impl TensorGrowth {
         share(self.rising_bytes, u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
     }
 
+    /// The same with lines whose blocks become more, while most of the older ones are given back.
+    pub fn turning_share(&self) -> f64 {
+        let all = self.rising_bytes.saturating_add(self.turning_bytes);
+        share(all, u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
+    }
+
+    /// What the lines that hold more and more blocks came to hold over the steps, and what they hold where it ends, in bytes.
+    pub fn came_and_held_bytes(&self) -> (u64, u64) {
+        let came = self.rising_bytes.saturating_add(self.turning_bytes);
+        (came, self.rising_held_bytes.saturating_add(self.turning_held_bytes))
+    }
+
+    /// All lines that hold more and more blocks.
+    pub fn all_lines(&self) -> impl Iterator<Item = &LineGrowth> {
+        self.lines.iter().chain(&self.turning)
+    }
+
     /// Share of the rise that the line makes up which grows most.
     pub fn line_share(&self) -> f64 {
         let most = self.lines.first().map_or(0, |line| line.total_bytes);
         share(most, u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
     }
 
+    /// Whether it rises steadily where it ends, by too little in all to be judged.
+    pub fn is_slight(&self) -> bool {
+        let is_steady = self.course == Course::Rises && self.per_step.low > 0.0 && !self.few_points;
+        !self.significant && is_steady && self.by != Cut::Cycles && self.total_bytes > 0
+    }
+
+    /// Whether there is room for many more steps in so many bytes.
+    pub fn has_room_in(&self, bytes: u64, thresholds: &Thresholds) -> bool {
+        self.significant && bytes as f64 >= self.per_step.high * thresholds.stretch_cycles as f64
+    }
+
     /// Whether blocks that stay become more, and are not only replaced by larger ones.
-    pub fn keeps_more(&self, thresholds: &Thresholds) -> bool {
-        self.significant && self.lines_share() >= thresholds.dominant_share
+    pub fn keeps_more(&self, thresholds: &Thresholds) -> Holds {
+        match self.significant && self.lines_share() >= thresholds.dominant_share {
+            // What comes and goes within one step has such floors, too.
+            true if self.by == Cut::Cycles => Holds::Unknown(STEPS),
+            rises => rises.into(),
+        }
     }
 
     /// Whether what rises is of backward passes and of an optimizer's step, and nothing else by enough to be worth a word.
@@ -221,12 +322,14 @@ impl TensorGrowth {
     pub fn range(&self) -> String {
         let bytes = |rate: f64| size(rate.max(0.0) as u64);
         format!(
-            "95 %: {} to {}, over the last {}; {} in {}",
+            "95 %: {} to {}, over the last {}; {} since {} {} of {}",
             bytes(self.per_step.low),
             bytes(self.per_step.high),
             self.stretch,
             size(self.total_bytes.unsigned_abs()),
-            count(self.steps, self.by.step(), self.by.steps()),
+            self.by.step(),
+            self.first_step,
+            self.steps,
         )
     }
 
@@ -236,181 +339,10 @@ impl TensorGrowth {
     }
 }
 
-/// A run whose blocks are looked at.
-pub struct Run<'a> {
-    /// The state at its end.
-    pub replay: &'a Replay,
-    /// The ways to its calls.
-    pub stacks: &'a Stacks<'a>,
-    /// Whether no record of it is missing.
-    pub is_whole: bool,
-    /// The numbers by which growth is judged.
-    pub thresholds: &'a Thresholds,
-}
-
 impl Run<'_> {
     /// The growth on each device that tells of blocks.
     pub fn of_devices(&self) -> Vec<TensorGrowth> {
         let devices = self.replay.accounts.devices().map(|(device, _)| device);
         devices.filter_map(|device| TensorGrowth::of(self, device, Until::End)).collect()
     }
-
-    /// Whether all blocks of an allocator are known: its own totals say so, and where it has none, no record may be missing.
-    fn knows_all_of(&self, told: &Told) -> bool {
-        let is_of_one_mind = told.mismatches == 0 && told.unknown_frees == 0 && told.replaced == 0;
-        is_of_one_mind
-            && self.replay.blocks.may_be_so(told.allocator)
-            && (self.is_whole || self.replay.blocks.owner(told.allocator) == Some(&Owner::Torch))
-    }
-}
-
-/// The steps that are looked at.
-struct Chosen<'a> {
-    by: Cut,
-    steps: Vec<&'a Step>,
-    /// When the last step ended, kept or not.
-    last_at: u64,
-    trend: Trend,
-    are_pieces: bool,
-    /// Floors between greater swings before, where these steps are the smaller ones behind them.
-    great: Option<&'a Kept>,
-}
-
-impl<'a> Chosen<'a> {
-    fn of(run: &Run<'_>, steps: &'a Steps, until: u64) -> Option<Self> {
-        let thresholds = run.thresholds;
-        let chosen = |by: Cut, kept: &'a Kept| Chosen::of_kept(by, kept, until, thresholds);
-        let great = Some(steps.great_floors()).filter(|great| !std::ptr::eq(*great, steps.floors()));
-        let floors = chosen(Cut::Cycles, steps.floors()).map(|chosen| Chosen { great, ..chosen });
-        let behind = |last: u64| floors.as_ref().map_or(0, |floors| floors.steps_behind(last));
-        // A step may have many floors of its own: those of one that is under way say nothing.
-        let goes_to_the_end = |chosen: &Chosen<'_>| {
-            let behind = behind(chosen.last_at);
-            let all = floors.as_ref().map_or(0, |floors| floors.last().number);
-            let of_a_step = all.saturating_sub(behind) / chosen.last().number.max(1);
-            let least = match chosen.by {
-                // A pass has one for each of its layers.
-                Cut::BackwardPasses => thresholds.open_step_floors,
-                _ => thresholds.trend_limits().least_points as u64,
-            };
-            behind < least.max(2 * of_a_step)
-        };
-        let mut labelled: Vec<_> =
-            steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first)).collect();
-        labelled.sort_by_key(|labelled| std::cmp::Reverse(labelled.kept.count()));
-        let mut by_marks = labelled.into_iter().filter_map(|labelled| {
-            let are_pieces = labels::names_a_piece(&labelled.last);
-            Some(Chosen { are_pieces, ..chosen(Cut::Marks, &labelled.kept)? })
-        });
-        let (backward, site) = steps.backward();
-        let by_backward = || chosen(Cut::BackwardPasses, backward).filter(|_| Chosen::is_backward(run, site));
-        by_marks.find(goes_to_the_end).or_else(|| by_backward().filter(goes_to_the_end)).or(floors)
-    }
-
-    /// Whether a call site lies in a backward pass of PyTorch's.
-    fn is_backward(run: &Run<'_>, site: u32) -> bool {
-        let is_backward = |way: Where| way.phase == Phase::Backward;
-        run.replay.sites.has_way(site) && Where::of(&run.stacks.of(site).frames, false).is_some_and(is_backward)
-    }
-
-    /// What a program sets up once comes before it ends its first step: that is left out, where steps are known and not only floors.
-    fn of_kept(by: Cut, kept: &'a Kept, until: u64, thresholds: &Thresholds) -> Option<Self> {
-        let first = usize::from(by != Cut::Cycles);
-        let steps: Vec<&Step> = kept.steps().iter().skip(first).filter(|step| step.at <= until).collect();
-        let points = points(steps.iter().map(|step| (step.number, step.bytes)));
-        let trend = Trend::of(&points, &thresholds.trend_limits()).filter(|_| !kept.is_cut())?;
-        let last_at = kept.last_at().min(until).max(steps.last()?.at);
-        Some(Chosen { by, steps, last_at, trend, are_pieces: false, great: None })
-    }
-
-    fn last(&self) -> &'a Step {
-        self.steps[self.steps.len() - 1]
-    }
-
-    /// The steps in which it is judged.
-    fn stretch(&self) -> &[&'a Step] {
-        &self.steps[self.steps.len() - self.trend.points.min(self.steps.len())..]
-    }
-
-    /// Steps that ended after a moment.
-    fn steps_behind(&self, at: u64) -> u64 {
-        let before = self.steps.iter().rev().find(|step| step.at < at).map_or(0, |step| step.number);
-        self.last().number - before.min(self.last().number)
-    }
-
-    /// Whether the program was given no more behind the last step than a step takes: what goes then goes because the program ends.
-    fn is_the_end(&self, last_given_at: u64) -> bool {
-        let (first, last) = (self.stretch()[0], self.last());
-        let a_step = last.at.saturating_sub(first.at) / (last.number - first.number).max(1);
-        last_given_at <= self.last_at.saturating_add(2 * a_step)
-    }
-
-    /// Whether what rises was given back twice before, as a cache is where a request ends: once is what a load does.
-    fn was_given_back(&self, thresholds: &Thresholds) -> bool {
-        let least = thresholds.returned_share * self.last().bytes.saturating_sub(self.steps[0].bytes) as f64;
-        let floors = self.great.map_or(&[][..], Kept::steps);
-        floors.iter().filter(|floor| floor.fell_bytes as f64 >= least).count() >= 2
-    }
-
-    fn describe(
-        &self,
-        run: &Run<'_>,
-        (device, framework): (u8, Option<String>),
-        rising: Rising,
-        is_cleaned_up: bool,
-    ) -> TensorGrowth {
-        let (replay, thresholds) = (run.replay, run.thresholds);
-        let (first, last, stretch) = (self.steps[0], self.last(), self.stretch());
-        let total = i128::from(last.bytes) - i128::from(first.bytes);
-        let returned = 1.0 - share(rising.held_bytes, rising.bytes_at_last).min(1.0);
-        let is_given_back = rising.bytes_at_last > 0 && !is_cleaned_up && returned >= thresholds.returned_share
-            || self.was_given_back(thresholds);
-        let course = if self.trend.rises() && is_given_back { Course::GivenBack } else { self.trend.course };
-        let significant = course.rises() && total >= i128::from(thresholds.leak_total_bytes);
-        let given = last.given_bytes.saturating_sub(stretch[0].given_bytes);
-        let larger = if significant && rising.lines.is_empty() { LargerLine::of(run, self) } else { Vec::new() };
-        TensorGrowth {
-            device: (device != gpuoom_trace::record::NO_DEVICE).then_some(device),
-            framework,
-            significant,
-            course,
-            by: self.by,
-            steps: last.number,
-            stretch: last.number - stretch[0].number + 1,
-            floors: self
-                .steps
-                .iter()
-                .map(|step| Floor { at_ns: replay.clock.at_ns(step.at), bytes: step.bytes })
-                .collect(),
-            total_bytes: total.clamp(i64::MIN.into(), i64::MAX.into()) as i64,
-            per_step: Rate::of(&self.trend.slope),
-            few_points: (self.steps.len() as u64) < thresholds.stretch_cycles,
-            lines: if significant { rising.lines } else { Vec::new() },
-            larger,
-            rising_bytes: rising.bytes,
-            rising_trained_bytes: rising.trained_bytes,
-            rising_held_bytes: rising.held_bytes,
-            kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
-            beyond_bytes: 0,
-            most_given_bytes: stretch.windows(2).map(given_in).max().unwrap_or(0),
-            are_pieces: self.are_pieces,
-        }
-    }
-}
-
-/// What a step between two ends was given, on average where there are several.
-fn given_in(ends: &[&Step]) -> u64 {
-    let steps = (ends[1].number - ends[0].number).max(1);
-    ends[1].given_bytes.saturating_sub(ends[0].given_bytes) / steps
-}
-
-/// Levels by the numbers of steps.
-fn points(levels: impl Iterator<Item = (u64, u64)>) -> Vec<Point> {
-    levels.map(|(number, bytes)| Point { x: number as f64, y: bytes as f64, sort: 0 }).collect()
-}
-
-/// Bytes of all blocks at a moment, of these call sites.
-fn held_at(moment: &Moment, is_of: impl Fn(u32) -> bool) -> u64 {
-    let rows = moment.of.iter().flat_map(|of| &of.rows);
-    saturate(rows.filter(|row| is_of(row.site)).map(|row| row.bytes).sum())
 }

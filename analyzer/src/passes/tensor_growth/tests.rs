@@ -161,3 +161,47 @@ fn blocks_of_a_place_that_come_and_go_are_counted() {
     let growth = growth(&trace).unwrap();
     assert_eq!(growth.lines[0].freed_blocks, 27, "{:?}", growth.lines);
 }
+
+/// A dict by users of whom there are more and more: at each step a random one gets a new tensor in place of the old one.
+fn of_users(steps: u64) -> TraceBuilder {
+    let mut trace = program();
+    let mut live = std::collections::BTreeMap::new();
+    for step in 0..steps {
+        mark(&mut trace, &format!("step {step}"));
+        let user = (step.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % (1 + step / 2);
+        let address = KEPT + step * 32 * MIB;
+        from(&mut trace, 1, address, 32 * MIB);
+        if let Some(old) = live.insert(user, address) {
+            trace.free_tensor(old);
+        }
+    }
+    trace
+}
+
+#[test]
+fn a_line_whose_older_tensors_are_replaced_while_there_are_more_and_more_is_named() {
+    let growth = growth(&of_users(400)).unwrap();
+    assert!(growth.significant && growth.lines.is_empty(), "{growth:?}");
+    let [line] = &growth.turning[..] else { panic!("{growth:?}") };
+    assert!(line.label == "train_step (train.py:38)" && line.freed_blocks > line.blocks, "{line:?}");
+}
+
+/// A program cleans up in its own order, and a traceback keeps the last ones.
+#[test]
+fn a_line_is_named_whose_tensors_are_nearly_all_gone_at_the_end() {
+    let mut trace = labelled(48);
+    (0..46).for_each(|step| _ = trace.free_tensor(KEPT + step * 80 * MIB));
+    let growth = growth(&trace).unwrap();
+    assert_eq!((growth.course, growth.significant, growth.lines.len()), (Course::Rises, true, 1), "{growth:?}");
+}
+
+/// What is put together behind the last step takes its time: what goes then goes because the program ends all the same.
+#[test]
+fn what_goes_behind_the_last_block_of_all_was_not_given_back() {
+    let mut trace = labelled(48);
+    trace.now_ns += 1_000_000_000;
+    from(&mut trace, 3, SEGMENT, GIB);
+    (0..48).for_each(|step| _ = trace.free_tensor(KEPT + step * 80 * MIB));
+    let growth = growth(&trace).unwrap();
+    assert_eq!((growth.course, growth.significant), (Course::Rises, true), "{growth:?}");
+}

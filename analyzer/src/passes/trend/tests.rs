@@ -4,12 +4,17 @@ const LIMITS: Limits = Limits {
     least_points: 5,
     stretch_points: 10,
     stretch_share: 0.5,
+    gradual_share: 0.3,
     step_share: 0.67,
     pause_factor: 2.0,
     returned_share: 0.5,
     often_returned_share: 0.1,
     floor_share: 0.02,
     round_steps: 2.0,
+    least_stairs: 2,
+    stair_height_share: 0.5,
+    stair_share: 0.1,
+    stairs_share: 0.9,
     wanders_above: -0.25,
     slowing_share: 0.5,
     new_high_share: 0.5,
@@ -139,4 +144,18 @@ fn too_little_is_no_trend() {
     assert!(Trend::of(&[], &LIMITS).is_none());
     let points: Vec<Point> = (0..9).map(|sort| Point { x: 1.0, y: 2.0, sort }).collect();
     assert!(Trend::of(&points, &LIMITS).is_none());
+}
+
+/// Steps of 2 beside batches of changing length: noise may lay two quarters side by side, and makes no stairs of a steady rise.
+#[test]
+fn noise_makes_no_stairs_of_a_rise() {
+    let levels = [
+        140, 119, 140, 167, 170, 171, 192, 192, 189, 189, 207, 199, 201, 213, 210, 223, 213, 215, 239, 250, 229, 247,
+        261, 261, 256, 275, 283, 273, 263, 263, 271, 293, 270, 303, 295, 295, 302, 288, 302,
+    ];
+    let course = |until: usize| trend(levels[..until].iter().map(|level| f64::from(*level))).course;
+    assert!(course(39).rises() && course(26).rises(), "{:?} {:?}", course(39), course(26));
+    // Two steps up with as much noise are two steps.
+    let steps = (0..39).map(|place| f64::from(place / 13 * 60) + noise(place));
+    assert!(!trend(steps).course.rises());
 }

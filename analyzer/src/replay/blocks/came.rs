@@ -1,5 +1,7 @@
 //! What PyTorch's blocks came by: how many, how large and when by each call site, of those that live and those that are gone.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 
 use super::Given;
@@ -22,6 +24,8 @@ pub struct Came {
     pub largest_bytes: u64,
     /// Ordinal of the record of the first that was so large.
     pub largest_at: u64,
+    /// How many were so large.
+    pub largest_blocks: u64,
     /// The largest before that one.
     pub smaller_bytes: u64,
 }
@@ -51,9 +55,13 @@ impl AllCame {
             Some(known) => {
                 known.last = given.entered;
                 known.blocks += 1;
-                if given.size_bytes > known.largest_bytes {
-                    known.smaller_bytes = known.largest_bytes;
-                    (known.largest_bytes, known.largest_at) = (given.size_bytes, given.entered);
+                match given.size_bytes.cmp(&known.largest_bytes) {
+                    Ordering::Less => {}
+                    Ordering::Equal => known.largest_blocks += 1,
+                    Ordering::Greater => {
+                        (known.smaller_bytes, known.largest_blocks) = (known.largest_bytes, 1);
+                        (known.largest_bytes, known.largest_at) = (given.size_bytes, given.entered);
+                    }
                 }
             }
             None => self.first(given),
@@ -72,6 +80,7 @@ impl AllCame {
                 blocks: 1,
                 largest_bytes,
                 largest_at: entered,
+                largest_blocks: 1,
                 smaller_bytes: 0,
             };
             self.by_site.insert(site, first);
@@ -115,7 +124,8 @@ mod tests {
             all.note(&given(at, bytes));
         }
         let came = all.now().unwrap()[0];
-        assert_eq!((came.first, came.last, came.blocks, came.largest_bytes), (10, 50, 5, 9));
+        assert_eq!((came.first, came.last, came.blocks), (10, 50, 5));
+        assert_eq!((came.largest_bytes, came.largest_blocks), (9, 2));
         assert_eq!([45, 35].map(|at| came.largest_until(at)), [Some(9), Some(6)]);
         // Before 15 none had more than 4, and that is not kept: none had more than 6 is as true.
         assert_eq!((came.largest_until(15), came.largest_until(5)), (Some(6), None));

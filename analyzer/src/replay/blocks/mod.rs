@@ -285,7 +285,6 @@ impl Blocks {
         Some(Moment { at, of: of.collect(), ages: Vec::new() })
     }
 
-    /// An allocator's blocks now, and the segments that they lie in where these are known.
     /// The same, with how old the blocks are.
     pub fn now_with_ages(&self, device: u8, at: u64) -> Option<Moment> {
         let live = self.allocators.iter().flat_map(|known| known.live.values());
@@ -293,8 +292,8 @@ impl Blocks {
         Some(Moment { ages, ..self.now(device, at)? })
     }
 
-    /// The same at the end of a run. Of a call site whose blocks are all gone there, as where a program cleans up, those count that lived
-    /// when most was given out.
+    /// The same at the end of a run. Of a call site most of whose blocks are gone there, as where a program cleans up, those count that
+    /// lived when most was given out.
     pub fn at_end(&self, device: u8, at: u64) -> Option<Moment> {
         let mut moment = self.now_with_ages(device, at)?;
         let told: Vec<&Told> = self.device(device)?.all().collect();
@@ -302,13 +301,16 @@ impl Blocks {
             .iter()
             .flat_map(|told| self.live(told.allocator, device).filter(|given| given.entered <= told.most_at));
         let gone = told.iter().flat_map(|told| &told.gone_since_most);
-        let gone_since: Vec<Age> =
-            moment::ages(still.chain(gone)).into_iter().filter(|age| moment.age(age.site).is_none()).collect();
+        let at_most = moment::ages(still.chain(gone));
+        let is_gone = |age: &&Age| moment.age(age.site).is_none_or(|now| now.bytes < age.bytes / 2);
+        let gone_since: Vec<Age> = at_most.iter().filter(is_gone).copied().collect();
+        moment.ages.retain(|age| gone_since.binary_search_by_key(&age.site, |gone| gone.site).is_err());
         moment.ages.extend(gone_since);
         moment.ages.sort_unstable_by_key(|age| age.site);
         Some(moment)
     }
 
+    /// An allocator's blocks now, and the segments that they lie in where these are known.
     fn parts_now(&self, allocator: u8, device: u8) -> (Vec<Given>, Option<Vec<Segment>>) {
         (self.live(allocator, device).copied().collect(), self.segments.of(allocator, device, u64::MAX, &[]))
     }

@@ -28,7 +28,12 @@ pub struct Age {
     pub bytes: u64,
     /// Ordinal of the record with which a quarter of these bytes had come: less than a quarter is older.
     pub quarter_entered: u64,
+    /// Ordinal of the record with which one in [`FEW_OF`] of these blocks had come.
+    pub few_entered: u64,
 }
+
+/// Of so many blocks one is a few.
+const FEW_OF: usize = 32;
 
 impl Moment {
     /// How old the blocks of a call site are.
@@ -49,7 +54,8 @@ pub(super) fn ages<'a>(blocks: impl Iterator<Item = &'a Given>) -> Vec<Age> {
             so_far >= bytes.div_ceil(4)
         };
         let quarter_entered = came.iter().find(reaches_quarter).map_or(0, |(_, entered, _)| *entered);
-        Age { site: came[0].0, bytes, quarter_entered }
+        let few_entered = came[came.len() / FEW_OF].1;
+        Age { site: came[0].0, bytes, quarter_entered, few_entered }
     };
     came.chunk_by(|one, other| one.0 == other.0).map(of_site).collect()
 }

@@ -1,7 +1,7 @@
 //! Events that show what became of a failure.
 
 use gpuoom_trace::meaning::Does;
-use gpuoom_trace::outcome::Step;
+use gpuoom_trace::outcome::{Step, UNKNOWN_BYTES};
 use gpuoom_trace::record::{Event, Kind, Record};
 
 /// An event that shows what became of a failure.
@@ -15,6 +15,8 @@ pub struct Evidence {
     pub event: Event,
     /// Function, where there is one.
     pub api: Option<u16>,
+    /// Call site, 0 where it is not known.
+    pub site: u32,
     /// Status of the record.
     pub status: i32,
     /// Address of the record: of GPU work, what its function was given first, which need not be a pointer; 0 of no record.
@@ -27,6 +29,25 @@ pub struct Evidence {
     pub pointer: Option<PointerUse>,
     /// The last error was read, and not only looked at.
     pub clears_error: bool,
+}
+
+/// Memory that a thread was given after a failure and before any GPU work, and that makes up for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherMemory {
+    /// The largest block, the first of equal ones.
+    pub largest: Option<Evidence>,
+    /// How many there were.
+    pub blocks: u64,
+}
+
+impl OtherMemory {
+    pub(super) fn add(&mut self, evidence: Evidence) {
+        let bytes = |evidence: Evidence| evidence.gave.map_or(0, |(_, bytes, _)| bytes);
+        self.blocks += 1;
+        if self.largest.is_none_or(|largest| bytes(largest) < bytes(evidence)) {
+            self.largest = Some(evidence);
+        }
+    }
 }
 
 /// GPU work was given what a failed call left in its pointer variable.
@@ -43,6 +64,11 @@ pub struct PointerUse {
 }
 
 impl Evidence {
+    /// Whether it gave memory, as far as anybody knows how much.
+    pub(super) fn is_block(&self) -> bool {
+        matches!(self.event, Event::Alloc | Event::Pin) && self.gave.is_some_and(|(_, bytes, _)| bytes != UNKNOWN_BYTES)
+    }
+
     /// A record as evidence.
     pub(super) fn of(record: &Record, step: Step, pointer: Option<PointerUse>, does: Does) -> Self {
         let gave = match step {
@@ -54,6 +80,7 @@ impl Evidence {
             seq: Some(record.seq()),
             event: record.event().unwrap_or(Event::Mark),
             api: Some(record.api),
+            site: record.site,
             status: record.status,
             address: record.address,
             asks_text: matches!(step, Step::ErrorText { .. }),
@@ -70,6 +97,7 @@ impl Evidence {
             seq,
             event: Event::Process,
             api: None,
+            site: 0,
             status,
             address: 0,
             asks_text: false,

@@ -4,7 +4,7 @@ use gpuoom_trace::outcome::{Because, Outcome};
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, Layer, Record, flag, injected};
 
-use super::Evidence;
+use super::evidence::{Evidence, OtherMemory};
 use super::framework::FrameworkError;
 use crate::replay::account::Most;
 use crate::replay::arena::FreeSpace;
@@ -101,6 +101,10 @@ pub struct Oom {
     pub because: Because,
     /// The events that show it.
     pub evidence: Vec<Evidence>,
+    /// Whether time alone ties what made up for it to it: nothing shows that the program had noticed.
+    pub is_made_up_by_time_alone: bool,
+    /// What its thread was given before any GPU work, and what makes up for nothing.
+    pub other_memory: OtherMemory,
     /// Whether its thread read the last error afterwards, which also clears it.
     pub error_was_read: bool,
     /// Whether what the thread did was looked at until its next failure, or the end.
@@ -180,6 +184,8 @@ impl Oom {
             outcome: Outcome::Unresolved,
             because: Because::TraceEnded,
             evidence: Vec::new(),
+            is_made_up_by_time_alone: false,
+            other_memory: OtherMemory::default(),
             error_was_read: false,
             is_watched_on: true,
             held_up_ns: 0,

@@ -69,6 +69,15 @@ pub(super) fn by_whom(judged: &Judged) -> &'static str {
     let has_base = judged.culprits.iter().any(|culprit| culprit.base.is_some());
     match judged.unit {
         Unit::Rate => "most live at the end",
+        // Who asked the runtime for a segment is not who keeps what lies in it.
+        _ if has_base && judged.of_segments => {
+            "grew most (a segment of PyTorch's counts for the place that needed it first; \
+                                                `tensors` names the lines that hold them)"
+        }
+        _ if judged.of_segments => {
+            "most of it (a segment of PyTorch's counts for the place that needed it first; `tensors` names \
+                                    the lines that hold them)"
+        }
         _ if has_base => "grew most",
         _ => "most of it",
     }

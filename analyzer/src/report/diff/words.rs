@@ -2,7 +2,6 @@
 
 use crate::compare::{Difference, Pair, PlaceDifference, Presence, SiteDifference};
 use crate::passes::profile::{Figure, Figures, KnownBy, Place, Run, TensorFigure, Unit};
-use crate::passes::tensors::PYTORCH;
 use crate::words;
 
 /// Figures of a device that are always shown.
@@ -338,17 +337,13 @@ fn mover(difference: &Difference, place: &PlaceDifference, figure: Figure) -> St
     if tensors_moved_most(difference).is_some_and(|(moved, ..)| moved.place == place.place) {
         return String::new();
     }
-    let of_segments = if has_segments(place) { OF_SEGMENTS } else { "" };
+    let of_segments = if place.has_segments() { OF_SEGMENTS } else { "" };
     let moved = signed(figure, most.pair.change(figure));
     let most_moved = if change > 0 { "grew most" } else { "fell most" };
     format!("; the call site that {most_moved}: {} ({moved}{of_segments})", words::clean(&most.key))
 }
 
 /// Whether calls for segments are among a device's calls.
-fn has_segments(place: &PlaceDifference) -> bool {
-    place.tensors.as_ref().is_some_and(|tensors| tensors.framework == PYTORCH)
-}
-
 /// The device on which what was in tensors at the most changed most, with both numbers.
 fn tensors_moved_most(difference: &Difference) -> Option<(&PlaceDifference, u64, u64)> {
     let changed = difference.places.iter().filter_map(|place| {

@@ -3,7 +3,7 @@
 use super::page::{Markdown, code, plain};
 use crate::conclusion::Summary;
 use crate::conclusion::finding::Finding;
-use crate::report::text::advice::{MOST_STEPS, climb, is_worth_reporting, to_find_out};
+use crate::report::text::advice::{MOST_STEPS, climb, is_worth_reporting, to_find_out, whatever_the_cause};
 
 pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let conclusion = &summary.conclusion;
@@ -12,7 +12,8 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let warnings =
         conclusion.warnings.iter().map(|warning| format!("{} is set: {}", code(&warning.setting), plain(&warning.why)));
     let places = conclusion.findings.iter().filter(|finding| is_worth_reporting(finding)).flat_map(places);
-    let items: Vec<String> = would_settle.chain(places).chain(warnings).collect();
+    let whatever = whatever_the_cause(summary).map(|text| plain(&text));
+    let items: Vec<String> = whatever.into_iter().chain(would_settle).chain(places).chain(warnings).collect();
     if steps.is_empty() && items.is_empty() {
         return;
     }

@@ -6,7 +6,7 @@ use crate::conclusion::ladder::{Ladder, Step};
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
 use crate::report::page::{Page, Paint};
-use crate::words::{clean, size};
+use crate::words::{clean, size, whole_size};
 
 /// Steps of the ladder that are told; the rest is in the JSON, and `explain` lists it.
 pub(in crate::report) const MOST_STEPS: usize = 6;
@@ -15,12 +15,22 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let warnings = &summary.conclusion.warnings;
     let ladder = &summary.conclusion.ladder;
     let would_settle = &summary.conclusion.would_settle;
-    if would_settle.is_empty() && warnings.is_empty() && ladder.steps.is_empty() {
+    let whatever = whatever_the_cause(summary);
+    if would_settle.is_empty() && warnings.is_empty() && ladder.steps.is_empty() && whatever.is_none() {
         return;
     }
     let only_asks = ladder.steps.is_empty() && !would_settle.is_empty();
-    let order = if only_asks { "no cause is sure enough to act on; what would tell" } else { "cheapest first" };
+    // A cause that decides may have no fixes that are still to be done.
+    let order = match (only_asks, summary.conclusion.verdict.cause) {
+        (true, _) if whatever.is_some() => "whatever the cause; and what would tell it",
+        (true, None) => "no cause is sure enough to act on; what would tell",
+        (true, Some(_)) => "each failure was made up for; what would tell more",
+        (false, _) => "cheapest first",
+    };
     page.headed("WHAT TO DO", Paint::Bold, order);
+    if let Some(text) = whatever {
+        page.indented("  -  ", "     ", &text);
+    }
     for (number, step) in (1..).zip(ladder.steps.iter().take(MOST_STEPS)) {
         page.indented(&format!("  {number:<2} "), "     ", &climb(step));
     }
@@ -33,6 +43,19 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.indented("  !  ", "     ", &format!("{} is set: {}", clean(&warning.setting), clean(&warning.why)));
     }
     page.gap();
+}
+
+/// What follows from a certain fact alone, where no cause is sure.
+pub(in crate::report) fn whatever_the_cause(summary: &Summary) -> Option<String> {
+    let more = whole_size(summary.conclusion.verdict.too_much_bytes?);
+    let may_rise = summary.conclusion.findings.iter().any(|finding| finding.id == "live-leak");
+    let card = match may_rise {
+        true => {
+            format!("a card that has at least {more} more is enough for this request alone, and what rises goes on")
+        }
+        false => format!(", or take a card that has at least {more} more"),
+    };
+    Some(format!("whatever the cause: ask for less at once, free before it what is no longer used{card}"))
 }
 
 /// What the readings that would settle it are good for.

@@ -74,7 +74,8 @@ pub(in crate::report) fn about(summary: &Summary, finding: &Finding) -> String {
     let decides = decides.and_then(|number| summary.facts.ooms.iter().find(|oom| oom.number == number));
     let is_elsewhere = summary.facts.devices.len() > 1 && decides.is_some_and(|oom| oom.device != finding.device);
     let place = finding.device.filter(|_| is_elsewhere).map(|device| format!(" ({})", gpu(Some(device))));
-    format!("{}{}", place.unwrap_or_default(), numbers(&finding.ooms))
+    let not_why = summary.conclusion.is_not_why(finding).map(|number| format!(" (not the reason of #{number})"));
+    format!("{}{}{}", place.unwrap_or_default(), numbers(&finding.ooms), not_why.unwrap_or_default())
 }
 
 /// ` (#1, #2, 3 more)`; empty for none.

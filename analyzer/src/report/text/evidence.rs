@@ -6,7 +6,8 @@ use crate::evidence::model::ModelFacts;
 use crate::evidence::smi::{Card, CardProcess};
 use crate::evidence::torch_message::{Finding, Numbers, Printed};
 use crate::passes::evidence::{
-    JoinMoment, JoinedDevice, JudgedMessage, KernelLine, KernelLog, Smi, TorchLog, TorchSnapshot,
+    JoinMoment, JoinedDevice, JoinedHost, JudgedMessage, KernelLine, KernelLog, ProgramLog, Smi, TorchLog,
+    TorchSnapshot,
 };
 use crate::passes::model::{GivenModel, Predicted};
 use crate::report::page::{Page, Paint};
@@ -24,7 +25,9 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
         Paint::Bold,
         "what the files say that were given beside the trace; not measured by the recorder",
     );
-    evidence.torch_logs.iter().for_each(|log| write_log(page, log));
+    let says_more = |log: &&TorchLog| log.count > 0 || evidence.program_logs.iter().all(|other| other.path != log.path);
+    evidence.torch_logs.iter().filter(says_more).for_each(|log| write_log(page, log));
+    evidence.program_logs.iter().for_each(|log| write_program_log(page, log));
     evidence.torch_snapshots.iter().for_each(|snapshot| write_snapshot(page, snapshot));
     evidence.smi.iter().for_each(|smi| write_smi(page, smi));
     evidence.kernel_logs.iter().for_each(|log| write_kernel_log(page, log));
@@ -80,6 +83,22 @@ fn write_log(page: &mut Page, log: &TorchLog) {
     if log.messages.len() > MOST_MESSAGES {
         note(page, &format!("{} more; --format json has them", log.messages.len() - MOST_MESSAGES));
     }
+}
+
+fn write_program_log(page: &mut Page, log: &ProgramLog) {
+    file(
+        page,
+        &log.path,
+        &count(
+            log.lines.len() as u64,
+            "line of llama.cpp or vLLM about memory",
+            "lines of llama.cpp or vLLM about memory",
+        ),
+    );
+    for line in log.lines.iter().take(MOST_LINES) {
+        note(page, &format!("line {}: {}", line.line, clean(&line.text)));
+    }
+    more(page, log.lines.len());
 }
 
 fn write_message(page: &mut Page, judged: &JudgedMessage) {
@@ -138,6 +157,18 @@ fn write_snapshot(page: &mut Page, snapshot: &TorchSnapshot) {
         note(page, &format!("allocator: {}={}", clean(name), clean(value)));
     }
     snapshot.devices.iter().for_each(|device| write_device(page, device));
+    if let Some(JoinedHost { sums, in_trace_bytes }) = &snapshot.host {
+        let blocks = count(sums.blocks, "block", "blocks");
+        let (reserved, unused) = (size(sums.reserved_bytes), size(sums.unused_bytes));
+        note(
+            page,
+            &format!(
+                "pinned host memory: {reserved} in {blocks} of PyTorch's host allocator, {unused} of it unused; the trace has {} of it \
+                 pinned",
+                size(*in_trace_bytes)
+            ),
+        );
+    }
 }
 
 fn write_device(page: &mut Page, device: &JoinedDevice) {

@@ -199,9 +199,13 @@ fn left_open(oom: &OomReport) -> Option<String> {
             "no exception was recorded, and what the program made of the error can't be seen"
         }
         Because::ErrorRead => "whether anybody looked at the error can't be seen",
+        Because::FellBack if oom.allocator.is_none() && oom.is_made_up_by_time_alone => {
+            "that is as far as calls show: nothing shows that the failure was noticed"
+        }
         Because::RetrySucceeded | Because::FellBack if oom.allocator.is_none() => {
             "whether the program took it in place of this one can't be seen"
         }
+        Because::GpuWorkContinued if oom.sign.is_some() => return oom.may_have_noticed(),
         Because::GpuWorkContinued if oom.allocator.is_none() => "whether it looked at the status can't be seen",
         Because::StatusChecked | Because::ErrorReported | Because::Exception if after_another(oom).is_some() => {
             return after_another(oom)
@@ -252,22 +256,20 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
         "alloc" | "pin" if matches!(oom.because, Because::FellBack | Because::FailedPointerUsed) => {
-            format!("{api} gave {} {later}", gave(oom, evidence))
+            format!("{api} gave {} {later}", oom.gave(evidence))
         }
         "alloc" | "pin" => format!("{api} of at least that size succeeded {later}"),
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
         "exception" => format!("an exception was thrown {later}"),
         "block" => {
-            format!("the program went on, and PyTorch's allocator gave that thread {} {later}", gave(oom, evidence))
+            format!("the program went on, and PyTorch's allocator gave that thread {} {later}", oom.gave(evidence))
         }
         "gpu_work" if evidence.pointer_left_by.is_some() => {
             format!("{api} was given a null pointer {later}, as this call had left one")
         }
         "gpu_work" if oom.because == Because::GpuWorkContinued => {
-            format!(
-                "GPU work went on ({api}) {later}, before the thread asked for the error, threw or got other memory"
-            )
+            format!("GPU work went on ({api}) {later}, {}", oom.before_what("the thread"))
         }
         "gpu_work" => format!("GPU work went on ({api}) {later}"),
         "process" if oom.because == Because::ProcessExited || oom.outcome == Outcome::Propagated => {
@@ -278,18 +280,6 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     }
 }
 
-/// What another call gave in the place of the failed one.
-fn gave(oom: &OomReport, evidence: &Evidence) -> String {
-    let Some(gave) = evidence.gave else { return "memory".to_owned() };
-    let bytes = gave.requested_bytes.map_or("an unknown amount".to_owned(), size);
-    let kind = if gave.kind == oom.kind { String::new() } else { format!(" of {} memory", gave.kind) };
-    let place = match gave.device {
-        Some(device) if oom.device.is_some_and(|of| of != device) => format!(" on {}", gpu(Some(device))),
-        _ => String::new(),
-    };
-    format!("{bytes}{kind}{place}")
-}
-
 fn end(evidence: &Evidence) -> String {
     match evidence.status {
         Some(number) if evidence.by_signal => signal(number),
@@ -298,10 +288,24 @@ fn end(evidence: &Evidence) -> String {
     }
 }
 
+/// What the program held: managed memory by itself, as everywhere.
+fn held_then(oom: &OomReport) -> String {
+    let on_card = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
+    let blocks = count(oom.held_blocks, "block", "blocks");
+    match oom.held_managed_bytes {
+        0 => format!("held then: {on_card} asked, in {blocks}"),
+        managed => {
+            format!(
+                "held then: {on_card} asked, beside {} of managed memory, which may lie in RAM; {blocks} in all",
+                size(managed)
+            )
+        }
+    }
+}
+
 pub(in crate::report) fn free_then(summary: &Summary, oom: &OomReport) -> String {
     let name = runtime(summary.facts.device_of(oom).and_then(|device| device.runtime.as_deref()));
-    let mut parts =
-        vec![format!("held then: {} asked, in {}", size(oom.held_bytes), count(oom.held_blocks, "block", "blocks"))];
+    let mut parts = vec![held_then(oom)];
     let mut free = Vec::new();
     free.extend(oom.free_reported_bytes.map(|bytes| format!("{} by {name}", size(bytes))));
     free.extend(oom.free_sysfs_bytes.map(|bytes| format!("{} by sysfs", size(bytes))));

@@ -1,7 +1,7 @@
 //! Memory that grows from cycle to cycle: one paragraph, and only where it is significant.
 
 use crate::conclusion::Summary;
-use crate::passes::growth::{Growth, RunsOut, Suspect};
+use crate::passes::growth::{Growth, OfPlace, RunsOut, Suspect};
 use crate::passes::tensor_growth::TensorGrowth;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
@@ -11,7 +11,10 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let facts = &summary.facts;
     let significant: Vec<&Growth> = facts.growth.iter().filter(|growth| growth.significant).collect();
     let of_blocks: Vec<&TensorGrowth> = facts.tensor_growth.iter().filter(|growth| growth.significant).collect();
-    if significant.is_empty() && of_blocks.is_empty() {
+    let in_stairs = || facts.tensor_growth.iter().filter(|growth| growth.is_in_stairs(&facts.thresholds));
+    let slight = || facts.tensor_growth.iter().filter(|growth| growth.is_slight());
+    let other = in_stairs().chain(slight()).next();
+    if significant.is_empty() && of_blocks.is_empty() && other.is_none() {
         return;
     }
     page.headed("GROWTH", Paint::Bold, "what stays from step to step, judged where it ends");
@@ -19,37 +22,66 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
         let ran_out = facts.ooms.iter().any(|oom| oom.device == growth.device);
         let blocks = facts.tensor_growth.iter().find(|known| known.device == growth.device);
         let flat = blocks
-            .filter(|blocks| !blocks.significant)
+            .filter(|blocks| !blocks.significant && blocks.does_not_rise())
             .map_or_else(String::new, |blocks| format!("; what {} hold does not rise with it", blocks.blocks()));
         page.indented("  ", "  ", &format!("{}{flat}", describe(growth, ran_out)));
     }
     for growth in of_blocks {
         page.indented("  ", "  ", &describe_blocks(growth));
-        for line in &growth.lines {
+        for line in growth.all_lines() {
             page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
         }
         for line in &growth.larger {
             page.indented("    ", "      ", &line.told(growth.blocks(), &growth.stretch_told()));
         }
-        if growth.lines.is_empty() && growth.larger.is_empty() {
-            let text = format!("no line holds more {} all along: which ones grow is not known", growth.blocks());
+        if growth.all_lines().next().is_none() && growth.larger.is_empty() {
+            let text = format!("which lines' {} grow is not known", growth.blocks());
             page.indented("    ", "      ", &text);
+        }
+    }
+    for growth in in_stairs() {
+        page.indented("  ", "  ", &describe_stairs(growth));
+    }
+    for growth in slight() {
+        let least = size(facts.thresholds.leak_total_bytes);
+        let text = format!("{}; less than {least} in all, from which on a rise is judged", describe_blocks(growth));
+        page.indented("  ", "  ", &text);
+        for line in growth.lines.iter().take(1) {
+            page.indented("    ", "      ", &line.told(growth.blocks(), growth.by.step()));
         }
     }
     page.gap();
 }
 
+/// What comes to stay now and then.
+fn describe_stairs(growth: &TensorGrowth) -> String {
+    format!(
+        "{}, {}: {} more in {}, in stairs with level stretches between them, as where something comes to stay now and then; whether \
+         another follows, the run does not show",
+        gpu(growth.device),
+        growth.blocks(),
+        size(growth.total_bytes.unsigned_abs()),
+        count(growth.steps, growth.by.step(), growth.by.steps()),
+    )
+}
+
 /// What blocks of an allocator above the runtime hold; the lines follow.
 fn describe_blocks(growth: &TensorGrowth) -> String {
+    // A program may have labels of several sorts.
+    let which = growth.label.as_ref().map_or_else(String::new, |label| format!(" like \"{}\"", clean(label)));
     format!(
-        "{}, {}: {} more after each {} ({}){}{}{}",
+        "{}, {}: {} more after each {}{which} ({}){}{}{}",
         gpu(growth.device),
         growth.blocks(),
         size(growth.per_step.bytes.max(0.0) as u64),
         growth.by.step(),
         growth.range(),
         growth.course.told(),
-        if growth.lines.is_empty() { "; no line keeps more and more of them" } else { "" },
+        match (growth.lines.is_empty(), growth.turning.is_empty()) {
+            (true, true) if growth.larger.is_empty() => "; no line was seen to keep them",
+            (true, false) => "; older ones are replaced, and there are more and more of them",
+            _ => "",
+        },
         if growth.few_points { "; that rests on few" } else { "" },
     )
 }
@@ -59,9 +91,10 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     let step = growth.by.step();
     let mut text = format!(
-        "{}: {} more after each {step} (95 %: {} to {}, over the last {}), {} since the first of {}",
+        "{}: {} more after each {} (95 %: {} to {}, over the last {}), {} since the first of {}",
         gpu(growth.device),
         bytes(rate.bytes),
+        growth.by.step_of(growth.sorts),
         bytes(rate.low),
         bytes(rate.high),
         growth.stretch,
@@ -83,12 +116,14 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     }
     if let Some(suspect) = growth.suspects.first() {
         text.push_str(&format!(
-            "; of what came all along and {}, the largest part is {} of {} by {}{}",
+            "; of what came all along and {}, the largest part{} is {} of {} by {}{}{}",
             if ran_out { "lived at the last failure" } else { "lives at the end" },
+            if suspect.of_place.is_some() { " of one size" } else { "" },
             count(suspect.blocks, "block", "blocks"),
             size(suspect.block_bytes),
             clean(&suspect.api),
             caller(suspect),
+            suspect.of_place.map(of_place).unwrap_or_default(),
         ));
     } else if let Some((most, caller)) = growth.most_by.as_ref().and_then(|most| Some((most, most.caller.as_ref()?))) {
         text.push_str(&format!(
@@ -100,6 +135,12 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
         ));
     }
     text
+}
+
+/// What lives from there in all sizes.
+fn of_place(all: OfPlace) -> String {
+    let least = if all.is_at_least { "at least " } else { "" };
+    format!("; from there {least}{} of all sizes live, {}", count(all.blocks, "block", "blocks"), size(all.bytes))
 }
 
 /// The function that asked, where it has a name, else the address. A function by which others get memory, too, is only a wrapper: what
@@ -195,6 +236,19 @@ mod tests {
         trace
     }
 
+    /// Blocks of five sizes stay, all from one place.
+    fn of_sizes(count: u64) -> TraceBuilder {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        for step in 0..count {
+            trace.site = 7;
+            trace.alloc(0x20_0000_0000, 64 * MIB);
+            trace.site = 8;
+            trace.alloc(0x100_0000_0000 + step * GIB, (4 + step % 5) * MIB);
+            trace.free(0x20_0000_0000);
+        }
+        trace
+    }
+
     #[test]
     fn a_run_that_is_too_long_to_keep_is_judged_by_its_last_steps() {
         for steps in [2048, 2049, 9000] {
@@ -217,6 +271,41 @@ mod tests {
         assert!(!device.contains("managed") && device.contains("at this rate"), "{device}");
     }
 
+    /// The blocks' growth is told by one sort of them, and two rates by "label" would contradict each other.
+    #[test]
+    fn labels_of_several_sorts_are_told_as_such() {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        for step in 0..40 {
+            for label in ["forward", "backward"] {
+                let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+                trace.with_text(Record { device: NO_DEVICE, ..mark }, &format!("{label} {step}"));
+                trace.alloc(0x20_0000_0000, 64 * MIB);
+                trace.free(0x20_0000_0000);
+            }
+            trace.alloc(0x100_0000_0000 + step * GIB, 8 * MIB);
+        }
+        let text = text(&trace);
+        assert!(text.contains("4 MiB more after each label of any sort ("), "{text}");
+    }
+
+    /// What is set up once and given back at the end is no part of a step.
+    #[test]
+    fn what_is_given_back_at_the_end_takes_no_room_of_a_step() {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x30_0000_0000, 8 * GIB);
+        for step in 0..40 {
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(Record { device: NO_DEVICE, ..mark }, &format!("image {step}"));
+            trace.alloc(0x20_0000_0000, 64 * MIB);
+            trace.alloc(0x100_0000_0000 + step * GIB, 32 * MIB);
+            trace.free(0x20_0000_0000);
+        }
+        trace.free(0x30_0000_0000);
+        let text = text(&trace);
+        // 24 GiB less 8 GiB, 39 blocks that stay, and the temporary one.
+        assert!(text.contains("at this rate the 14.72 GiB that are left"), "{text}");
+    }
+
     /// Where all memory comes through one function, its name says nothing: who called it does.
     #[test]
     fn a_common_wrapper_has_its_caller_behind_it() {
@@ -230,12 +319,27 @@ mod tests {
             block_bytes: MIB,
             blocks: 9,
             bytes: 9 * MIB,
+            of_place: None,
             bytes_per_cycle: MIB,
         };
         assert_eq!(caller(&suspect), " for xmalloc < load (app)");
         let alone = Suspect { ways: vec!["app!xmalloc < app!load < app!main".into()], ..suspect };
         assert_eq!(caller(&alone), " for xmalloc (app)");
         assert_eq!(caller(&Suspect { caller: None, ..alone }), " called at 0x10");
+    }
+
+    /// The largest group of one size is not all that a place holds.
+    #[test]
+    fn a_place_with_blocks_of_several_sizes_is_told_whole() {
+        let all = OfPlace { blocks: 115, bytes: 686 * MIB, is_at_least: false };
+        assert_eq!(of_place(all), "; from there 115 blocks of all sizes live, 686 MiB");
+        let some = OfPlace { is_at_least: true, ..all };
+        assert_eq!(of_place(some), "; from there at least 115 blocks of all sizes live, 686 MiB");
+        let text = text(&of_sizes(60));
+        assert!(
+            text.contains("the largest part of one size is") && text.contains("blocks of all sizes live"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let started = started(summary);
     let room = page.look.width.saturating_sub(started.chars().count() + 2);
     page.line(&format!("{}, {started}", shorten(&clean(&summary.facts.trace.path), room)));
+    if let Some(forked) = process.forked() {
+        page.line(&forked);
+    }
     for device in &summary.facts.devices {
         page.line(&describe(device, process));
     }

@@ -169,7 +169,7 @@ fn kept_by_pools(ledger: &DeviceLedger) -> Option<String> {
     Some(match ledger.returned_to_pools_bytes {
         Some(returned) => format!(
             "up to {} of the remainder may be what pools keep: calls gave {} back to them before",
-            size(rest.min(returned)),
+            size(rest.min(ledger.pools_keep_at_most_bytes.unwrap_or(returned))),
             size(returned)
         ),
         None => {

@@ -1,6 +1,8 @@
 //! `report --format text`: the verdict first, the evidence below.
 
 pub(in crate::report) mod advice;
+#[cfg(test)]
+mod became;
 pub(in crate::report) mod callers;
 pub(in crate::report) mod coverage;
 pub(in crate::report) mod diagnoses;

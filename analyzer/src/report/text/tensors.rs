@@ -114,7 +114,8 @@ pub(in crate::report) fn take_apart(ledger: &DeviceLedger, tensors: &Tensors, at
     }
     if unused > 0 {
         let pieces = count(pieces, "piece", "pieces");
-        let text = format!("{holder:<16} {of_pool}unused, in {pieces}, largest {}", size(largest));
+        let or_graphs = if tensors.has_captured { " or kept by captured graphs" } else { "" };
+        let text = format!("{holder:<16} {of_pool}unused{or_graphs}, in {pieces}, largest {}", size(largest));
         lines.push(TakenLine::new(text, unused));
     }
     Some(Apart { lines, rows })

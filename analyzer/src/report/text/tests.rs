@@ -206,7 +206,7 @@ fn a_damaged_file_says_so() {
         .facts
         .damages
         .push(crate::passes::facts::DamageSummary { offset: 4096, reason: "the chunk is cut off".into() });
-    summary.conclusion.verdict = Verdict::new(&summary.facts, &[], None);
+    summary.conclusion.verdict = Verdict::new(&summary.facts, &[], None, 0);
     insta::assert_snapshot!(super::write(&summary, &[], Look::new(100, false)));
 }
 

@@ -301,3 +301,37 @@ fn the_frames_of_pytorchs_allocator_are_one_line() {
     assert!(python.find("in Python train").unwrap() < python.find("asked by").unwrap(), "{python}");
     assert_eq!((lines(&native), lines(&python)), (7, 3), "{native}{python}");
 }
+
+/// What the program held and asked for is more than the card: that is certain, and what follows from it is told without a cause.
+#[test]
+fn what_is_certain_has_its_advice_without_a_cause() {
+    let of = |request: u64| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x10_0000_0000, 10 * GIB);
+        let failure = trace.refuse(request);
+        free(&mut trace, failure, 13 * GIB);
+        (page(&trace), json(&summary(&trace)))
+    };
+    let (text, value) = of(16 * GIB);
+    assert!(text.contains("What the program held and asked for is 2.00 GiB more than the whole card"), "{text}");
+    assert!(
+        text.contains("WHAT TO DO whatever the cause; and what would tell it - whatever the cause: ask for less"),
+        "{text}"
+    );
+    assert_eq!(value["verdict"]["too_much_bytes"], 2 * GIB);
+    let (text, value) = of(14 * GIB - MIB);
+    assert!(!text.contains("whatever the cause") && value["verdict"]["too_much_bytes"].is_null(), "{text}");
+}
+
+/// Managed memory stands by itself wherever what was held is told.
+#[test]
+fn managed_memory_is_told_apart_at_a_failure() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 10 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x100_0000_0000, 8 * GIB);
+    let failure = trace.refuse(16 * GIB);
+    free(&mut trace, failure, 8 * GIB);
+    let text = page(&trace);
+    let held = "held then: 10.00 GiB asked, beside 8.00 GiB of managed memory, which may lie in RAM; 2 blocks in all";
+    assert!(text.contains(held), "{text}");
+}

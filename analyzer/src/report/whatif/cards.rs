@@ -3,7 +3,7 @@
 use crate::report::page::{Page, Paint};
 use crate::whatif::cards::{Basis, Card, Change, DeviceAnswer, Failure, Fate, Fates, Granularity, Need, Unclear};
 use crate::whatif::overhead::{Origin, Overhead};
-use crate::words::{clean, count, gpu, moment, size};
+use crate::words::{clean, count, gpu, moment, size, whole_size};
 
 /// Failures that are told one by one.
 const MOST_FAILURES: usize = 8;
@@ -180,9 +180,10 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
     page.line(&needs_row(cells.map(str::to_owned)));
     for need in &device.needs {
         let Need { peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes, fits_in_most_bytes, .. } = *need;
-        let most = if fits_in_most_bytes == fits_in_least_bytes { String::new() } else { size(fits_in_most_bytes) };
-        let sizes = [peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes].map(size);
-        let [asked, padded, least] = sizes;
+        let most =
+            if fits_in_most_bytes == fits_in_least_bytes { String::new() } else { whole_size(fits_in_most_bytes) };
+        let [asked, padded] = [peak_requested_bytes, peak_padded_bytes].map(size);
+        let least = whole_size(fits_in_least_bytes);
         page.line(&needs_row([granule(need.granularity), asked, padded, least, most]));
     }
     if device.needs.iter().any(|need| need.fits_in_most_bytes != need.fits_in_least_bytes) {
@@ -239,7 +240,7 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
         let new = range(card.new_failures_least, card.new_failures_most);
         let mark = if card.is_recorded && device.virtual_bytes.is_some() { "†" } else { "" };
         page.line(&cards_row([
-            format!("{}{mark}", size(card.capacity_bytes)),
+            format!("{}{mark}", card_size(card)),
             granule(card.granularity),
             remain,
             gone,
@@ -257,6 +258,11 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
     }
 }
 
+/// A card that was asked about is told as exactly as it was given: 1026 MiB is not the card of 1 GiB that failed.
+fn card_size(card: &Card) -> String {
+    if card.is_recorded { size(card.capacity_bytes) } else { whole_size(card.capacity_bytes) }
+}
+
 fn cards_row([card, granule, remain, gone, depend, unknown, new]: [String; 7]) -> String {
     // 80 columns, with a range in the last of them.
     format!("  {card:<10} {granule:<24} {remain:>6} {gone:>4} {depend:>6} {unknown:>7}  {new:>14}")
@@ -266,7 +272,7 @@ fn cards_row([card, granule, remain, gone, depend, unknown, new]: [String; 7]) -
 fn write_changes(page: &mut Page, device: &DeviceAnswer) {
     let (mut any, mut any_uncertain) = (false, false);
     for card in device.cards.iter().filter(|card| !card.is_recorded) {
-        let name = format!("{}, {}", size(card.capacity_bytes), granule(card.granularity));
+        let name = format!("{}, {}", card_size(card), granule(card.granularity));
         any |= card.first_change.is_some() || card.may_change.is_some();
         any_uncertain |= card.may_change.is_some();
         let text = match (&card.may_change, &card.first_change) {
@@ -361,9 +367,14 @@ fn with_fate(cards: &[Card], index: usize, fate: Fate) -> Vec<String> {
             same.iter().filter(|card| failure(card).is_some_and(|failure| failure.fate == fate)).copied().collect();
         let conditional = failure(here.first()?)?.conditional;
         let mark = if conditional { "*" } else { "" };
-        let granules: Vec<String> = here.iter().map(|card| size(card.granularity.bytes)).collect();
-        let beside = if here.len() < same.len() { format!(" at {}", granules.join(" and ")) } else { String::new() };
-        Some(format!("{}{mark}{beside}", size(here.first()?.capacity_bytes)))
+        let (unrounded, rounded): (Vec<&Card>, Vec<&Card>) =
+            here.iter().copied().partition(|card| card.granularity.basis == Basis::None);
+        let sizes: Vec<String> = rounded.iter().map(|card| size(card.granularity.bytes)).collect();
+        let at = (!sizes.is_empty()).then(|| format!("at {}", sizes.join(" and ")));
+        let with = unrounded.first().map(|card| format!("with {}", granule(card.granularity)));
+        let words: Vec<String> = at.into_iter().chain(with).collect();
+        let beside = if here.len() < same.len() { format!(" {}", words.join(" and ")) } else { String::new() };
+        Some(format!("{}{mark}{beside}", card_size(here.first()?)))
     });
     named.collect()
 }

@@ -4,7 +4,7 @@ use crate::report::page::{Page, Paint};
 use crate::whatif::cards::Fate;
 use crate::whatif::torch::told::Stop;
 use crate::whatif::torch::{PolicyAnswer, TorchAnswer, UsableBy};
-use crate::words::{clean, count, grouped, percent, size};
+use crate::words::{clean, count, grouped, percent, size, whole_size};
 
 /// Failures that are told one by one.
 const MOST_FAILURES: usize = 8;
@@ -73,6 +73,12 @@ fn stopped(answer: &TorchAnswer, stop: Stop) -> String {
     let next = answer.answered_requests + 1;
     let because = match stop {
         Stop::ModelDiffers => format!("it differs first at request #{next}"),
+        Stop::FailureUnexplained => {
+            return format!(
+                "request #{next} failed, and with the recorded settings on the recorded card the model meets it: it does not explain that \
+                 failure, and nothing is said of it and of what follows"
+            );
+        }
         Stop::TotalsDiffer => format!("from request #{next} on PyTorch's own total is not the sum of its blocks"),
         Stop::OwnLimit => {
             format!(
@@ -89,7 +95,7 @@ fn not_known(answer: &TorchAnswer) -> Vec<String> {
     if answer.snapshot.is_some() {
         return Vec::new();
     }
-    let differs = answer.stops_because == Some(Stop::ModelDiffers);
+    let differs = matches!(answer.stops_because, Some(Stop::ModelDiffers | Stop::FailureUnexplained));
     let streams = match differs {
         true => {
             "streams, graphs' pools and blocks that wait for other streams: one of these may be why the model differs"
@@ -160,7 +166,7 @@ fn numbers(policy: &PolicyAnswer) -> String {
     let [takes, gives, retries] = [policy.takes, policy.gives, policy.retries].map(|number| number.to_string());
     row([
         String::new(),
-        policy.capacity_bytes.map_or("-".to_owned(), size),
+        policy.capacity_bytes.map_or("-".to_owned(), |bytes| card(policy, bytes)),
         size(policy.peak_reserved_bytes),
         size(policy.peak_allocated_bytes),
         percent(policy.unused_at_peak),
@@ -208,7 +214,12 @@ fn write_failures(page: &mut Page, answer: &TorchAnswer) {
 
 fn short(policy: &PolicyAnswer) -> String {
     let settings = if policy.settings.is_empty() { "default settings".to_owned() } else { clean(&policy.settings) };
-    policy.capacity_bytes.map_or(settings.clone(), |bytes| format!("{settings} on {}", size(bytes)))
+    policy.capacity_bytes.map_or(settings.clone(), |bytes| format!("{settings} on {}", card(policy, bytes)))
+}
+
+/// A card that was asked about as exactly as it was given.
+fn card(policy: &PolicyAnswer, bytes: u64) -> String {
+    if policy.is_recorded { size(bytes) } else { whole_size(bytes) }
 }
 
 fn write_warnings(page: &mut Page, answer: &TorchAnswer) {

@@ -9,6 +9,7 @@ mod before;
 pub mod blocks;
 pub mod driver;
 mod expandable;
+mod explained;
 pub mod policy;
 mod release;
 pub mod run;
@@ -21,9 +22,10 @@ use serde::Serialize;
 
 use crate::evidence::torch_snapshot::Snapshot;
 use driver::Match;
+use explained::{as_far_as_explained, best_explained};
 use policy::{Policy, PolicyError, Ties};
 use run::{Asks, Outcome, Stage, run};
-use steps::{History, Sizes, Step, read};
+use steps::{History, Sizes, Step};
 use told::{Stop, ToldHistory};
 
 /// A card of which nobody knows the size: expandable segments take as much address space.
@@ -204,8 +206,11 @@ pub fn ask_snapshot(
         .map(|(device, _)| {
             let card = card(device);
             let card_bytes = card.seen_bytes().unwrap_or(UNKNOWN_CARD_BYTES);
-            let explained = best_explained(snapshot, device as usize, &recorded, card_bytes, Sizes::Requested);
-            TorchAnswer { snapshot: Some(path.to_owned()), ..answer(device, &explained, question, card) }
+            let mut explained = best_explained(snapshot, device as usize, &recorded, card_bytes, Sizes::Requested);
+            TorchAnswer {
+                snapshot: Some(path.to_owned()),
+                ..as_far_as_explained(device, &mut explained, question, card)
+            }
         })
         .collect())
 }
@@ -227,34 +232,10 @@ pub fn ask_told(
         let mut explained = best_explained(&told.snapshot, device as usize, &recorded, card_bytes, Sizes::OfBlocks);
         let differs = explained.1.agreed_steps.map(|_| Stop::ModelDiffers);
         explained.1.keep_what_agrees();
-        let answer = answer(device, &explained, question, card);
-        TorchAnswer { stops_because: differs.or(*stop), ..answer }
+        let answer = as_far_as_explained(device, &mut explained, question, card);
+        TorchAnswer { stops_because: answer.stops_because.or(differs).or(*stop), ..answer }
     };
     devices.map(one).collect()
-}
-
-/// The history by the rules of the version that does it best: the snapshot does not say which it was.
-fn best_explained(
-    snapshot: &Snapshot,
-    device: usize,
-    policy: &Policy,
-    card_bytes: u64,
-    sizes: Sizes,
-) -> (Policy, History) {
-    let by = |ties: Ties| {
-        let policy = Policy { ties, ..policy.clone() };
-        let history = read(snapshot, device, &policy, card_bytes, sizes);
-        (policy, history)
-    };
-    let newest = by(Ties::Segment);
-    if newest.1.compared.first_difference.is_none() && newest.1.first_misplaced.is_none() {
-        return newest;
-    }
-    let older = by(Ties::Address);
-    // Of a trace nothing counts that comes behind the first difference.
-    let agreed = |history: &History| history.agreed_steps.filter(|_| sizes == Sizes::OfBlocks).unwrap_or(usize::MAX);
-    let good = |history: &History| (agreed(history), history.compared.matched, history.placed);
-    if good(&older.1) > good(&newest.1) { older } else { newest }
 }
 
 fn usable(history: &History, card: KnownCard) -> (Option<u64>, UsableBy) {

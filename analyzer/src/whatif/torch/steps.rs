@@ -10,6 +10,7 @@ use super::allocator::{Allocator, Owner};
 use super::blocks::BlockId;
 use super::driver::{Call, CallKind, Match, Script};
 use super::policy::Policy;
+use super::told::Stop;
 use crate::evidence::torch_snapshot::{Action, Event, Snapshot, StackId};
 
 /// What the program asked.
@@ -110,6 +111,17 @@ impl History {
         if !self.steps.iter().any(tells) {
             self.usable_bytes = None;
         }
+    }
+
+    /// Forgets a request, counted from 1, that the model answers in another way, and all that comes behind it. Says which way that is.
+    pub fn keep_before(&mut self, number: u64) -> Stop {
+        let is_request = |step: &Step| matches!(step, Step::Take { .. } | Step::Refused { .. });
+        let requests = self.steps.iter().enumerate().filter(|(_, step)| is_request(step));
+        let nth = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        let at = requests.map(|(index, _)| index).nth(nth).unwrap_or(self.steps.len());
+        let failed = matches!(self.steps.get(at), Some(Step::Refused { .. }));
+        self.steps.truncate(at);
+        if failed { Stop::FailureUnexplained } else { Stop::ModelDiffers }
     }
 
     /// Requests among the steps, those that failed included.

@@ -42,6 +42,8 @@ struct Stretch {
 pub enum Stop {
     /// The model does something else than was recorded.
     ModelDiffers,
+    /// The model meets a request that failed in the recorded run, under the settings of that run.
+    FailureUnexplained,
     /// The blocks do not add up to the allocator's own total.
     TotalsDiffer,
     /// The allocator raised an error although nobody had refused it memory: it had a limit of its own, and nobody told which.

@@ -9,6 +9,18 @@ use crate::link;
 /// A thread state, a frame, a code object, or any other object of Python's.
 pub(super) type Object = *mut c_void;
 
+/// `PyMethodDef`: a function in C that Python can call.
+#[repr(C)]
+pub(super) struct Method {
+    pub(super) name: *const c_char,
+    pub(super) function: unsafe extern "C" fn(Object, Object) -> Object,
+    pub(super) flags: c_int,
+    pub(super) doc: *const c_char,
+}
+
+// SAFETY: constant names and a function.
+unsafe impl Sync for Method {}
+
 macro_rules! api {
     (
         needed { $($field:ident: $signature:ty = $name:literal;)* }
@@ -87,6 +99,13 @@ api! {
         set_raised: unsafe extern "C-unwind" fn(Object) = "PyErr_SetRaisedException";
         stop_collecting: unsafe extern "C" fn() -> c_int = "PyGC_Disable";
         collect_again: unsafe extern "C" fn() -> c_int = "PyGC_Enable";
+        modules: unsafe extern "C-unwind" fn() -> Object = "PyImport_GetModuleDict";
+        item: unsafe extern "C-unwind" fn(Object, *const c_char) -> Object = "PyMapping_GetItemString";
+        capsule: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, unsafe extern "C" fn(Object)) -> Object = "PyCapsule_New";
+        function: unsafe extern "C-unwind" fn(*const Method, Object, Object) -> Object = "PyCFunction_NewEx";
+        call: unsafe extern "C-unwind" fn(Object, ...) -> Object = "PyObject_CallFunctionObjArgs";
+        number: unsafe extern "C-unwind" fn(c_long) -> Object = "PyLong_FromLong";
+        clear_error: unsafe extern "C-unwind" fn() = "PyErr_Clear";
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod api;
 mod codes;
+mod end;
 mod frames;
 mod reader;
 pub(super) mod seen;
@@ -26,6 +27,7 @@ pub(super) fn look() {
 pub(super) fn forget_parent() {
     codes::forget();
     seen::forget();
+    end::forget_parent();
     reader::forget_parent();
 }
 

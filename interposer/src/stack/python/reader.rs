@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use once_cell::sync::OnceCell;
 
 use super::api::{self, Api, Object};
+use super::end;
 use super::frames::{self, Frames};
 use crate::base::guard;
 use crate::record::{Recorder, threads};
@@ -110,7 +111,22 @@ fn wait_for(own: Object, recorder: &Recorder, thread: u32, urgent: bool, out: &m
         STATE.store(state::FREE, Ordering::Release);
     }
     SILENCES.store(if answered { 0 } else { SILENCES.load(Ordering::Relaxed) + 1 }, Ordering::Relaxed);
+    charge(began);
+}
+
+fn charge(began: Instant) {
     WAITED.fetch_add(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX), Ordering::Relaxed);
+}
+
+/// What takes as long as to ask is done out of the same share of the run time.
+pub(super) fn charged<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
+    if !may_wait(false) {
+        return None;
+    }
+    let began = Instant::now();
+    let done = work();
+    charge(began);
+    done
 }
 
 /// Waits for the answer; takes the question back at the deadline.
@@ -165,6 +181,8 @@ fn answer() {
             STATE.store(state::FREE, Ordering::Release);
         }
         wake();
+        // SAFETY: the interpreter is held, by a state without an error.
+        unsafe { end::watch(api) };
     }
     // SAFETY: as above.
     unsafe { (api.release)(held) };

@@ -4,8 +4,8 @@
 //! stack. Two things make that sound:
 //!
 //! * *The words are there.* The state and the frames belong to this very thread. Only the end of Python could free them under it,
-//!   and Python is ended by the thread that began it (`Py_FinalizeEx`), whose state has the number 1. So only that thread is looked
-//!   at.
+//!   and Python is ended by the thread that began it (`Py_FinalizeEx`), whose state has the number 1. Others look while Python
+//!   would tell of its end first, and wait for them ([`super::end`]).
 //! * *The words are the right ones.* The first stacks are read so that nothing can fault, and must agree with the C API; each
 //!   new stack must. One that does not, and the words are never looked at again.
 //!
@@ -14,7 +14,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::api::{self, Api, Object};
+use super::end::{self, Looking};
 use super::frames::Frames;
+use super::reader;
 use super::words::{self, Checked, Direct, Layout, Words};
 use crate::stack::key::STACK_BIT;
 
@@ -46,6 +48,7 @@ const TAKEN: u64 = 1;
 pub(in crate::stack) struct Comparable {
     key: u64,
     state: Object,
+    is_first: bool,
     layout: &'static Layout,
 }
 
@@ -59,23 +62,32 @@ pub(in crate::stack) fn comparable(native: u64) -> Option<Comparable> {
     if agreed == WRONG || !api.is_up() {
         return None;
     }
-    let state = first_state(api)?;
+    let (state, is_first) = own_state(api)?;
+    let _looking = looking(is_first)?;
     let key = match agreed {
         ENOUGH.. => layout.key(state, &Direct, native),
-        _ => layout.key(state, &Checked, native),
+        _ if is_first => layout.key(state, &Checked, native),
+        _ => reader::charged(|| layout.key(state, &Checked, native)),
     };
-    Some(Comparable { key: key? | STACK_BIT, state, layout })
+    Some(Comparable { key: key? | STACK_BIT, state, is_first, layout })
 }
 
-/// The calling thread's state, if it is the one that Python began with.
+/// What keeps the frames there while they are looked at: nothing is needed for those of the thread that ends Python. `None` where they may go.
 #[inline(always)]
-fn first_state(api: &Api) -> Option<Object> {
+fn looking(is_first: bool) -> Option<Option<Looking>> {
+    if is_first { Some(None) } else { end::look().map(Some) }
+}
+
+/// The calling thread's state in the interpreter that Python began with, and whether it is the thread that began it.
+#[inline(always)]
+fn own_state(api: &Api) -> Option<(Object, bool)> {
     // SAFETY: may be called at any time.
     let state = unsafe { (api.this_state)() };
     // SAFETY: the state is this thread's own, so it lives; each function reads one word. Each interpreter counts its states.
-    let is_first = !state.is_null()
-        && unsafe { (api.state_number)(state) == FIRST_STATE && (api.interpreter)(state) == (api.main_interpreter)() };
-    is_first.then_some(state)
+    unsafe {
+        let is_main = !state.is_null() && (api.interpreter)(state) == (api.main_interpreter)();
+        is_main.then(|| (state, (api.state_number)(state) == FIRST_STATE))
+    }
 }
 
 impl Comparable {
@@ -94,15 +106,16 @@ impl Comparable {
         if site == 0 || !frames.are_all_named() {
             return;
         }
+        let Some(_looking) = looking(self.is_first) else { return };
         let Some(words) = Words::read(self.layout, self.state) else { return };
         if !words.agree(frames) {
             AGREED.store(WRONG, Ordering::Relaxed);
             return;
         }
-        // Only Python's first thread comes here, so nobody else counts.
-        let agreed = AGREED.load(Ordering::Relaxed);
-        if agreed < ENOUGH {
-            AGREED.store(agreed + 1, Ordering::Relaxed);
+        // A stack without frames agrees with anything. Relaxed: a count, which threads may raise at once; `WRONG` is more than enough.
+        if !frames.places().is_empty() {
+            let one_more = |agreed| (agreed < ENOUGH).then_some(agreed + 1);
+            _ = AGREED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         }
         self.remember(site);
     }

@@ -80,8 +80,8 @@ impl Read for Direct {
         if address < 1 << 12 || address & 7 != 0 {
             return None;
         }
-        // SAFETY: `super::seen` uses this only for the frames of a thread that is inside them and whose state nobody but this
-        // very thread can free, with a layout that has agreed with the C API.
+        // SAFETY: `super::seen` uses this only for the frames of a thread that is inside them and whose state nobody else frees
+        // while it looks (`super::end`), with a layout that has agreed with the C API.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
 }

@@ -1,6 +1,7 @@
 //! Requests for memory, and whether one makes up for another that was refused.
 
-use crate::record::NO_DEVICE;
+use crate::meaning::Ends;
+use crate::record::{Event, Kind, NO_DEVICE, Record, flag};
 
 /// Stands for the size of something whose size nobody tells, a library's handle for instance.
 pub const UNKNOWN_BYTES: u64 = u64::MAX;
@@ -45,6 +46,16 @@ pub struct Request {
     pub same_variable: bool,
 }
 
+/// Whether this record is of memory of a device that is given back: a block of it, or all that a device or a context holds.
+/// `ends`: what its function ends.
+pub fn gives_back(record: &Record, ends: Ends) -> bool {
+    let is_of_device =
+        matches!(record.kind(), Kind::Device | Kind::Managed | Kind::Array | Kind::Pool | Kind::Physical);
+    let is_block = record.event() == Some(Event::Free) && record.address != 0 && is_of_device;
+    let ends_all = !matches!(ends, Ends::Nothing | Ends::Reference);
+    (is_block || ends_all) && record.status == 0 && !record.has(flag::CORRECTION)
+}
+
 /// What a later request is to one that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
@@ -52,7 +63,8 @@ pub(super) enum Relation {
     Retry,
     /// Something else in its place.
     FallBack,
-    /// Soon after it, from elsewhere, and smaller or of another sort: in its place if it is not too small.
+    /// Soon after it, from elsewhere, and smaller or of another sort, or more after memory was given back: in its place if it is not
+    /// too small.
     Near,
     /// Nothing that could be seen.
     Unrelated,
@@ -70,6 +82,8 @@ pub(super) struct Refused<'a> {
     pub(super) is_past: bool,
     /// An exception was thrown since: where the program goes on, the calls that come soon may be anything.
     pub(super) was_thrown: bool,
+    /// Memory of a device was given back since.
+    pub(super) gave_back: bool,
 }
 
 /// What a later request of the same thread is to a refused one, with no GPU work in between.
@@ -100,9 +114,14 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
         // As much into the variable that was to get it is the retry whenever it comes. A wrapper's own variable, to which one place
         // writes for all, says nothing by its address.
         let same_holder = same_variable && !same_place && !place_unknown;
-        // More from another place is another request.
         let again = is_tied || same_holder || is_near && (same_place || place_unknown);
-        return if again { Relation::Retry } else { Relation::Unrelated };
+        // More from another place is another request, unless room was made for it: then it may be one block for all.
+        let joint = is_near && refused.gave_back;
+        return match again {
+            true => Relation::Retry,
+            false if joint => Relation::Near,
+            false => Relation::Unrelated,
+        };
     }
     // Nobody takes a card's memory in place of the host's, unless something ties the two.
     if refused.wanted_sort.0 == NO_DEVICE && by.device != NO_DEVICE && !is_tied {

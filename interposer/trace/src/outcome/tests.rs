@@ -158,6 +158,53 @@ fn a_fall_back_is_something_else_in_its_place() {
     }
 }
 
+/// A program that gives memory back and takes one larger block for all has memory after all.
+#[test]
+fn a_joint_block_after_memory_was_given_back_is_a_fall_back() {
+    let joint = got(elsewhere(2048 * MIB));
+    expect("at once", &[Step::GaveBack, joint, WORK], Recovered, FellBack);
+    expect("seconds later", &[Step::GaveBack, got(late(elsewhere(2048 * MIB))), WORK], Dropped, GpuWorkContinued);
+    expect("work in between", &[Step::GaveBack, WORK, joint], Dropped, GpuWorkContinued);
+    let other = Step::Refused(elsewhere(64 * 1024 * MIB));
+    expect("given back for another request", &[Step::GaveBack, other, joint, WORK], Dropped, GpuWorkContinued);
+}
+
+/// What time alone ties to a failure is told as that.
+#[test]
+fn what_ties_memory_to_a_failure_is_known() {
+    let by_time_alone = |steps: &[Step]| {
+        let mut watched = Watched::new(FAILED, OOM);
+        steps.iter().for_each(|step| _ = watched.step(*step, &Limits::DEFAULT));
+        assert!(watched.is_made_up());
+        watched.is_made_up_by_time_alone()
+    };
+    let half = elsewhere(512 * MIB);
+    assert!(by_time_alone(&[got(half), WORK]));
+    assert!(!by_time_alone(&[Step::GaveBack, got(half)]), "room was made");
+    assert!(!by_time_alone(&[got(Request { same_variable: true, ..half })]));
+    assert!(!by_time_alone(&[got(Request { path: FAILED.path, ..half })]));
+    assert!(!by_time_alone(&[got(ELSEWHERE)]), "the same size");
+    assert!(!by_time_alone(&[Step::LastErrorRead, got(half)]));
+    assert!(!by_time_alone(&[got(half), WORK, TEXT]));
+}
+
+/// Memory that comes after GPU work changes nothing of what became of a failure, and is told.
+#[test]
+fn memory_after_work_is_known() {
+    let given_after_work = |by: Request| {
+        let mut watched = Watched::new(FAILED, OOM);
+        for step in [WORK, Step::GaveBack, got(by), WORK] {
+            assert_eq!(watched.step(step, &Limits::DEFAULT), None);
+        }
+        assert_eq!(watched.undecided(), (Dropped, GpuWorkContinued));
+        watched.was_given_after_work()
+    };
+    assert!(given_after_work(late(FAILED)));
+    assert!(given_after_work(Request { requested_bytes: 512 * MIB, ..FAILED }));
+    assert!(!given_after_work(elsewhere(512 * MIB)));
+    assert!(!given_after_work(elsewhere(2048 * MIB)));
+}
+
 /// Memory that came to another variable makes up for nothing if the program uses the one that the failed call left behind.
 #[test]
 fn a_failed_pointer_that_is_used_after_all_was_not_made_up_for() {
@@ -333,6 +380,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => request.clone().prop_map(Step::Refused),
         2 => request.prop_map(Step::Allocated),
+        1 => Just(Step::GaveBack),
         2 => Just(Step::LastErrorRead),
         1 => Just(TEXT),
         1 => Just(Step::Thrown),

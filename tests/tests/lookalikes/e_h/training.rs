@@ -24,6 +24,10 @@ fn loads() -> Vec<Scene> {
             format!("mark load_textures; {COPIED} {COPIED} {TOO_MUCH}"),
         ),
         load(
+            "a game loads a figure behind the label `load_model`",
+            format!("mark load_model; {COPIED} {COPIED} {TOO_MUCH}"),
+        ),
+        load(
             "tiles of an image, and then the panorama that they are to be stitched into",
             "loop 20; push 96M; copy -; end; launch; alloc p 23G".to_owned(),
         ),
@@ -41,6 +45,10 @@ fn forwards() -> Vec<Scene> {
         forward(
             "a mail relay's label: `forwarding`",
             format!("{FIELDS} sleep 50; mark forwarding; {temporaries} {TOO_MUCH}"),
+        ),
+        forward(
+            "a hidden Markov model's label: `forward`",
+            format!("{FIELDS} sleep 50; mark forward; {temporaries} {TOO_MUCH}"),
         ),
         forward(
             "a Fourier transform's label: `fft-forward`",

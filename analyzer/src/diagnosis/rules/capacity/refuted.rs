@@ -7,17 +7,25 @@ use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::tensor_growth::TensorGrowth;
+use crate::replay::blocks::Owner;
 use crate::replay::tracks::retries::Ending;
 use crate::software::Program;
 use crate::thresholds::share;
 use crate::words::{clean, count, percent, size};
 
 /// What would tell a leak from a program that fills the card on purpose.
-const IS_IT_MEANT: &str = "whether the rise of what stays is meant and has an end, as that of a cache";
+const IS_IT_MEANT: &str = crate::passes::shape::run::IS_IT_MEANT;
 
 /// What would tell whether it piles up.
 const WHAT_CAME_SINCE: &str =
     "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
+
+/// What would tell a trend.
+const MORE_STEPS: &str = "a longer run: what tensors hold rests on few steps, which show no trend";
+
+/// What would tell whether it goes on.
+const ANOTHER_STAIR: &str = "whether more comes to stay: what tensors hold rose in stairs, with level stretches between them, and the run \
+                             does not show whether another follows";
 
 /// Ruled out only where the run had cycles enough to show a leak.
 pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -36,15 +44,37 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let tells_blocks =
             failure.device.is_some_and(|device| device.tensors.as_ref().is_some_and(|all| !all.by_call_paths));
         let is_judged = beyond.is_none() && (growth.is_some() || !tells_blocks);
+        let in_stairs = growth.is_some_and(|growth| growth.is_in_stairs(case.thresholds));
+        // A rise in one jump is no trend, and came to stay all the same, as that of a thread that waited for its turn.
+        let missing = failure.shortfall_bytes().unwrap_or(0);
+        let jumped = growth.is_none()
+            && case
+                .run_of(failure.oom.device)
+                .and_then(|run| run.rise.as_ref())
+                .is_some_and(|rise| rise.risen_bytes() > missing);
+        // Few steps show no trend, whatever they do.
+        let are_few = growth.is_some_and(|growth| growth.few_points);
         let holds = match (may_be, is_judged) {
             (true, _) => Holds::Unknown(IS_IT_MEANT),
+            _ if in_stairs => Holds::Unknown(ANOTHER_STAIR),
+            _ if jumped => Holds::Unknown(IS_IT_MEANT),
+            _ if are_few => Holds::Unknown(MORE_STEPS),
             (false, false) => Holds::Unknown(WHAT_CAME_SINCE),
             (false, true) => Holds::No,
         };
-        check.unless(holds, || {
-            "a leak: blocks that stay become more from step to step, and without them the request would have fitted"
-                .to_owned()
+        let is_within = matches!(holds, Holds::Unknown(WHAT_CAME_SINCE));
+        check.unless(holds, || match is_within {
+            true => "what piles up within one step, without which the request would have fitted".to_owned(),
+            false => {
+                "a leak: blocks that stay become more from step to step, and without them the request would have fitted"
+                    .to_owned()
+            }
         });
+    } else if let Some(steps) = rises_in_few_steps(case, failure) {
+        // Too few for a trend, and none of them fell.
+        check.at_most(Confidence::Probable);
+        check.note(true, || steps);
+        check.would_settle(MORE_STEPS);
     }
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
     if leaks::fills_the_card(case, failure) {
@@ -52,10 +82,42 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
 }
 
+/// Backward passes behind each of which tensors held more, by more in all than was missing; `None` where there are no two of them, or one
+/// fell.
+fn rises_in_few_steps(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
+    let known = case.replay.blocks.device(failure.oom.device?)?;
+    let passes = known.steps.backward().0.steps().iter().filter(|step| step.at <= failure.oom.at);
+    // What a program sets up once comes before it ends its first step.
+    let held: Vec<u64> = passes.skip(1).map(|step| step.bytes).collect();
+    let (first, last) = (held.first()?, held.last()?);
+    let risen = last.saturating_sub(*first);
+    let is_enough = failure.shortfall_bytes().is_some_and(|missing| risen >= missing);
+    let rises = held.len() > 1 && held.windows(2).all(|pair| pair[0] < pair[1]);
+    (rises && is_enough).then(|| {
+        format!("behind each of the last {} backward passes tensors held more, {} in all", held.len(), size(risen))
+    })
+}
+
 /// Many equal blocks that one line of the program asked for, of which none was given back: parts of what the program needs look like
 /// this, and so does what it forgot.
 pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
+    let tells_blocks = failure.device.is_some_and(|device| {
+        device.tensors.as_ref().is_some_and(|tensors| tensors.owner == Owner::Torch && !tensors.by_call_paths)
+    });
+    if told.is_none() && tells_blocks {
+        // Of many failures only some are looked at so closely.
+        check.at_most(Confidence::Probable);
+        check.would_settle(UNSEEN);
+    }
+    let since = told.and_then(|told| told.since_an_error).zip(failure.shortfall_bytes());
+    if let Some(((number, bytes), _)) = since.filter(|((_, bytes), missing)| bytes >= missing) {
+        check.at_most(Confidence::Probable);
+        check.note(true, || {
+            format!("{} of forward passes live by ways that some of it came by before the error #{number}", size(bytes))
+        });
+        check.would_settle(KEPT_EXCEPTION);
+    }
     let Some(pile) = told.and_then(|told| told.pile.as_ref()) else {
         // Without any part each of them may be meant.
         return check.part("no pile");
@@ -66,10 +128,19 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let (blocks, bytes, label) = (count(pile.blocks, "tensor", "tensors"), size(pile.bytes), clean(&pile.label));
         format!("{blocks} of one size by {label}, of which none was given back: {bytes}")
     });
-    check.would_settle(
-        "whether the program still needs all of these equal tensors: the code at the line that asks for them",
-    );
+    check.would_settle(EQUAL);
 }
+
+/// What would tell whether anything piles up, where nobody looked.
+const UNSEEN: &str =
+    "whether one line keeps many tensors that are not needed (WHO HOLDS), which was not looked for at this failure";
+
+/// What would tell whether an earlier pass that failed is kept.
+const KEPT_EXCEPTION: &str = "whether the exception of an earlier error is kept, as in a variable or a list: its traceback keeps the tensors of \
+                              the pass that failed (keep str(error) instead)";
+
+/// What would tell whether what piles up is needed.
+const EQUAL: &str = "whether the program still needs all of its equal tensors: the code at the line that asks for them";
 
 /// Where nobody tells what an allocator of the program's own holds unused.
 const OWN_POOLS: &str =
@@ -84,9 +155,10 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         });
     }
     if case.versions.has(Program::Torch) {
-        match few_unused(case, failure) {
-            Some(text) => {
-                check.at_most(Confidence::Probable);
+        match would_pack(case, failure) {
+            Some((at_most, text)) => {
+                check.at_most(at_most);
+                check.part(if would_go_on(case, failure) { "in pieces" } else { "in pieces of no use" });
                 check.note(true, || text);
             }
             None => check.unless(case.torch_holds_enough(failure), || {
@@ -99,7 +171,9 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     }
     came_by_itself(case, failure, check);
     let Some(retry) = case.retry(failure) else { return };
-    let had_cached = case.cache_at_refusal(failure).is_none_or(|cached| cached >= retry.requested_bytes);
+    // What was free counts beside what the cache held.
+    let missing = failure.shortfall_bytes().map_or(retry.requested_bytes, |missing| missing.min(retry.requested_bytes));
+    let had_cached = case.cache_at_refusal(failure).is_none_or(|cached| cached >= missing);
     let by_torch = case.versions.has(Program::Torch) && case.asked_by_torch(failure.oom.site) == Holds::Yes;
     // Before an error PyTorch has given back all that it had cached: what is released after that is the program's.
     let is_cache = by_torch && had_cached && failure.oom.error.is_none();
@@ -131,15 +205,35 @@ fn unused_in_own_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     });
 }
 
-/// What PyTorch's cache held unused, where that is no more than what every cache has between its blocks.
-fn few_unused(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> {
+/// What PyTorch's cache held unused, where that and what was free would have held the request in one piece: the card is full of it as much as
+/// of what the program needs. A small part every cache has between its blocks.
+fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, String)> {
     let sums = case.torch_sums(failure).filter(|sums| sums.is_certain())?;
+    let free = failure.free_bytes().get();
+    let asked = failure.request_bytes().get()?;
     let of_reserved = share(sums.unused.bytes, sums.reserved_bytes());
-    let would_hold = case.torch_holds_enough(failure) == Holds::Yes;
-    (would_hold && of_reserved < failure.thresholds.few_unused_share).then(|| {
-        let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
-        format!("PyTorch's allocator held {unused} unused, {part} of what it had reserved")
-    })
+    let are_few = of_reserved < failure.thresholds.few_unused_share;
+    // More than a few by themselves are another cause.
+    if sums.unused.most().saturating_add(free.unwrap_or(0)) < asked
+        || !are_few && case.torch_holds_enough(failure) == Holds::Yes
+    {
+        return None;
+    }
+    let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
+    let free = free.map_or_else(String::new, |free| format!(", and {} was free", size(free)));
+    let text = format!(
+        "PyTorch's allocator held {unused} unused, {part} of what it had reserved{free}: as much as was asked for, in pieces"
+    );
+    Some((if are_few { Confidence::Probable } else { Confidence::Possible }, text))
+}
+
+/// Whether fewer pieces would have made room for more than a moment: not where one of them would have held the request, which is then of
+/// another stream or pool, nor where what tensors hold rises by more than that from step to step.
+fn would_go_on(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let Some(sums) = case.torch_sums(failure) else { return false };
+    let is_elsewhere = sums.pieces.is_some_and(|pieces| pieces.largest_bytes >= sums.tried.bytes.max(1));
+    let room = sums.unused.bytes.saturating_add(failure.free_bytes().get().unwrap_or(0));
+    !is_elsewhere && !case.tensor_growth_at(failure).is_some_and(|growth| growth.takes_each_time(room))
 }
 
 /// What was not free then and is later, although no call of the program gave anything back, was on its way: the program had not

@@ -29,6 +29,9 @@ const FEW_CYCLES: u64 = 2;
 const LEAST_CYCLES: u64 = 5;
 /// The file of PyTorch whose functions run a backward pass, and make the first gradient of it.
 const AUTOGRAD: &str = "torch/autograd/__init__.py";
+/// The class of PyTorch by which a function that was written in Python runs backwards: what it computes again, as activation
+/// checkpointing does, ends no pass.
+const INSIDE: &str = "BackwardCFunction.";
 
 /// What a call site holds. The numbers are small, so that a site is one line of the cache: nearly each event has another site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +102,7 @@ pub struct Steps {
     bytes: u64,
     given_bytes: u64,
     last_given_at: u64,
+    bytes_at_last_given: u64,
     /// Ordinal of the record of the last block that was given out.
     last_entered: u64,
     /// Floors between great swings, and between smaller ones behind the last of these.
@@ -120,6 +124,7 @@ impl Default for Steps {
             bytes: 0,
             given_bytes: 0,
             last_given_at: 0,
+            bytes_at_last_given: 0,
             last_entered: 0,
             floors: Default::default(),
             before: Kept::default(),
@@ -191,7 +196,7 @@ impl Steps {
         (now.blocks, now.given) = (now.blocks.saturating_add(1), now.given.saturating_add(1));
         self.bytes = self.bytes.saturating_add(given.size_bytes);
         self.given_bytes = self.given_bytes.saturating_add(given.size_bytes);
-        (self.last_given_at, self.last_entered) = (at, given.entered);
+        (self.last_given_at, self.last_entered, self.bytes_at_last_given) = (at, given.entered, self.bytes);
         self.follow(at, rows_left);
     }
 
@@ -296,9 +301,9 @@ impl Steps {
         }
     }
 
-    /// When the last block was given out, in ticks.
-    pub fn last_given_at(&self) -> u64 {
-        self.last_given_at
+    /// When the last block was given out, in ticks, and what blocks held then, in bytes.
+    pub fn last_given(&self) -> (u64, u64) {
+        (self.last_given_at, self.bytes_at_last_given)
     }
 
     /// Ends of steps at labels, by the labels' sort.
@@ -319,8 +324,15 @@ impl Steps {
     /// Floors: those between great swings, or where there are at most two of them (a load that was thrown away) those behind.
     pub fn floors(&self) -> &Kept {
         let [main, behind] = &self.floors;
-        let behind = [behind.kept(), &self.before].into_iter().find(|kept| kept.count() >= LEAST_CYCLES);
-        behind.filter(|_| main.great() <= FEW_CYCLES).unwrap_or(main.kept())
+        let is_enough = |kept: &&Kept| kept.count() >= LEAST_CYCLES;
+        // What falls where a program ends falls deeper than any of its steps. Nothing rises behind it, so they are all there still.
+        let is_of_the_end = main.kept().count() > FEW_CYCLES;
+        match Some(behind.kept()).filter(is_enough) {
+            _ if main.great() > FEW_CYCLES => main.kept(),
+            Some(behind) => behind,
+            None if is_of_the_end => main.kept(),
+            None => Some(&self.before).filter(is_enough).unwrap_or(main.kept()),
+        }
     }
 }
 
@@ -340,11 +352,12 @@ fn rows(levels: impl Iterator<Item = (u32, Level)>) -> Vec<SiteLevel> {
 
 fn way(site: u32, sites: &Sites) -> Way {
     let Some(way) = sites.way(site).filter(|_| sites.looked_for_python(site)) else { return Way::NotKnown };
-    let mut files = way.python().filter_map(|frame| sites.code(frame.code)).map(|code| &code.file).peekable();
-    match files.peek().is_none() {
+    let mut codes = way.python().filter_map(|frame| sites.code(frame.code)).peekable();
+    match codes.peek().is_none() {
         // Threads that run no Python, such as PyTorch's backward ones.
         true => Way::NotKnown,
-        false if files.any(|file| file.ends_with(AUTOGRAD)) => Way::Backward,
+        // What is computed again inside a backward pass is a part of it.
+        false if codes.any(|code| code.file.ends_with(AUTOGRAD) || code.function.contains(INSIDE)) => Way::Backward,
         false => Way::Elsewhere,
     }
 }

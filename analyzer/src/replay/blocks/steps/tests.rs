@@ -56,6 +56,22 @@ impl Program {
     }
 }
 
+/// A model that is loaded layer by layer for each request, and whose memory goes at once where the program ends.
+#[test]
+fn what_falls_where_the_program_ends_hides_no_cycles() {
+    let mut program = Program::new();
+    let mut kept = Vec::new();
+    for _ in 0..40 {
+        let layers: Vec<usize> = (0..8).map(|_| program.give(2, 4 * MIB)).collect();
+        (0..8).for_each(|_| program.swing(3, 20 * MIB));
+        kept.push(program.give(1, 12 * MIB));
+        layers.into_iter().for_each(|layer| program.take(layer));
+    }
+    kept.into_iter().for_each(|place| program.take(place));
+    let floors = program.of_site(program.steps.floors(), 1);
+    assert!(floors.len() > 30 && floors.windows(2).all(|pair| pair[0] < pair[1]), "{floors:?}");
+}
+
 #[test]
 fn floors_have_what_each_site_held_there() {
     let mut program = Program::new();

@@ -88,9 +88,7 @@ fn others_then(job: &Job, oom: &OomReport) -> Option<String> {
         number if number > MOST_NAMED => format!("{number} of them, most {}", one(&others.processes[0])),
         _ => others.processes.iter().map(one).collect::<Vec<String>>().join(", "),
     };
-    let free = oom.free_reported_bytes.filter(|_| oom.free_is_of_refusal);
-    let missing = free.and_then(|free| oom.asked_bytes.checked_sub(free)).filter(|missing| *missing > 0);
-    let enough = match missing.filter(|missing| others.exact && others.requested_bytes >= *missing) {
+    let enough = match others.more_than_missing(oom) {
         Some(missing) => format!(", more than the {} that was missing", size(missing)),
         None => String::new(),
     };

@@ -119,6 +119,21 @@ fn nothing_is_said_of_what_follows_a_difference() {
     assert!(answer.policies.iter().all(|policy| policy.takes == 1 && policy.failures.is_empty()));
 }
 
+/// A request that another stream's block would have held failed in the run, and the model, which knows of one stream, meets it.
+#[test]
+fn a_failure_that_the_model_does_not_have_is_not_foretold() {
+    let mut trace = trace();
+    trace.segment(SEGMENT, 20 * MIB);
+    trace.tensor(0, SEGMENT, 5 * MIB);
+    trace.refuse(20 * MIB);
+    let last = trace.refuse(20 * MIB);
+    trace.read_at_failure(last, &[(Quantity::RuntimeFree as u16, 4 * MIB)]);
+    trace.no_tensor(0, 9 * MIB);
+    let answer = asked(&trace, "", &["expandable_segments:True"]);
+    assert_eq!((answer.answered_requests, answer.stops_because), (1, Some(Stop::FailureUnexplained)));
+    assert!(answer.policies.iter().all(|policy| policy.failures.is_empty() && policy.first_change.is_none()));
+}
+
 #[test]
 fn a_limit_that_nobody_told_of_ends_the_history() {
     let mut trace = trace();

@@ -1,0 +1,119 @@
+"""Programs whose evaluations, or what is called so, decide whether memory lasts.
+
+    evaluations.py epochs | offload | larger | archive | critic | test
+
+`epochs`: the outputs of each epoch's evaluation stay. `offload`: no training; the model goes to the card and back with each request, and
+a result stays. `larger`: one evaluation without gradients, of a batch larger than all of the training. `archive`: `evaluate` calls no
+model and keeps vectors. `critic`: `evaluate` is a part of a loss that is summed over too many batches. `test`: a function with another
+name than an evaluation's calls a model of the library's modules without `no_grad`, and keeps its outputs.
+"""
+
+import sys
+
+import torch
+from torch import nn
+
+from common import OutOfMemoryError, say
+
+WIDTH = 512
+kept = []
+
+
+def layers(count):
+    return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(count)]).cuda()
+
+
+def batch(rows=2048):
+    return torch.randn(rows, WIDTH, device="cuda")
+
+
+def train(net, steps):
+    for _ in range(steps):
+        net(batch()).square().mean().backward()
+        net.zero_grad()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, batch):
+        return self.second(torch.relu(self.first(batch)))
+
+
+def epochs():
+    net = Net().cuda()
+
+    def run_validation():
+        with torch.no_grad():
+            for _ in range(36):
+                kept.append(net(batch()))
+
+    while True:
+        train(net, 12)
+        run_validation()
+
+
+def offload():
+    net = layers(8)
+    with torch.no_grad():
+        while True:
+            net.cuda()
+            kept.append(net(batch()))
+            net.cpu()
+
+
+def larger():
+    net = layers(4)
+    train(net, 40)
+
+    def evaluate():
+        with torch.no_grad():
+            kept.append(net(torch.empty(100000, WIDTH, device="cuda")))
+
+    evaluate()
+
+
+def archive():
+    net = layers(2)
+
+    def evaluate():
+        kept.append(torch.randn(1024, WIDTH, device="cuda"))
+
+    while True:
+        for _ in range(20):
+            evaluate()
+        train(net, 1)
+
+
+def critic():
+    generator, judge = layers(3), layers(3)
+
+    def evaluate(of):
+        return judge(of).mean()
+
+    for count in [10] * 6 + [1 << 10]:
+        loss = evaluate(generator(batch(1024)))
+        for _ in range(count):
+            loss = loss - evaluate(batch(1024))
+        loss.backward()
+        generator.zero_grad()
+        judge.zero_grad()
+
+
+def test():
+    net = layers(6)
+    train(net, 20)
+
+    def run_test():
+        while True:
+            kept.append(net(batch()))
+
+    run_test()
+
+
+try:
+    {"epochs": epochs, "offload": offload, "larger": larger, "archive": archive, "critic": critic, "test": test}[sys.argv[1]]()
+except OutOfMemoryError:
+    say("kept", len(kept))

@@ -1,0 +1,65 @@
+//! Evaluations of PyTorch programs that fill the card, and what is only called so.
+
+use gpuoom_tests::{Finished, torch_client};
+
+fn run(scenario: &str) -> Option<Finished> {
+    let client = torch_client("evaluations.py")?.arg(scenario);
+    let run = client.env("SIM_CAPACITY", "512M").env("GPUOOM_PROBE", "off").run_recorded();
+    assert!(run.stdout.contains("kept: "), "{}{}", run.stdout, run.stderr);
+    Some(run)
+}
+
+/// Between two evaluations no step of the training keeps anything: a slope over steps is none, and the pile is there.
+#[test]
+fn what_each_epochs_evaluation_keeps_is_not_denied() {
+    let Some(run) = run("epochs") else { return };
+    let page = run.page();
+    assert_eq!(run.only_trace().report().text("/verdict/cause"), "oom-eval-accumulation", "{page}");
+    assert!(page.contains("in stairs with level stretches between them"), "{page}");
+    assert!(page.contains("not ruled out: a leak"), "{page}");
+    assert_ne!(run.confidence("true-capacity").as_deref(), Some("proven"), "{page}");
+    let policy = run.cwd().join("policy.toml");
+    std::fs::write(&policy, "[[budget]]\ngrowth_per_second = \"1M\"\n").expect("a policy");
+    let checked = run.only_trace().analyze_anyway(&["check", "--policy", policy.to_str().expect("plain")]);
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(said.contains("NOT JUDGED") && said.contains("in stairs"), "{said}");
+}
+
+/// What falls where the program ends, and rises with a model that is loaded again, hides no cycles.
+#[test]
+fn what_a_service_keeps_that_loads_its_model_each_time_is_seen() {
+    let Some(run) = run("offload") else { return };
+    let page = run.page();
+    assert!(!page.contains("none of them leaks"), "{page}");
+    assert!(!page.contains("hold does not rise with it"), "{page}");
+    assert!(run.confidence("live-leak").is_some(), "{page}");
+}
+
+/// What the first layer got in this very pass shows no earlier batch of that size.
+#[test]
+fn a_larger_evaluation_batch_is_told_from_its_second_layer_on() {
+    let Some(run) = run("larger") else { return };
+    assert_eq!(run.confidence("oom-eval-batch").as_deref(), Some("probable"), "{}", run.page());
+}
+
+#[test]
+fn what_calls_no_model_makes_no_predictions() {
+    let Some(run) = run("archive") else { return };
+    assert_eq!(run.confidence("oom-eval-accumulation"), None, "{}", run.page());
+    assert!(!run.page().contains("in an evaluation"), "{}", run.page());
+}
+
+#[test]
+fn a_loss_of_many_forward_passes_is_no_evaluation() {
+    let Some(run) = run("critic") else { return };
+    assert_eq!(run.confidence("oom-eval-accumulation"), None, "{}", run.page());
+    assert_eq!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
+}
+
+/// The modules' lines tell one pass from another, whoever calls the model.
+#[test]
+fn forward_passes_without_a_backward_pass_are_told_by_the_models_lines() {
+    let Some(run) = run("test") else { return };
+    assert_eq!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
+    assert!(run.page().contains("torch.no_grad() or torch.inference_mode() around a pass"), "{}", run.page());
+}
