@@ -40,7 +40,7 @@ pub use processor_time::ProcessorTime;
 pub use pythons::pythons;
 pub use real::{
     RocmRelease, ZOO_ON_ROCM, bindings_client, hip_python_on_card, llama_cuda_client, real_clients_dir, rocm_client,
-    rocm_on_card, stubs_called, torch_client,
+    rocm_on_card, stubs_called, torch_client, vulkan_client,
 };
 pub use report::{Diagnosis, Report};
 pub use run::{Client, Finished};

@@ -187,7 +187,7 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     };
     let managed = match oom.held_managed_bytes {
         0 => String::new(),
-        bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
+        bytes => format!(", beside {} that may lie in RAM", size(bytes)),
     };
     let held = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
     format!("The program's own blocks held {held}{of_total}{managed}; {free}.")
@@ -408,7 +408,7 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
     let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
     let managed = match peak.managed_bytes {
         0 => String::new(),
-        bytes => format!(", beside {} of managed memory, which may lie in RAM", size(bytes)),
+        bytes => format!(", beside {} that may lie in RAM", size(bytes)),
     };
     let pinned = match facts.host.end.live_allocations {
         0 => String::new(),

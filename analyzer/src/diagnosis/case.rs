@@ -224,6 +224,11 @@ impl<'a> Failure<'a> {
         matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
     }
 
+    /// Whether a buffer of the DRM was asked for on the card: the kernel may put it into GTT as well.
+    pub fn is_of_drm(&self) -> bool {
+        self.oom.kind == Kind::Managed && self.report.api.starts_with("DRM_")
+    }
+
     /// Whether device memory was asked for and really refused.
     pub fn is_real_of_device(&self) -> bool {
         self.is_of_device() && !self.is_injected()

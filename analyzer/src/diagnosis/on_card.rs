@@ -50,7 +50,9 @@ impl Failure<'_> {
             return Known::new(Some(0), "");
         }
         let beside = self.total_bytes().zip(self.free_bytes()).zip(alone).map(|((total, free), _)| {
-            let beside = total.saturating_sub(free).saturating_sub(self.own_bytes());
+            // What may lie in RAM may as well be what is in use there.
+            let moving = saturate(self.oom.held_managed_bytes);
+            let beside = total.saturating_sub(free).saturating_sub(self.own_bytes()).saturating_sub(moving);
             if share(beside, total) < self.thresholds.others_share { 0 } else { beside }
         });
         Known::new(beside.get(), "what is in use of the card at the failure")

@@ -49,7 +49,7 @@ impl EndSummary {
     pub fn in_words(&self) -> String {
         let managed = match self.managed_bytes {
             0 => String::new(),
-            bytes => format!(", {} of it managed memory,", size(bytes)),
+            bytes => format!(", {} of which may lie in RAM,", size(bytes)),
         };
         format!("{} in {}{managed}", size(self.requested_bytes), count(self.live_allocations, "block", "blocks"))
     }

@@ -241,7 +241,7 @@ fn managed_among_it(rule: &Rule, sites: &[&SiteDifference]) -> &'static str {
     let is_managed = |site: &&SiteDifference| site.kind == Kind::Managed;
     let is_mixed = sites.iter().any(|site| has(site) && is_managed(site))
         && sites.iter().any(|site| has(site) && !is_managed(site));
-    if is_mixed { " with its managed memory" } else { "" }
+    if is_mixed { " with what may lie in RAM" } else { "" }
 }
 
 pub(super) fn no_base() -> String {

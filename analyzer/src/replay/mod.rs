@@ -370,7 +370,10 @@ impl Replay {
             self.close_open_calls(record);
         }
         match record.event() {
-            Some(Event::Alloc | Event::Pin) => self.allocation(record, payload, own),
+            Some(Event::Alloc | Event::Pin) => match self.apis.moved(record) {
+                Some(moved) => self.allocation(&moved, payload, own),
+                None => self.allocation(record, payload, own),
+            },
             Some(Event::Free | Event::Unpin) => self.free(record),
             Some(Event::Map | Event::Unmap) => self.mapping(record, payload, own),
             Some(Event::Reserve | Event::Import) => self.reserve_or_import(record, payload, own),

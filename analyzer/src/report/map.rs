@@ -81,7 +81,7 @@ pub fn write_text(page: &mut Page, document: &Document<'_>) {
                 if device.managed_allocations > 0 {
                     let blocks = count(device.managed_allocations, "block", "blocks");
                     let text = format!(
-                        "Not in the model: {} of managed memory in {blocks}, whose pages may lie in RAM",
+                        "Not in the model: {} in {blocks} that may lie in RAM",
                         size(device.managed_bytes)
                     );
                     page.indented("  ", "  ", &text);

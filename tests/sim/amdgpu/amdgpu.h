@@ -16,6 +16,9 @@ void *map_node(void *address, size_t length, int flags, bool is_kfd, uint64_t of
 // queue.c
 int update_queue(const unsigned char *payload);
 
+// graphics.c. What a program needs that records work for the card by the DRM.
+int graphics_request(unsigned number, unsigned char *payload);
+
 // events.c
 int create_event(unsigned char *payload);
 

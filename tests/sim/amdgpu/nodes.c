@@ -64,8 +64,10 @@ void behind_changed(int card) {
     tell(path, device_used(card));
     snprintf(path, sizeof path, "%s/sys/class/drm/card%d/device/mem_info_gtt_used", root, card);
     tell(path, host_used_bytes());
+    uint64_t by_kfd;
+    if (!kfd_counts(card, &by_kfd)) return;
     snprintf(path, sizeof path, "%s/sys/class/kfd/kfd/proc/%d", root, (int)getpid());
     mkdir(path, 0755);
     snprintf(path, sizeof path, "%s/sys/class/kfd/kfd/proc/%d/vram_%u", root, (int)getpid(), kfd_gpu_id(card));
-    tell(path, device_used(card));
+    tell(path, by_kfd);
 }

@@ -17,7 +17,10 @@ int behind_queue(unsigned char *payload, int index) {
 
 void behind_queue_gone(int index) { (void)index; }
 
-void behind_import(int card, uint32_t handle, int dmabuf) { (void)card, (void)handle, (void)dmabuf; }
+uint64_t behind_import(int dmabuf) {
+    (void)dmabuf;
+    return 0;
+}
 
 int behind_kfd(unsigned number, size_t size, unsigned char *payload) {
     (void)number, (void)size, (void)payload;

@@ -32,8 +32,8 @@ struct piece {
     uint64_t held;   // bytes that count
     uint64_t parent; // object that it goes with (NVIDIA)
     uint64_t memory; // number of the memory that it is a handle of (NVIDIA)
-    uint64_t offset; // where it can be mapped (KFD)
-    uint64_t size;   // bytes that lie there (KFD)
+    uint64_t offset; // where it can be mapped (KFD, DRM)
+    uint64_t size;   // bytes that lie there; 0 for another buffer's (KFD, DRM)
 };
 
 // Everything below wants the one lock, which entry.c takes around a request.
@@ -71,14 +71,14 @@ int uvm_request(unsigned number, uint64_t argument);
 // What stands behind a card. In bare.c nothing does: the zoo's programs only make requests, and their addresses lead
 // nowhere. In ../amdgpu it is memory, events and engines, so that ROCm can live on it.
 enum { MEMORY_VRAM = 1, MEMORY_GTT = 2, MEMORY_USERPTR = 4, MEMORY_DOORBELL = 8, MEMORY_MMIO = 16 };
-// New memory of the KFD's; `address` is where the card sees it, `host` where registered memory lies. Where it can be mapped.
+// New memory of the KFD's or the DRM's; `address` is where the card sees it, `host` where registered memory lies. Where it can be mapped.
 uint64_t behind_memory(uint64_t size, uint32_t flags, uint64_t address, uint64_t host);
 void behind_free(const struct piece *piece);
 // A queue that has got its number: fills in what the answer lacks. 0 or a negative errno.
 int behind_queue(unsigned char *payload, int index);
 void behind_queue_gone(int index);
-// A handle of a render node's was imported from this descriptor, or one of the KFD's.
-void behind_import(int card, uint32_t handle, int dmabuf);
+// A handle of a render node's was imported from this descriptor: where its buffer can be mapped, 0 for none of ours.
+uint64_t behind_import(int dmabuf);
 // All requests without a case of their own.
 int behind_kfd(unsigned number, size_t size, unsigned char *payload);
 int behind_drm(int card, unsigned number, size_t size, unsigned char *payload);
@@ -89,6 +89,8 @@ void behind_changed(int card);
 
 // KFD memory by its handle; NULL for none.
 struct piece *kfd_memory(uint64_t handle);
+// What the KFD counts for this process: not what it has by the DRM. False as long as it never asked the KFD for anything.
+bool kfd_counts(int card, uint64_t *bytes);
 uint64_t host_used_bytes(void);
 
 // Whether this object, client and handle, is there.

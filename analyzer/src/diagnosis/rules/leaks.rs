@@ -179,7 +179,7 @@ fn unusual_step(failure: &Failure<'_>, facts: &shape_facts::Facts, check: &mut C
 const BEFORE: &str = "how much of it had come to stay before the steps that are looked at";
 
 /// What would show how much a leak of managed memory took.
-const ON_THE_CARD: &str = "how much of the managed memory that stays lay on the card";
+const ON_THE_CARD: &str = "how much lay on the card of what stays and may lie in RAM";
 
 /// A leak made a request fail only where it took what was missing: that counts which the call paths brought that still rise, and
 /// neither what other paths hold nor what the failed step itself took.

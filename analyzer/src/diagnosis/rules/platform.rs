@@ -36,7 +36,8 @@ const KFD_USE: &str = "the system memory that KFD counts for all processes, whic
 
 /// KFD refuses more of the host's memory.
 fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let of_host = failure.is_of_host() || failure.oom.kind == Kind::Managed;
+    // The KFD counts none of the DRM's buffers.
+    let of_host = failure.is_of_host() || failure.oom.kind == Kind::Managed && !failure.is_of_drm();
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let of_apu = || failure.is_of_device() && case.is_integrated(failure.device).get() == Some(true);
     if !check.applies(is_rocm && !failure.is_injected() && (of_host || of_apu())) {
@@ -135,7 +136,7 @@ fn managed_besides(failure: &Failure<'_>) -> String {
     match saturate(failure.oom.held_managed_bytes) {
         0 => String::new(),
         bytes => {
-            format!("; {} of managed memory live besides, and nobody knows where its pages lie", size(bytes))
+            format!("; {} live besides, and nobody knows whether on the card or in RAM", size(bytes))
         }
     }
 }
@@ -228,16 +229,22 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         return;
     };
     let went_wrong = case.facts.oom_count > 0 || case.replay.end.is_failure();
-    let is_rocm = case.versions.platform == Some(Platform::Rocm);
-    if !check.applies(is_rocm && went_wrong) {
+    // A program that uses Vulkan alone has no runtime.
+    let may_be_amd = !matches!(case.versions.platform, Some(Platform::Cuda));
+    if !check.applies(may_be_amd && went_wrong) {
         return;
     }
     let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
     let used = case.device_series(Quantity::GttUsed, index).map(|series| series.most.1);
     let both = Known::new(used, "GTT in use (mem_info_gtt_used)").zip(Known::new(total, "the size of GTT"));
-    check.must(both.is(|(used, total)| share(used, total) >= case.thresholds.count_share), || {
-        let (used, total) = both.get().unwrap_or((0, 0));
-        format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
+    let neither = neither_has_room(case, index);
+    let full = both.is(|(used, total)| share(used, total) >= case.thresholds.count_share);
+    check.must(if neither.is_some() { Holds::Yes } else { full }, || match &neither {
+        Some(text) => text.clone(),
+        None => {
+            let (used, total) = both.get().unwrap_or((0, 0));
+            format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
+        }
     });
     check.unless(case.is_integrated(Some(device)).is(|integrated| integrated), || {
         "the GPU uses the host's memory: GTT is what it has".to_owned()
@@ -246,9 +253,29 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     check.must(refused, || "the kernel says that there is not enough memory for a command submission".to_owned());
     // Without that line a full GTT explains at most that memory of the host was refused.
     let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
-    if refused != Holds::Yes && !case.failures().any(|failure| is_of_host(&failure)) {
+    if refused != Holds::Yes && neither.is_none() && !case.failures().any(|failure| is_of_host(&failure)) {
         check.at_most(Confidence::Possible);
     }
+}
+
+/// A buffer of the DRM lies on the card or in GTT. That one was refused while neither had as much left, as it was read then.
+fn neither_has_room(case: &Case<'_>, device: u8) -> Option<String> {
+    let without_room = |failure: Failure<'_>| {
+        let read = &failure.oom.read;
+        let gtt_free = read.gtt_total_bytes?.saturating_sub(read.gtt_used_bytes?);
+        let (card_free, request) = (failure.driver_free_bytes().get()?, failure.request_bytes().get()?);
+        let is_it = failure.is_of_drm() && !failure.is_injected() && failure.report.device == Some(device);
+        (is_it && request > card_free.max(gtt_free)).then(|| {
+            format!(
+                "{} asked for {}, which the kernel may put on the card or into GTT: {} was free on the card, {} in GTT",
+                failure.report.call(),
+                size(request),
+                size(card_free),
+                size(gtt_free)
+            )
+        })
+    };
+    case.failures().find_map(without_room)
 }
 
 /// Whether the kernel refused a command submission of a device for want of memory.

@@ -213,7 +213,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         )
     });
     check.note(kept.managed_bytes > 0, || {
-        format!("{} of it is managed memory, which may lie in RAM", size(kept.managed_bytes))
+        format!("{} of it may lie in RAM", size(kept.managed_bytes))
     });
     if kept.path_share() < thresholds.dominant_share {
         check.at_most(Confidence::Probable);

@@ -148,6 +148,8 @@ pub struct Apis {
     unknown: Api,
     /// The families by themselves: looked up for every free.
     families: Vec<Family>,
+    /// Whether a function of the DRM is among them.
+    has_drm: bool,
 }
 
 impl Apis {
@@ -158,9 +160,18 @@ impl Apis {
             None => Api::by_name(row),
         };
         let rows: Vec<Api> = table.rows.iter().enumerate().map(api).collect();
-        let families = rows.iter().map(|api| api.family).collect();
+        let families: Vec<Family> = rows.iter().map(|api| api.family).collect();
+        let has_drm = families.contains(&Family::Drm);
         let nameless = ApiRow { name: "(unnamed function)".to_owned(), layer: u8::MAX };
-        Apis { rows, unknown: Api::by_name(&nameless), families }
+        Apis { rows, unknown: Api::by_name(&nameless), families, has_drm }
+    }
+
+    /// The record of a buffer that the DRM was asked for on the card, as what it is: the kernel may put it into the host's memory, at
+    /// once or later, as it may the pages of managed memory. Source: Linux `amdgpu_object.c` (`allowed_domains`), `amdgpu_gem.c`.
+    #[inline]
+    pub fn moved(&self, record: &Record) -> Option<Record> {
+        let moves = self.has_drm && record.kind() == Kind::Device && self.family(record.api) == Family::Drm;
+        moves.then(|| Record { kind_flags: record.kind_flags & 0xF0 | Kind::Managed as u8, ..*record })
     }
 
     /// What the addresses of the function with this number are.

@@ -100,7 +100,7 @@ fn managed(coverage: &Coverage) -> String {
     match bytes {
         0 => String::new(),
         _ => format!(
-            " Not in that share: {} of managed memory, of which nobody read how much lay on the card.",
+            " Not in that share: {} that may lie in RAM; nobody read how much of it lay on the card.",
             size(bytes)
         ),
     }

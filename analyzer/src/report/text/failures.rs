@@ -296,7 +296,7 @@ fn held_then(oom: &OomReport) -> String {
         0 => format!("held then: {on_card} asked, in {blocks}"),
         managed => {
             format!(
-                "held then: {on_card} asked, beside {} of managed memory, which may lie in RAM; {blocks} in all",
+                "held then: {on_card} asked, beside {} that may lie in RAM; {blocks} in all",
                 size(managed)
             )
         }

@@ -55,7 +55,7 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
         size(fragmentation.padded_bytes)
     );
     if peak.managed_allocations > 0 {
-        text.push_str(&format!(" ({} of managed memory left out, which may lie in RAM)", size(peak.managed_bytes)));
+        text.push_str(&format!(" ({} left out that may lie in RAM)", size(peak.managed_bytes)));
     }
     if let Some(loss) = fragmentation.effective_loss {
         text.push_str(&format!(", {} of requested lost", percent(loss)));

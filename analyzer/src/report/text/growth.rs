@@ -107,7 +107,7 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
     }
     if growth.managed_bytes > 0 {
         text.push_str(&format!(
-            "; {} of what stayed over these is managed memory, which may lie in RAM: when the card would be full is not foretold",
+            "; {} of what stayed over these may lie in RAM: when the card would be full is not foretold",
             size(growth.managed_bytes)
         ));
     }
@@ -264,7 +264,7 @@ mod tests {
     fn nothing_is_foretold_of_managed_memory() {
         let managed = text(&long(60, false, Kind::Managed));
         assert!(
-            managed.contains("managed memory, which may lie in RAM") && !managed.contains("at this rate"),
+            managed.contains("of what stayed over these may lie in RAM") && !managed.contains("at this rate"),
             "{managed}"
         );
         let device = text(&long(60, false, Kind::Device));

@@ -103,7 +103,7 @@ fn write_rows(page: &mut Page, ledger: &DeviceLedger, apart: Option<&Apart>) {
 fn unattributed(ledger: &DeviceLedger, wide: usize) -> String {
     let is_of_none = ledger.unattributed_in_process_bytes.is_some_and(|bytes| bytes <= AGREES_BYTES);
     let all = match ledger.has_moving_pages() {
-        true => "unattributed (the remainder, managed pages on the card among it)",
+        true => "unattributed (the remainder; what moves is among it)",
         // What the driver counts for this process was read, and the remainder is not in it. Nobody tells whose it is.
         false if is_of_none && kept_by_pools(ledger).is_none() => {
             "unattributed (the remainder: in no call and no reading)"
@@ -133,7 +133,7 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
         ));
     }
     if let Some(bytes) = ledger.unattributed_in_process_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
-        let managed = if ledger.has_moving_pages() { "pages of managed memory, " } else { "" };
+        let managed = if ledger.has_moving_pages() { "memory that may lie in RAM as well, " } else { "" };
         note(format!(
             "{} of the remainder are this process's by the driver: {managed}what rounding adds to blocks, contexts, code, page tables, what pools keep",
             size(bytes)
@@ -233,6 +233,7 @@ fn blocks(row: &Row) -> String {
 fn kind_name(row: &Row) -> &'static str {
     match row.kind {
         "device" => "device memory",
+        "managed" if row.api.as_deref().is_some_and(|api| api.starts_with("DRM_")) => "GEM buffers",
         "managed" => "managed memory",
         "array" => "arrays",
         "physical" => "VMM memory",

@@ -79,7 +79,7 @@ fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummar
     let managed = match peak.managed_allocations {
         0 => String::new(),
         blocks => format!(
-            ", beside {} of managed memory in {}, which may lie in RAM",
+            ", beside {} in {} that may lie in RAM",
             size(peak.managed_bytes),
             count(blocks, "block", "blocks")
         ),

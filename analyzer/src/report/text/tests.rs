@@ -486,8 +486,8 @@ fn managed_memory_is_told_apart_everywhere() {
     let page = page(&trace).split_whitespace().collect::<Vec<_>>().join(" ");
     let told = [
         "peak 20.00 GiB asked of 24.00 GiB (83.3 % of the card)",
-        "in 20 blocks, beside 24.00 GiB of managed memory in 3 blocks, which may lie in RAM",
-        "20.00 GiB asked, 20.00 GiB padded (24.00 GiB of managed memory left out, which may lie in RAM)",
+        "in 20 blocks, beside 24.00 GiB in 3 blocks that may lie in RAM",
+        "20.00 GiB asked, 20.00 GiB padded (24.00 GiB left out that may lie in RAM)",
     ];
     told.iter().for_each(|told| assert!(page.contains(told), "{told}: {page}"));
     assert!(!page.contains("had no room"), "{page}");

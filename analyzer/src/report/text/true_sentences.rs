@@ -332,6 +332,6 @@ fn managed_memory_is_told_apart_at_a_failure() {
     let failure = trace.refuse(16 * GIB);
     free(&mut trace, failure, 8 * GIB);
     let text = page(&trace);
-    let held = "held then: 10.00 GiB asked, beside 8.00 GiB of managed memory, which may lie in RAM; 2 blocks in all";
+    let held = "held then: 10.00 GiB asked, beside 8.00 GiB that may lie in RAM; 2 blocks in all";
     assert!(text.contains(held), "{text}");
 }

@@ -74,16 +74,16 @@ fn managed(device: &DeviceAnswer) -> String {
     let beside = match device.overhead.origin {
         Origin::Given | Origin::Unknown => String::new(),
         _ if device.overhead.managed_bytes == 0 => {
-            "; none of what was measured can be its pages, and a larger card may hold some of them".to_owned()
+            "; nothing of what was measured can be part of it, and a larger card may hold some of it".to_owned()
         }
         _ => format!(
-            "; of what was measured, up to {} may be its pages, which may lie in RAM on another card, and a larger card may hold more of \
-             them",
+            "; of what was measured, up to {} may be part of it, which may lie in RAM on another card, and a larger card may hold more of \
+             it",
             size(device.overhead.managed_bytes)
         ),
     };
     format!(
-        "up to {held} of managed memory is none of the program's blocks here: nobody knows where its pages lay{beside}"
+        "up to {held} that may lie in RAM is none of the program's blocks here: nobody knows where it lay{beside}"
     )
 }
 
@@ -131,7 +131,7 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
         (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => {
-            "managed memory alone was given, which may lie in RAM".to_owned()
+            "all that was given may lie in RAM".to_owned()
         }
         (_, 0) if device.allocations == 0 => "no allocation succeeded".to_owned(),
         (_, 0) if device.allocations == 1 => "the one allocation fits".to_owned(),
@@ -308,8 +308,8 @@ fn write_changes(page: &mut Page, device: &DeviceAnswer) {
 fn unknown_part(device: &DeviceAnswer) -> Option<&'static str> {
     let pools = device.returned_to_pools_bytes > 0;
     match (device.overhead.managed_held_bytes > 0, pools) {
-        (true, true) => Some("what pools keep and how much managed memory lies on the card"),
-        (true, false) => Some("how much managed memory lies on the card"),
+        (true, true) => Some("what pools keep and how much of what may lie in RAM is on the card"),
+        (true, false) => Some("how much of what may lie in RAM is on the card"),
         (false, true) => Some("what pools keep"),
         (false, false) => None,
     }

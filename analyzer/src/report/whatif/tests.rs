@@ -106,7 +106,7 @@ fn managed_memory_is_a_range() {
     assert!(text.contains("measured  12.00 GiB in use beside"), "{text}");
     assert!(text.contains("up to 12.00 GiB may be its pages"), "{text}");
     assert!(text.contains("16.00 GiB   28.00 GiB"), "{text}");
-    assert!(text.contains("how much managed memory lies on the card, on 20.00 GiB"), "{text}");
+    assert!(text.contains("how much of what may lie in RAM is on the card, on 20.00 GiB"), "{text}");
 }
 
 /// On the narrowest page each number is there: the last column is the one that says what would fail.

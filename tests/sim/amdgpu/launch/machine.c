@@ -118,19 +118,23 @@ static void write_gpu_node(int card, const struct chip *chip, uint64_t capacity_
     write_link(node, 0, 0);
 }
 
-static void write_card(int card, const struct chip *chip, uint64_t capacity_bytes) {
+static void write_card(int card, const struct chip *chip, uint64_t capacity_bytes, uint64_t host_capacity_bytes) {
     char folder[128];
     snprintf(folder, sizeof folder, "sys/devices/pci0000:00/0000:%02x:00.0", 3 + card);
     write_file(path_of("%s/uevent", folder), "DRIVER=amdgpu\nPCI_ID=1002:%04X\nPCI_SLOT_NAME=0000:%02x:00.0\n",
                chip->device_id, 3 + card);
     write_file(path_of("%s/vendor", folder), "0x1002\n");
     write_file(path_of("%s/device", folder), "0x%04x\n", chip->device_id);
+    write_file(path_of("%s/subsystem_vendor", folder), "0x1002\n");
+    write_file(path_of("%s/subsystem_device", folder), "0x0e3a\n");
+    write_file(path_of("%s/revision", folder), "0xc1\n");
+    make_link(path_of("%s/subsystem", folder), "/sys/bus/pci");
     for (int total = 1; total >= 0; total--) {
         const char *name = total ? "total" : "used";
         unsigned long long bytes = total ? capacity_bytes : 0;
         write_file(path_of("%s/mem_info_vram_%s", folder, name), "%llu\n", bytes);
         write_file(path_of("%s/mem_info_vis_vram_%s", folder, name), "%llu\n", bytes);
-        write_file(path_of("%s/mem_info_gtt_%s", folder, name), "%llu\n", total ? (unsigned long long)host_bytes() / 2 : 0);
+        write_file(path_of("%s/mem_info_gtt_%s", folder, name), "%llu\n", total ? (unsigned long long)host_capacity_bytes : 0);
     }
     char target[192];
     snprintf(target, sizeof target, "/%s", folder);
@@ -170,7 +174,7 @@ void make_machine(const char *below, const char *chip_name, int cards, uint64_t 
     write_cpu_node(cards);
     for (int card = 0; card < cards; card++) {
         write_gpu_node(card, chip, capacity_bytes);
-        write_card(card, chip, capacity_bytes);
+        write_card(card, chip, capacity_bytes, host_capacity_bytes);
     }
     make_link("sys/class/kfd/kfd", "/sys/devices/virtual/kfd/kfd");
     write_file("sys/devices/virtual/kfd/kfd/proc/.keep", "%s", "");
