@@ -1,9 +1,9 @@
 //! Mesa's Vulkan for AMD (RADV), unmodified, over the simulated card: what it takes by the DRM against the card's own log, and what the
 //! report says of memory that the kernel may put on the card or into the host's.
 
-use gpuoom_tests::{Client, GIB, MIB, assert_addresses_alternate, assert_kernel_agrees, vulkan_client};
+use gpuoom_tests::{Client, MIB, assert_addresses_alternate, assert_kernel_agrees, vulkan_client};
 
-const CARD: u64 = 8 * GIB;
+const CARD: u64 = 8 << 30;
 
 fn tour() -> Option<Client> {
     vulkan_client("vulkan_tour")

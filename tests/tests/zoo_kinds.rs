@@ -204,3 +204,16 @@ fn llama_like_load_that_fits_leaves_nothing_behind() {
     assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
     assert_eq!(report.number("/devices/0/allocations"), report.number("/devices/0/frees"));
 }
+
+/// A pool may be of host memory, or of managed memory: neither fills the card.
+#[test]
+fn what_pools_take_elsewhere_is_not_counted_on_the_card() {
+    let run = Client::new(program("pools_elsewhere.c")).env("SIM_CAPACITY", "2G").env("GPUOOM_PROBE", "off").run_both();
+    run.assert_trace_is_true();
+    let report = run.only_trace().report();
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 64 * MIB);
+    assert_eq!(report.number("/devices/0/peak/managed_bytes"), 5 * 512 * MIB);
+    assert_eq!(report.number("/host/peak/requested_bytes"), 4 * 768 * MIB);
+    assert_eq!(run.confidence("true-capacity"), None, "64 MiB of 2 GiB");
+    assert!(run.page().contains("beside 2.50 GiB that may lie in RAM"), "{}", run.page());
+}

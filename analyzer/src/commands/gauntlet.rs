@@ -18,7 +18,7 @@ use super::recorded::{find_traces, note_end};
 use super::stop::{self, Stopped};
 use super::units::parse_time;
 use crate::gauntlet::trial::Told;
-use crate::gauntlet::{Ending, Fate, Gauntlet, Place, Plan, Trial};
+use crate::gauntlet::{Ending, Gauntlet, Place, Plan, Trial};
 use crate::report::gauntlet;
 use crate::words::clean;
 
@@ -152,7 +152,7 @@ fn run_all(args: &GauntletArgs) -> anyhow::Result<u8> {
     let wanted = wanted(&args.only, &plan.places)?;
     for (number, place) in (1..).zip(wanted.into_iter().take(args.limit)) {
         progress(number, place);
-        trials.push(runner.try_place(number, place, limit)?);
+        trials.push(runner.try_place(number, place, limit, undisturbed.ending)?);
     }
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     write(args, &Gauntlet::new(words, undisturbed.ending, plan.places.len(), trials))
@@ -198,7 +198,7 @@ fn write(args: &GauntletArgs, done: &Gauntlet) -> anyhow::Result<u8> {
 }
 
 impl Runner<'_> {
-    fn try_place(&self, number: usize, place: &Place, limit: Duration) -> anyhow::Result<Trial> {
+    fn try_place(&self, number: usize, place: &Place, limit: Duration, undisturbed: Ending) -> anyhow::Result<Trial> {
         let run = self.go(&format!("{number:03}"), Some(&place.rule()), Some(limit))?;
         let mut told = Told::default();
         for trace in &run.traces {
@@ -207,10 +207,7 @@ impl Runner<'_> {
                 Err(error) => complain(&error.to_string()),
             }
         }
-        let (fate, because) = match told.injected {
-            Some((fate, because)) => (fate, Some(because)),
-            None => (Fate::NotReached, None),
-        };
+        let (fate, because) = told.fate(run.ending, undisturbed);
         Ok(Trial {
             rule: place.rule(),
             place: place.clone(),

@@ -4,6 +4,7 @@ use gpuoom_trace::record::Kind;
 
 use super::case::Failure;
 use crate::judgement::check::Known;
+use crate::passes::fragmentation::saturate;
 use crate::thresholds::share;
 
 /// The program's own requests and the one that failed, on a card that has nothing else on it.

@@ -149,6 +149,17 @@ impl Told {
         Ok(told)
     }
 
+    /// What became of the failure, and why, in a run that ended so. An end that comes without the failure as well is no reaction to it.
+    pub fn fate(&self, ending: Ending, undisturbed: Ending) -> (Fate, Option<&'static str>) {
+        match self.injected {
+            Some((_, because)) if because == Because::ProcessExited.name() && ending == undisturbed => {
+                (Fate::Unresolved, Some(Because::TraceEnded.name()))
+            }
+            Some((fate, because)) => (fate, Some(because)),
+            None => (Fate::NotReached, None),
+        }
+    }
+
     fn note(&mut self, fate: (Fate, &'static str), fell_back_to: Option<u8>, by_time_alone: bool) {
         let is_worse = self.injected.is_none_or(|known| (known.0, self.by_time_alone) < (fate.0, by_time_alone));
         if is_worse {
@@ -174,6 +185,17 @@ fn other_device(oom: &Oom) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_that_comes_anyway_is_no_reaction() {
+        let told = Told { injected: Some((Fate::Propagated, "process_exited")), ..Told::default() };
+        let crash = Ending::Signaled(11);
+        assert_eq!(told.fate(crash, Ending::Exited(0)), (Fate::Propagated, Some("process_exited")));
+        assert_eq!(told.fate(crash, crash), (Fate::Unresolved, Some("trace_ended")));
+        let checked = Told { injected: Some((Fate::Propagated, "status_checked")), ..Told::default() };
+        assert_eq!(checked.fate(crash, crash), (Fate::Propagated, Some("status_checked")));
+        assert_eq!(Told::default().fate(crash, crash), (Fate::NotReached, None));
+    }
 
     #[test]
     fn the_worst_of_several_processes_counts() {

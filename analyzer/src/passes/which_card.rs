@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::machine::Machine;
-use crate::machine::card::Card;
+use crate::machine::card::{Card, NVIDIA};
 use crate::machine::kfd::KfdNode;
 use crate::machine::mapping::{self, Chosen, Runtime};
 use crate::machine::pci::PciAddress;
@@ -52,7 +52,7 @@ impl<'f> WhichCard<'f> {
         if let Some(told) = device.pci_bus_id.as_deref() {
             return PciAddress::parse(told);
         }
-        let runtime = runtime_of(device)?;
+        let runtime = runtime_of(device).or(self.counted_by_the_recorder())?;
         // Several devices on a machine that shows one GPU: it does not show all.
         let devices = self.devices.iter().filter(|device| device.index.is_some()).count();
         let shows_all = devices <= mapping::gpu_count(self.machine, Some(runtime));
@@ -72,6 +72,14 @@ impl<'f> WhichCard<'f> {
             Chosen::Uuid(uuid) => Some(uuid),
             Chosen::Position(_) => None,
         }
+    }
+
+    /// Of a program that uses HSA, KFD or the DRM alone the recorder counts the GPUs as HIP would, by KFD's topology.
+    fn counted_by_the_recorder(&self) -> Option<Runtime> {
+        let is_set = |name: &str| self.environment.get(name).is_some_and(|text| !text.trim().is_empty());
+        let is_nvidias = |card: &Card| card.vendor_id == Some(NVIDIA);
+        let has_none = self.machine.nvidia_gpus.is_empty() && !self.machine.cards.iter().any(is_nvidias);
+        (has_none && !is_set("CUDA_VISIBLE_DEVICES")).then_some(Runtime::Hip)
     }
 
     fn variables(&self) -> impl Fn(&str) -> Option<String> + 'f {
@@ -130,7 +138,12 @@ mod tests {
         assert_eq!(video_memory(one(), vec![node(0x300, None)]), None, "perhaps an APU");
         let part = Card { compute_partition: Some("CPX".into()), ..card("0000:03:00.0") };
         assert_eq!(video_memory(vec![part], vec![node(0x300, GFX1100)]), None);
-        let two = vec![card("0000:03:00.0"), card("0000:83:00.0")];
-        assert_eq!(video_memory(two, vec![node(0x300, GFX1100), node(0x8300, GFX1100)]), None, "the order is no fact");
+        let larger = Card { vram_total_bytes: Some(2 << 30), ..card("0000:83:00.0") };
+        let two = || vec![card("0000:03:00.0"), larger.clone()];
+        let nodes = vec![node(0x8300, GFX1100), node(0x300, GFX1100)];
+        assert_eq!(video_memory(two(), nodes), Some(2 << 30), "KFD's order counts, and not that of the cards");
+        assert_eq!(video_memory(two(), vec![]), None, "no order is known");
+        let foreign = Card { vendor_id: Some(NVIDIA), ..card("0000:83:00.0") };
+        assert_eq!(video_memory(vec![card("0000:03:00.0"), foreign], vec![node(0x300, GFX1100)]), None);
     }
 }

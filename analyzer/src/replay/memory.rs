@@ -3,7 +3,6 @@
 use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 
-use super::Replay;
 use super::apis::{Does, Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
@@ -12,6 +11,7 @@ use super::pins::Pins;
 use super::tracks::saturate;
 use super::undo::Undo;
 use super::vmm::Unmapped;
+use super::{PoolPlace, Replay};
 
 impl Replay {
     #[inline]
@@ -279,7 +279,7 @@ impl Replay {
         // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none. The piece has an
         // address that is given back like memory, though.
         if is_map && own && !failed && record.kind() == Kind::Imported {
-            self.pools.insert(record.address, record.device);
+            self.pools.insert(record.address, PoolPlace { device: record.device, kind: Kind::Pool });
         }
         if is_map && !failed && record.kind() == Kind::Managed {
             self.tracks.released();
@@ -351,7 +351,7 @@ impl Replay {
             (Some(Event::Reserve), Kind::Pool) => {
                 // With a size it is memory that a graph will get when it runs. The runtime's call has the driver's inside.
                 self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
-                self.pools.insert(record.address, record.device);
+                self.pools.insert(record.address, PoolPlace::of(record, payload));
                 if own && record.requested == 0 {
                     self.pool_appears(record);
                 }

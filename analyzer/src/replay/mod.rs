@@ -213,7 +213,7 @@ pub struct Replay {
     /// Bytes of each device over time; followed only where somebody has put one here.
     pub timeline: Option<Timeline>,
     /// Pools, memory nodes of graphs, buffers of imported memory: named, with their device, and not counted.
-    pools: rustc_hash::FxHashMap<u64, u8>,
+    pools: rustc_hash::FxHashMap<u64, PoolPlace>,
     /// Pools that the program made, with properties of its own: a limit, a place, a sort of memory.
     pub made_pools: u64,
     counters: counters::Counters,
@@ -370,8 +370,8 @@ impl Replay {
             self.close_open_calls(record);
         }
         match record.event() {
-            Some(Event::Alloc | Event::Pin) => match self.apis.moved(record) {
-                Some(moved) => self.allocation(&moved, payload, own),
+            Some(Event::Alloc | Event::Pin) => match self.lies_as(record, payload).filter(|_| own) {
+                Some(kind) => self.allocation(&with_kind(record, kind), payload, own),
                 None => self.allocation(record, payload, own),
             },
             Some(Event::Free | Event::Unpin) => self.free(record),
@@ -518,6 +518,49 @@ impl Replay {
             return record.device;
         }
         let pool = payload::unpack_numbers(payload).next();
-        pool.and_then(|pool| self.pools.get(&pool).copied()).unwrap_or(record.device)
+        pool.and_then(|pool| self.pools.get(&pool)).map_or(record.device, |place| place.device)
+    }
+
+    /// What an allocation counts as, where that is not what its function says: a buffer that moves, or a block of a pool whose memory is
+    /// not the device's own.
+    #[inline]
+    fn lies_as(&self, record: &Record, payload: &[u8]) -> Option<Kind> {
+        if self.apis.moves(record) {
+            return Some(Kind::Managed);
+        }
+        if record.kind() != Kind::Pool || payload.is_empty() || self.pools.is_empty() {
+            return None;
+        }
+        let pool = payload::unpack_numbers(payload).next()?;
+        self.pools.get(&pool).map(|place| place.kind).filter(|kind| *kind != Kind::Pool)
+    }
+}
+
+fn with_kind(record: &Record, kind: Kind) -> Record {
+    Record { kind_flags: record.kind_flags & 0xF0 | kind as u8, ..*record }
+}
+
+/// Where the memory of a pool lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PoolPlace {
+    /// Device, as recorded.
+    device: u8,
+    /// What its blocks are: [`Kind::Pool`] on a device, else pinned host memory or managed memory.
+    kind: Kind,
+}
+
+impl PoolPlace {
+    /// As the record of the pool says: {sort of allocation, sort of place}, as CUDA and HIP number them, where they are not the usual
+    /// ones. (`cudaMemAllocationType`, `cudaMemLocationType`: driver_types.h of 13.5; `hipMemAllocationType`, `hipMemLocationType`.)
+    fn of(record: &Record, payload: &[u8]) -> Self {
+        const MANAGED: u64 = 2;
+        const HOST: std::ops::RangeInclusive<u64> = 2..=4;
+        let mut numbers = payload::unpack_numbers(payload);
+        let kind = match (numbers.next(), numbers.next()) {
+            (Some(MANAGED), _) => Kind::Managed,
+            (_, Some(place)) if HOST.contains(&place) => Kind::HostPinned,
+            _ => Kind::Pool,
+        };
+        PoolPlace { device: record.device, kind }
     }
 }

@@ -80,10 +80,8 @@ pub fn write_text(page: &mut Page, document: &Document<'_>) {
             Some(model) => {
                 if device.managed_allocations > 0 {
                     let blocks = count(device.managed_allocations, "block", "blocks");
-                    let text = format!(
-                        "Not in the model: {} in {blocks} that may lie in RAM",
-                        size(device.managed_bytes)
-                    );
+                    let text =
+                        format!("Not in the model: {} in {blocks} that may lie in RAM", size(device.managed_bytes));
                     page.indented("  ", "  ", &text);
                 }
                 page.indented("  ", "  ", &format!("Model of the card, {} a cell (modelled)", size(device.cell_bytes)));

@@ -148,13 +148,26 @@ pub(super) unsafe fn physical(done: bool, out: Out, size_bytes: usize, propertie
     unsafe { Described { device: location(properties), ..block(done, out, size_bytes) } }
 }
 
-/// A pool from `hipMemPoolProps` / `cudaMemPoolProps`, location {type, id} at 8.
+/// A pool from `hipMemPoolProps` / `cudaMemPoolProps`: sort of allocation at 0, location {type, id} at 8.
 ///
 /// # Safety
 /// As [`block`].
 pub(super) unsafe fn pool(done: bool, out: Out, properties: *const u8) -> Described {
     // SAFETY: promised by the caller: 88 bytes.
-    unsafe { Described { device: location(properties), ..block(done, out, 0) } }
+    unsafe {
+        let (sort, place) = (field(properties, 0), field(properties, 8));
+        Described { device: location(properties), ..place_of_pool(block(done, out, 0), sort, place) }
+    }
+}
+
+/// Says where a pool's memory lies, where that is not memory of a device: {sort of allocation, type of location}.
+fn place_of_pool(pool: Described, sort: u32, place: u32) -> Described {
+    /// `hipMemAllocationTypePinned`, `hipMemLocationTypeDevice`, and the same in CUDA.
+    const USUAL: (u32, u32) = (1, 1);
+    if (sort, place) == USUAL {
+        return pool;
+    }
+    Described { numbers: [u64::from(sort), u64::from(place)], number_count: 2, ..pool }
 }
 
 /// # Safety
@@ -179,13 +192,16 @@ pub(super) unsafe fn of_device(done: bool, out: Out, device: i32) -> Described {
     unsafe { Described { device: Some(device_number(device)), ..block(done, out, 0) } }
 }
 
-/// A pool of the device in a `cudaMemLocation` {type, id}.
+/// A pool of this sort of allocation at a `cudaMemLocation` {type, id}.
 ///
 /// # Safety
 /// As [`block`].
-pub(super) unsafe fn pool_at(done: bool, out: Out, location: *const u8) -> Described {
+pub(super) unsafe fn pool_at(done: bool, out: Out, location: *const u8, sort: u32) -> Described {
     // SAFETY: promised by the caller: 8 bytes.
-    unsafe { Described { device: Some(of_location(location)), ..block(done, out, 0) } }
+    unsafe {
+        let pool = place_of_pool(block(done, out, 0), sort, field(location, 0));
+        Described { device: Some(of_location(location)), ..pool }
+    }
 }
 
 /// The device of a location {type, id}.

@@ -102,8 +102,8 @@ macro_rules! functions {
                 cuDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
                 cuDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
                 cuMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location), does(NamesPool);
-                cuMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool, |done| pool_at(done, out, location), does(NamesPool);
+                    |done| pool_at(done, out, location, kind), does(NamesPool);
+                cuMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool, |done| pool_at(done, out, location, kind), does(NamesPool);
                 cuMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
                     |_done| pool_for(location, memory_pool), does(ChoosesPool);
                 cuDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);

@@ -92,11 +92,11 @@ macro_rules! functions {
                 cudaDeviceSetLimit(which: u32, value: usize) => creation, Module, None, |_done| limit(which, value);
 
                 cudaMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location), does(NamesPool);
+                    |done| pool_at(done, out, location, kind), does(NamesPool);
                 cudaMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
                     |_done| pool_for(location, memory_pool), does(ChoosesPool);
                 cudaMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location), does(NamesPool);
+                    |done| pool_at(done, out, location, kind), does(NamesPool);
 
                 cudaSetDevice(device: i32) => selection, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) };

@@ -92,9 +92,9 @@ macro_rules! functions {
                 hipDeviceGetMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);
                 hipDeviceSetMemPool(device: i32, memory_pool: Pointer) => naming, Reserve, Pool, |_done| pool_of(device, memory_pool), does(ChoosesPool);
                 hipMemGetMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location), does(NamesPool);
+                    |done| pool_at(done, out, location, kind), does(NamesPool);
                 hipMemGetDefaultMemPool(out: Out, location: *const u8, kind: u32) => naming, Reserve, Pool,
-                    |done| pool_at(done, out, location), does(NamesPool);
+                    |done| pool_at(done, out, location, kind), does(NamesPool);
                 hipMemSetMemPool(location: *const u8, kind: u32, memory_pool: Pointer) => naming, Reserve, Pool,
                     |_done| pool_for(location, memory_pool), does(ChoosesPool);
                 hipExternalMemoryGetMappedBuffer(out: Out, memory: Pointer, descriptor: *const u8) => naming, Map, Imported,

@@ -3,7 +3,7 @@
 //!
 //! Sources. HIP: the version node that the function has in `hip_hcc.map.in` (ROCm/clr, ROCm/rocm-systems); 4.2 is the
 //! first node there is. CUDA driver: the version in the names of the types of NVIDIA `cudaTypedefs.h`, which begin at 2.0.
-//! CUDA runtime: only where headers and exports of the releases that were compared tell (11.8, 12.9, 13).
+//! CUDA runtime: the exports of `libcudart` in NVIDIA's wheels of 11.7 to 13.5, a release of each minor version (`nvidia-cuda-runtime`).
 
 /// HIP, by the version node of ROCm.
 const HIP: &[(&str, &str)] = &[
@@ -29,7 +29,8 @@ const HIP: &[(&str, &str)] = &[
          hipMemsetD8Async hipMemsetD16 hipMemsetD16Async hipMemsetD32 hipMemsetD32Async hipMemset2D hipMemset2DAsync \
          hipMemset3D hipMemset3DAsync hipMemPrefetchAsync hipDeviceSynchronize hipStreamSynchronize \
          hipEventSynchronize hipStreamQuery hipMemGetInfo hipModuleLoad hipModuleLoadData hipModuleLoadDataEx \
-         hipModuleUnload hipMemAdvise hipIpcGetMemHandle",
+         hipModuleUnload hipMemAdvise hipIpcGetMemHandle hipDeviceTotalMem hipGetDeviceProperties hipGetDevicePropertiesR0000 \
+         hipDeviceGetAttribute hipDeviceGetLimit",
     ),
     (
         "4.3",
@@ -71,7 +72,7 @@ const HIP: &[(&str, &str)] = &[
         "hipModuleLaunchCooperativeKernel hipModuleLaunchCooperativeKernelMultiDevice hipGraphAddMemAllocNode \
          hipGraphAddMemFreeNode hipGraphAddNode",
     ),
-    ("6.0", "hipExtGetLastError"),
+    ("6.0", "hipExtGetLastError hipGetDevicePropertiesR0600"),
     ("6.1", "hipGetProcAddress hipStreamBeginCaptureToGraph hipGraphInstantiateWithParams"),
     (
         "6.2",
@@ -87,7 +88,8 @@ const HIP: &[(&str, &str)] = &[
     ),
     (
         "7.2",
-        "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload hipMemGetMemPool hipMemSetMemPool hipMemPrefetchBatchAsync",
+        "hipLibraryLoadData hipLibraryLoadFromFile hipLibraryUnload hipMemGetMemPool hipMemSetMemPool hipMemPrefetchBatchAsync \
+         hipGetProcAddress_spt",
     ),
     (
         "7.14",
@@ -103,7 +105,8 @@ const DRIVER: &[(&str, &str)] = &[
         "≤ 2.0",
         "cuMemAlloc cuMemAllocHost cuMemFree cuMemFreeHost cuArrayDestroy cuLaunch cuLaunchGrid cuLaunchGridAsync \
          cuCtxSynchronize cuStreamSynchronize cuStreamQuery cuEventSynchronize cuMemGetInfo cuModuleLoad \
-         cuModuleLoadData cuModuleLoadFatBinary cuModuleUnload",
+         cuModuleLoadData cuModuleLoadFatBinary cuModuleUnload cuMemAllocPitch cuArrayCreate cuArray3DCreate cuCtxCreate cuCtxDestroy \
+         cuDeviceTotalMem",
     ),
     ("2.1", "cuModuleLoadDataEx"),
     ("2.2", "cuMemHostAlloc"),
@@ -111,7 +114,7 @@ const DRIVER: &[(&str, &str)] = &[
     ("3.1", "cuCtxSetLimit"),
     (
         "3.2",
-        "cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemAllocHost_v2 cuArrayCreate_v2 cuArray3DCreate_v2 cuMemFree_v2 \
+        "cuDeviceTotalMem_v2 cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemAllocHost_v2 cuArrayCreate_v2 cuArray3DCreate_v2 cuMemFree_v2 \
          cuCtxCreate_v2 cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemcpyDtoD_v2 cuMemcpyDtoA_v2 cuMemcpyAtoD_v2 \
          cuMemcpyHtoA_v2 cuMemcpyAtoH_v2 cuMemcpyAtoA_v2 cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy3D_v2 \
          cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyHtoAAsync_v2 cuMemcpyAtoHAsync_v2 \
@@ -181,7 +184,7 @@ const DRIVER: &[(&str, &str)] = &[
     ("11.7", "cuMemGetHandleForAddressRange"),
     (
         "12.0",
-        "cuGetProcAddress_v2 cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuGraphInstantiateWithParams \
+        "cuGetProcAddress_v2 cuGetProcAddress_v2_ptsz cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuGraphInstantiateWithParams \
      cuGraphInstantiateWithParams_ptsz",
     ),
     ("12.1", "cuMulticastCreate"),
@@ -210,10 +213,65 @@ const DRIVER: &[(&str, &str)] = &[
 /// The CUDA runtime.
 const RUNTIME: &[(&str, &str)] = &[
     ("11.3", "cudaGetDriverEntryPoint cudaGetDriverEntryPoint_ptsz"),
+    (
+        "≤ 11.7",
+        "cudaMalloc cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocArray cudaMalloc3DArray \
+         cudaMallocMipmappedArray cudaMallocHost cudaHostAlloc cudaHostRegister cudaMallocAsync cudaMallocAsync_ptsz \
+         cudaMallocFromPoolAsync cudaMallocFromPoolAsync_ptsz cudaIpcOpenMemHandle cudaMemPoolImportPointer \
+         cudaImportExternalMemory cudaMemPoolImportFromShareableHandle cudaGraphicsMapResources cudaFree cudaFreeHost \
+         cudaHostUnregister cudaFreeArray cudaFreeMipmappedArray cudaFreeAsync cudaFreeAsync_ptsz \
+         cudaDestroyExternalMemory cudaIpcCloseMemHandle cudaGraphicsUnmapResources cudaGraphAddMemFreeNode \
+         cudaMemPoolDestroy cudaDeviceReset cudaThreadExit cudaMemPoolCreate cudaDeviceGetDefaultMemPool \
+         cudaDeviceGetMemPool cudaDeviceSetMemPool cudaExternalMemoryGetMappedBuffer \
+         cudaExternalMemoryGetMappedMipmappedArray cudaGraphicsResourceGetMappedPointer cudaGraphAddMemAllocNode \
+         cudaMemAdvise cudaMemPrefetchAsync cudaMemPrefetchAsync_ptsz cudaDeviceSetLimit cudaSetDevice \
+         cudaStreamBeginCapture cudaStreamBeginCapture_ptsz cudaStreamEndCapture cudaStreamEndCapture_ptsz \
+         cudaGraphInstantiate cudaGraphInstantiateWithFlags cudaGraphExecDestroy cudaGraphDestroy cudaIpcGetMemHandle \
+         cudaMemPoolExportToShareableHandle cudaMemPoolExportPointer cudaMemPoolTrimTo cudaMemPoolSetAttribute \
+         cudaDeviceGraphMemTrim cudaDeviceGetGraphMemAttribute cudaGetLastError cudaPeekAtLastError \
+         cudaGetErrorString cudaGetErrorName cudaLaunchKernel cudaLaunchKernel_ptsz cudaLaunchCooperativeKernel \
+         cudaLaunchCooperativeKernel_ptsz cudaLaunchCooperativeKernelMultiDevice cudaLaunchHostFunc \
+         cudaLaunchHostFunc_ptsz cudaGraphUpload cudaGraphUpload_ptsz cudaGraphLaunch cudaGraphLaunch_ptsz cudaMemcpy \
+         cudaMemcpy_ptds cudaMemcpyAsync cudaMemcpyAsync_ptsz cudaMemcpyPeer cudaMemcpyPeerAsync cudaMemcpy2D \
+         cudaMemcpy2D_ptds cudaMemcpy2DAsync cudaMemcpy2DAsync_ptsz cudaMemcpy2DToArray cudaMemcpy2DToArray_ptds \
+         cudaMemcpy2DToArrayAsync cudaMemcpy2DToArrayAsync_ptsz cudaMemcpy2DFromArray cudaMemcpy2DFromArray_ptds \
+         cudaMemcpy2DFromArrayAsync cudaMemcpy2DFromArrayAsync_ptsz cudaMemcpyToArrayAsync \
+         cudaMemcpyToArrayAsync_ptsz cudaMemcpyFromArrayAsync cudaMemcpyFromArrayAsync_ptsz cudaMemcpyArrayToArray \
+         cudaMemcpyArrayToArray_ptds cudaMemcpy2DArrayToArray cudaMemcpy2DArrayToArray_ptds cudaMemcpyToArray \
+         cudaMemcpyToArray_ptds cudaMemcpyFromArray cudaMemcpyFromArray_ptds cudaMemcpy3D cudaMemcpy3D_ptds \
+         cudaMemcpy3DAsync cudaMemcpy3DAsync_ptsz cudaMemcpy3DPeer cudaMemcpy3DPeer_ptds cudaMemcpy3DPeerAsync \
+         cudaMemcpy3DPeerAsync_ptsz cudaMemcpyToSymbol cudaMemcpyToSymbol_ptds cudaMemcpyToSymbolAsync \
+         cudaMemcpyToSymbolAsync_ptsz cudaMemcpyFromSymbol cudaMemcpyFromSymbol_ptds cudaMemcpyFromSymbolAsync \
+         cudaMemcpyFromSymbolAsync_ptsz cudaMemset cudaMemset_ptds cudaMemsetAsync cudaMemsetAsync_ptsz cudaMemset2D \
+         cudaMemset2D_ptds cudaMemset2DAsync cudaMemset2DAsync_ptsz cudaMemset3D cudaMemset3D_ptds cudaMemset3DAsync \
+         cudaMemset3DAsync_ptsz cudaDeviceSynchronize cudaThreadSynchronize",
+    ),
+    ("11.8", "cudaLaunchKernelExC cudaLaunchKernelExC_ptsz"),
+    (
+        "12.0",
+        "cudaGraphInstantiateWithParams cudaGraphInstantiateWithParams_ptsz __cudaLaunchKernel \
+         __cudaLaunchKernel_ptsz cudaGetDeviceProperties_v2",
+    ),
+    ("12.2", "cudaGraphAddNode cudaMemAdvise_v2 cudaMemPrefetchAsync_v2 cudaMemPrefetchAsync_v2_ptsz"),
+    ("12.3", "cudaGraphAddNode_v2 cudaStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph_ptsz"),
     ("12.5", "cudaGetDriverEntryPointByVersion cudaGetDriverEntryPointByVersion_ptsz"),
-    ("12.3", "cudaGraphAddNode_v2"),
-    ("12.8", "cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload"),
-    ("13", "cudaMemGetDefaultMemPool cudaMemGetMemPool cudaMemSetMemPool"),
+    (
+        "12.8",
+        "cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload cudaMemcpy3DBatchAsync \
+         cudaMemcpy3DBatchAsync_ptsz cudaMemcpyBatchAsync cudaMemcpyBatchAsync_ptsz",
+    ),
+    (
+        "13",
+        "cudaMemGetDefaultMemPool cudaMemSetMemPool cudaMemGetMemPool cudaMemPrefetchBatchAsync \
+         cudaMemPrefetchBatchAsync_ptsz cudaMemDiscardBatchAsync cudaMemDiscardBatchAsync_ptsz \
+         cudaMemDiscardAndPrefetchBatchAsync cudaMemDiscardAndPrefetchBatchAsync_ptsz",
+    ),
+    (
+        "13.2",
+        "cudaLaunchHostFunc_v2 cudaLaunchHostFunc_v2_ptsz cudaMemcpy3DWithAttributesAsync \
+         cudaMemcpy3DWithAttributesAsync_ptsz cudaMemcpyWithAttributesAsync cudaMemcpyWithAttributesAsync_ptsz",
+    ),
+    ("13.3", "cudaStreamBeginRecaptureToGraph cudaStreamBeginRecaptureToGraph_ptsz"),
 ];
 
 /// The version of a function, empty where it is not known.

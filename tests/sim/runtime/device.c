@@ -175,6 +175,7 @@ static size_t managed_bytes;  // of managed memory that lies in RAM; guarded by 
 static int lies_in_ram(enum sim_kind kind) { return kind == SIM_KIND_MANAGED && sim_config()->limits.managed; }
 
 static int charge_for(int index, enum sim_kind kind, size_t held) {
+    if (kind == SIM_KIND_POOL_IN_RAM) return 1;
     if (!lies_in_ram(kind)) return sim_device_charge(index, held);
     size_t limit = sim_config()->limits.managed;
     if (held > limit || managed_bytes > limit - held) return 0;
@@ -183,6 +184,7 @@ static int charge_for(int index, enum sim_kind kind, size_t held) {
 }
 
 static void refund_for(int index, enum sim_kind kind, size_t held) {
+    if (kind == SIM_KIND_POOL_IN_RAM) return;
     if (lies_in_ram(kind)) managed_bytes -= held;
     else sim_device_refund(index, held);
 }

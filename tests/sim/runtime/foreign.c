@@ -129,7 +129,7 @@ int sim_MemPoolExportPointer(void *data, void *pointer) {
     sigset_t saved;
     sim_lock(&saved);
     struct sim_block *block = sim_device_find((uintptr_t)pointer);
-    bool is_pools = block && block->kind == SIM_KIND_POOL;
+    bool is_pools = block && block->pool;
     sim_unlock(&saved);
     return is_pools ? sim_IpcGetMemHandle(data, pointer) : SIM_INVALID_VALUE;
 }

@@ -101,7 +101,7 @@ int sim_Free(void *pointer) {
     struct sim_block *block = sim_device_find((uintptr_t)pointer);
     int status = block && block->kind != SIM_KIND_ARRAY ? SIM_SUCCESS : SIM_INVALID_VALUE;
     // Memory of a pool goes back to its pool, not to the device.
-    if (status == SIM_SUCCESS && block->kind == SIM_KIND_POOL) status = sim_pool_take_back(block);
+    if (status == SIM_SUCCESS && block->pool) status = sim_pool_take_back(block);
     else if (status == SIM_SUCCESS) {
         sim_log_block("free", block);
         sim_device_give(block);
@@ -137,7 +137,7 @@ static void release_owned_on(int device, const void *owner) {
     for (struct sim_block *block = sim_device_first(device); block; block = next) {
         next = block->next;
         // Memory of pools belongs to no context.
-        if (block->owner != owner || block->kind == SIM_KIND_POOL) continue;
+        if (block->owner != owner || block->pool) continue;
         sim_log_block("free", block);
         sim_device_give(block);
     }

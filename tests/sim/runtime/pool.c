@@ -6,6 +6,7 @@ enum { MAX_POOLS = 64 };
 
 struct sim_pool {
     int alive, device;
+    enum sim_kind kind;
     size_t max_size, release_threshold;
     size_t reserved, reserved_high, used, used_high;
 };
@@ -16,6 +17,7 @@ static struct sim_pool *current[SIM_MAX_DEVICES];  // null: the default one
 static struct sim_pool *default_pool(int device) {
     pools[device].alive = 1;
     pools[device].device = device;
+    pools[device].kind = SIM_KIND_POOL;
     return &pools[device];
 }
 
@@ -73,10 +75,10 @@ static bool is_refused(size_t held) {
 static struct sim_block *grow(struct sim_pool *pool, size_t size, size_t held) {
     if (pool->max_size && (held > pool->max_size || pool->reserved > pool->max_size - held)) return NULL;
     if (is_refused(held)) return NULL;
-    struct sim_block *block = sim_device_take(pool->device, SIM_KIND_POOL, size);
+    struct sim_block *block = sim_device_take(pool->device, pool->kind, size);
     if (!block) {
         release_idle(pool, 0);
-        block = sim_device_take(pool->device, SIM_KIND_POOL, size);
+        block = sim_device_take(pool->device, pool->kind, size);
     }
     if (!block) return NULL;
     block->pool = pool;
@@ -122,7 +124,7 @@ static int allocate(void **pointer, size_t size, void *handle) {
         *pointer = NULL;
         return SIM_SUCCESS;
     }
-    struct sim_attempt attempt = {.kind = SIM_KIND_POOL, .device = pool->device, .requested = size};
+    struct sim_attempt attempt = {.kind = pool->kind, .device = pool->device, .requested = size};
     int status = sim_attempt_begin(&attempt);
     return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? take(pool, size) : NULL, pointer);
 }
@@ -164,20 +166,24 @@ void sim_pools_forget(int device) {
         if (pools[i].alive && pools[i].device == device) {
             end_waiting(&pools[i]);
             release_idle(&pools[i], 0);
-            pools[i] = (struct sim_pool){.alive = i >= SIM_MAX_DEVICES, .device = device};
+            pools[i] = (struct sim_pool){.alive = i >= SIM_MAX_DEVICES, .device = device, .kind = pools[i].kind};
         }
 }
 
+enum { ALLOCATION_MANAGED = 2, LOCATION_DEVICE = 1 };
+
 int sim_MemPoolCreate(void **handle, const sim_pool_properties *properties) {
     if (!handle || !properties) return SIM_INVALID_VALUE;
-    int device = properties->location.id;
+    bool in_ram = properties->type == ALLOCATION_MANAGED || properties->location.type > LOCATION_DEVICE;
+    int device = properties->location.type > LOCATION_DEVICE ? 0 : properties->location.id;
     if (device < 0 || device >= sim_config()->devices) return SIM_INVALID_DEVICE;
     sigset_t saved;
     sim_lock(&saved);
     int slot = SIM_MAX_DEVICES;
     while (slot < MAX_POOLS && pools[slot].alive) slot++;
     if (slot < MAX_POOLS) {
-        pools[slot] = (struct sim_pool){.alive = 1, .device = device, .max_size = properties->max_size};
+        pools[slot] = (struct sim_pool){.alive = 1, .device = device, .max_size = properties->max_size,
+                                        .kind = in_ram ? SIM_KIND_POOL_IN_RAM : SIM_KIND_POOL};
         *handle = &pools[slot];
     }
     sim_unlock(&saved);

@@ -8,6 +8,7 @@ mod blocks;
 mod capacity;
 mod ceilings;
 mod counts;
+mod drm;
 mod errors;
 mod exports;
 mod fixes;
@@ -102,6 +103,7 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
         errors::TRACES,
         forks::TRACES,
         installed::TRACES,
+        drm::TRACES,
         platform::TRACES,
         uma::TRACES,
         training::TRACES,

@@ -212,9 +212,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
             size(kept.bytes)
         )
     });
-    check.note(kept.managed_bytes > 0, || {
-        format!("{} of it may lie in RAM", size(kept.managed_bytes))
-    });
+    check.note(kept.managed_bytes > 0, || format!("{} of it may lie in RAM", size(kept.managed_bytes)));
     if kept.path_share() < thresholds.dominant_share {
         check.at_most(Confidence::Probable);
         check.would_settle("which of several call paths keeps too much: what stays comes by many");

@@ -166,12 +166,11 @@ impl Apis {
         Apis { rows, unknown: Api::by_name(&nameless), families, has_drm }
     }
 
-    /// The record of a buffer that the DRM was asked for on the card, as what it is: the kernel may put it into the host's memory, at
-    /// once or later, as it may the pages of managed memory. Source: Linux `amdgpu_object.c` (`allowed_domains`), `amdgpu_gem.c`.
+    /// Whether it is a buffer that the DRM was asked for on the card: the kernel may put it into the host's memory, at once or later,
+    /// as it may the pages of managed memory. Source: Linux `amdgpu_object.c` (`allowed_domains`), `amdgpu_gem.c`.
     #[inline]
-    pub fn moved(&self, record: &Record) -> Option<Record> {
-        let moves = self.has_drm && record.kind() == Kind::Device && self.family(record.api) == Family::Drm;
-        moves.then(|| Record { kind_flags: record.kind_flags & 0xF0 | Kind::Managed as u8, ..*record })
+    pub fn moves(&self, record: &Record) -> bool {
+        self.has_drm && record.kind() == Kind::Device && self.family(record.api) == Family::Drm
     }
 
     /// What the addresses of the function with this number are.

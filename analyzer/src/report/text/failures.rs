@@ -295,10 +295,7 @@ fn held_then(oom: &OomReport) -> String {
     match oom.held_managed_bytes {
         0 => format!("held then: {on_card} asked, in {blocks}"),
         managed => {
-            format!(
-                "held then: {on_card} asked, beside {} that may lie in RAM; {blocks} in all",
-                size(managed)
-            )
+            format!("held then: {on_card} asked, beside {} that may lie in RAM; {blocks} in all", size(managed))
         }
     }
 }

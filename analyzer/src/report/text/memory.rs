@@ -78,11 +78,9 @@ fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummar
     let indent = " ".repeat(name.chars().count() + 4);
     let managed = match peak.managed_allocations {
         0 => String::new(),
-        blocks => format!(
-            ", beside {} in {} that may lie in RAM",
-            size(peak.managed_bytes),
-            count(blocks, "block", "blocks")
-        ),
+        blocks => {
+            format!(", beside {} in {} that may lie in RAM", size(peak.managed_bytes), count(blocks, "block", "blocks"))
+        }
     };
     let first = format!(
         "peak {} asked{of_total} at {}, in {}{managed}",

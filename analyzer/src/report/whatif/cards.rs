@@ -82,9 +82,7 @@ fn managed(device: &DeviceAnswer) -> String {
             size(device.overhead.managed_bytes)
         ),
     };
-    format!(
-        "up to {held} that may lie in RAM is none of the program's blocks here: nobody knows where it lay{beside}"
-    )
+    format!("up to {held} that may lie in RAM is none of the program's blocks here: nobody knows where it lay{beside}")
 }
 
 fn failed(failures: u64) -> String {
@@ -130,9 +128,7 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
         }
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
-        (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => {
-            "all that was given may lie in RAM".to_owned()
-        }
+        (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => "all that was given may lie in RAM".to_owned(),
         (_, 0) if device.allocations == 0 => "no allocation succeeded".to_owned(),
         (_, 0) if device.allocations == 1 => "the one allocation fits".to_owned(),
         (_, 0) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
