@@ -84,7 +84,8 @@ fn over_the_run(trace: &TraceBuilder, summary: &Summary) -> Vec<Said> {
         let held = ledger("peak").into_iter().chain(whatif).collect();
         said.push(Said { what: format!("held on the card at the peak of GPU {index}"), by: held });
         let end = [("report", device.account.end.requested_bytes)].into_iter().chain(figure(Figure::End));
-        let end = if has_managed { end.collect() } else { end.chain(ledger("end")).collect() };
+        let moves = has_managed || device.account.end.managed_bytes > 0;
+        let end = if moves { end.collect() } else { end.chain(ledger("end")).collect() };
         said.push(Said { what: format!("requested at the end on GPU {index}"), by: end });
     }
     said

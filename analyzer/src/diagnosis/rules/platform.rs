@@ -23,6 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     failure("kfd-system-memory-limit", kfd_system_memory_limit),
     failure("pinned-host-exhaustion", pinned_host_exhaustion),
     device("gtt-exhaustion", gtt_exhaustion),
+    failure("gtt-exhaustion", gtt_exhaustion_of),
     failure("device-cgroup-limit", device_cgroup_limit),
     run("xnack-ineffective", xnack_ineffective),
     device("vram-half-cap", vram_half_cap),
@@ -237,45 +238,51 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
     let used = case.device_series(Quantity::GttUsed, index).map(|series| series.most.1);
     let both = Known::new(used, "GTT in use (mem_info_gtt_used)").zip(Known::new(total, "the size of GTT"));
-    let neither = neither_has_room(case, index);
-    let full = both.is(|(used, total)| share(used, total) >= case.thresholds.count_share);
-    check.must(if neither.is_some() { Holds::Yes } else { full }, || match &neither {
-        Some(text) => text.clone(),
-        None => {
-            let (used, total) = both.get().unwrap_or((0, 0));
-            format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
-        }
+    check.must(both.is(|(used, total)| share(used, total) >= case.thresholds.count_share), || {
+        let (used, total) = both.get().unwrap_or((0, 0));
+        format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
     });
-    check.unless(case.is_integrated(Some(device)).is(|integrated| integrated), || {
-        "the GPU uses the host's memory: GTT is what it has".to_owned()
-    });
+    unless_gtt_is_all(case, device, check);
     let refused = kernel_refused_submission(case, device);
     check.must(refused, || "the kernel says that there is not enough memory for a command submission".to_owned());
     // Without that line a full GTT explains at most that memory of the host was refused.
     let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
-    if refused != Holds::Yes && neither.is_none() && !case.failures().any(|failure| is_of_host(&failure)) {
+    if refused != Holds::Yes && !case.failures().any(|failure| is_of_host(&failure)) {
         check.at_most(Confidence::Possible);
     }
 }
 
-/// A buffer of the DRM lies on the card or in GTT. That one was refused while neither had as much left, as it was read then.
-fn neither_has_room(case: &Case<'_>, device: u8) -> Option<String> {
-    let without_room = |failure: Failure<'_>| {
-        let read = &failure.oom.read;
-        let gtt_free = read.gtt_total_bytes?.saturating_sub(read.gtt_used_bytes?);
-        let (card_free, request) = (failure.driver_free_bytes().get()?, failure.request_bytes().get()?);
-        let is_it = failure.is_of_drm() && !failure.is_injected() && failure.report.device == Some(device);
-        (is_it && request > card_free.max(gtt_free)).then(|| {
-            format!(
-                "{} asked for {}, which the kernel may put on the card or into GTT: {} was free on the card, {} in GTT",
-                failure.report.call(),
-                size(request),
-                size(card_free),
-                size(gtt_free)
-            )
-        })
-    };
-    case.failures().find_map(without_room)
+fn unless_gtt_is_all(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
+    check.unless(case.is_integrated(Some(device)).is(|integrated| integrated), || {
+        "the GPU uses the host's memory: GTT is what it has".to_owned()
+    });
+}
+
+/// A buffer of the DRM lies on the card or in GTT, and was refused while neither had as much left.
+fn gtt_exhaustion_of(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(failure.is_of_drm() && !failure.is_injected()) {
+        return;
+    }
+    let read = &failure.oom.read;
+    let gtt_free = read.gtt_total_bytes.zip(read.gtt_used_bytes).map(|(total, used)| total.saturating_sub(used));
+    let gtt_free = Known::new(gtt_free, "GTT in use at the failure (mem_info_gtt_used)");
+    let both = failure.request_bytes().zip(failure.driver_free_bytes().zip(gtt_free));
+    let has_no_room = both.is(|(request, (card, gtt))| request > card.max(gtt));
+    check.must(has_no_room, || {
+        let (request, (card, gtt)) = both.get().unwrap_or_default();
+        format!(
+            "{} asked for {}, which the kernel may put on the card or into GTT: {} was free on the card, {} in GTT",
+            failure.report.call(),
+            size(request),
+            size(card),
+            size(gtt)
+        )
+    });
+    if let Some(device) = failure.device {
+        unless_gtt_is_all(case, device, check);
+    }
+    // Who else may have taken either in between, and in how many pieces they were free, was not read.
+    check.at_most(Confidence::Probable);
 }
 
 /// Whether the kernel refused a command submission of a device for want of memory.
