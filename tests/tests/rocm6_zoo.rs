@@ -55,6 +55,36 @@ fn the_gauntlet_finds_the_same_on_each_release() {
     }
 }
 
+/// Programs that ask HIP for other things on 5.2 and 5.7, or that those crash: virtual memory, and sizes beyond all measure.
+const OTHER_CALLS: &[&str] = &["few_mappings", "huge_sizes", "vmm_outlives_handle", "waits"];
+
+/// How HIP 6 takes itself down beside other threads is its own affair: it dies of a signal without the recorder, too. So ends are not compared.
+#[test]
+fn no_program_of_the_zoo_drops_an_error_on_any_release() {
+    for name in ZOO_ON_ROCM {
+        let mut on_releases: Vec<Vec<(String, String)>> = Vec::new();
+        for release in RocmRelease::ALL {
+            let Some(client) = rocm_on_card(release, name) else { return };
+            let rows = client.run_gauntlet(&[]).rows();
+            assert!(
+                rows.iter().all(|row| row.fate != "dropped" && row.fate != "not_reached"),
+                "{release:?}: {rows:#?}"
+            );
+            on_releases.push(rows.into_iter().map(|row| (row.fate, row.because)).collect());
+        }
+        let same = on_releases.windows(2).all(|pair| pair[0] == pair[1]);
+        assert!(same || OTHER_CALLS.contains(name), "{name}: {on_releases:?}");
+    }
+}
+
+/// 5.2 crashes on a stream-ordered allocation of this program, whatever failed before: that crash is no reaction.
+#[test]
+fn a_crash_that_comes_anyway_tells_nothing() {
+    let Some(client) = rocm_on_card(RocmRelease::V5_2, "huge_sizes") else { return };
+    let rows = client.run_gauntlet(&[]).rows();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.fate == "unresolved"), "{rows:#?}");
+}
+
 /// The kernel refuses a pool, HIP 5 says that it succeeded and gives null: that is neither memory nor a failure of the call's own.
 #[test]
 fn a_pool_that_is_refused_gives_nothing() {

@@ -149,10 +149,11 @@ impl Told {
         Ok(told)
     }
 
-    /// What became of the failure, and why, in a run that ended so. An end that comes without the failure as well is no reaction to it.
+    /// What became of the failure, and why, in a run that ended so. A crash that comes without the failure as well is no reaction to it.
     pub fn fate(&self, ending: Ending, undisturbed: Ending) -> (Fate, Option<&'static str>) {
+        let crashes_anyway = matches!(ending, Ending::Signaled(_)) && ending == undisturbed;
         match self.injected {
-            Some((_, because)) if because == Because::ProcessExited.name() && ending == undisturbed => {
+            Some((_, because)) if because == Because::ProcessExited.name() && crashes_anyway => {
                 (Fate::Unresolved, Some(Because::TraceEnded.name()))
             }
             Some((fate, because)) => (fate, Some(because)),
@@ -187,11 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_that_comes_anyway_is_no_reaction() {
+    fn a_crash_that_comes_anyway_is_no_reaction() {
         let told = Told { injected: Some((Fate::Propagated, "process_exited")), ..Told::default() };
         let crash = Ending::Signaled(11);
         assert_eq!(told.fate(crash, Ending::Exited(0)), (Fate::Propagated, Some("process_exited")));
         assert_eq!(told.fate(crash, crash), (Fate::Unresolved, Some("trace_ended")));
+        let status = Ending::Exited(70);
+        assert_eq!(told.fate(status, status), (Fate::Propagated, Some("process_exited")), "the failure brought it on");
         let checked = Told { injected: Some((Fate::Propagated, "status_checked")), ..Told::default() };
         assert_eq!(checked.fate(crash, crash), (Fate::Propagated, Some("status_checked")));
         assert_eq!(Told::default().fate(crash, crash), (Fate::NotReached, None));

@@ -244,7 +244,9 @@ const RUNTIME: &[(&str, &str)] = &[
          cudaMemcpyToSymbolAsync_ptsz cudaMemcpyFromSymbol cudaMemcpyFromSymbol_ptds cudaMemcpyFromSymbolAsync \
          cudaMemcpyFromSymbolAsync_ptsz cudaMemset cudaMemset_ptds cudaMemsetAsync cudaMemsetAsync_ptsz cudaMemset2D \
          cudaMemset2D_ptds cudaMemset2DAsync cudaMemset2DAsync_ptsz cudaMemset3D cudaMemset3D_ptds cudaMemset3DAsync \
-         cudaMemset3DAsync_ptsz cudaDeviceSynchronize cudaThreadSynchronize",
+         cudaMemset3DAsync_ptsz cudaDeviceSynchronize cudaThreadSynchronize \
+         cudaStreamSynchronize cudaStreamSynchronize_ptsz cudaEventSynchronize cudaStreamQuery cudaStreamQuery_ptsz \
+         cudaDeviceSetGraphMemAttribute cudaMemGetInfo cudaMemPoolGetAttribute cudaGetDeviceProperties",
     ),
     ("11.8", "cudaLaunchKernelExC cudaLaunchKernelExC_ptsz"),
     (

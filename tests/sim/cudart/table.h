@@ -161,8 +161,9 @@ RT_PTSZ(cudaStreamEndCapture, (void *s, void **g), d->cuStreamEndCapture(s, g))
 RT_PTSZ(cudaStreamIsCapturing, (void *s, int *state), d->cuStreamIsCapturing(s, state))
 RT_PTSZ(cudaStreamGetCaptureInfo,
         (void *s, int *state, unsigned long long *id, void **g, const void ***q, const void **edges, size_t *n),
-        d->cuStreamGetCaptureInfo(s, state, id, g, q, edges, n))
-// Until CUDA 12: no edges.
+        sim_cudart_major >= 13 ? d->cuStreamGetCaptureInfo(s, state, id, g, q, edges, n)
+                               : d->cuStreamGetCaptureInfo(s, state, id, NULL, NULL, NULL, NULL))
+// Until CUDA 12: no edges, and the name without a number asks for the state and the id alone.
 RT_PTSZ(cudaStreamGetCaptureInfo_v2,
         (void *s, int *state, unsigned long long *id, void **g, const void ***q, size_t *n),
         d->cuStreamGetCaptureInfo(s, state, id, g, q, NULL, n))
