@@ -351,7 +351,7 @@ impl Replay {
             (Some(Event::Reserve), Kind::Pool) => {
                 // With a size it is memory that a graph will get when it runs. The runtime's call has the driver's inside.
                 self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
-                self.pools.insert(record.address, PoolPlace::of(record, payload));
+                self.note_pool(record, payload);
                 if own && record.requested == 0 {
                     self.pool_appears(record);
                 }
@@ -381,6 +381,16 @@ impl Replay {
             self.count_uncounted(&old, false);
         }
         self.count_uncounted(&block, true);
+    }
+
+    /// Who only asks for a pool, or chooses it, says nothing of where its memory lies: what is known stays.
+    #[cold]
+    fn note_pool(&mut self, record: &Record, payload: &[u8]) {
+        let is_known =
+            payload.is_empty() && self.pools.get(&record.address).is_some_and(|known| known.kind != Kind::Pool);
+        if !is_known {
+            self.pools.insert(record.address, PoolPlace::of(record, payload));
+        }
     }
 
     /// The program made a pool, asked for that of a device, or gave a device one.

@@ -183,6 +183,24 @@ fn a_pool_knows_its_device() {
     assert_eq!(devices, [1]);
 }
 
+/// {sort of allocation, type of location}: pinned memory of the host, and managed memory.
+#[test]
+fn a_pool_of_other_memory_is_not_the_cards_whoever_asks_for_it_afterwards() {
+    for (sort, location, on_host) in [(1, 2, true), (2, 1, false)] {
+        let mut trace = builder();
+        let pool = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
+        trace.with_numbers(Record { address: 0x55, ..pool }, &[sort, location]);
+        let asked = trace.record(Event::Reserve, Kind::Pool, "hipMemGetMemPool");
+        trace.push(Record { address: 0x55, ..asked }, &[]);
+        let alloc = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
+        trace.with_numbers(Record { address: 0x1000, requested: MIB, ..alloc }, &[0x55]);
+        let replay = run(&trace);
+        let account = if on_host { &replay.accounts.host } else { device(&replay) };
+        assert_eq!(account.held.blocks, 1, "{sort}, {location}");
+        assert_eq!(account.holdings.bytes_of(Kind::Managed), if on_host { 0 } else { u128::from(MIB) });
+    }
+}
+
 #[test]
 fn a_correction_that_names_another_function_takes_no_count_below_zero() {
     let mut trace = builder();
