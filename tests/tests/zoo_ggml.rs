@@ -100,8 +100,10 @@ fn each_thread_is_inside_its_own_functions() {
     // All that any of the threads may hold then: whole buffers of the three sorts.
     let [weights, cache, compute] = ["weights", "kv-cache", "compute"].map(|kind| *at_peak.get(kind).unwrap_or(&0));
     assert!(weights % (8 * MIB) == 0 && cache % (16 * MIB) == 0 && compute % (2 * MIB) == 0, "{at_peak:?}");
+    // Each of the four threads may be in the middle of one more: its memory is there, and the function that tells what for has not returned.
     let all: u64 = at_peak.values().sum();
-    assert_eq!(all, report.number("/devices/0/peak/requested_bytes"), "all of it is ggml's");
+    let under_way = report.number("/devices/0/peak/requested_bytes") - all;
+    assert!(all > 0 && under_way % (2 * MIB) == 0 && under_way <= 4 * 16 * MIB, "{under_way} beside {at_peak:?}");
 }
 
 #[test]
