@@ -103,7 +103,7 @@ fn each_thread_is_inside_its_own_functions() {
     // Each of the four threads may be in the middle of one more: its memory is there, and the function that tells what for has not returned.
     let all: u64 = at_peak.values().sum();
     let under_way = report.number("/devices/0/peak/requested_bytes") - all;
-    assert!(all > 0 && under_way % (2 * MIB) == 0 && under_way <= 4 * 16 * MIB, "{under_way} beside {at_peak:?}");
+    assert!(all > 0 && under_way <= 4 * 16 * MIB, "{under_way} beside {at_peak:?}");
 }
 
 #[test]
