@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::run::Finished;
-use crate::trace::Event;
+use crate::trace::{Event, Trace};
 use crate::truth::TruthLine;
 
 /// What is compared: event, function, kind, card, address, bytes.
@@ -75,7 +75,15 @@ fn logged(lines: &[TruthLine]) -> BTreeMap<u64, Vec<Step>> {
 /// Asserts that each thread's requests in the trace are those of the stand-in's log, in their order, with none missing
 /// and none there twice. Answers the trace's events.
 pub fn assert_kernel_agrees(run: &Finished) -> Vec<Event> {
-    let events = run.only_trace().events();
+    assert_all_agree(run, run.only_trace().events())
+}
+
+/// The same for all processes of a run, which have a trace each.
+pub fn assert_kernel_agrees_in_each(run: &Finished) -> Vec<Event> {
+    assert_all_agree(run, run.traces().iter().flat_map(Trace::events).collect())
+}
+
+fn assert_all_agree(run: &Finished, events: Vec<Event>) -> Vec<Event> {
     let (mut truth, mut trace) = (logged(&run.truth()), recorded(&events));
     assert!(!truth.is_empty(), "the driver did nothing: nothing was compared");
     // A free says by its address alone what is given back.

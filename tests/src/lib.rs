@@ -35,7 +35,7 @@ pub use compile::{
 pub use gauntlet::{GauntletRun, Row};
 pub use hip_log::{LoggedCall, logged_allocations, recorded_allocations};
 pub use kernel::SimKernel;
-pub use kernel_steps::assert_kernel_agrees;
+pub use kernel_steps::{assert_kernel_agrees, assert_kernel_agrees_in_each};
 pub use processor_time::ProcessorTime;
 pub use pythons::pythons;
 pub use real::{

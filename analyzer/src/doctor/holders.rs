@@ -94,9 +94,10 @@ fn unowned(subject: &Subject, card: &Card, node: &KfdNode) -> Option<Finding> {
     if left < subject.thresholds.unowned_bytes {
         return None;
     }
-    let closed = subject.graphics.as_ref().map_or(0, |graphics| graphics.closed_processes);
+    let (closed, silent) =
+        subject.graphics.as_ref().map_or((0, 0), |graphics| (graphics.closed_processes, graphics.silent_processes));
     let title = format!("{} of {} are in use, and no process could be found that holds them", size(left), card.label());
-    let finding = match closed {
+    let finding = match closed + silent {
         0 => Finding::problem("zombie-vram", title).with_confidence(Confidence::Probable),
         _ => Finding::notice("zombie-vram", title).with_confidence(Confidence::Possible),
     };

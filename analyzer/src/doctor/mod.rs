@@ -86,6 +86,14 @@ fn not_read(subject: &Subject) -> Vec<String> {
         )),
         _ => {}
     }
+    if let Some(silent) = subject.graphics.as_ref().map(|graphics| graphics.silent_processes).filter(|count| *count > 0)
+    {
+        sentences.push(format!(
+            "what {} with a card open {} there: the kernel does not say it",
+            crate::words::count(silent, "process", "processes"),
+            if silent == 1 { "holds" } else { "hold" }
+        ));
+    }
     if machine.memory.total_bytes.is_none() {
         sentences.push("/proc/meminfo: without it no limit can be compared with the RAM".to_owned());
     }

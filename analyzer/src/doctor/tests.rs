@@ -4,6 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use gpuoom_machine::fdinfo::Graphics;
+
 use super::subject::Subject;
 use super::*;
 use crate::catalogue::find;
@@ -156,9 +158,17 @@ fn memory_without_an_owner_is_less_sure_where_not_all_may_be_looked_into() {
     let mut subject = subject("rdna3-16g", &[]);
     assert_eq!(finding_of(&subject, "zombie-vram").confidence, Confidence::Probable);
     subject.owners.clear();
-    subject.graphics.as_mut().unwrap().closed_processes = 3;
-    let finding = finding_of(&subject, "zombie-vram");
-    assert_eq!((finding.confidence, finding.severity), (Confidence::Possible, Severity::Notice));
+    let none_unseen = subject.graphics.clone().unwrap();
+    for unseen in [
+        Graphics { closed_processes: 3, ..none_unseen.clone() },
+        Graphics { silent_processes: 1, ..none_unseen.clone() },
+    ] {
+        subject.graphics = Some(unseen);
+        let finding = finding_of(&subject, "zombie-vram");
+        assert_eq!((finding.confidence, finding.severity), (Confidence::Possible, Severity::Notice));
+    }
+    let unseen = "what 1 process with a card open holds there: the kernel does not say it";
+    assert!(examine(&subject).not_read.iter().any(|sentence| sentence == unseen), "{:?}", examine(&subject).not_read);
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub struct Graphics {
     pub bytes: BTreeMap<String, u64>,
     /// Processes that could not be looked into.
     pub closed_processes: u64,
+    /// Processes with a card open of which the kernel does not say what they hold there: so do Linux 5.14 to 5.18, whose keys are
+    /// others, and what can't be read.
+    pub silent_processes: u64,
 }
 
 /// Reads what other processes' graphics clients hold; `None` when a bound was met, so that no sum is too low without
@@ -40,7 +43,7 @@ pub fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) -> Option
     let entries = fs::read_dir(proc).ok()?;
     let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let mut descriptors = MAX_DESCRIPTORS;
-    let mut closed_processes = 0;
+    let mut found = Graphics::default();
     for (count, process) in processes.filter(|process| *process != own).enumerate() {
         if count >= MAX_PROCESSES || begun.elapsed() > MAX_TIME {
             return None;
@@ -51,25 +54,38 @@ pub fn graphics(proc: &Path, own: u32, uses_kfd: impl Fn(u32) -> bool) -> Option
         let clients_of_process = match clients_of(&proc.join(process.to_string()), &mut descriptors)? {
             Ok(found) => found,
             Err(error) => {
-                closed_processes += u64::from(error == ErrorKind::PermissionDenied);
+                found.closed_processes += u64::from(error == ErrorKind::PermissionDenied);
                 continue;
             }
         };
-        for client in clients_of_process {
-            // Several descriptors of one client say the same.
-            clients.insert((client.pci_bus_id, client.id), client.vram_bytes);
+        found.silent_processes += u64::from(clients_of_process.contains(&Said::Nothing));
+        for said in clients_of_process {
+            if let Said::Client(client) = said {
+                // Several descriptors of one client say the same.
+                clients.insert((client.pci_bus_id, client.id), client.vram_bytes);
+            }
         }
     }
-    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for ((pci_bus_id, _), bytes) in clients {
-        let sum = sums.entry(pci_bus_id).or_default();
+        let sum = found.bytes.entry(pci_bus_id).or_default();
         *sum = sum.saturating_add(bytes);
     }
-    Some(Graphics { bytes: sums, closed_processes })
+    Some(found)
+}
+
+/// What the kernel says of an open node of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    /// It is of amdgpu, and holds so much.
+    Client(Client),
+    /// It is another driver's.
+    OfOthers,
+    /// Nothing that tells either.
+    Nothing,
 }
 
 /// The clients that a process has open; none if one of its files is KFD's. `None` when too many files were looked at.
-fn clients_of(process: &Path, descriptors: &mut usize) -> Option<Result<Vec<Client>, ErrorKind>> {
+fn clients_of(process: &Path, descriptors: &mut usize) -> Option<Result<Vec<Said>, ErrorKind>> {
     let entries = match fs::read_dir(process.join("fd")) {
         Ok(entries) => entries,
         Err(error) => return Some(Err(error.kind())),
@@ -85,26 +101,32 @@ fn clients_of(process: &Path, descriptors: &mut usize) -> Option<Result<Vec<Clie
             nodes.insert(entry.file_name());
         }
     }
-    let texts = nodes.iter().filter_map(|name| fs::read_to_string(process.join("fdinfo").join(name)).ok());
-    Some(Ok(texts.filter_map(|text| parse(&text)).collect()))
+    let text = |name| fs::read_to_string(process.join("fdinfo").join(name));
+    // What was closed meanwhile holds nothing.
+    let texts = nodes.iter().map(text).filter(|read| !read.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound));
+    Some(Ok(texts.map(|text| parse(&text.unwrap_or_default())).collect()))
 }
 
-/// The client that a file describes, if it is one of amdgpu.
-fn parse(text: &str) -> Option<Client> {
+fn parse(text: &str) -> Said {
     let value = |key: &str| {
         let of_key = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
         text.lines().find_map(of_key)
     };
-    if value("drm-driver")? != "amdgpu" {
-        return None;
+    match value("drm-driver") {
+        None => return Said::Nothing,
+        Some(driver) if driver != "amdgpu" => return Said::OfOthers,
+        Some(_) => {}
     }
-    // The newest key first: where both are there, they say the same.
-    let vram = value("drm-resident-vram").or_else(|| value("drm-memory-vram"));
-    Some(Client {
-        pci_bus_id: value("drm-pdev")?.to_ascii_lowercase(),
-        id: value("drm-client-id")?.parse().ok()?,
-        vram_bytes: vram.and_then(|text| gpuoom_units::size(&text).ok()).unwrap_or(0),
-    })
+    let client = || {
+        // The newest key first: where both are there, they say the same.
+        let vram = value("drm-resident-vram").or_else(|| value("drm-memory-vram"))?;
+        Some(Client {
+            pci_bus_id: value("drm-pdev")?.to_ascii_lowercase(),
+            id: value("drm-client-id")?.parse().ok()?,
+            vram_bytes: gpuoom_units::size(&vram).ok()?,
+        })
+    };
+    client().map_or(Said::Nothing, Said::Client)
 }
 
 #[cfg(test)]
@@ -144,23 +166,28 @@ mod tests {
         open(proc, 105, 4, "/dev/dri/renderD129", &RECENT.replace("\t9\n", "\t11\n"));
         open(proc, 106, 4, "/dev/dri/renderD129", &RECENT.replace("\t9\n", "\t12\n"));
         fs::create_dir_all(proc.join("107")).unwrap();
+        open(proc, 108, 4, "/dev/dri/renderD128", "pos:\t0\npdev:\t0000:03:00.0\npasid:\t32770\nvram mem:\t2048 kB\n");
         fs::create_dir_all(proc.join("self/fd")).unwrap();
         let graphics = graphics(proc, 105, |process| process == 106).unwrap();
         let expected = [("0000:03:00.0".to_owned(), 5 << 20), ("0000:0a:00.0".to_owned(), 4 << 20)];
+        assert_eq!((graphics.closed_processes, graphics.silent_processes), (0, 1));
         assert_eq!(graphics.bytes.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn damaged_files_say_nothing() {
-        for text in
-            ["", "drm-driver:\tamdgpu\n", "drm-driver amdgpu\n", &EARLY.replace("client-id:\t7", "client-id:\tx")]
-        {
-            assert_eq!(parse(text), None, "{text}");
+        let without_vram = EARLY.replace("drm-memory-vram", "drm-memory-cpu");
+        let damaged = [
+            "",
+            "drm-driver:\tamdgpu\n",
+            "drm-driver amdgpu\n",
+            &EARLY.replace("client-id:\t7", "client-id:\tx"),
+            &EARLY.replace("2048 KiB", "99999999999999999999 KiB"),
+            &without_vram,
+        ];
+        for text in damaged {
+            assert_eq!(parse(text), Said::Nothing, "{text}");
         }
-        assert_eq!(
-            parse(&EARLY.replace("2048 KiB", "99999999999999999999 KiB")).map(|client| client.vram_bytes),
-            Some(0)
-        );
     }
 
     #[test]

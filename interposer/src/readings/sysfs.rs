@@ -132,7 +132,9 @@ pub(super) fn read_graphics(config: &Config, cards: &[Card], proc: &Path, readin
     let pids = kfd_processes(config);
     let Some(graphics) = fdinfo::graphics(proc, process::id(), |pid| pids.contains(&pid)) else { return };
     for card in cards.iter().filter(|card| !card.pci_bus_id.is_empty()) {
-        let value = graphics.bytes.get(&card.pci_bus_id).copied().unwrap_or(0);
+        let held = graphics.bytes.get(&card.pci_bus_id).copied();
+        // Of whom nothing is said may hold some there: none is known, not zero.
+        let Some(value) = held.or((graphics.silent_processes == 0).then_some(0)) else { continue };
         readings.push(Reading { quantity: Quantity::GraphicsVram as u16, device: card.device, value });
     }
 }
@@ -245,5 +247,14 @@ mod tests {
         read_graphics(&config, &cards(&config), &proc, &mut readings);
         let found: Vec<_> = readings.iter().map(|reading| (reading.device, reading.value)).collect();
         assert_eq!(found, [(0, 65536), (1, 0)], "process 2 uses KFD");
+        // An older kernel's words: what that client holds, and on which card, is not known.
+        fs::create_dir_all(proc.join("101/fd")).unwrap();
+        fs::create_dir_all(proc.join("101/fdinfo")).unwrap();
+        std::os::unix::fs::symlink("/dev/dri/renderD129", proc.join("101/fd/3")).unwrap();
+        fs::write(proc.join("101/fdinfo/3"), "pos:\t0\npdev:\t0000:0a:00.0\nvram mem:\t64 kB\n").unwrap();
+        readings.clear();
+        read_graphics(&config, &cards(&config), &proc, &mut readings);
+        let found: Vec<_> = readings.iter().map(|reading| (reading.device, reading.value)).collect();
+        assert_eq!(found, [(0, 65536)]);
     }
 }

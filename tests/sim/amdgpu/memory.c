@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,11 +30,18 @@ struct window {
 static struct window windows[SIM_MAX_OBJECTS];
 static pthread_mutex_t windows_lock = PTHREAD_MUTEX_INITIALIZER;
 
-// Descriptors that stand for a buffer, told by their inode. A buffer that was exported keeps its bytes.
+// Descriptors that stand for a buffer, told by their inode. A buffer that was exported keeps its bytes. What other processes exported
+// lies in their file, and has numbers of its own here, from FOREIGN on.
 static struct {
     uint64_t inode, offset, size;
+    int card, file;
+    off_t offset_there;
 } exports[SIM_MAX_OBJECTS];
 static int export_count;
+#define FOREIGN ((uint64_t)1 << 56)
+#define FOREIGN_BYTES ((uint64_t)1 << 40)
+// What such a descriptor is called, so that another process finds whose memory it is: process, its descriptor, place, card.
+#define EXPORT_NAME "simulated dma-buf %d %d %llu %d"
 
 static bool open_file(void) {
     if (file < 0 || owner != getpid()) {
@@ -99,25 +107,73 @@ void behind_free(const struct piece *piece) {
 int export_memory(unsigned char *payload) {
     const struct piece *piece = kfd_memory(get64(payload));
     struct stat status;
-    if (!piece || export_count == SIM_MAX_OBJECTS) return -EINVAL;
-    int fd = memfd_create("simulated dma-buf", MFD_CLOEXEC);
+    char name[128];
+    if (!piece || export_count == SIM_MAX_OBJECTS || !open_file()) return -EINVAL;
+    snprintf(name, sizeof name, EXPORT_NAME, getpid(), file, (unsigned long long)piece->offset, piece->card);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)piece->size) != 0 || fstat(fd, &status) != 0) return -ENOMEM;
     exports[export_count].inode = status.st_ino;
     exports[export_count].offset = piece->offset;
+    exports[export_count].card = piece->card;
     exports[export_count++].size = piece->size;
     put32(payload + 12, (uint32_t)fd);
     return 0;
 }
 
-uint64_t exported_offset(int dmabuf, uint64_t *size) {
+// Enters what another process exported, as long as that process lives.
+static int enter_foreign(int dmabuf, const struct stat *status) {
+    char path[64], name[160] = "";
+    int process, its_file, card;
+    unsigned long long offset;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", dmabuf);
+    if (readlink(path, name, sizeof name - 1) < 0) return -1;
+    if (sscanf(name, "/memfd:" EXPORT_NAME, &process, &its_file, &offset, &card) != 4) return -1;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", process, its_file);
+    int there = open(path, O_RDWR | O_CLOEXEC);
+    if (there < 0 || export_count == SIM_MAX_OBJECTS) return -1;
+    exports[export_count].inode = status->st_ino;
+    exports[export_count].offset = FOREIGN + (uint64_t)export_count * FOREIGN_BYTES;
+    exports[export_count].size = (uint64_t)status->st_size;
+    exports[export_count].card = card;
+    exports[export_count].file = there;
+    exports[export_count].offset_there = (off_t)offset;
+    return export_count++;
+}
+
+static int export_of(int dmabuf) {
     struct stat status;
-    if (fstat(dmabuf, &status) != 0) return 0;
+    if (fstat(dmabuf, &status) != 0) return -1;
     // From the end: inodes are used again.
     for (int i = export_count - 1; i >= 0; i--) {
-        if (exports[i].inode != status.st_ino) continue;
-        *size = exports[i].size;
-        return exports[i].offset;
+        if (exports[i].inode == status.st_ino) return i;
     }
+    return enter_foreign(dmabuf, &status);
+}
+
+uint64_t exported_offset(int dmabuf) {
+    int found = export_of(dmabuf);
+    return found < 0 ? 0 : exports[found].offset;
+}
+
+// Another process's memory: the engines see it through a window.
+uint64_t behind_import_at(int dmabuf, uint64_t address) {
+    int found = export_of(dmabuf);
+    if (found < 0) return 0;
+    uint64_t size = exports[found].size, offset = exports[found].offset;
+    if (offset < FOREIGN) return offset;
+    void *host = map_node(NULL, size, MAP_SHARED, true, offset);
+    if (host != MAP_FAILED) open_window(offset, address, (uint64_t)host, size);
+    return offset;
+}
+
+// {u64 size, u64 and u32 of metadata, u32 card, u32 flags, u32 descriptor}
+int describe_export(unsigned char *payload) {
+    int found = export_of((int)get32(payload + 28));
+    if (found < 0) return -EINVAL;
+    put64(payload, exports[found].size);
+    put32(payload + 16, 0);
+    put32(payload + 20, kfd_gpu_id(exports[found].card));
+    put32(payload + 24, MEMORY_VRAM);
     return 0;
 }
 
@@ -126,6 +182,13 @@ void *map_node(void *address, size_t length, int flags, bool is_kfd, uint64_t of
     int protection = PROT_READ | PROT_WRITE;
     if (is_kfd && (offset & DOORBELLS) == DOORBELLS) {
         return (void *)syscall(SYS_mmap, address, length, protection, flags | MAP_ANONYMOUS, -1, 0);
+    }
+    if (offset >= FOREIGN) {
+        uint64_t number = (offset - FOREIGN) / FOREIGN_BYTES;
+        if (number < (uint64_t)export_count && exports[number].file > 0) {
+            off_t there = exports[number].offset_there + (off_t)((offset - FOREIGN) % FOREIGN_BYTES);
+            return (void *)syscall(SYS_mmap, address, length, protection, flags, exports[number].file, there);
+        }
     }
     if (!open_file()) {
         errno = ENOMEM;

@@ -62,6 +62,7 @@ int behind_kfd(unsigned number, size_t size, unsigned char *payload) {
         case 0x12: return tile_config(payload);
         case 0x13: return 0; // trap handler
         case 0x14: return apertures(payload);
+        case 0x1C: return describe_export(payload);
         case 0x1A: return 0; // mask of compute units
         case 0x21: return put32(payload, 0), 0; // XNACK: off
         case 0x24: return export_memory(payload);

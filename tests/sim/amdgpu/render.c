@@ -6,10 +6,7 @@
 
 #include "amdgpu.h"
 
-uint64_t behind_import(int dmabuf) {
-    uint64_t size;
-    return exported_offset(dmabuf, &size);
-}
+uint64_t behind_import(int dmabuf) { return exported_offset(dmabuf); }
 
 // A text that is copied where there is room for it, and how long it is.
 static bool tell(char *to, __kernel_size_t *length, const char *text) {

@@ -22,6 +22,11 @@ uint64_t behind_import(int dmabuf) {
     return 0;
 }
 
+uint64_t behind_import_at(int dmabuf, uint64_t address) {
+    (void)address;
+    return behind_import(dmabuf);
+}
+
 int behind_kfd(unsigned number, size_t size, unsigned char *payload) {
     (void)number, (void)size, (void)payload;
     return -ENOTTY;

@@ -79,6 +79,8 @@ int behind_queue(unsigned char *payload, int index);
 void behind_queue_gone(int index);
 // A handle of a render node's was imported from this descriptor: where its buffer can be mapped, 0 for none of ours.
 uint64_t behind_import(int dmabuf);
+// The KFD imported it: the card sees the buffer at `address`, where the processor need not.
+uint64_t behind_import_at(int dmabuf, uint64_t address);
 // All requests without a case of their own.
 int behind_kfd(unsigned number, size_t size, unsigned char *payload);
 int behind_drm(int card, unsigned number, size_t size, unsigned char *payload);

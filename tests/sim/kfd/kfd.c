@@ -96,6 +96,13 @@ static int import(const char *api, uint32_t gpu_id, unsigned char *handle_at) {
     return line.card < 0 ? -EINVAL : add(&line, NOWHERE, 0, handle_at);
 }
 
+// {u64 address, u64 handle, u32 card, u32 descriptor}
+static int import_dmabuf(unsigned char *payload) {
+    int result = import("AMDKFD_IOC_IMPORT_DMABUF", get32(payload + 16), payload + 8);
+    if (result == 0) find(memory, get64(payload + 8))->offset = behind_import_at((int)get32(payload + 20), get64(payload));
+    return result;
+}
+
 // The size of the request must be that of the attributes; locations are logged.
 static int svm(size_t size, unsigned char *payload) {
     uint32_t operation = get32(payload + 16), count = get32(payload + 20);
@@ -172,7 +179,7 @@ int kfd_request(unsigned number, size_t size, unsigned char *payload) {
         case 0x17: return free_memory(payload);
         case 0x18: return map("map", "AMDKFD_IOC_MAP_MEMORY_TO_GPU", payload);
         case 0x19: return map("unmap", "AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU", payload);
-        case 0x1D: return import("AMDKFD_IOC_IMPORT_DMABUF", get32(payload + 16), payload + 8);
+        case 0x1D: return import_dmabuf(payload);
         case 0x20: return svm(size, payload);
         case 0x23: return available(payload);
         case 0x80: return import("AMDKFD_IOC_IPC_IMPORT_HANDLE", get32(payload + 40), payload);
