@@ -8,6 +8,12 @@ import os
 import torch
 import torch.multiprocessing as mp
 
+try:
+    # The thread of a queue imports it, and an optimizer imports what imports it: two threads at once end in a deadlock of PyTorch 2.3's.
+    import torch.nested._internal.nested_tensor
+except ImportError:
+    pass
+
 from common import MIB, say
 from blocks import training
 
