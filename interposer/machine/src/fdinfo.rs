@@ -30,7 +30,7 @@ pub struct Graphics {
     pub bytes: BTreeMap<String, u64>,
     /// Processes that could not be looked into.
     pub closed_processes: u64,
-    /// Processes with a card open of which the kernel does not say what they hold there: so do Linux 5.14 to 5.18, whose keys are
+    /// Processes with a card open of which the kernel does not say what they hold there: older kernels, whose keys are
     /// others, and what can't be read.
     pub silent_processes: u64,
 }
