@@ -44,7 +44,7 @@ const SECTIONS: [Section; 11] = [
         library: Library::Hsa,
         title: "HSA",
         about: "`libhsa-runtime64.so.1`, under any name that contains",
-        since: "",
+        since: "since ROCm",
     },
     Section {
         library: Library::Handles,

@@ -4,6 +4,7 @@
 //! Sources. HIP: the version node that the function has in `hip_hcc.map.in` (ROCm/clr, ROCm/rocm-systems); 4.2 is the
 //! first node there is. CUDA driver: the version in the names of the types of NVIDIA `cudaTypedefs.h`, which begin at 2.0.
 //! CUDA runtime: the exports of `libcudart` in NVIDIA's wheels of 11.7 to 13.5, a release of each minor version (`nvidia-cuda-runtime`).
+//! HSA: the exports of Debian's `libhsa-runtime64-1` 5.2.3, 6.1.2 and 6.4.3.
 
 /// HIP, by the version node of ROCm.
 const HIP: &[(&str, &str)] = &[
@@ -276,6 +277,31 @@ const RUNTIME: &[(&str, &str)] = &[
     ("13.3", "cudaStreamBeginRecaptureToGraph cudaStreamBeginRecaptureToGraph_ptsz"),
 ];
 
+/// HSA, by ROCm. "≤": a release that has it, where the one before was not looked at.
+const HSA: &[(&str, &str)] = &[
+    (
+        "≤ 5.2",
+        "hsa_amd_memory_pool_allocate hsa_memory_allocate hsa_amd_memory_lock hsa_amd_memory_lock_to_pool \
+         hsa_memory_register hsa_amd_interop_map_buffer hsa_amd_ipc_memory_attach hsa_amd_memory_pool_free \
+         hsa_memory_free hsa_amd_memory_unlock hsa_memory_deregister hsa_amd_interop_unmap_buffer \
+         hsa_amd_ipc_memory_detach hsa_queue_destroy hsa_executable_destroy hsa_shut_down \
+         hsa_amd_svm_attributes_set hsa_amd_svm_prefetch_async hsa_queue_create \
+         hsa_code_object_reader_create_from_memory hsa_code_object_reader_create_from_file \
+         hsa_executable_load_agent_code_object hsa_executable_load_program_code_object \
+         hsa_executable_load_code_object hsa_executable_freeze hsa_amd_ipc_memory_create hsa_status_string \
+         hsa_memory_copy hsa_amd_memory_fill hsa_amd_memory_async_copy hsa_amd_memory_async_copy_rect \
+         hsa_amd_memory_pool_get_info hsa_region_get_info hsa_agent_get_info",
+    ),
+    (
+        "≤ 6.1",
+        "hsa_amd_vmem_handle_create hsa_amd_vmem_import_shareable_handle hsa_amd_vmem_handle_release \
+         hsa_amd_vmem_unmap hsa_amd_vmem_address_free hsa_amd_vmem_address_reserve hsa_amd_vmem_map \
+         hsa_amd_vmem_retain_alloc_handle hsa_amd_portable_export_dmabuf hsa_amd_vmem_export_shareable_handle \
+         hsa_amd_memory_async_copy_on_engine",
+    ),
+    ("≤ 6.4", "hsa_amd_vmem_address_reserve_align"),
+];
+
 /// The version of a function, empty where it is not known.
 pub(super) fn since(name: &str) -> &'static str {
     let known = all().find(|(_, known)| *known == name);
@@ -284,7 +310,7 @@ pub(super) fn since(name: &str) -> &'static str {
 
 /// Version and name of every function that is listed.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME);
+    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME).chain(HSA);
     tables.flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
 }
 
