@@ -118,10 +118,11 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
         );
     }
     if matches!(oom.kind, "host-pinned" | "registered") {
-        return format!(
-            "{} of {asked} failed: the system refused pinned host memory. This is memory of the machine, not of a GPU.",
-            clean(&oom.api)
-        );
+        let what = match oom.api.starts_with("DRM_") {
+            true => "the kernel refused host memory for a GPU (GTT)",
+            false => "the system refused pinned host memory",
+        };
+        return format!("{} of {asked} failed: {what}. This is memory of the machine, not of a GPU.", clean(&oom.api));
     }
     let what = match oom.unknown_size {
         true if oom.of_library => format!(
@@ -183,7 +184,10 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
             };
             format!("{name} reported {} free{short}", size(bytes))
         }
-        None => "how much was free was not measured".to_owned(),
+        None => match oom.free_sysfs_bytes {
+            Some(bytes) => format!("sysfs reported {} free", size(bytes)),
+            None => "how much was free was not measured".to_owned(),
+        },
     };
     let managed = match oom.held_managed_bytes {
         0 => String::new(),

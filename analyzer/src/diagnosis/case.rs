@@ -229,6 +229,11 @@ impl<'a> Failure<'a> {
         self.oom.kind == Kind::Managed && self.report.api.starts_with("DRM_")
     }
 
+    /// Whether a buffer of the DRM was asked for in GTT: host memory for a card, which the kernel need not keep pinned.
+    pub fn is_of_gtt(&self) -> bool {
+        self.oom.kind == Kind::HostPinned && self.report.api.starts_with("DRM_")
+    }
+
     /// Whether device memory was asked for and really refused.
     pub fn is_real_of_device(&self) -> bool {
         self.is_of_device() && !self.is_injected()

@@ -51,6 +51,8 @@ pub struct Pieces {
     pub number: u64,
     /// The longest, in bytes.
     pub largest_bytes: u64,
+    /// What of them is whole segments, which could be given back, in bytes.
+    pub whole_bytes: u64,
 }
 
 /// What PyTorch's allocator held at a failure.
@@ -155,7 +157,7 @@ impl<'a> Case<'a> {
         if failure.oom.error.is_none() && !is_other() {
             return None;
         }
-        let number = moment.unused_pieces.zip(moment.largest_unused_bytes);
+        let pieces = moment.unused_pieces.zip(moment.largest_unused_bytes).zip(moment.whole_unused_bytes);
         Some(TorchSums {
             told: Told::Blocks,
             is_of_failure: Holds::Yes,
@@ -166,7 +168,7 @@ impl<'a> Case<'a> {
             private: None,
             idle_private: None,
             moment: None,
-            pieces: number.map(|(number, largest_bytes)| Pieces { number, largest_bytes }),
+            pieces: pieces.map(|((number, largest_bytes), whole_bytes)| Pieces { number, largest_bytes, whole_bytes }),
             stack: Vec::new(),
             disagreement: None,
         })

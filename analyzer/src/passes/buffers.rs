@@ -99,6 +99,7 @@ fn moment(ledger: &DeviceLedger) -> TensorMoment {
         unused_bytes: Some(0),
         largest_unused_bytes: Some(0),
         unused_pieces: Some(0),
+        whole_unused_bytes: Some(0),
         allocated_by: AllocatedBy { rows, ..AllocatedBy::default() },
         segments: if blocks > 0 { vec![(Kind::Device, bytes, blocks)] } else { Vec::new() },
     }

@@ -73,6 +73,9 @@ pub struct TensorMoment {
     pub largest_unused_bytes: Option<u64>,
     /// Stretches.
     pub unused_pieces: Option<u64>,
+    /// What of it is whole segments, which could be given back; `None` as above.
+    #[serde(skip)]
+    pub whole_unused_bytes: Option<u64>,
     /// Who asked for its blocks.
     pub allocated_by: AllocatedBy,
     /// The memory that it holds, by kind: bytes and number. Empty where it is not known which that is.
@@ -255,6 +258,7 @@ impl All<'_> {
             unused_bytes: held.and_then(|(_, unused)| unused),
             largest_unused_bytes: room.map(|room| room.largest_unused_bytes),
             unused_pieces: room.map(|room| room.unused_pieces),
+            whole_unused_bytes: room.map(|room| saturate(room.whole_unused_bytes)),
             allocated_by: AllocatedBy {
                 rows: self.rows(&of.rows, allocated_bytes, most),
                 phases: if is_torch { self.by_phase(&of.rows) } else { Vec::new() },

@@ -243,6 +243,10 @@ fn others_hold_much(failure: &Failure<'_>) -> Holds {
 
 /// One request is larger than the whole device.
 fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if failure.is_of_drm() && !failure.is_injected() {
+        request_exceeds_card_and_gtt(failure, check);
+        return;
+    }
     if !check.applies(failure.is_real_of_card()) {
         return;
     }
@@ -281,6 +285,20 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     check.unless(has_larger_pool(case, failure), || {
         "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
     });
+}
+
+/// A buffer of the DRM may lie on the card or in GTT: one that is larger than either finds room nowhere.
+fn request_exceeds_card_and_gtt(failure: &Failure<'_>, check: &mut Check) {
+    check.must(super::gtt::exceeds_both(failure), || {
+        let gtt = failure.oom.read.gtt_total_bytes.unwrap_or(0);
+        format!(
+            "one call asked for {}, the whole device has {}, and GTT, where the kernel may put it, too, {}",
+            size(failure.oom.requested_bytes),
+            size(failure.total_bytes().get().unwrap_or(0)),
+            size(gtt)
+        )
+    });
+    check.part("size");
 }
 
 /// The memory of the board where it is known and more than the device is said to have, although the device is no part of it.

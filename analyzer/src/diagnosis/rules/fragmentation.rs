@@ -68,7 +68,12 @@ fn kept_from_another(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 
 /// With the numbers of PyTorch's message or snapshot.
 fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let (tried, unused) = (sums.tried, sums.unused);
+    let tried = sums.tried;
+    let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < tried.least());
+    // What private pools keep between tensors is in pieces like any other; a whole one is theirs alone.
+    let in_pools =
+        sums.idle_private.filter(|_| is_in_small_pieces && sums.pieces.is_some_and(|all| all.whole_bytes == 0));
+    let unused = in_pools.map_or(sums.unused, |idle| sums.unused.plus(idle));
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
     let free = failure.free_bytes().or(by_torch);
@@ -94,8 +99,6 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     }
     let is_much = of_reserved > failure.thresholds.unused_share
         || tried.bytes as f64 <= unused.bytes as f64 * failure.thresholds.request_of_unused_share;
-    // Pieces of other streams and pools, which no request of this one could use, count among them.
-    let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < tried.least());
     // A smaller part is what every cache has, and a reason only for this one request.
     if of_reserved <= failure.thresholds.unused_share {
         check.at_most(Confidence::Probable);

@@ -12,6 +12,7 @@ mod errors;
 mod exports;
 mod forks;
 mod fragmentation;
+mod gtt;
 mod hardware;
 mod host;
 mod installed;
@@ -94,6 +95,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         forks::RULES,
         installed::RULES,
         platform::RULES,
+        gtt::RULES,
         uma::RULES,
         shapes::RULES,
         host::RULES,

@@ -355,7 +355,7 @@ fn held_before(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> boo
     let both = shapes::in_use_before(case, failure).zip(failure.total_bytes().get());
     let missing = failure.shortfall_bytes().unwrap_or(u64::MAX);
     let much = failure.thresholds.others_share;
-    let Some(((least, _), total)) =
+    let Some(((least, most), total)) =
         both.filter(|((least, _), total)| *least >= missing && share(*least, *total) >= much)
     else {
         return false;
@@ -363,8 +363,9 @@ fn held_before(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) -> boo
     check.at_most(Confidence::Possible);
     check.must(true, || {
         let part = percent(share(least, total));
+        let at_least = if least < most { "at least " } else { "" };
         format!(
-            "{} ({part} of the card) was in use beside this process's blocks when the card was first read",
+            "{at_least}{} ({part} of the card) was in use beside this process's blocks when the card was first read",
             size(least)
         )
     });

@@ -6,7 +6,6 @@ use gpuoom_trace::record::Kind;
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::exceeded::unless_exceeded;
-use crate::evidence::kernel_log::KernelEventKind;
 use crate::evidence::runtime_message::RuntimeSays;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::machine::cgroup::DeviceMemory;
@@ -17,13 +16,11 @@ use crate::passes::fragmentation::saturate;
 use crate::replay::End;
 use crate::software::{Platform, Version};
 use crate::thresholds::share;
-use crate::words::{gib, percent, size};
+use crate::words::{gib, size};
 
 pub(super) const RULES: &[Rule] = &[
     failure("kfd-system-memory-limit", kfd_system_memory_limit),
     failure("pinned-host-exhaustion", pinned_host_exhaustion),
-    device("gtt-exhaustion", gtt_exhaustion),
-    failure("gtt-exhaustion", gtt_exhaustion_of),
     failure("device-cgroup-limit", device_cgroup_limit),
     run("xnack-ineffective", xnack_ineffective),
     device("vram-half-cap", vram_half_cap),
@@ -38,7 +35,8 @@ const KFD_USE: &str = "the system memory that KFD counts for all processes, whic
 /// KFD refuses more of the host's memory.
 fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // The KFD counts none of the DRM's buffers.
-    let of_host = failure.is_of_host() || failure.oom.kind == Kind::Managed && !failure.is_of_drm();
+    let of_host =
+        failure.is_of_host() && !failure.is_of_gtt() || failure.oom.kind == Kind::Managed && !failure.is_of_drm();
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let of_apu = || failure.is_of_device() && case.is_integrated(failure.device).get() == Some(true);
     if !check.applies(is_rocm && !failure.is_injected() && (of_host || of_apu())) {
@@ -204,7 +202,7 @@ fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 
 /// Pinned memory was refused, and not that of a device.
 fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_host() && !failure.is_injected()) {
+    if !check.applies(failure.is_of_host() && !failure.is_of_gtt() && !failure.is_injected()) {
         return;
     }
     let own = failure.own_bytes();
@@ -221,73 +219,6 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     check.note(available.is_some(), || {
         format!("{} of RAM was available at the last reading", size(available.unwrap_or(0)))
     });
-}
-
-/// The graphics translation memory of a card is full.
-fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    let Some(index) = device.index else {
-        check.applies(false);
-        return;
-    };
-    let went_wrong = case.facts.oom_count > 0 || case.replay.end.is_failure();
-    // A program that uses Vulkan alone has no runtime.
-    let may_be_amd = !matches!(case.versions.platform, Some(Platform::Cuda));
-    if !check.applies(may_be_amd && went_wrong) {
-        return;
-    }
-    let total = case.device_series(Quantity::GttTotal, index).map(|series| series.last.1).filter(|total| *total > 0);
-    let used = case.device_series(Quantity::GttUsed, index).map(|series| series.most.1);
-    let both = Known::new(used, "GTT in use (mem_info_gtt_used)").zip(Known::new(total, "the size of GTT"));
-    check.must(both.is(|(used, total)| share(used, total) >= case.thresholds.count_share), || {
-        let (used, total) = both.get().unwrap_or((0, 0));
-        format!("{} of {} GTT were in use ({})", gib(used), gib(total), percent(share(used, total)))
-    });
-    unless_gtt_is_all(case, device, check);
-    let refused = kernel_refused_submission(case, device);
-    check.must(refused, || "the kernel says that there is not enough memory for a command submission".to_owned());
-    // Without that line a full GTT explains at most that memory of the host was refused.
-    let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
-    if refused != Holds::Yes && !case.failures().any(|failure| is_of_host(&failure)) {
-        check.at_most(Confidence::Possible);
-    }
-}
-
-fn unless_gtt_is_all(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
-    check.unless(case.is_integrated(Some(device)).is(|integrated| integrated), || {
-        "the GPU uses the host's memory: GTT is what it has".to_owned()
-    });
-}
-
-/// A buffer of the DRM lies on the card or in GTT, and was refused while neither had as much left.
-fn gtt_exhaustion_of(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_of_drm() && !failure.is_injected()) {
-        return;
-    }
-    let read = &failure.oom.read;
-    let gtt_free = read.gtt_total_bytes.zip(read.gtt_used_bytes).map(|(total, used)| total.saturating_sub(used));
-    let gtt_free = Known::new(gtt_free, "GTT in use at the failure (mem_info_gtt_used)");
-    let both = failure.request_bytes().zip(failure.driver_free_bytes().zip(gtt_free));
-    let has_no_room = both.is(|(request, (card, gtt))| request > card.max(gtt));
-    check.must(has_no_room, || {
-        let (request, (card, gtt)) = both.get().unwrap_or_default();
-        format!(
-            "{} asked for {}, which the kernel may put on the card or into GTT: {} was free on the card, {} in GTT",
-            failure.report.call(),
-            size(request),
-            size(card),
-            size(gtt)
-        )
-    });
-    if let Some(device) = failure.device {
-        unless_gtt_is_all(case, device, check);
-    }
-    // Who else may have taken either in between, and in how many pieces they were free, was not read.
-    check.at_most(Confidence::Probable);
-}
-
-/// Whether the kernel refused a command submission of a device for want of memory.
-fn kernel_refused_submission(case: &Case<'_>, device: &DeviceSummary) -> Holds {
-    case.kernel_says_of(device, |event| event.kind == KernelEventKind::CommandSubmission)
 }
 
 /// The limit of a control group for device memory.

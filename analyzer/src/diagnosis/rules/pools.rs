@@ -333,6 +333,7 @@ fn private_by_sums(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>,
         check.at_most(Confidence::Probable);
         check.would_settle(IDLE);
     }
+    in_a_piece_of_use(sums, missing.get(), check);
     let certain = missing.get().is_some_and(|missing| idle.least() >= missing.most()) && sums.is_certain();
     if !certain {
         check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
@@ -340,6 +341,23 @@ fn private_by_sums(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>,
     beside_a_rise(idle.bytes, case, failure, check);
     whose_pools(case, failure, check);
     check.gives_back(0, idle.bytes, sums.basis());
+}
+
+/// What lies between tensors, in pieces smaller than the request, would hold it in no pool, and can't be given back.
+fn in_a_piece_of_use(sums: &TorchSums<'_>, missing: Option<Printed>, check: &mut Check) {
+    let (Some(pieces), Some(missing)) = (sums.pieces, missing) else { return };
+    let is_of_use = pieces.largest_bytes >= sums.tried.least() || pieces.whole_bytes >= missing.bytes;
+    check.unless(!is_of_use, || {
+        format!(
+            "what is unused lies in {} between tensors, the largest {}: none would hold the request, and none can be given back",
+            count(pieces.number, "piece", "pieces"),
+            size(pieces.largest_bytes)
+        )
+    });
+    // Each pool gives what it has to its own requests alone; whose the pieces are, no call tells.
+    if pieces.largest_bytes < sums.tried.most() {
+        check.at_most(Confidence::Probable);
+    }
 }
 
 /// What rises on would have taken what is idle soon, too.

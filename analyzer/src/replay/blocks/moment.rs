@@ -104,6 +104,8 @@ pub struct Room {
     pub largest_unused_bytes: u64,
     /// Stretches.
     pub unused_pieces: u64,
+    /// What of it is whole segments, which could be given back.
+    pub whole_unused_bytes: u128,
     /// Bytes and number of the segments by kind of memory.
     pub kinds: Vec<(Kind, u128, u64)>,
 }
@@ -172,11 +174,21 @@ impl Room {
     /// What these blocks leave unused of these segments, which are in order; `None` where the one does not fit into the other.
     fn of(segments: &[Segment], blocks: Vec<Given>) -> Option<Self> {
         let mut room = Room::default();
+        // What of the stretch at hand is unused, until a block is seen in it.
+        let (mut whole, mut is_in_use) = (0, false);
         walk(segments, blocks, |seen| match seen {
-            Seen::Segment(segment, _) => room.add(segment),
-            Seen::Block(_) => {}
-            Seen::Unused(bytes) => room.unused(bytes),
+            Seen::Segment(segment, _) => {
+                room.whole_unused_bytes += std::mem::take(&mut whole);
+                is_in_use = false;
+                room.add(segment);
+            }
+            Seen::Block(_) => (whole, is_in_use) = (0, true),
+            Seen::Unused(bytes) => {
+                room.unused(bytes);
+                whole = if is_in_use { 0 } else { u128::from(bytes) };
+            }
         })?;
+        room.whole_unused_bytes += whole;
         Some(room)
     }
 

@@ -106,10 +106,12 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
         [refused.wanted_bytes, last.requested_bytes].into_iter().any(|bytes| is_same_size(bytes, by.requested_bytes));
     // After an exception a variable of the same address may be another one: the frames between are gone.
     let same_variable = by.same_variable && !refused.is_past && !refused.was_thrown;
-    let is_tied = same_path || soon && (same_variable || same_size);
     let is_near = soon && !refused.was_thrown;
     let [place_unknown, path_unknown] = [last.place == 0 || by.place == 0, last.path == 0 || by.path == 0];
     let same_place = last.place == by.place && !place_unknown;
+    // A wrapper writes to its own variable for all who call it.
+    let is_wrappers = same_place && !path_unknown && !same_path;
+    let is_tied = same_path || soon && (same_variable && !is_wrappers || same_size);
     if refused.wanted_sort == (by.device, by.kind) && by.requested_bytes >= refused.wanted_bytes {
         // As much into the variable that was to get it is the retry whenever it comes. A wrapper's own variable, to which one place
         // writes for all, says nothing by its address.
