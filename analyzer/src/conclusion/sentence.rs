@@ -140,8 +140,9 @@ pub(crate) fn failure(facts: &Facts, oom: &OomReport) -> String {
             )
         }
         false => {
+            let rows = if oom.pads_rows { " and the padding of its rows" } else { "" };
             let what_for = oom.is_for.what_for().map_or_else(String::new, |what| format!(" {what}"));
-            format!("{} refused {asked}{what_for} ({})", gpu(oom.device), clean(&oom.api))
+            format!("{} refused {asked}{rows}{what_for} ({})", gpu(oom.device), clean(&oom.api))
         }
     };
     format!("{what}. {}", held_and_free(oom, device))

@@ -252,6 +252,9 @@ impl<'a> Failure<'a> {
     /// (`R`) What the runtime was asked for: of an error of PyTorch's a segment, by its last attempt.
     pub fn request_bytes(&self) -> Known<u64> {
         let inside = self.oom.inside.map(|inside| inside.requested_bytes).filter(|bytes| *bytes > 0);
+        if self.report.pads_rows {
+            return Known::new(inside, "what the rows take with their padding, which only a success tells");
+        }
         Known::new(
             if self.report.unknown_size { inside } else { Some(self.oom.requested_bytes) },
             "the size of what was set up, which no interface tells",

@@ -137,7 +137,7 @@ impl<'a> Case<'a> {
         let explains = other.unused.most().saturating_add(in_pools) >= blocks.unused.least();
         if in_pools > 0 && explains && other.unused.least() <= blocks.unused.most() {
             let idle = blocks.unused.minus(other.unused);
-            return Some(TorchSums { idle_private: Some(idle), ..other });
+            return Some(TorchSums { pieces: blocks.pieces, idle_private: Some(idle), ..other });
         }
         let disagreement = format!(
             "{} says {} unused and its blocks in the trace {}: the blocks are believed, of which each was recorded",

@@ -195,6 +195,9 @@ pub struct Growth {
     pub per_cycle: Rate,
     /// It rests on fewer steps than a last stretch has (ten, unless a threshold says otherwise).
     pub few_points: bool,
+    /// Whether its steps may be the parts of one load.
+    #[serde(skip)]
+    pub may_be_a_load: bool,
     /// When what is left would run out; null where it does not rise, or nobody knows what is left.
     pub runs_out: Option<RunsOut>,
     /// Where what stays comes from, the largest first.
@@ -277,6 +280,7 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
         per_second,
         per_cycle,
         few_points: (levels.len() as u64) < thresholds.stretch_cycles,
+        may_be_a_load: rise.may_be_a_load(thresholds),
         runs_out: if significant {
             runs_out(replay, device, rise, cycles.unbroken(), &per_second, &per_cycle)
         } else {

@@ -191,6 +191,9 @@ pub struct OomReport {
     pub asked_bytes: u64,
     /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.
     pub unknown_size: bool,
+    /// Its rows are padded to a pitch that only the answer to a success tells: more is wanted than it asks for.
+    #[serde(skip)]
+    pub pads_rows: bool,
     /// A mathematical library's call: what it returned is its own.
     #[serde(skip)]
     pub of_library: bool,
@@ -373,6 +376,11 @@ fn said_in(from: i32) -> Option<&'static str> {
     }
 }
 
+/// Whether a call pads the rows of what it is asked for: arrays, and what has a pitch (`hipMallocPitch`, `cuMemAllocPitch`, `cudaMalloc3D`).
+fn pads_rows(api: &str, kind: Kind) -> bool {
+    kind == Kind::Array || api.contains("AllocPitch") || api.contains("MallocPitch") || api.ends_with("Malloc3D")
+}
+
 fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> OomReport {
     let stack = stack_of(stacks, number, oom.site);
     let api = replay.apis.get(oom.api);
@@ -404,6 +412,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         kind: oom.kind.name(),
         requested_bytes: oom.requested_bytes,
         unknown_size: oom.unknown_size,
+        pads_rows: pads_rows(&api.name, oom.kind),
         of_library: api.is_library(),
         padded_bytes: replay.padded_bytes(oom.granules),
         status: Status { code: oom.status, name: api.status_name(oom.status) },

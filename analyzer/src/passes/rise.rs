@@ -156,6 +156,14 @@ impl Rise {
         })
     }
 
+    /// Whether what stays makes up so much of what the cycles were given that they may be the parts of one load.
+    pub fn may_be_a_load(&self, thresholds: &Thresholds) -> bool {
+        let is_most = self.began_bytes() as f64 <= thresholds.filling_base_share * self.total_bytes() as f64;
+        let stays = |kept: &Kept| kept.given_share() > thresholds.filling_share;
+        let may_be = self.by == By::Cycles || self.are_pieces;
+        may_be && is_most && self.kept.as_ref().is_some_and(stays)
+    }
+
     /// Whether it rises where it ends, by enough to be worth a word.
     pub fn is_significant(&self) -> bool {
         self.trend.rises() && self.total_bytes() >= i128::from(self.least_bytes)

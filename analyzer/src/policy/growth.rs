@@ -89,6 +89,9 @@ fn growth_per_second(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
         return Err(if in_stairs { STAIRS } else { GIVEN_BACK }.to_owned());
     }
     growth.ok_or_else(|| {
+        if place.is_some_and(|known| known.may_be_a_load) {
+            return "nearly all that came stayed, from the first step on: its steps may be the parts of one load".to_owned();
+        }
         if place.is_some_and(|known| known.cycles_are_missing) {
             return "memory rose and fell too often to keep all of it, and fewer than five of the cycles that are kept follow each other"
                 .to_owned();

@@ -276,7 +276,7 @@ pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let Some(facts) = shapes::facts(case, failure) else { return false };
     let is_by_one_path = |kept: &Kept| kept.path_share() >= case.thresholds.one_path_share;
     let goes_on = |rise: &Rise| {
-        let is_load = shape::may_be_a_load(rise, case.thresholds);
+        let is_load = rise.may_be_a_load(case.thresholds);
         rise.trend.course == Course::Rises && !is_load && rise.kept.as_ref().is_some_and(is_by_one_path)
     };
     let is_cache = facts.are_segments && case.versions.has(Program::Torch);

@@ -24,7 +24,8 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The umbrella: enough was reported free. What resolves it is found by other rules (see `diagnosis::resolve`).
 fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    if !check.applies(failure.is_real_of_device()) {
+    // Managed memory may be refused for want of the host's, whatever is free on the card.
+    if !check.applies(failure.is_real_of_card()) {
         return;
     }
     let both = failure.request_bytes().zip(failure.runtime_free_bytes());

@@ -17,7 +17,7 @@ use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
-use crate::passes::tensor_growth;
+use crate::passes::tensor_growth::{self, TensorGrowth};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -59,6 +59,8 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
         let growth = growth_of(replay, place, thresholds);
+        let may_be_a_load = growth.as_ref().is_some_and(|growth| growth.may_be_a_load && growth.course.rises());
+        let growth = growth.filter(|_| !may_be_a_load);
         PlaceProfile {
             place,
             name,
@@ -66,6 +68,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             growth_per_second: growth.as_ref().map(growth_per_second),
             open_growth_per_second: growth.as_ref().and_then(open_growth_per_second),
             given_back_at_the_end: growth.is_some_and(|growth| growth.given_back_at_the_end),
+            may_be_a_load,
             cycles_are_missing: cycles_are_missing(replay, place, thresholds),
             marks: marks(replay, place),
             cycles_behind_marks: cycles_behind_marks(replay, place, thresholds),
@@ -191,7 +194,8 @@ fn block_growth(run: &tensor_growth::Run<'_>) -> Vec<BlockGrowth> {
     let limits = run.thresholds.trend_limits();
     let growths = run.of_devices();
     // What a load gives stays, and is no growth from step to step.
-    let of_steps = growths.iter().filter(|growth| !growth.may_be_a_load(run.thresholds));
+    let is_of_steps = |growth: &&TensorGrowth| !growth.may_be_a_load(run.thresholds) && !growth.lies_within_steps;
+    let of_steps = growths.iter().filter(is_of_steps);
     of_steps.filter_map(|growth| BlockGrowth::of(growth, &limits)).collect()
 }
 

@@ -144,6 +144,9 @@ pub struct PlaceProfile {
     /// Whether what rose at its marks was given back behind the last of them.
     #[serde(skip)]
     pub given_back_at_the_end: bool,
+    /// Whether the steps in which it rises may be the parts of one load: then its growth is not judged.
+    #[serde(skip)]
+    pub may_be_a_load: bool,
     /// Whether the run had more cycles than were kept.
     #[serde(skip)]
     pub cycles_are_missing: bool,

@@ -228,7 +228,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         });
         check.would_settle("labels (gpuoom_mark) on the thread that asks for what stays");
     }
-    if may_be_a_load(rise, thresholds) {
+    if rise.may_be_a_load(thresholds) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
             let share = percent(kept.given_share());
@@ -237,14 +237,6 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         });
         check.would_settle(MARKS);
     }
-}
-
-/// Whether what stays makes up so much of what the cycles were given that they may be the parts of one load.
-pub fn may_be_a_load(rise: &Rise, thresholds: &Thresholds) -> bool {
-    let is_most = rise.began_bytes() as f64 <= thresholds.filling_base_share * rise.total_bytes() as f64;
-    let stays = |kept: &Kept| kept.given_share() > thresholds.filling_share;
-    let may_be = rise.by == By::Cycles || rise.are_pieces;
-    may_be && is_most && rise.kept.as_ref().is_some_and(stays)
 }
 
 /// Whether the floors of the second half hardly differ.

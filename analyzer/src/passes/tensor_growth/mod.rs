@@ -103,6 +103,9 @@ pub struct TensorGrowth {
     /// The most that a step was given, on average of those that are not kept apart.
     #[serde(skip)]
     pub most_given_bytes: u64,
+    /// Whether its steps are cycles of a program whose real ones are known, and are too few: backward passes.
+    #[serde(skip)]
+    pub lies_within_steps: bool,
     /// Whether the labels name pieces of something, as `layer 5`, and not steps.
     #[serde(skip)]
     pub are_pieces: bool,
@@ -140,6 +143,9 @@ impl TensorGrowth {
             let (lines, turning, larger) = Default::default();
             growth = TensorGrowth { significant: false, lines, turning, larger, ..growth };
         }
+        growth.lies_within_steps = growth.by == Cut::Cycles
+            && (1..run.thresholds.trend_limits().least_points).contains(&usize::try_from(backward.count()).unwrap_or(0))
+            && is_one_step();
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
         Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
     }
@@ -194,6 +200,7 @@ impl TensorGrowth {
             beyond_bytes: 0,
             most_given_bytes: chosen.steps.windows(2).map(given_in).max().unwrap_or(0),
             are_pieces: chosen.are_pieces,
+            lies_within_steps: false,
         }
     }
 
