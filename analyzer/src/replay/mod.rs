@@ -370,7 +370,7 @@ impl Replay {
             self.close_open_calls(record);
         }
         match record.event() {
-            Some(Event::Alloc | Event::Pin) => match self.lies_as(record, payload).filter(|_| own) {
+            Some(Event::Alloc | Event::Pin) => match self.lies_as(record, payload, own) {
                 Some(kind) => self.allocation(&with_kind(record, kind), payload, own),
                 None => self.allocation(record, payload, own),
             },
@@ -524,8 +524,8 @@ impl Replay {
     /// What an allocation counts as, where that is not what its function says: a buffer that moves, or a block of a pool whose memory is
     /// not the device's own.
     #[inline]
-    fn lies_as(&self, record: &Record, payload: &[u8]) -> Option<Kind> {
-        if self.apis.moves(record) {
+    fn lies_as(&self, record: &Record, payload: &[u8], own: bool) -> Option<Kind> {
+        if own && self.apis.moves(record) {
             return Some(Kind::Managed);
         }
         if record.kind() != Kind::Pool || payload.is_empty() || self.pools.is_empty() {

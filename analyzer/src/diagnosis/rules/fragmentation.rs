@@ -1,5 +1,7 @@
 //! B. Fragmentation of caches: PyTorch's allocator, and others like it.
 
+use gpuoom_trace::record::Kind;
+
 use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::WHO_ASKED;
@@ -148,7 +150,10 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
         check.at_most(Confidence::Possible);
         check.would_settle(PACKED);
     }
-    in_pieces(sums, check);
+    // Who gets nothing out of the cache is served by none of its pieces.
+    if case.asked_by_another(failure).is_none() {
+        in_pieces(sums, check);
+    }
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
     if sums.told == Told::SnapshotLater {
         check.would_settle(
@@ -217,7 +222,9 @@ fn by_shape(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(retry) = case.retry(failure) else { return };
     let around = case.around(failure);
     let survivors = around.and_then(|around| around.survivors.as_ref());
-    let is_segments = case.versions.has(Program::Torch) && retry.freed_bytes > 0;
+    // Of the asynchronous back end each block is a call of its own: there are no segments.
+    let has_segments = case.versions.has(Program::Torch) && failure.oom.kind != Kind::Pool;
+    let is_segments = has_segments && retry.freed_bytes > 0;
     if !check.applies(is_segments && retry.ending == Ending::Failed) {
         return;
     }

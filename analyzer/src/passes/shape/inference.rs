@@ -162,7 +162,7 @@ pub(super) fn kv_incremental(facts: &Facts, check: &mut Check) {
     }
     check.must(true, || {
         format!(
-            "{} times a block was replaced by one that is {} larger, from {} to {}",
+            "{} times a block was given back after one had been asked for that is {} larger, from {} to {}",
             found.pairs,
             size(found.step_bytes),
             size(found.from_bytes),

@@ -144,7 +144,8 @@ impl TensorGrowth {
             growth = TensorGrowth { significant: false, lines, turning, larger, ..growth };
         }
         growth.lies_within_steps = growth.by == Cut::Cycles
-            && (1..run.thresholds.trend_limits().least_points).contains(&usize::try_from(backward.count()).unwrap_or(0))
+            && (1..run.thresholds.trend_limits().least_points)
+                .contains(&usize::try_from(backward.count()).unwrap_or(0))
             && is_one_step();
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
         Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })

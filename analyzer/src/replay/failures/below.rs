@@ -107,18 +107,19 @@ impl Below {
         let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let sets_up = matches!(record.event(), Some(Event::Module | Event::Reserve | Event::Import | Event::Map));
         let has_failed = record.status != 0 && !record.has(flag::CORRECTION);
+        // HIP calls a registration that the kernel has no memory for an invalid value.
+        let is_otherwise_failed = asks && has_failed && !is_counted && record.is_outermost();
         let gave_nothing = asks && record.status == 0 && record.address == 0 && record.requested > 0;
         if (asks || sets_up) && !has_failed && !gave_nothing {
             open.made_up_for(record, api.layer.filter(|_| asks));
-        } else if (sets_up && !is_counted) || gave_nothing {
+        } else if (sets_up && !is_counted) || gave_nothing || is_otherwise_failed {
             open.failed_around(record, api.layer);
         }
         if record.is_outermost() {
-            // A failed allocation around them is told as what it is, and so is one that a library made for itself.
-            let is_told = (asks && has_failed) || is_counted;
+            // A failure around them that is listed is told as what it is.
             let failed = self.threads.remove(&record.thread).unwrap_or_default().failed;
             let counts =
-                |one: &&FailedAround| !(is_told && (one.call == record.call || lies_inside(one.call, record.call)));
+                |one: &&FailedAround| !(is_counted && (one.call == record.call || lies_inside(one.call, record.call)));
             failed.iter().filter(counts).for_each(|one| self.count(*one));
         }
     }
@@ -266,6 +267,15 @@ mod tests {
     }
 
     /// Success and null, from a pool of HIP 5.
+    #[test]
+    fn a_registration_that_is_called_invalid_hides_no_refusal() {
+        const INVALID_VALUE: i32 = 1;
+        let register = || Calls::new().inside(Event::Pin, Kind::Registered, "hipHostRegister").wants(GIB);
+        let replay = register().asks(KFD, Kind::Registered, NO_MEMORY).returns(INVALID_VALUE, 0).replay();
+        assert_eq!((replay.below.count, replay.failures.count), (1, 0));
+        assert_eq!(register().returns(INVALID_VALUE, 0).count(), 0, "nobody refused");
+    }
+
     #[test]
     fn a_success_that_gives_no_memory_hides_no_refusal() {
         let pool = || Calls::new().inside(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync").wants(GIB);
