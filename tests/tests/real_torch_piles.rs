@@ -174,6 +174,17 @@ fn a_pool_of_the_programs_own_is_no_captured_graph() {
     assert!(!page.contains("the tensors and the request are more than the card"), "{page}");
 }
 
+/// What lies between tensors would hold the request in no pool: the pool is not why.
+#[test]
+fn pieces_in_a_pool_of_the_programs_own_are_pieces() {
+    let Some((run, kept)) = run("pool_in_pieces") else { return };
+    assert_eq!(kept, 12);
+    let page = run.page();
+    assert_eq!(run.confidence("graph-private-pool"), None, "{page}");
+    assert!(page.contains("what is unused lies in 12 pieces between tensors, the largest 16 MiB"), "{page}");
+    assert!(run.confidence("caching-fragmentation").is_some(), "{page}");
+}
+
 #[test]
 fn a_leak_is_more_of_a_reason_than_a_small_pool() {
     let Some((run, kept)) = run("pool_and_leak") else { return };

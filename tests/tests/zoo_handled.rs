@@ -43,10 +43,12 @@ fn the_limit_of_a_pool_is_no_phantom() {
 /// The next call that got memory may be for something else altogether.
 #[test]
 fn memory_that_came_next_may_be_for_something_else() {
-    let run = run("unchecked");
-    run.only_trace().report().assert_only_oom("recovered", "fell_back");
-    let page = run.page();
-    assert!(page.contains("that is as far as calls show: nothing shows that the failure was noticed"), "{page}");
+    for way in ["unchecked", "wrapper"] {
+        let run = run(way);
+        run.only_trace().report().assert_only_oom("recovered", "fell_back");
+        let page = run.page();
+        assert!(page.contains("that is as far as calls show: nothing shows that the failure was noticed"), "{page}");
+    }
 }
 
 /// What the program's own pool keeps is no other process's.

@@ -105,11 +105,13 @@ fn read_header(path: &Path) -> io::Result<Option<Header>> {
     Ok((header.magic == MAGIC && header.major <= FORMAT_MAJOR).then_some(header))
 }
 
-/// Writes how the process ended into its trace, where the recorder could not see it.
+/// Writes how the process ended into its trace, where the recorder could not see it, or saw an exit on the way to which it crashed: in
+/// another library's handler, or while runtimes are taken down.
 pub(super) fn note_end(path: &Path, status: ExitStatus) -> io::Result<()> {
-    let unknown = read_header(path)?.is_some_and(|header| header.end_kind == end::UNKNOWN);
+    let kind = read_header(path)?.map(|header| header.end_kind);
+    let is_open = kind == Some(end::UNKNOWN) || kind == Some(end::EXITED) && status.signal().is_some();
     let (kind, code) = match (status.code(), status.signal()) {
-        _ if !unknown => return Ok(()),
+        _ if !is_open => return Ok(()),
         (Some(code), _) => (end::EXITED, code),
         (None, Some(signal)) => (end::SIGNALED, signal),
         (None, None) => return Ok(()),
@@ -178,5 +180,13 @@ mod tests {
         note_end(&at("run-4711.bin"), ExitStatus::from_raw(0)).unwrap();
         let header = read_header(&at("run-4711.bin")).unwrap().unwrap();
         assert_eq!((header.end_kind, header.end_code), (end::SIGNALED, 9));
+
+        note_end(&at("run-4710.bin"), ExitStatus::from_raw(3 << 8)).unwrap();
+        let end_of = |name: &str| read_header(&at(name)).unwrap().map(|header| (header.end_kind, header.end_code));
+        assert_eq!(end_of("run-4710.bin"), Some((end::EXITED, 3)));
+        note_end(&at("run-4710.bin"), ExitStatus::from_raw(0)).unwrap();
+        assert_eq!(end_of("run-4710.bin"), Some((end::EXITED, 3)));
+        note_end(&at("run-4710.bin"), ExitStatus::from_raw(libc::SIGSEGV)).unwrap();
+        assert_eq!(end_of("run-4710.bin"), Some((end::SIGNALED, libc::SIGSEGV)), "on the way out");
     }
 }

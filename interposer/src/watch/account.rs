@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gpuoom_trace::outcome::{Because, Outcome};
-use gpuoom_trace::record::{Layer, NO_DEVICE, Record};
+use gpuoom_trace::record::{Kind, Layer, NO_DEVICE, Record};
 
 use super::last_words::{Account, Size};
 use crate::base::thread::OpenFailure;
@@ -44,7 +44,10 @@ pub(crate) fn count_error(record: &Record) {
 }
 
 fn keep_as(first: &[AtomicU64; 3], record: &Record) {
-    let told = [u64::from(record.api), u64::from(record.device), record.requested];
+    // Pinned and registered memory is the host's, whichever device the thread had chosen.
+    let is_of_host = matches!(record.kind(), Kind::HostPinned | Kind::Registered);
+    let device = if is_of_host { NO_DEVICE } else { record.device };
+    let told = [u64::from(record.api), u64::from(device), record.requested];
     first.iter().zip(told).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
 }
 

@@ -128,11 +128,13 @@ impl Display for Account {
         // Of several, what became of this one is not said here.
         let told = if self.errors > 0 { self.errors } else { failures };
         let first = if told == 1 { "" } else { "the first: " };
+        let row = table::row(self.api);
         match self.device {
+            // Whose memory the pool has that the program chose, this call does not say.
+            _ if row.name.contains("FromPool") => write!(out, " ({first}")?,
             NO_DEVICE => write!(out, " ({first}host, ")?,
             device => write!(out, " ({first}GPU {device}, ")?,
         }
-        let row = table::row(self.api);
         // Its own function has a name for linkers, not for people.
         let name = if row.layer == Layer::Framework { ALLOCATOR } else { row.name };
         match &self.requested {

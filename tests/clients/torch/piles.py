@@ -13,7 +13,8 @@ result does not fit. `larger`: equal steps, an evaluation without gradients, and
 epoch keeps is dropped at its end, and the last epoch is longer. `mosaic`: no training, and an image that grows strip by strip. `users`: a dict
 of each user's last output, by ever more users. `validates`: the training's step is a function that is called `validate`, and one batch is much
 larger. `reloads`: each hour's model is kept, with predictions between. `limited`: a list of outputs, below a limit that PyTorch keeps by itself.
-`pool`: no training, and a pool of the program's own (torch.cuda.MemPool) that keeps what was given back in it. `pool_and_leak`: a small pool of
+`pool`: no training, and a pool of the program's own (torch.cuda.MemPool) that keeps what was given back in it. `pool_in_pieces`: one
+that keeps a tensor in each of its segments, and pieces between them. `pool_and_leak`: a small pool of
 that sort, and a list of each step's output. `models`: one model after another, all kept, and nothing between. `cloned`: a list that is cloned
 and gets longer with each step. `buffer`: a buffer with a bound, which lies in pieces with the training's blocks. `summed`: an evaluation without
 `no_grad`, of which nothing but the sum of its losses is kept. `few`: five steps, each of which keeps all that it computed.
@@ -162,6 +163,16 @@ def pool_of_its_own():
         kept.append(torch.empty(30 << 20, dtype=torch.uint8, device="cuda"))
 
 
+def pool_in_pieces():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        blocks = [torch.empty(4 << 20, dtype=torch.uint8, device="cuda") for _ in range(60)]
+    # One of each segment's five stays, so that no segment can be given back.
+    kept.extend(blocks[::5])
+    del blocks
+    kept.append(torch.empty(300 << 20, dtype=torch.uint8, device="cuda"))
+
+
 def leak_beside_a_pool(net):
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
@@ -279,7 +290,7 @@ def main(scenario):
     alone = {"loss": lambda: train_by_sums(net), "garbage": make_garbage, "image": lambda: infer(net), "larger": train_larger}
     alone |= {"rounds": lambda: train_in_rounds(net), "mosaic": paint, "users": serve, "reloads": reload}
     alone |= {"validates": lambda: train_by_validate(net), "limited": lambda: keep_outputs(net)}
-    alone |= {"pool": pool_of_its_own, "pool_and_leak": lambda: leak_beside_a_pool(net), "models": load_models}
+    alone |= {"pool": pool_of_its_own, "pool_in_pieces": pool_in_pieces, "pool_and_leak": lambda: leak_beside_a_pool(net), "models": load_models}
     alone |= {"cloned": clone_all, "buffer": fill_a_buffer, "summed": sum_losses, "few": lambda: keep_all(net)}
     alone |= {"exceptions": lambda: halve(True), "forgets": lambda: halve(False)}
     alone = alone.get(scenario)

@@ -170,11 +170,25 @@ static int unchecked(void) {
     return 0;
 }
 
+// A wrapper, which writes to its own variable for all, and nobody looks at what it gives.
+static __attribute__((noinline)) void *wrapped(size_t size) {
+    void *block = NULL;
+    return hipMalloc(&block, size) == hipSuccess ? block : NULL;
+}
+
+static int wrapper(void) {
+    void *weights = wrapped(500 * MiB);
+    void *cache = wrapped(640 * MiB);
+    void *log = wrapped(16 * MiB);
+    work(log);
+    return weights == cache;
+}
+
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*does)(void); } ways[] = {
         {"arena", arena}, {"rollback", rollback}, {"service", service}, {"queue", queue},
         {"logger", logger}, {"pool", pool}, {"pooled", pooled}, {"retained", retained}, {"twice", twice},
-        {"unchecked", unchecked},
+        {"unchecked", unchecked}, {"wrapper", wrapper},
     };
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
         if (strcmp(argv[1], ways[i].name) == 0) return ways[i].does();

@@ -30,13 +30,24 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     if !check.applies(failure.is_real_of_device()) {
         return;
     }
-    match case.torch_sums(failure) {
-        Some(sums) => by_numbers(&sums, case, failure, check),
+    let sums = case.torch_sums(failure);
+    match &sums {
+        Some(sums) => by_numbers(sums, case, failure, check),
         None => by_shape(case, failure, check),
     }
-    check.unless(case.uses_virtual_memory(failure), || {
-        "expandable segments are active: physical memory is mapped where it is needed".to_owned()
-    });
+    let is_expandable = case.uses_virtual_memory(failure);
+    match sums.and_then(|sums| sums.pieces).filter(|_| is_expandable) {
+        // Pages that no tensor is in can be given back; pieces of pages that are in use can't.
+        Some(_) => {
+            check.at_most(Confidence::Possible);
+            check.note(true, || {
+                "expandable segments are active: only pages that are unused as a whole can be given back".to_owned()
+            });
+        }
+        None => check.unless(is_expandable, || {
+            "expandable segments are active: physical memory is mapped where it is needed".to_owned()
+        }),
+    }
     check.unless(case.is_caching_off(), || "caching is disabled".to_owned());
     // Where nobody knows who asked, that is ruled out by nothing.
     let other = case.asked_by_another(failure);

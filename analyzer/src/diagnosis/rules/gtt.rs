@@ -36,14 +36,16 @@ fn gtt_exhaustion(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     unless_gtt_is_all(case, device, check);
     let refused = kernel_refused_submission(case, device);
     check.must(refused, || "the kernel says that there is not enough memory for a command submission".to_owned());
-    // Without that line a full GTT explains at most that memory of the host was refused.
-    let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
-    let is_of_drm = |failure: Failure<'_>| failure.is_of_drm() || failure.is_of_gtt();
-    // Of those each is judged by itself.
-    if refused != Holds::Yes && case.failures().any(is_of_drm) {
+    // What is known of such a buffer is said of it.
+    let has_its_own = |failure: Failure<'_>| {
+        failure.is_of_gtt() || failure.is_of_drm() && room_for(&failure).is(|(asked, free)| asked > free) == Holds::Yes
+    };
+    if refused != Holds::Yes && case.failures().any(has_its_own) {
         check.applies(false);
         return;
     }
+    // Without that line a full GTT explains at most that memory of the host was refused.
+    let is_of_host = |failure: &Failure<'_>| failure.is_of_host() && !failure.is_injected();
     if refused != Holds::Yes && !case.failures().any(|failure| is_of_host(&failure)) {
         check.at_most(Confidence::Possible);
     }
@@ -72,22 +74,30 @@ fn gtt_exhaustion_of(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) 
 }
 
 fn on_card_or_in_gtt(failure: &Failure<'_>, check: &mut Check) {
-    let read = &failure.oom.read;
-    let gtt_free = read.gtt_total_bytes.zip(read.gtt_used_bytes).map(|(total, used)| total.saturating_sub(used));
-    let gtt_free = Known::new(gtt_free, "GTT in use at the failure (mem_info_gtt_used)");
-    let both = failure.request_bytes().zip(failure.driver_free_bytes().zip(gtt_free));
-    let has_no_room = both.is(|(request, (card, gtt))| request > card.max(gtt));
-    check.must(has_no_room, || {
-        let (request, (card, gtt)) = both.get().unwrap_or_default();
+    let both = failure.driver_free_bytes().zip(gtt_free_bytes(failure));
+    check.must(room_for(failure).is(|(asked, free)| asked > free), || {
+        let (card, gtt) = both.get().unwrap_or_default();
         format!(
             "{} asked for {}, which the kernel may put on the card or into GTT: {} was free on the card, {} in GTT",
             failure.report.call(),
-            size(request),
+            size(failure.oom.requested_bytes),
             size(card),
             size(gtt)
         )
     });
     check.unless(exceeds_both(failure), || "one request is for more than the card or all of GTT".to_owned());
+}
+
+/// What a buffer of the DRM asked for, and what was free where most was: on the card or in GTT.
+fn room_for(failure: &Failure<'_>) -> Known<(u64, u64)> {
+    let free = failure.driver_free_bytes().zip(gtt_free_bytes(failure)).map(|(card, gtt)| card.max(gtt));
+    failure.request_bytes().zip(free)
+}
+
+fn gtt_free_bytes(failure: &Failure<'_>) -> Known<u64> {
+    let read = &failure.oom.read;
+    let free = read.gtt_total_bytes.zip(read.gtt_used_bytes).map(|(total, used)| total.saturating_sub(used));
+    Known::new(free, "GTT in use at the failure (mem_info_gtt_used)")
 }
 
 /// Whether a request is larger than the card and larger than GTT, so that neither would ever hold it.

@@ -354,8 +354,8 @@ fn in_a_piece_of_use(sums: &TorchSums<'_>, missing: Option<Printed>, check: &mut
             size(pieces.largest_bytes)
         )
     });
-    // Each pool gives what it has to its own requests alone; whose the pieces are, no call tells.
-    if pieces.largest_bytes < sums.tried.most() {
+    // Whose a piece between tensors is, no call tells.
+    if pieces.whole_bytes < missing.bytes {
         check.at_most(Confidence::Probable);
     }
 }

@@ -205,10 +205,29 @@ fn write_failures(page: &mut Page, answer: &TorchAnswer) {
         let words = [(Fate::Remains, "remains with"), (Fate::Gone, "gone with"), (Fate::Depends, "depends with")];
         let told = words.iter().filter_map(|(fate, words)| {
             let here = |policy: &&PolicyAnswer| policy.fate(index) == Some(*fate);
-            let names: Vec<String> = answer.policies.iter().filter(here).map(short).collect();
+            let name = |policy: &PolicyAnswer| match *fate {
+                Fate::Gone => format!("{}{}", short(policy), others_fail(policy)),
+                _ => short(policy),
+            };
+            let names: Vec<String> = answer.policies.iter().filter(here).map(name).collect();
             (!names.is_empty()).then(|| format!("{words} {}", names.join("; ")))
         });
         page.indented(&head, "       ", &told.collect::<Vec<_>>().join(". "));
+    }
+    let has_gone = |policy: &PolicyAnswer| policy.failures.iter().any(|failure| failure.fate == Fate::Gone);
+    if answer.policies.iter().any(has_gone) {
+        let text = "What the program would have asked for next, had a request not failed, is not in the trace.";
+        page.indented("  ", "  ", text);
+    }
+}
+
+/// A failure that is gone helps nobody where others come in its place.
+fn others_fail(policy: &PolicyAnswer) -> String {
+    let new = |policy: &PolicyAnswer| policy.new_failures_most;
+    match policy.with_least_requests.as_deref().map_or(0, new).max(new(policy)) {
+        0 => String::new(),
+        1 => ", where another request fails that had succeeded".to_owned(),
+        more => format!(", where up to {more} others fail that had succeeded"),
     }
 }
 

@@ -182,6 +182,9 @@ fn what_ties_memory_to_a_failure_is_known() {
     assert!(by_time_alone(&[got(half), WORK]));
     assert!(!by_time_alone(&[Step::GaveBack, got(half)]), "room was made");
     assert!(!by_time_alone(&[got(Request { same_variable: true, ..half })]));
+    let wrappers = Request { same_variable: true, place: FAILED.place, ..half };
+    assert!(by_time_alone(&[got(wrappers)]), "a wrapper writes to its own variable for all");
+    assert!(!by_time_alone(&[got(Request { path: 0, ..wrappers })]), "where the way is not known, it may be a loop");
     assert!(!by_time_alone(&[got(Request { path: FAILED.path, ..half })]));
     assert!(!by_time_alone(&[got(ELSEWHERE)]), "the same size");
     assert!(!by_time_alone(&[Step::LastErrorRead, got(half)]));
