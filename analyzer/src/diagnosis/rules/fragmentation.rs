@@ -98,8 +98,14 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     check.must_by(sums.basis(), alone || together, || {
         let (held, asked) = (size(unused.bytes), size(tried.bytes));
         let with = if alone { "" } else { "; with what was free that is as much" };
-        format!("{}: it held {held} in unused blocks, and {asked} was asked for{with}", sums.told.by())
+        let by = if in_pools.is_some() { Told::Blocks.by() } else { sums.told.by() };
+        format!("{by}: it held {held} in unused blocks, and {asked} was asked for{with}")
     });
+    if in_pools.is_some() {
+        check.at_most(Confidence::Probable);
+        check.note(true, || "part of it is in private pools, which keep to themselves what they have".to_owned());
+        check.would_settle("the same program without private pools (torch.cuda.MemPool, captured graphs)");
+    }
     if !alone {
         check.at_most(Confidence::Probable);
         check.would_settle(PACKED);
