@@ -24,6 +24,20 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "phantom-free",
         says: Says::Not,
+        also: &[],
+        story: "64 MiB of rows of 100 bytes are refused with 20 GiB free: what they take with their padding nobody knows",
+        scene: || refused_by("hipMallocPitch", Kind::Device),
+    },
+    Labelled {
+        id: "phantom-free",
+        says: Says::Not,
+        also: &[],
+        story: "64 MiB of managed memory are refused with 20 GiB free on the card: the host's limits refuse it, too",
+        scene: || refused_by("hipMallocManaged", Kind::Managed),
+    },
+    Labelled {
+        id: "phantom-free",
+        says: Says::Not,
         also: &["other-process-on-gpu"],
         story: "what was free was not enough",
         scene: || one_block(8 * GIB, 2 * GIB, 20 * GIB),
@@ -322,9 +336,21 @@ pub(super) const TRACES: &[Labelled] = &[
 
 /// A program with 1 GiB asks for more on a card of 24.
 fn one_block(asked: u64, free: u64, others: u64) -> Scene {
+    beside_one_block(free, others, |trace| trace.refuse(asked))
+}
+
+/// 64 MiB are refused to another function, with 20 GiB free.
+fn refused_by(api: &str, kind: Kind) -> Scene {
+    beside_one_block(20 * GIB, 0, |trace| {
+        let record = trace.record(Event::Alloc, kind, api);
+        trace.push(Record { status: 2, requested: 64 * MIB, ..record }, &[])
+    })
+}
+
+fn beside_one_block(free: u64, others: u64, refuse: impl FnOnce(&mut TraceBuilder) -> u64) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, GIB);
-    let seq = trace.refuse(asked);
+    let seq = refuse(&mut trace);
     let read = [
         (RuntimeFree, free),
         (VramTotal, 24 * GIB),

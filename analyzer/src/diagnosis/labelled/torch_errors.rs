@@ -93,6 +93,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || scene(in_pieces()),
     },
     Labelled {
+        id: "request-exceeds-device",
+        says: Says::First(Proven),
+        also: &[],
+        story: "a block of 30 GiB on a card of 24, put together from pieces of 1 GiB, of which the third is refused",
+        scene: || scene(of_pieces(30 * GIB, None)),
+    },
+    Labelled {
         id: "process-fraction-cap",
         says: Says::First(Proven),
         also: &[],
@@ -318,6 +325,11 @@ fn read_by_nvml(free: u64, used: u64) -> Scene {
 
 /// Expandable segments on a full card: 4 GiB are mapped in pieces of 1 GiB, twice two of them, and the third is refused.
 fn in_pieces() -> TraceBuilder {
+    of_pieces(4 * GIB, Some(EMPTY))
+}
+
+/// The same for a block of that size, with that message.
+fn of_pieces(block_bytes: u64, text: Option<&str>) -> TraceBuilder {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.create_and_map(0xA0, 0x10_0000_0000, 22 * GIB);
     trace.tensor_on(THREAD, 0x10_0000_0000, 22 * GIB, [22 * GIB, 22 * GIB]);
@@ -335,8 +347,8 @@ fn in_pieces() -> TraceBuilder {
             }
         }
     }
-    trace.framework_error(THREAD, 4 * GIB, [22 * GIB, 22 * GIB]);
-    trace.throws(THREAD, OBJECT, Some(EMPTY));
+    trace.framework_error(THREAD, block_bytes, [22 * GIB, 22 * GIB]);
+    trace.throws(THREAD, OBJECT, text);
     ends(&mut trace);
     trace
 }

@@ -84,8 +84,8 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let tried = sums.tried;
     let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < tried.least());
     // What private pools keep between tensors is in pieces like any other; a whole one is theirs alone.
-    let in_pools =
-        sums.idle_private.filter(|_| is_in_small_pieces && sums.pieces.is_some_and(|all| all.whole_bytes == 0));
+    let is_between = is_in_small_pieces && sums.pieces.is_some_and(|all| all.whole_bytes == 0);
+    let in_pools = sums.idle_private.filter(|idle| idle.bytes > 0 && is_between);
     let unused = in_pools.map_or(sums.unused, |idle| sums.unused.plus(idle));
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");

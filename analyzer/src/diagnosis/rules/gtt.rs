@@ -116,7 +116,7 @@ fn in_gtt_alone(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.must(both.is(|(request, total)| used.saturating_add(request) > total), || {
         let (request, total) = both.get().unwrap_or_default();
         format!(
-            "{} asked for {} in GTT, of which {} of {} were in use",
+            "{} asked for {} in GTT, of which at least {} of {} were in use",
             failure.report.call(),
             size(request),
             size(used),

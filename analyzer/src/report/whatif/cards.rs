@@ -233,7 +233,12 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
     for card in &device.cards {
         let Fates { remain, gone, depend, unknown } = card.fates;
         let [remain, gone, depend, unknown] = [remain, gone, depend, unknown].map(|number| number.to_string());
-        let new = range(card.new_failures_least, card.new_failures_most);
+        let new = match range(card.new_failures_least, card.new_failures_most) {
+            // How much of what may lie in RAM another card would hold, nobody knows.
+            _ if device.managed_bytes > 0 && device.allocations == 0 => "?".to_owned(),
+            new if device.managed_bytes > 0 => format!("{new} or more"),
+            new => new,
+        };
         let mark = if card.is_recorded && device.virtual_bytes.is_some() { "†" } else { "" };
         page.line(&cards_row([
             format!("{}{mark}", card_size(card)),
@@ -272,6 +277,9 @@ fn write_changes(page: &mut Page, device: &DeviceAnswer) {
         any |= card.first_change.is_some() || card.may_change.is_some();
         any_uncertain |= card.may_change.is_some();
         let text = match (&card.may_change, &card.first_change) {
+            (None, None) if device.managed_bytes > 0 => {
+                "nothing changes of what surely lies on the card; of what may lie in RAM it is not known".to_owned()
+            }
             (None, None) if card.fates.unknown > 0 => "every call that can be told has the same outcome".to_owned(),
             (None, None) => "every call has the same outcome".to_owned(),
             (None, Some(change)) => format!("the first change is that {}", what_changes(change)),

@@ -108,6 +108,20 @@ fn managed_memory_is_a_range() {
     assert!(text.contains("of what was measured, up to 12.00 GiB may be part of it"), "{text}");
     assert!(text.contains("16.00 GiB 28.00 GiB"), "{text}");
     assert!(text.contains("how much of what may lie in RAM is on the card, on 20.00 GiB"), "{text}");
+    assert!(text.contains("or more"), "{text}");
+}
+
+/// Where all may lie in RAM, no card is said to hold it.
+#[test]
+fn of_a_smaller_card_nothing_is_known_where_all_may_lie_in_ram() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    (0..12)
+        .for_each(|block| _ = trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x1000_0000_0000 + block * GIB, GIB));
+    let text = page(&trace, &Question { capacities_bytes: vec![8 * GIB], ..Question::default() });
+    assert!(text.contains("nothing changes of what surely lies on the card"), "{text}");
+    assert!(!text.contains("every call has the same outcome"), "{text}");
+    let row = text.lines().find(|line| line.trim_start().starts_with("8.00 GiB")).expect("a row of the card");
+    assert!(row.trim_end().ends_with('?'), "{row}");
 }
 
 /// On the narrowest page each number is there: the last column is the one that says what would fail.
