@@ -192,8 +192,7 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
     });
     live(told, check);
     is_much(unfollowed.bytes, told, facts, check);
-    // Results alone pile up by one line, too.
-    check.at_most(if unfollowed.lines > 1 { Confidence::Probable } else { Confidence::Possible });
+    check.at_most(Confidence::Probable);
     check.would_settle(WHAT_KEEPS);
 }
 
@@ -266,9 +265,9 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 }
 
 fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
-    // Passes that keep all that a backward pass needs are another matter than results that pile up, which come by one line.
-    let keeps = |unfollowed: &Unfollowed| unfollowed.times >= facts.thresholds.least_passes && unfollowed.lines > 1;
-    let keeps_passes = told.unfollowed.as_ref().is_some_and(keeps);
+    // Passes that keep all that a backward pass needs are another matter than results that pile up.
+    let keeps_passes =
+        told.unfollowed.as_ref().is_some_and(|unfollowed| unfollowed.times >= facts.thresholds.least_passes);
     if !check.applies(told.has_trained() && !keeps_passes) {
         return;
     }
