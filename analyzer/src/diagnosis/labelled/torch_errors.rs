@@ -94,8 +94,8 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
-        says: Says::First(Proven),
-        also: &[],
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
         story: "a block of 30 GiB on a card of 24, put together from pieces of 1 GiB, of which the third is refused",
         scene: || scene(of_pieces(30 * GIB, None)),
     },
