@@ -8,8 +8,7 @@
 // SIM_GFX.
 const struct chip *chip(void);
 
-// memory.c. Where a buffer that a descriptor stands for can be mapped; 0 for a descriptor of somebody else's.
-uint64_t exported_offset(int dmabuf);
+// memory.c
 int export_memory(unsigned char *payload);
 int describe_export(unsigned char *payload);
 void *map_node(void *address, size_t length, int flags, bool is_kfd, uint64_t offset);

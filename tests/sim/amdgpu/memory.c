@@ -150,7 +150,7 @@ static int export_of(int dmabuf) {
     return enter_foreign(dmabuf, &status);
 }
 
-uint64_t exported_offset(int dmabuf) {
+uint64_t behind_import(int dmabuf) {
     int found = export_of(dmabuf);
     return found < 0 ? 0 : exports[found].offset;
 }

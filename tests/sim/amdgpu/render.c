@@ -6,8 +6,6 @@
 
 #include "amdgpu.h"
 
-uint64_t behind_import(int dmabuf) { return exported_offset(dmabuf); }
-
 // A text that is copied where there is room for it, and how long it is.
 static bool tell(char *to, __kernel_size_t *length, const char *text) {
     size_t size = strlen(text), room = *length;
