@@ -3,8 +3,8 @@
 //!
 //! A program waits often, and most waits say nothing new. So each of these moments counts up, and of what a thread waits for (a
 //! device, a stream, an event) only the first wait after the last such moment is recorded: there are at most as many records as
-//! moments, for each thing that is waited for. Before the first deferred free and outside of failures, the stubs of waiting calls
-//! do not come here.
+//! moments, for each thing that is waited for. (A program that waits for hundreds of things after one moment may be recorded more
+//! often than that, never less.) Before the first deferred free and outside of failures, the stubs of waiting calls do not come here.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -12,21 +12,24 @@ use gpuoom_trace::meaning::Does;
 
 use crate::base::watching;
 
-/// What was waited for is remembered in so many places. A power of two.
-const PLACES: usize = 256;
+/// What was waited for is remembered in so many rows. A power of two.
+const ROWS: usize = 64;
+/// Places of a row. With one, two things that fall into the same row would drive each other out, and each of their waits would be
+/// recorded: of four things, one program in forty.
+const PLACES: usize = 8;
 
 /// Moments after which a wait matters.
 static MOMENTS: AtomicU32 = AtomicU32::new(0);
 /// Whether something was freed that is given back later.
 static DEFERRED: AtomicBool = AtomicBool::new(false);
 /// By what was waited for: its key above the count of moments when that wait was recorded.
-static RECORDED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+static RECORDED: [[AtomicU64; PLACES]; ROWS] = [const { [const { AtomicU64::new(0) }; PLACES] }; ROWS];
 
 /// A forked child begins anew.
 pub(super) fn forget() {
     MOMENTS.store(0, Ordering::Relaxed);
     DEFERRED.store(false, Ordering::Relaxed);
-    RECORDED.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    RECORDED.iter().flatten().for_each(|place| place.store(0, Ordering::Relaxed));
 }
 
 /// From here on a wait says something. After the real call: a wait that began before it returned is none for what it freed.
@@ -68,20 +71,27 @@ impl Target {
         Target { key: (mixed >> 32) as u32 | 1 }
     }
 
-    fn place(self) -> &'static AtomicU64 {
-        &RECORDED[(self.key >> 8) as usize % PLACES]
+    fn row(self) -> &'static [AtomicU64; PLACES] {
+        &RECORDED[(self.key >> 8) as usize % ROWS]
+    }
+
+    fn after(self, moments: u32) -> u64 {
+        u64::from(self.key) << 32 | u64::from(moments)
     }
 
     /// The count of moments, where no wait for this was recorded since the last one.
     pub(super) fn news(self) -> Option<u32> {
         let moments = MOMENTS.load(Ordering::Relaxed);
-        let known = u64::from(self.key) << 32 | u64::from(moments);
-        (moments != 0 && self.place().load(Ordering::Relaxed) != known).then_some(moments)
+        let known = self.after(moments);
+        (moments != 0 && self.row().iter().all(|place| place.load(Ordering::Relaxed) != known)).then_some(moments)
     }
 
-    /// A wait for this is recorded.
+    /// A wait for this is recorded. It takes the place of an earlier one of the same thing, or of one before another moment: those
+    /// say nothing any more. Relaxed: where two threads take one place, a wait is recorded once more than needed.
     pub(super) fn recorded(self, moments: u32) {
-        self.place().store(u64::from(self.key) << 32 | u64::from(moments), Ordering::Relaxed);
+        let row = self.row();
+        let is_stale = |place: &&AtomicU64| place.load(Ordering::Relaxed) as u32 != moments;
+        row.iter().find(is_stale).unwrap_or(&row[0]).store(self.after(moments), Ordering::Relaxed);
     }
 }
 
@@ -110,6 +120,20 @@ mod tests {
         matter();
         assert!(stream(0x1000).news().is_some());
         forget();
+        // Not a test of its own: the moments are the process's.
+        things_of_one_row_do_not_drive_each_other_out();
+        forget();
+    }
+
+    fn things_of_one_row_do_not_drive_each_other_out() {
+        let of_one_row = |row: u32| (0..PLACES as u32).map(move |place| Target { key: place << 20 | row << 8 | 1 });
+        for _ in 0..3 {
+            matter();
+            for target in of_one_row(5) {
+                target.recorded(target.news().expect("the first wait for it after this moment"));
+            }
+            assert!(of_one_row(5).all(|target| target.news().is_none()), "each is known still");
+        }
     }
 
     #[test]
