@@ -145,8 +145,9 @@ pub struct Card {
     pub fates: Fates,
     /// Recorded successes that fail here: the fewest and the most, by how long refused memory would have been held.
     pub new_failures_least: u64,
-    /// The most.
-    pub new_failures_most: u64,
+    /// The most; `None` where managed memory is used too: how much of it a card would have to hold is not known, but for a larger
+    /// one, which gives what the recorded one gave.
+    pub new_failures_most: Option<u64>,
     /// The recorded failures.
     pub failures: Vec<Failure>,
 }
@@ -289,7 +290,7 @@ impl CardModel {
                 may_change: None,
                 fates: Fates::default(),
                 new_failures_least: 0,
-                new_failures_most: 0,
+                new_failures_most: Some(0),
                 failures: Vec::new(),
             },
             calls: 0,
@@ -361,7 +362,7 @@ impl CardModel {
         }
     }
 
-    fn finish(mut self) -> Card {
+    fn finish(mut self, uses_managed: bool) -> Card {
         let known = |change: Option<(u64, Change)>| change.map(|(_, change)| change);
         (self.card.may_change, self.card.first_change) = match self.changes {
             [Some(one), Some(other)] if one.0 == other.0 => (None, Some(one.1)),
@@ -371,7 +372,8 @@ impl CardModel {
         };
         let counts = [self.pair.least.refusals, self.pair.most.refusals];
         self.card.new_failures_least = counts.into_iter().min().unwrap_or(0);
-        self.card.new_failures_most = counts.into_iter().max().unwrap_or(0);
+        self.card.new_failures_most =
+            counts.into_iter().max().filter(|most| !uses_managed || self.is_larger && *most == 0);
         self.card
     }
 }
@@ -488,7 +490,8 @@ impl DeviceModel {
             fits_in_most_bytes: narrow(fits_in_most(&need.pair.most)),
         });
         self.answer.needs = if self.answer.own_limit_failures == 0 { needs.collect() } else { Vec::new() };
-        self.answer.cards = self.cards.into_iter().map(CardModel::finish).collect();
+        let uses_managed = self.answer.managed_bytes > 0;
+        self.answer.cards = self.cards.into_iter().map(|card| card.finish(uses_managed)).collect();
         self.answer
     }
 }

@@ -63,14 +63,15 @@ const SECTIONS: [Section; 11] = [
         title: "PyTorch's caching allocator",
         about: "It tells of each block that it gives out or takes back, and of each out-of-memory error that reaches the program. Any \
                 name that contains",
-        since: "",
+        since: "since PyTorch",
     },
     Section {
         library: Library::Ggml,
         title: "ggml and llama.cpp",
         about: "Buffers and what they are for, inside which functions memory is asked for, and what is logged after a failure or said \
-                before an abort. Since when each of them is there, `interposer/src/table/ggml.rs` says. Any name that contains",
-        since: "",
+                before an abort. The day is that of the first release of llama-cpp-python whose llama.cpp has the function. Any name \
+                that contains",
+        since: "since llama.cpp of",
     },
     Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },
     Section {
@@ -85,7 +86,7 @@ const SECTIONS: [Section; 11] = [
         title: "Process",
         about: "The C++ runtime, the ways out of a process, and the recorder's own records. The C++ runtime is found under any \
                 name that contains",
-        since: "",
+        since: "since",
     },
 ];
 

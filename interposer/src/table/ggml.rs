@@ -5,11 +5,9 @@
 //! 2026. There `libllama` calls `libggml-base` by references that can be hooked, and so do the functions of `libggml-base` each
 //! other. In one shared `libllama` (2023, 2024) the same holds unless it was linked with `-Bsymbolic`; a static build has none.
 //!
-//! Since when, as far as the history was read: buffer types and `ggml_backend_alloc_ctx_tensors` came with ggml's pull request 620
-//! (November 2023; a llama.cpp of that month has neither), `ggml_gallocr_reserve` with 727 (February 2024, "ggml-alloc v3"; the
-//! `ggml_gallocr_alloc_graph` of 2023 makes no buffers). `llama_load_model_from_file` and `llama_new_context_with_model` are from June 2023
-//! (llama.cpp's 1797) and still there; `llama_model_load_from_file` came in January 2025 (11063). Of the others only is known that a
-//! build of 2026 has them all.
+//! Since when each is there, `since.rs` says, by the headers that `llama-cpp-python` carries. What the history adds: the
+//! `ggml_gallocr_alloc_graph` of 2023 makes no buffers (it does since "ggml-alloc v3", February 2024, ggml's pull request 727). All of
+//! them, also those that newer ones replace, are still in the headers of April 2026.
 //!
 //! That llama.cpp makes buffers for tensors (`ggml_backend_alloc_ctx_tensors_from_buft`) in a load for weights alone, and in the making of
 //! a context for what that keeps alone, the references of that build show: there `load_tensors` calls it, here the constructors of

@@ -4,7 +4,9 @@
 //! Sources. HIP: the version node that the function has in `hip_hcc.map.in` (ROCm/clr, ROCm/rocm-systems); 4.2 is the
 //! first node there is. CUDA driver: the version in the names of the types of NVIDIA `cudaTypedefs.h`, which begin at 2.0.
 //! CUDA runtime: the exports of `libcudart` in NVIDIA's wheels of 11.7 to 13.5, a release of each minor version (`nvidia-cuda-runtime`).
-//! HSA: the exports of Debian's `libhsa-runtime64-1` 5.2.3, 6.1.2 and 6.4.3.
+//! HSA: the exports of Debian's `libhsa-runtime64-1` 5.2.3, 6.1.2 and 6.4.3. ggml and llama.cpp: the headers in the sources of
+//! `llama-cpp-python`, which carries llama.cpp with it: the release that has the function first, where the one before has not (the day
+//! is that release's). PyTorch: the exports of the wheels of 2.0 to 2.15, and the sources before. C library: the version of the symbol.
 
 /// HIP, by the version node of ROCm.
 const HIP: &[(&str, &str)] = &[
@@ -303,6 +305,36 @@ const HSA: &[(&str, &str)] = &[
 ];
 
 /// The version of a function, empty where it is not known.
+/// ggml and llama.cpp, by the day of a release of `llama-cpp-python`.
+const GGML: &[(&str, &str)] = &[
+    ("2023-06-26", "llama_load_model_from_file llama_new_context_with_model"),
+    ("2023-09-30", "llama_decode"),
+    ("2023-11-01", "ggml_backend_buffer_free"),
+    ("2023-11-14", "ggml_gallocr_alloc_graph"),
+    ("2023-12-11", "ggml_backend_buft_alloc_buffer ggml_backend_alloc_ctx_tensors_from_buft"),
+    ("2024-01-15", "ggml_backend_buffer_set_usage"),
+    ("2024-02-13", "ggml_gallocr_reserve ggml_gallocr_reserve_n ggml_backend_sched_reserve"),
+    ("2024-03-18", "ggml_backend_sched_alloc_graph"),
+    ("2024-07-09", "llama_encode"),
+    ("2024-07-28", "ggml_abort _Z18llama_log_internal14ggml_log_levelPKcz"),
+    ("2024-11-16", "ggml_log_internal"),
+    ("2025-01-08", "llama_model_load_from_file"),
+    ("2025-01-29", "llama_model_load_from_splits llama_init_from_model"),
+];
+
+/// PyTorch. "≤": the oldest that was looked at.
+const TORCH: &[(&str, &str)] = &[
+    ("1.10 (to 1.13)", "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"),
+    (
+        "≤ 2.0",
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+    ),
+];
+
+/// The C library and the C++ runtime, by the version that the symbol has.
+const PROCESS: &[(&str, &str)] =
+    &[("GLIBC_2.2.5", "_exit abort"), ("GLIBC_2.10", "quick_exit"), ("CXXABI_1.3", "__cxa_throw")];
+
 pub(super) fn since(name: &str) -> &'static str {
     let known = all().find(|(_, known)| *known == name);
     known.map_or("", |(version, _)| version)
@@ -310,7 +342,7 @@ pub(super) fn since(name: &str) -> &'static str {
 
 /// Version and name of every function that is listed.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME).chain(HSA);
+    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME).chain(HSA).chain(GGML).chain(TORCH).chain(PROCESS);
     tables.flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
 }
 

@@ -128,12 +128,16 @@ fn checked(card: &Card, device: &DeviceAnswer) -> String {
         }
     };
     let refused = match (card.new_failures_least, card.new_failures_most) {
-        (_, 0) if device.allocations == 0 && device.managed_bytes > 0 => "all that was given may lie in RAM".to_owned(),
-        (_, 0) if device.allocations == 0 => "no allocation succeeded".to_owned(),
-        (_, 0) if device.allocations == 1 => "the one allocation fits".to_owned(),
-        (_, 0) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
+        (0, None) if device.allocations == 0 => "all that was given may lie in RAM".to_owned(),
+        (0, None) => {
+            format!("all {} beside managed memory may fit", count(device.allocations, "allocation", "allocations"))
+        }
+        (0, Some(0)) if device.allocations == 0 => "no allocation succeeded".to_owned(),
+        (0, Some(0)) if device.allocations == 1 => "the one allocation fits".to_owned(),
+        (0, Some(0)) => format!("all {} fit", count(device.allocations, "allocation", "allocations")),
         (least, most) => {
-            format!("{} that succeeded would not fit, so the model asks for more than the card did", range(least, most))
+            let refused = refused(least, most);
+            format!("{refused} that succeeded would not fit, so the model asks for more than the card did")
         }
     };
     let which = match device.virtual_bytes {
@@ -153,8 +157,12 @@ fn granule(granularity: Granularity) -> String {
     }
 }
 
-fn range(least: u64, most: u64) -> String {
-    if least == most { least.to_string() } else { format!("{least} to {most}") }
+fn refused(least: u64, most: Option<u64>) -> String {
+    match most {
+        None => format!("{least} or more"),
+        Some(most) if most == least => least.to_string(),
+        Some(most) => format!("{least} to {most}"),
+    }
 }
 
 fn write_needs(page: &mut Page, device: &DeviceAnswer) {
@@ -233,12 +241,9 @@ fn write_cards(page: &mut Page, device: &DeviceAnswer) {
     for card in &device.cards {
         let Fates { remain, gone, depend, unknown } = card.fates;
         let [remain, gone, depend, unknown] = [remain, gone, depend, unknown].map(|number| number.to_string());
-        let new = match range(card.new_failures_least, card.new_failures_most) {
-            // How much of what may lie in RAM another card would hold, nobody knows.
-            _ if device.managed_bytes > 0 && device.allocations == 0 => "?".to_owned(),
-            new if device.managed_bytes > 0 => format!("{new} or more"),
-            new => new,
-        };
+        // How much of what may lie in RAM another card would hold, nobody knows.
+        let is_unknown = card.new_failures_most.is_none() && device.allocations == 0;
+        let new = if is_unknown { "?".to_owned() } else { refused(card.new_failures_least, card.new_failures_most) };
         let mark = if card.is_recorded && device.virtual_bytes.is_some() { "†" } else { "" };
         page.line(&cards_row([
             format!("{}{mark}", card_size(card)),
