@@ -79,13 +79,13 @@ impl RocmRelease {
     }
 }
 
-/// Programs of the zoo that run on every release of ROCm.
+/// Programs of the zoo that run on every release of ROCm, and end the same way each time. `few_mappings` does not: where the last mapping
+/// is gone, HIP and HSA end the process by a signal or an exception, or return an error, by which of their own requests came last.
 pub const ZOO_ON_ROCM: &[&str] = &[
     "address_reuse",
     "bad_frees",
     "device_reset",
     "eight_threads",
-    "few_mappings",
     "huge_sizes",
     "many",
     "pools",

@@ -4,9 +4,10 @@ use crate::catalogue::only::{Bound, Only, Used, bounds, used};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::Holds;
 use crate::passes::oom::{OomReport, deciding};
-use crate::passes::phase::Phase;
+use crate::passes::phase::{Phase, table};
 use crate::software::{Platform, Program, Release, Version};
 use crate::symbols::Sources;
+use crate::thresholds::share;
 
 /// Programs as the catalogue spells them.
 const PROGRAMS: [(&str, Program); 5] = [
@@ -200,6 +201,8 @@ fn at(only: &Only, case: &Case<'_>) -> Holds {
     let holds = match place {
         "foreach" => oom.is_some_and(is_of_foreach),
         "outputs" => is_of_outputs(),
+        "file" => oom.is_some_and(|oom| holds_a_file(oom, case)),
+        "gradients" => !oom.is_some_and(|oom| oom.stack.iter().any(table::is_without_gradients)),
         "training" => !is_of_outputs(),
         // By the optimizer's step activations are gone.
         _ => phase != Some(Phase::Optimizer) && !is_of_outputs(),
@@ -214,6 +217,13 @@ fn is_of_foreach(oom: &OomReport) -> bool {
     oom.stack.iter().any(|frame| {
         frame.package_path.as_deref().is_some_and(is_there) && frame.function.as_deref().is_some_and(is_it)
     })
+}
+
+/// Whether much of what PyTorch held at a failure came from a file that was loaded onto the card.
+fn holds_a_file(oom: &OomReport, case: &Case<'_>) -> bool {
+    let facts = case.shapes.failure((oom.number - 1) as usize);
+    let Some(told) = facts.and_then(|facts| facts.told.as_ref()) else { return false };
+    share(told.live_bytes(&[Phase::File]), told.all_bytes()) >= case.thresholds.others_share
 }
 
 /// Whether a failure lies in an evaluation, in no forward pass of it, and blocks of the evaluation live.

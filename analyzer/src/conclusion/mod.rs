@@ -94,14 +94,20 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
     guesses::drop_explained(&mut findings);
     order::sort(&mut findings);
     let causes = causes(case, &findings);
-    if let Some(number) = Happened::of(case.facts).decides(case.facts) {
-        let of_it = ruled_out.iter().filter(|out| out.ooms.contains(&number)).map(|out| out.id);
-        order::put_first(&mut findings, number, &of_it.collect::<Vec<_>>());
-        ruled_out.sort_by_key(|out| order::is_of_others(&out.ooms, number));
-    }
-    let decides = verdict::deciding_finding(case.facts, &findings, &causes);
     let deciding = Happened::of(case.facts).decides(case.facts);
     let failure = case.failures().find(|failure| Some(failure.report.number) == deciding);
+    if let Some(number) = deciding {
+        let of_it = ruled_out.iter().filter(|out| out.ooms.contains(&number)).map(|out| out.id);
+        let device = failure.as_ref().and_then(|failure| failure.report.device);
+        order::put_first(&mut findings, number, device, &of_it.collect::<Vec<_>>());
+        ruled_out.sort_by_key(|out| order::is_of_others(&out.ooms, number));
+    }
+    if verdict::deciding_finding(case.facts, &findings, &causes).is_none()
+        && let Some(named) = verdict::perhaps(&findings, deciding).map(|finding| finding.id)
+    {
+        order::put_named_first(&mut findings, named);
+    }
+    let decides = verdict::deciding_finding(case.facts, &findings, &causes);
     let late_bytes = failure.map_or(0, |failure| failure.moved.given_bytes);
     let explaining: Vec<&'static str> =
         causes.iter().flatten().copied().chain(decides.map(|finding| finding.id)).collect();

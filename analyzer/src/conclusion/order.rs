@@ -46,12 +46,18 @@ fn is_background(finding: &Finding) -> bool {
 }
 
 /// Puts what is about the failure that decides, or about the run, before what is about other failures only: a page tells one story.
-/// What is true of the run, and `ruled_out` as the reason of this failure, belongs to the others.
-pub(super) fn put_first(found: &mut [Finding], decides: u64, ruled_out: &[&str]) {
+/// What is true of the run, and `ruled_out` as the reason of this failure or seen on another `device` than its own, belongs to the others.
+pub(super) fn put_first(found: &mut [Finding], decides: u64, device: Option<u8>, ruled_out: &[&str]) {
     found.sort_by_key(|finding| {
-        let is_elsewhere = finding.ooms.is_empty() && ruled_out.contains(&finding.id);
+        let is_of_another_device = finding.device.is_some() && device.is_some() && finding.device != device;
+        let is_elsewhere = finding.ooms.is_empty() && (ruled_out.contains(&finding.id) || is_of_another_device);
         (is_background(finding), is_elsewhere || is_of_others(&finding.ooms, decides))
     });
+}
+
+/// Puts what the verdict names before all others.
+pub(super) fn put_named_first(found: &mut [Finding], named: &'static str) {
+    found.sort_by_key(|finding| finding.id != named);
 }
 
 /// Whether these are failures, and the one that decides is none of them.
@@ -111,10 +117,23 @@ mod tests {
     fn what_is_ruled_out_as_the_reason_comes_later() {
         let order = |ruled_out: &[&str]| {
             let mut found = [finding("live-leak", &[]), finding("cache-greed", &[1]), finding("true-capacity", &[2])];
-            put_first(&mut found, 2, ruled_out);
+            put_first(&mut found, 2, Some(0), ruled_out);
             found.map(|finding| finding.id)
         };
         assert_eq!(order(&[]), ["live-leak", "true-capacity", "cache-greed"]);
         assert_eq!(order(&["live-leak"]), ["true-capacity", "live-leak", "cache-greed"]);
+    }
+
+    /// What is seen on a card that refused nothing is no reason of a failure on another.
+    #[test]
+    fn what_is_of_another_card_comes_later() {
+        let order = |device| {
+            let leak = Finding { device: Some(device), ..finding("live-leak", &[]) };
+            let mut found = [leak, Finding { device: Some(0), ..finding("true-capacity", &[1]) }];
+            put_first(&mut found, 1, Some(0), &[]);
+            found.map(|finding| finding.id)
+        };
+        assert_eq!(order(0), ["live-leak", "true-capacity"]);
+        assert_eq!(order(1), ["true-capacity", "live-leak"]);
     }
 }

@@ -333,8 +333,8 @@ fn recovered(outcomes: Outcomes, sets_up: bool) -> String {
     let total = outcomes.total();
     match (outcomes.fell_back, total, outcomes.stories) {
         (0, ..) if sets_up => "Before any GPU work a call of the same sort succeeded.".to_owned(),
-        (0, 1, _) => "A call for at least as much succeeded before any GPU work of that thread.".to_owned(),
-        (0, ..) => "Each time a call for at least as much succeeded before any GPU work of that thread.".to_owned(),
+        (0, 1, _) => "A call for at least as much succeeded before any GPU work of that thread; whether in its place can't be seen.".to_owned(),
+        (0, ..) => "Each time a call for at least as much succeeded before any GPU work of that thread; whether in its place can't be seen.".to_owned(),
         (_, 1, _) => {
             "Another call got memory before any GPU work of that thread: a fall-back, as far as calls show.".to_owned()
         }

@@ -55,7 +55,8 @@ impl Summary {
         order::sort(&mut conclusion.findings);
         if let Some(number) = conclusion.verdict.oom {
             let of_it = conclusion.excluded.iter().filter(|out| out.ooms.contains(&number)).map(|out| out.id);
-            order::put_first(&mut conclusion.findings, number, &of_it.collect::<Vec<_>>());
+            let device = self.facts.ooms.iter().find(|oom| oom.number == number).and_then(|oom| oom.device);
+            order::put_first(&mut conclusion.findings, number, device, &of_it.collect::<Vec<_>>());
         }
         conclusion.verdict = Verdict::new(&self.facts, &conclusion.findings, Some(&found), 0);
     }

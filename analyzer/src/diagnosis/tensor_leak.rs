@@ -13,7 +13,7 @@ use crate::words::{count, percent, size};
 /// Lines that are named.
 const MOST_NAMED: usize = 3;
 /// What would tell a step from a cycle.
-const LABELS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: a cache that fills with a context rises like this, too";
+const LABELS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: the layers of one pass, and a cache that fills with a context, rise like this, too";
 /// What would tell a cache from a leak, where entries are replaced.
 const BOUND: &str = "whether the number of what these lines keep has a bound, as that of a cache: most of it was replaced by newer ones";
 /// What would show which line keeps too much.
@@ -65,6 +65,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         check.would_settle(WHICH_LINE);
     }
     if growth.by == Cut::Cycles {
+        check.only_as_seen();
         check.at_most(Confidence::Possible);
         check.would_settle(LABELS);
     }
@@ -166,6 +167,7 @@ pub(super) fn took_what_was_missing(
     let most = failure.moved.free_at_most(free).saturating_add(held_bytes);
     let fits = match () {
         () if missing <= came_bytes => gives_back,
+        () if held_bytes == 0 => Holds::Unknown(WHICH_LINE),
         () if request > most => Holds::No,
         () if failure.moved.is_none() => {
             Holds::Unknown("how much of it had come to stay before the steps that are looked at")

@@ -50,6 +50,9 @@ impl<'a> Told<'a> {
     }
 
     fn value(self, rule: &Rule) -> Result<f64, String> {
+        if let Some(beyond) = self.blocks.and_then(|blocks| blocks.beyond.as_ref()) {
+            return Err(format!("{beyond}: the steps say nothing of it"));
+        }
         match rule.metric {
             Metric::GrowthPerMark => growth_per_mark(rule, self),
             _ => growth_per_second(rule, self),

@@ -27,7 +27,7 @@ const STEPS: u64 = 24;
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "one line keeps a tensor of each step of a training, inside of one segment",
         scene: || training(|trace, step| keep(trace, step, 30 * MIB)),
@@ -75,7 +75,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "the same, and another line keeps a tensor of each step",
         scene: || unfreezing(true),
@@ -170,7 +170,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "tensors stay as they are, and a pool beside PyTorch keeps a block of each step, of 64 MiB",
         scene: || beside_pytorch(64 * MIB, true),

@@ -108,6 +108,21 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "true-capacity",
         says: Says::First(Probable),
         also: &[],
+        story: "31 MiB are asked for, 30 MiB were free, and the probe got those: no more than one of its steps less",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            trace.alloc(0x90_0000_0000, GIB - 30 * MIB);
+            let seq = trace.refuse(31 * MIB);
+            full(&mut trace, seq, 24 * GIB, 24 * GIB - 30 * MIB, 30 * MIB);
+            at_failure(&mut trace, seq, [(LargestAllocatable, 30 * MIB)]);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
         story: "19 of 24 GiB are held, which leaves more room for other reasons",
         scene: || held_and_refused(19, 6, gib(4.9), gib(4.8)),
     },
@@ -556,6 +571,42 @@ fn held_and_refused(held_gib: u64, asked_gib: u64, runtime_free: u64, sysfs_free
     ];
     trace.read_at_failure(seq, &readings(read));
     Scene { trace }
+}
+
+/// What a program does once it was refused, with smaller work, shows nothing of what came to stay before.
+#[test]
+fn level_steps_behind_a_refusal_rule_no_leak_out() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    let (work, mut next) = (0x90_0000_0000, 0x10_0000_0000);
+    let mut held = 0;
+    for solve in 0.. {
+        // Each tenth call forgets three of its four blocks.
+        let kept = if solve % 10 == 3 { 3 } else { 0 };
+        if held + 4 * GIB / 4 > 24 * GIB {
+            break;
+        }
+        (0..4).for_each(|part| _ = trace.alloc(work + part * GIB, GIB / 4));
+        (kept..4).for_each(|part| _ = trace.free(work + part * GIB));
+        for part in 0..kept {
+            trace.free(work + part * GIB);
+            trace.alloc(next, GIB / 4);
+            (next, held) = (next + GIB, held + GIB / 4);
+        }
+    }
+    let refused = |trace: &mut TraceBuilder, asked| {
+        let seq = trace.refuse(asked);
+        full(trace, seq, 24 * GIB, held, 24 * GIB - held);
+    };
+    refused(&mut trace, GIB);
+    for _ in 0..20 {
+        (0..4).for_each(|part| _ = trace.alloc(work + part * GIB, GIB / 12));
+        (0..4).for_each(|part| _ = trace.free(work + part * GIB));
+    }
+    refused(&mut trace, 2 * GIB);
+    let summary = super::summed_up(&Scene { trace });
+    let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
+    let ruled_out = page.lines().filter(|line| line.contains(" ruled out: ") && !line.contains("not ruled out"));
+    assert!(ruled_out.clone().all(|line| !line.contains("a leak:")), "{page}");
 }
 
 /// A thread that leaks may have its turn all at once, between steps of others.

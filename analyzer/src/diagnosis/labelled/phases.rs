@@ -128,6 +128,26 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-optimizer-step",
         says: Says::Found(Possible),
         also: FULL,
+        story: "data take more than the step has still to make, if its state is Adam's",
+        scene: || {
+            let run = Run::new().gives(LOAD, 2, GIB).gives(OTHER, 13, GIB).gives(BACKWARD, 2, GIB);
+            run.gives(STEP, 3, GIB).fails(STEP, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "a loss of an earlier forward pass is kept with what it needs",
+        scene: || {
+            let run = Run::new().gives(LOAD, 3, GIB).gives(FORWARD, 11, GIB).gives(BACKWARD, 3, GIB);
+            run.gives(STEP, 3, GIB).fails(STEP, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Possible),
+        also: FULL,
         story: "most blocks came in the step that asks for more: whether they are its state, or gone at its end, nobody says",
         scene: || {
             let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
@@ -163,10 +183,27 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: FULL,
         story: "something is moved to the card behind many steps of a training",
         scene: || trained(5).gives(OTHER, 19, GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "a second model is loaded behind a training of the first",
+        scene: || trained(5).gives(LOAD, 19, GIB).fails(LOAD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "half of the blocks that live in a first pass came by a way of whose blocks every other one goes, as layers of two steps",
+        scene: || {
+            let run = (0..6).fold(Run::new().gives(LOAD, 4, GIB), |run, _| run.passes(DEEPER, GIB));
+            run.gives(DEEPER, 9, GIB).gives(FORWARD, 6, GIB).fails(FORWARD, 3 * GIB)
+        },
     },
     Labelled {
         id: "true-capacity",

@@ -20,7 +20,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
-        says: Says::First(Probable),
+        says: Says::First(Possible),
         also: &[],
         story: "the same, and the snapshot's history has tensors of one line that stay, more with each step",
         scene: || segments(Some(steps(12, 30 * MIB))),

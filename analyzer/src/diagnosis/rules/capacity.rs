@@ -110,9 +110,15 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     }
 }
 
-/// Whether the probe's block is all that the card has beside the program's own, and the request more than that. It tries in steps: what
-/// is too much by less than one of them looks to it as if it fitted.
+/// Whether the probe's block is all that the card has beside the program's own, or all that was free, and the request more than that.
+/// It tries in steps: what is too much by less than one of them looks to it as if it fitted.
 fn probe_misses_little(failure: &Failure<'_>) -> bool {
+    let got = failure.oom.read.largest_allocatable_bytes;
+    let is_all_that_was_free = got.zip(failure.free_bytes().get()).is_some_and(|(got, free)| got <= free);
+    let is_less = got.zip(failure.request_bytes().get()).is_some_and(|(got, asked)| got < asked);
+    if is_all_that_was_free && is_less && failure.was_enough(failure.free_bytes()) == Holds::No {
+        return true;
+    }
     let beside = failure.total_bytes().get().map(|total| total.saturating_sub(failure.own_bytes()));
     let both = beside.zip(failure.oom.read.largest_allocatable_bytes).zip(failure.request_bytes().get());
     both.is_some_and(|((beside, largest), request)| largest <= beside && beside < request)
@@ -284,7 +290,9 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     if let Some((request, board)) = failure.request_bytes().get().zip(larger_board(case, failure)) {
         check.unless(request <= board, || format!("the reported total is a limit: the board has {}", size(board)));
     }
-    check.unless(has_larger_pool(case, failure), || {
+    // No limit of any machine holds a number that is negative.
+    let has_larger_pool = if is_negative { Holds::No } else { has_larger_pool(case, failure) };
+    check.unless(has_larger_pool, || {
         "the GPU shares the host's memory, and another of its limits would hold the request".to_owned()
     });
 }

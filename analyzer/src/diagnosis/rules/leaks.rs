@@ -48,10 +48,14 @@ fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
         return;
     }
     case.judge_leak(device.index, check);
-    // Nothing failed, and blocks tell nothing of what the program still needs: an optimizer's states and a cache fill the same way.
-    let by_blocks = case.tensor_growth(device.index).map(|growth| growth.significant);
-    let by_snapshot = || case.tensors_of(device.index).is_some_and(TensorRun::rises);
-    if !by_blocks.unwrap_or_else(by_snapshot) {
+    // Where nothing failed nothing tells what the program still needs: an optimizer's states, a buffer that is not full, and a list that goes
+    // where its function returns rise the same way. Nor do segments tell.
+    let has_failed = case.failures().any(|failure| failure.report.device == device.index);
+    let tells_tensors = || {
+        let by_blocks = case.tensor_growth(device.index).map(|growth| growth.significant);
+        by_blocks.unwrap_or_else(|| case.tensors_of(device.index).is_some_and(TensorRun::rises))
+    };
+    if !has_failed || !tells_tensors() {
         check.at_most(Confidence::Possible);
         check.would_settle(LONGER);
     }

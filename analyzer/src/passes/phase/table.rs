@@ -230,6 +230,11 @@ const AGAIN: (&str, &[&str]) = ("torch/utils/checkpoint.py", &["backward", "unpa
 /// Functions of optimizers that make their state, and nothing else.
 const STATE: &[(&str, &[&str])] = &[("torch/optim/", &["_init_group"]), ("bitsandbytes/optim/", &["init_state"])];
 
+/// Whether a frame is that of a context without gradients, around a function that it decorates.
+pub(crate) fn is_without_gradients(frame: &Frame) -> bool {
+    is_one_of(frame, CONTEXTS, WITHOUT_GRADIENTS)
+}
+
 /// Whether a frame makes an optimizer's state.
 pub(in crate::passes) fn makes_state(frame: &Frame) -> bool {
     STATE.iter().any(|(folder, functions)| is_one_of(frame, folder, functions))

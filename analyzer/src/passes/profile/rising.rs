@@ -4,6 +4,7 @@ use super::Place;
 use crate::passes::growth::Floor;
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::passes::trend::{Course, Limits, Point, Trend};
+use crate::thresholds::Thresholds;
 
 /// The rise of what blocks hold on a device, from step to step.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,13 +26,16 @@ pub struct BlockGrowth {
     pub per_mark: Option<(String, f64)>,
     /// Whether it went in stairs.
     pub in_stairs: bool,
+    /// What lives beside the steps, where that is more than any of them was given: they say nothing of it.
+    pub beyond: Option<String>,
     /// The lines of the program whose blocks become more, and what they hold in bytes where it ends.
     pub lines: Vec<(String, u64)>,
 }
 
 impl BlockGrowth {
     /// Of what the passes found; `None` where its steps took no time that could be told apart.
-    pub(super) fn of(growth: &TensorGrowth, limits: &Limits) -> Option<Self> {
+    pub(super) fn of(growth: &TensorGrowth, thresholds: &Thresholds) -> Option<Self> {
+        let limits = &thresholds.trend_limits();
         let rate = per_second(&growth.floors, limits)?;
         let open = match growth.course {
             Course::GivenBack => rate,
@@ -45,13 +49,14 @@ impl BlockGrowth {
             by: growth.by,
             steps: growth.steps,
             // What is over, or no more than noise, is no growth.
-            per_second: if growth.course.rises() { rate } else { rate.min(0.0) },
+            per_second: if growth.course.rises() { rate.max(0.0) } else { 0.0 },
             open_per_second: (open > 0.0).then_some(open),
             per_mark: growth.label.clone().map(|label| {
                 let rate = growth.per_step.bytes;
-                (label, if growth.course.rises() { rate } else { rate.min(0.0) })
+                (label, if growth.course.rises() { rate.max(0.0) } else { 0.0 })
             }),
             in_stairs: growth.course == Course::Stairs,
+            beyond: growth.is_beyond_its_steps(thresholds).then(|| growth.beyond_told()),
             lines: growth.all_lines().map(|line| (name(&line.key, &line.label), line.bytes)).collect(),
         })
     }

@@ -25,6 +25,9 @@ const RESTART: &str = "a restart: failing again at the same data supports this, 
 /// What a training needs all the time and in a step.
 const TRAINING: [Phase; 4] = [Phase::Load, Phase::Forward, Phase::Backward, Phase::Optimizer];
 
+/// What an optimizer's step needs. Of a forward pass nothing need live any more.
+const OF_STEP: [Phase; 3] = [Phase::Load, Phase::Backward, Phase::Optimizer];
+
 /// The phase that functions of frameworks name, where PyTorch told of its blocks.
 fn named(facts: &Facts) -> Option<(Phase, &OfBlocks)> {
     let told = facts.told.as_ref()?;
@@ -122,15 +125,18 @@ fn not_before(has_been: bool, told: &OfBlocks) -> Holds {
 
 fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     if is_in(Phase::Load, phase, facts, check) {
-        check.unless(told.has_trained(), || "a step of a training had been before".to_owned());
         live(told, check);
         is_most(told.live_bytes(&[Phase::Load]), told, facts, check);
-        let may_be_several = told.loads_again || told.equal_loads >= facts.thresholds.equal_loads;
+        let is_later = told.loads_again || told.has_trained();
+        let may_be_several = is_later || told.equal_loads >= facts.thresholds.equal_loads;
         check.part(if may_be_several { "older models" } else { "one load" });
-        if told.loads_again {
+        if is_later {
             check.at_most(Confidence::Possible);
-            check.note(true, || {
-                "weights had been loaded and a forward pass had come before it: this is a later load".to_owned()
+            check.note(true, || match told.has_trained() {
+                true => "a step of a training had been before it: this is a later load".to_owned(),
+                false => {
+                    "weights had been loaded and a forward pass had come before it: this is a later load".to_owned()
+                }
             });
             check.would_settle(OLDER_MODELS);
         } else if may_be_several {
@@ -154,7 +160,7 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     }
     // Of an earlier pass by the same ways something would be gone.
     let (kept, live_blocks) = (told.kept_of_forward, told.live_blocks(Phase::Forward));
-    check.must(kept.saturating_mul(2) >= live_blocks, || match live_blocks {
+    check.must(kept.saturating_mul(3) >= live_blocks, || match live_blocks {
         0 => "no block had come in a forward pass".to_owned(),
         _ => format!(
             "{} of a forward pass live, {kept} of them by ways of which none is gone",
@@ -172,7 +178,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     check.would_settle(MARKS);
     // One large input does not fit either, nor do several threads at once, and nothing is kept for a backward pass. Nor is it where pass
     // follows pass and their results are kept.
-    if kept < facts.thresholds.passes_blocks || told.gets_inputs_again || told.loads_again {
+    let is_half = kept.saturating_mul(2) >= live_blocks;
+    check.part("one pass");
+    if !is_half || kept < facts.thresholds.passes_blocks || told.gets_inputs_again || told.loads_again {
         check.at_most(Confidence::Possible);
         check.would_settle(WHAT_KEEPS);
     }
@@ -190,6 +198,7 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
             unfollowed.lines
         )
     });
+    check.part("several passes");
     live(told, check);
     is_much(unfollowed.bytes, told, facts, check);
     check.at_most(Confidence::Probable);
@@ -237,7 +246,27 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     }
     live(told, check);
     is_much(state.saturating_add(told.requested_bytes), told, facts, check);
-    is_most(told.live_bytes(&TRAINING), told, facts, check);
+    is_most(told.live_bytes(&OF_STEP), told, facts, check);
+    unless_others_fill(told, check);
+}
+
+/// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted. Adam's
+/// state, the largest that is usual, is twice the gradients.
+fn unless_others_fill(told: &OfBlocks, check: &mut Check) {
+    let [gradients, state] = [Phase::Backward, Phase::Optimizer].map(|phase| told.live_bytes(&[phase]));
+    let to_come = gradients.saturating_mul(2).saturating_sub(state).max(told.requested_bytes);
+    let others = told.all_bytes().saturating_sub(told.live_bytes(&OF_STEP));
+    if others < to_come {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.note(true, || {
+        format!(
+            "{} live that are no weights, gradients or state: without them the step might have fitted",
+            size(others)
+        )
+    });
+    check.would_settle(OTHER_BLOCKS);
 }
 
 fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {

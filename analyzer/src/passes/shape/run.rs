@@ -139,6 +139,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     }
     if rise.by == By::Cycles {
         // Nobody but the recorder says what a step is. A KV cache that grows with the context rises the same way until it is full.
+        check.only_as_seen();
         check.at_most(Confidence::Possible);
         check.would_settle(
             "labels of the program (gpuoom_mark) where a step ends: a cache that fills rises like this, too",

@@ -55,12 +55,14 @@ impl LineGrowth {
     pub fn told(&self, blocks: &str, step: &str) -> String {
         let per_step = size(self.per_step.bytes.max(0.0) as u64);
         let freed = match self.freed_blocks {
-            0 => format!(", and no {} from these calls is freed up to the last one", blocks.trim_end_matches('s')),
-            freed => format!(", while {freed} {blocks} of that place are freed"),
+            0 => {
+                format!(", and no {} from these calls is freed up to the last one", blocks.trim_end_matches('s'))
+            }
+            freed => format!(", while {freed} {blocks} of that place are freed up to the last one"),
         };
         let (place, held) = (clean(&self.label), size(self.bytes));
         format!(
-            "{blocks} allocated in {place}{} grow by {per_step} with each {step}{freed}: now {held} in {} {blocks}",
+            "{blocks} allocated in {place}{} grow by {per_step} with each {step}{freed}: {held} in {} {blocks} then",
             self.called_from().unwrap_or_default(),
             self.blocks
         )
@@ -98,7 +100,7 @@ impl LargerLine {
         let (place, held, more) = (clean(label), size(*bytes), size(*total_bytes));
         let number = count(*number, blocks.trim_end_matches('s'), blocks);
         format!(
-            "{blocks} allocated in {place} become larger and not more: now {held} in {number}, {more} more than {since} before"
+            "{blocks} allocated in {place} become larger and not more: {held} in {number} after the last step, {more} more than {since} before"
         )
     }
 

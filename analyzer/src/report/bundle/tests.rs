@@ -20,10 +20,13 @@ fn the_title_names_what_is_possible() {
         trace.free(0x20_0000_0000);
     }
     let healthy = issue_of(&trace);
-    assert!(healthy.starts_with("# GPU memory on card; possible: live memory rises step after step"), "{healthy}");
+    assert!(
+        healthy.starts_with("# GPU memory on card; possible: live memory is higher after each rise and fall"),
+        "{healthy}"
+    );
     trace.refuse(16 * GIB);
     let failed = issue_of(&trace);
-    assert!(failed.starts_with("# Out of GPU memory on card; possible: live memory rises"), "{failed}");
+    assert!(failed.starts_with("# Out of GPU memory on card; possible: live memory is higher"), "{failed}");
     assert!(failed.contains("Not sure: `live-leak`, possible: "), "{failed}");
     let mut unknown = TraceBuilder::default().device(0, "card", 24 * GIB);
     unknown.refuse(MIB);

@@ -2,10 +2,16 @@
 
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, OfPlace, RunsOut, Suspect};
-use crate::passes::tensor_growth::TensorGrowth;
+use crate::passes::rise::By;
+use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, size, span};
+
+const STEPS: &str = "what stays from step to step, judged where it ends";
+/// Nobody but the recorder says what a cycle is to the program.
+const CYCLES: &str =
+    "what stays from step to step, judged where it ends; a cycle is one rise and fall: a step, or a piece of one";
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let facts = &summary.facts;
@@ -17,7 +23,9 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     if significant.is_empty() && of_blocks.is_empty() && other.is_none() {
         return;
     }
-    page.headed("GROWTH", Paint::Bold, "what stays from step to step, judged where it ends");
+    let by_cycles = significant.iter().any(|growth| growth.by == By::Cycles)
+        || of_blocks.iter().any(|growth| growth.by == Cut::Cycles);
+    page.headed("GROWTH", Paint::Bold, if by_cycles { CYCLES } else { STEPS });
     for growth in significant {
         let ran_out = facts.ooms.iter().any(|oom| oom.device == growth.device);
         let blocks = facts.tensor_growth.iter().find(|known| known.device == growth.device);

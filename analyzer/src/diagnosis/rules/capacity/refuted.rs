@@ -27,6 +27,10 @@ const MORE_STEPS: &str = "a longer run: what tensors hold rests on few steps, wh
 const ANOTHER_STAIR: &str = "whether more comes to stay: what tensors hold rose in stairs, with level stretches between them, and the run \
                              does not show whether another follows";
 
+/// What would tell what came to stay before the program was first refused.
+const BEFORE_REFUSAL: &str =
+    "whether more stayed from step to step before the first refusal: the steps that can be looked at came after it";
+
 /// Ruled out only where the run had cycles enough to show a leak.
 pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
@@ -52,6 +56,8 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 .run_of(failure.oom.device)
                 .and_then(|run| run.rise.as_ref())
                 .is_some_and(|rise| rise.risen_bytes() > missing);
+        // What a program does after a refusal, such as smaller work, is not what it did before.
+        let are_after_a_refusal = growth.is_none() && steps_are_after_a_refusal(case, failure);
         // Few steps show no trend, whatever they do.
         let are_few = growth.is_some_and(|growth| growth.few_points);
         let holds = match (may_be, is_judged) {
@@ -59,6 +65,7 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
             _ if in_stairs => Holds::Unknown(ANOTHER_STAIR),
             _ if jumped => Holds::Unknown(IS_IT_MEANT),
             _ if are_few => Holds::Unknown(MORE_STEPS),
+            _ if are_after_a_refusal => Holds::Unknown(BEFORE_REFUSAL),
             (false, false) => Holds::Unknown(WHAT_CAME_SINCE),
             (false, true) => Holds::No,
         };
@@ -80,6 +87,17 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     if leaks::fills_the_card(case, failure) {
         check.at_most(Confidence::Possible);
     }
+}
+
+/// Whether the steps by which a leak is judged came after an earlier refusal of the same device, but for too few to show a trend.
+fn steps_are_after_a_refusal(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let of_device = case.failures().filter(|other| other.report.device == failure.report.device);
+    let Some(refused) = of_device.map(|other| other.oom.at).min() else { return false };
+    let rise = case.run_of(failure.oom.device).and_then(|run| run.rise.as_ref());
+    rise.is_some_and(|rise| {
+        let before = rise.levels.iter().filter(|level| level.at < refused).count();
+        before < rise.levels.len() && before < case.thresholds.least_cycles()
+    })
 }
 
 /// Backward passes behind each of which tensors held more, by more in all than was missing; `None` where there are no two of them, or one
