@@ -38,7 +38,7 @@ fn leak(report: &Report) -> Option<String> {
 }
 
 /// What tensors hold rises by what PyTorch counts, line by line, and the right line is named.
-fn assert_leak(scenario: &str, function: &str, confidence: &str) {
+fn assert_leak(scenario: &str, function: &str) {
     let Some((run, report)) = run(scenario, LARGE, STEPS) else { return };
     let (growth, counted) = (of_tensors(&report), counted_per_step(&run));
     assert!(counted >= MIB as f64, "{scenario}: {counted}");
@@ -52,7 +52,8 @@ fn assert_leak(scenario: &str, function: &str, confidence: &str) {
         let stack = line["stack"].to_string();
         assert!(stack.contains(function), "{scenario}: {stack}");
     }
-    assert_eq!(leak(&report).as_deref(), Some(confidence), "{scenario}: {:?}", report.diagnoses());
+    // Nothing failed: a buffer that is not full yet, and a list that goes with its function, look the same.
+    assert_eq!(leak(&report).as_deref(), Some("possible"), "{scenario}: {:?}", report.diagnoses());
     let evidence = report.excerpt("/diagnoses/0/evidence");
     assert!(
         evidence.contains("leaks.py:") && evidence.contains("no tensor from these calls is freed"),
@@ -62,25 +63,24 @@ fn assert_leak(scenario: &str, function: &str, confidence: &str) {
 
 #[test]
 fn losses_that_keep_their_graphs() {
-    assert_leak("losses_with_graphs", "losses_with_graphs", "probable");
+    assert_leak("losses_with_graphs", "losses_with_graphs");
 }
 
 #[test]
 fn a_global_list() {
-    assert_leak("global_list", "keep_features", "probable");
-    assert_leak("sgd_global_list", "keep_features", "probable");
+    assert_leak("global_list", "keep_features");
+    assert_leak("sgd_global_list", "keep_features");
 }
 
 #[test]
 fn a_hook_and_a_closure() {
-    assert_leak("hook", "register_probe", "probable");
-    assert_leak("closure", "make_callback", "probable");
+    assert_leak("hook", "register_probe");
+    assert_leak("closure", "make_callback");
 }
 
-/// Without backward passes and labels nobody says what a step is: a cache that grows with a context looks the same.
 #[test]
-fn without_known_steps_it_is_only_possible() {
-    assert_leak("no_training_list", "keep_features", "possible");
+fn a_list_of_a_program_that_does_not_train() {
+    assert_leak("no_training_list", "keep_features");
 }
 
 /// The segments of the allocator fill up, and what fills them is named.

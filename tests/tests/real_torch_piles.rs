@@ -265,3 +265,14 @@ fn an_exception_that_is_kept_keeps_the_pass_that_failed() {
         torch_client("piles.py").expect("as above").arg("forgets").env("SIM_CAPACITY", "512M").run_recorded();
     assert!(forgetful.stdout.contains("fits"), "{}{}", forgetful.stdout, forgetful.stderr);
 }
+
+/// Weights, gradients and Adam's state take 128 MiB: it is the data that fill the card.
+#[test]
+fn an_optimizers_step_beside_much_larger_data_is_only_possibly_the_cause() {
+    for (scenario, capacity, expected) in [("dataset", "420M", "possible"), ("adam", "116M", "proven")] {
+        let Some(client) = torch_client("piles.py") else { return };
+        let run = client.arg(scenario).env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off").run_recorded();
+        assert!(run.stdout.contains("kept: 0"), "{scenario}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some(expected), "{scenario}: {}", run.page());
+    }
+}

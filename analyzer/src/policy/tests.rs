@@ -3,7 +3,7 @@
 use gpuoom_trace::record::{Event, Kind, Record};
 use proptest::prelude::*;
 
-use super::{Sides, Verdict, judge, parse_expression};
+use super::{Judged, Sides, Verdict, judge, parse_expression};
 use crate::compare::{Threshold, compare};
 use crate::passes::profile::Profile;
 use crate::testing::{GIB, MIB, TraceBuilder, profile};
@@ -285,14 +285,35 @@ fn leak_in_a_cache(steps: u64, kept_bytes: u64) -> Profile {
     profile(&trace)
 }
 
+/// What a rule says of a run, against one that holds nothing.
+fn found(statement: &str, run: &Profile) -> Judged {
+    let nothing = Profile { run: run.run.clone(), ..leak_in_a_cache(0, 0) };
+    let difference = compare(&nothing, run, Threshold::NONE);
+    judge(&parse_expression(statement).unwrap(), &Sides { difference: &difference, new: run, base: None }).remove(0)
+}
+
+/// A training whose steps keep nothing, and behind them something that fills the card: of that its steps say nothing.
+#[test]
+fn growth_is_not_judged_by_steps_that_came_before_what_fills_the_card() {
+    let mut trace = builder();
+    let segment = 0x7f00_0000_0000;
+    trace.segment(segment, 8 * GIB);
+    for step in 0..10 {
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, &format!("step {step}"));
+        trace.tensor(0, segment + 7 * GIB, 32 * MIB);
+        trace.free_tensor(segment + 7 * GIB);
+    }
+    (0..40).for_each(|block| _ = trace.tensor(0, segment + block * 128 * MIB, 128 * MIB));
+    trace.refuse(16 * GIB);
+    let judged = found("growth_per_second <= 1M", &profile(&trace));
+    assert_eq!(judged.verdict, Verdict::NotJudged, "{judged:?}");
+    assert!(format!("{judged:?}").contains("the steps say nothing of it"), "{judged:?}");
+}
+
 #[test]
 fn growth_of_tensors_is_judged_where_the_cache_does_not_grow() {
     let leak = leak_in_a_cache(40, 8 * MIB);
-    let found = |statement: &str, run: &Profile| {
-        let nothing = Profile { run: run.run.clone(), ..leak_in_a_cache(0, 0) };
-        let difference = compare(&nothing, run, Threshold::NONE);
-        judge(&parse_expression(statement).unwrap(), &Sides { difference: &difference, new: run, base: None }).remove(0)
-    };
     let judged = found("growth_per_second <= 0", &leak);
     assert_eq!((judged.verdict, &judged.subject[..]), (Verdict::False, "growth per second of tensors on GPU 0"));
     assert!(judged.value.is_some_and(|rate| rate > 0.0), "{judged:?}");

@@ -3,7 +3,7 @@
     piles.py graphs | predictions | hook | thread | loss | garbage | image | larger |
              rounds | mosaic | users | validates | reloads | limited |
              pool | pool_and_leak | models | cloned | buffer [STEPS] | summed | few |
-             exceptions | forgets
+             exceptions | forgets | dataset | adam
 
 `graphs`: an evaluation without `no_grad`, whose outputs keep their graphs. `predictions`: one with it, whose outputs stay. `hook`: a hook
 of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are. `loss`: the
@@ -18,7 +18,8 @@ that keeps a tensor in each of its segments, and pieces between them. `pool_and_
 that sort, and a list of each step's output. `models`: one model after another, all kept, and nothing between. `cloned`: a list that is cloned
 and gets longer with each step. `buffer`: a buffer with a bound, which lies in pieces with the training's blocks. `summed`: an evaluation without
 `no_grad`, of which nothing but the sum of its losses is kept. `few`: five steps, each of which keeps all that it computed.
-`exceptions`: batches of half the size after each error, all of which are kept. `forgets`: the same, and none is.
+`exceptions`: batches of half the size after each error, all of which are kept. `forgets`: the same, and none is. `dataset`: the first step
+of an optimizer beside data that are much larger than its state. `adam`: the same without data.
 """
 
 import ctypes
@@ -263,6 +264,15 @@ def halve(keeps_errors):
             rows //= 2
 
 
+def first_step(data_mib):
+    net = nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(8)]).cuda()
+    data = torch.empty(data_mib, 256, 1024, device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), foreach=False)
+    rows = data[0] if data_mib else torch.empty(1, 1024, device="cuda")
+    net(rows).sum().backward()
+    optimizer.step()
+
+
 def reload():
     with torch.no_grad():
         while True:
@@ -292,6 +302,7 @@ def main(scenario):
     alone |= {"validates": lambda: train_by_validate(net), "limited": lambda: keep_outputs(net)}
     alone |= {"pool": pool_of_its_own, "pool_in_pieces": pool_in_pieces, "pool_and_leak": lambda: leak_beside_a_pool(net), "models": load_models}
     alone |= {"cloned": clone_all, "buffer": fill_a_buffer, "summed": sum_losses, "few": lambda: keep_all(net)}
+    alone |= {"dataset": lambda: first_step(300), "adam": lambda: first_step(0)}
     alone |= {"exceptions": lambda: halve(True), "forgets": lambda: halve(False)}
     alone = alone.get(scenario)
     if alone:

@@ -195,7 +195,7 @@ fn block_growth(run: &tensor_growth::Run<'_>) -> Vec<BlockGrowth> {
     // What a load gives stays, and is no growth from step to step.
     let is_of_steps = |growth: &&TensorGrowth| !growth.may_be_a_load(run.thresholds) && !growth.lies_within_steps;
     let of_steps = growths.iter().filter(is_of_steps);
-    of_steps.filter_map(|growth| BlockGrowth::of(growth, run.thresholds)).collect()
+    of_steps.filter_map(|growth| BlockGrowth::of(run, growth)).collect()
 }
 
 fn growth_of(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<Growth> {

@@ -2,9 +2,8 @@
 
 use super::Place;
 use crate::passes::growth::Floor;
-use crate::passes::tensor_growth::{Cut, TensorGrowth};
+use crate::passes::tensor_growth::{Cut, Run, TensorGrowth, Until};
 use crate::passes::trend::{Course, Limits, Point, Trend};
-use crate::thresholds::Thresholds;
 
 /// The rise of what blocks hold on a device, from step to step.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,8 +33,8 @@ pub struct BlockGrowth {
 
 impl BlockGrowth {
     /// Of what the passes found; `None` where its steps took no time that could be told apart.
-    pub(super) fn of(growth: &TensorGrowth, thresholds: &Thresholds) -> Option<Self> {
-        let limits = &thresholds.trend_limits();
+    pub(super) fn of(run: &Run<'_>, growth: &TensorGrowth) -> Option<Self> {
+        let limits = &run.thresholds.trend_limits();
         let rate = per_second(&growth.floors, limits)?;
         let open = match growth.course {
             Course::GivenBack => rate,
@@ -56,10 +55,20 @@ impl BlockGrowth {
                 (label, if growth.course.rises() { rate.max(0.0) } else { 0.0 })
             }),
             in_stairs: growth.course == Course::Stairs,
-            beyond: growth.is_beyond_its_steps(thresholds).then(|| growth.beyond_told()),
+            beyond: beyond(run, growth),
             lines: growth.all_lines().map(|line| (name(&line.key, &line.label), line.bytes)).collect(),
         })
     }
+}
+
+/// What lived beside its steps at the last failure of a device, if no step came after that.
+fn beyond(run: &Run<'_>, growth: &TensorGrowth) -> Option<String> {
+    let failures = &run.replay.failures.listed;
+    let last = failures.iter().rfind(|failure| failure.device.is_some() && failure.device == growth.device)?;
+    let moment = run.replay.blocks.moments.at_failure(last.seq)?;
+    let until = TensorGrowth::of(run, growth.device?, Until::Failure(moment))?;
+    let is_beyond = until.steps == growth.steps && until.is_beyond_its_steps(run.thresholds);
+    is_beyond.then(|| until.beyond_told())
 }
 
 /// The rate from the first to the last level.
