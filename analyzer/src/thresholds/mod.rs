@@ -238,7 +238,7 @@ thresholds! {
     /// Share of a device's peak below which its last bytes are the end of the program and no floor.
     end_share: f64 = 0.05, Share, "ours: programs give all back then", ["live-leak", "model-swap-residual", "reserved-plateau"];
     /// Share of the rise that tensors from one place must make up.
-    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["true-capacity", "live-leak", "legacy-pool-growth", "oom-model-load", "oom-first-backward", "oom-optimizer-step"];
+    dominant_share: f64 = 0.5, Share, "ours: the catalogue says one dominant size or call site", ["true-capacity", "live-leak", "legacy-pool-growth", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Share of the rise that must come by one call path where a rise is to be the reason for the full card that it ends in.
     one_path_share: f64 = 0.8, Share, "ours: the keys and values of a cache come by two paths", ["true-capacity"];
     /// Share of all requests that must be whole segments of 2 MiB where an allocator with a cache is at work.
@@ -347,6 +347,10 @@ thresholds! {
     least_passes: u64 = 2, Count, "ours", ["oom-first-forward"];
     /// Blocks of a forward pass, kept, from which on it keeps them for a backward pass. Without gradients few live at once.
     passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
+    /// Share of the live blocks of a forward pass that must have come by ways of which no block is gone, where it is the first.
+    kept_pass_share: f64 = 0.33, Share, "ours: of a layer and its activation one keeps what came, and the other half of it", ["oom-first-forward"];
+    /// How many times the gradients an optimizer's state takes at most, as a rule.
+    state_factor: f64 = 2.0, Number, "Adam keeps two averages of each gradient (docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html)", ["oom-optimizer-step"];
     /// Equal blocks that each way of a load brought, from which on they may be of as many models.
     equal_loads: u64 = 3, Count, "ours: a model has some block without its like, as of an embedding", ["oom-model-load"];
     /// Equal blocks of one line that may be a pile.

@@ -160,7 +160,8 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     }
     // Of an earlier pass by the same ways something would be gone.
     let (kept, live_blocks) = (told.kept_of_forward, told.live_blocks(Phase::Forward));
-    check.must(kept.saturating_mul(3) >= live_blocks, || match live_blocks {
+    let kept_share = share(kept, live_blocks);
+    check.must(live_blocks == 0 || kept_share >= facts.thresholds.kept_pass_share, || match live_blocks {
         0 => "no block had come in a forward pass".to_owned(),
         _ => format!(
             "{} of a forward pass live, {kept} of them by ways of which none is gone",
@@ -178,9 +179,9 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     check.would_settle(MARKS);
     // One large input does not fit either, nor do several threads at once, and nothing is kept for a backward pass. Nor is it where pass
     // follows pass and their results are kept.
-    let is_half = kept.saturating_mul(2) >= live_blocks;
     check.part("one pass");
-    if !is_half || kept < facts.thresholds.passes_blocks || told.gets_inputs_again || told.loads_again {
+    let is_most = live_blocks == 0 || kept_share >= facts.thresholds.dominant_share;
+    if !is_most || kept < facts.thresholds.passes_blocks || told.gets_inputs_again || told.loads_again {
         check.at_most(Confidence::Possible);
         check.would_settle(WHAT_KEEPS);
     }
@@ -247,14 +248,14 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     live(told, check);
     is_much(state.saturating_add(told.requested_bytes), told, facts, check);
     is_most(told.live_bytes(&OF_STEP), told, facts, check);
-    unless_others_fill(told, check);
+    unless_others_fill(told, facts, check);
 }
 
-/// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted. Adam's
-/// state, the largest that is usual, is twice the gradients.
-fn unless_others_fill(told: &OfBlocks, check: &mut Check) {
+/// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted.
+fn unless_others_fill(told: &OfBlocks, facts: &Facts, check: &mut Check) {
     let [gradients, state] = [Phase::Backward, Phase::Optimizer].map(|phase| told.live_bytes(&[phase]));
-    let to_come = gradients.saturating_mul(2).saturating_sub(state).max(told.requested_bytes);
+    let all_of_state = (facts.thresholds.state_factor * gradients as f64) as u64;
+    let to_come = all_of_state.saturating_sub(state).max(told.requested_bytes);
     let others = told.all_bytes().saturating_sub(told.live_bytes(&OF_STEP));
     if others < to_come {
         return;
