@@ -102,11 +102,6 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
         order::put_first(&mut findings, number, device, &of_it.collect::<Vec<_>>());
         ruled_out.sort_by_key(|out| order::is_of_others(&out.ooms, number));
     }
-    if verdict::deciding_finding(case.facts, &findings, &causes).is_none()
-        && let Some(named) = verdict::perhaps(&findings, deciding).map(|finding| finding.id)
-    {
-        order::put_named_first(&mut findings, named);
-    }
     let decides = verdict::deciding_finding(case.facts, &findings, &causes);
     let late_bytes = failure.map_or(0, |failure| failure.moved.given_bytes);
     let explaining: Vec<&'static str> =

@@ -55,11 +55,6 @@ pub(super) fn put_first(found: &mut [Finding], decides: u64, device: Option<u8>,
     });
 }
 
-/// Puts what the verdict names before all others.
-pub(super) fn put_named_first(found: &mut [Finding], named: &'static str) {
-    found.sort_by_key(|finding| finding.id != named);
-}
-
 /// Whether these are failures, and the one that decides is none of them.
 pub(super) fn is_of_others(ooms: &[u64], decides: u64) -> bool {
     !ooms.is_empty() && !ooms.contains(&decides)
