@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(order(&["live-leak"]), ["true-capacity", "live-leak", "cache-greed"]);
     }
 
-    /// What is seen on a card that refused nothing is no reason of a failure on another.
+    /// What is seen on a card that refused nothing does not explain a failure on another.
     #[test]
     fn what_is_of_another_card_comes_later() {
         let order = |device| {

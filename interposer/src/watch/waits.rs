@@ -3,8 +3,8 @@
 //!
 //! A program waits often, and most waits say nothing new. So each of these moments counts up, and of what a thread waits for (a
 //! device, a stream, an event) only the first wait after the last such moment is recorded: there are at most as many records as
-//! moments, for each thing that is waited for. (A program that waits for hundreds of things after one moment may be recorded more
-//! often than that, never less.) Before the first deferred free and outside of failures, the stubs of waiting calls do not come here.
+//! moments, for each thing that is waited for; a program that waits for hundreds of things after one moment may be recorded more
+//! often than that. Before the first deferred free and outside of failures, the stubs of waiting calls do not come here.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
