@@ -95,6 +95,16 @@ fn a_leak_up_to_a_full_card_is_its_cause() {
     assert!(evidence.contains("the request would have fitted"), "{evidence}");
 }
 
+/// Gradients that are asked for inside a step end none: what it holds for its end rises with each of them.
+#[test]
+fn gradients_inside_a_step_are_no_steps() {
+    let Some((run, report)) = run("inner_gradients", "500M", "100") else { return };
+    assert!(run.stderr.contains("OutOfMemoryError"), "{}", run.stderr);
+    assert_eq!(leak(&report).as_deref(), Some("possible"), "{:?}", report.diagnoses());
+    assert_eq!(of_tensors(&report)["by"], "cycles");
+    report.assert_cause("true-capacity", "probable");
+}
+
 /// Nothing of these is a leak, and no more than possible is said of one.
 #[test]
 fn what_only_looks_like_a_leak() {

@@ -74,6 +74,27 @@ def sgd_global_list(steps):
         yield
 
 
+def inner_gradients(steps):
+    """One step of meta-learning: each task asks for gradients inside it, and the graphs of all are needed at its end."""
+    weights = [torch.rand(512, 512, device="cuda", requires_grad=True) for _ in range(4)]
+    loss = 0
+    for _ in range(steps):
+        adapted = weights
+        for _ in range(3):
+            gradients = torch.autograd.grad(through(adapted), adapted, create_graph=True)
+            adapted = [weight - 0.1 * gradient for weight, gradient in zip(adapted, gradients)]
+        loss = loss + through(adapted)
+        yield
+    loss.backward()
+
+
+def through(weights):
+    state = torch.rand(256, 512, device="cuda")
+    for weight in weights:
+        state = state @ weight
+    return state.sum()
+
+
 def hook(steps):
     """A hook is registered in each step and never removed: it holds a tensor."""
     training = Training()
@@ -234,7 +255,7 @@ SCENARIOS = {
     for function in (
         losses_with_graphs, global_list, sgd_global_list, hook, closure, no_training_list, floats, cache_that_fills,
         replay_buffer, growing_batch, warm_up, evaluations, accumulation, requests, one_growing_tensor, cache_just_full,
-        unfreezing, sweep,
+        unfreezing, sweep, inner_gradients,
     )
 }
 

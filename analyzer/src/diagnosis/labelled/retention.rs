@@ -134,6 +134,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB),
     },
     Labelled {
+        id: "true-capacity",
+        says: Says::Found(Possible),
+        also: &["pool-retention", "known-bad-version"],
+        story: "a pool keeps what was missing because it was told to: blocks and request alone would barely have fitted",
+        scene: || two_pools_of(10, 11, Kind::Device, 25 * GIB / 2, 3 * GIB, &[]),
+    },
+    Labelled {
         id: "pool-retention",
         says: Says::Found(Probable),
         also: &["known-bad-version"],
@@ -249,30 +256,35 @@ fn retained_for(
 /// A pool that the program made keeps 12 GiB by its threshold, 6 GiB live beside it, and 8 more are refused. After these calls the
 /// same comes from hipMalloc.
 fn two_pools(asked_of: Kind, calls: &[(Event, Kind, &str)]) -> Scene {
+    two_pools_of(12, 6, asked_of, 8 * GIB, 4 * GIB, calls)
+}
+
+/// The same with other sizes: `kept` and `live` in blocks of 1 GiB.
+fn two_pools_of(kept: u64, live: u64, asked_of: Kind, request: u64, free: u64, calls: &[(Event, Kind, &str)]) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     let record = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");
     trace.push(Record { address: 0x55, ..record }, &[]);
     let record = trace.record(Event::Sync, Kind::Pool, SET);
     trace.with_numbers(Record { address: 0x55, ..record }, &[4, u64::MAX]);
-    for block in 0..12 {
+    for block in 0..kept {
         let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocFromPoolAsync");
         let record = Record { address: 0x100_0000_0000 + block * GIB, requested: GIB, ..record };
         trace.with_numbers(record, &[0x55]);
     }
-    (0..12).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
-    (0..6).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+    (0..kept).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
+    (0..live).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
     trace.now_ns += 10_000_000_000;
     let name = if asked_of == Kind::Pool { "hipMallocAsync" } else { "hipMalloc" };
     let record = trace.record(Event::Alloc, asked_of, name);
-    let seq = trace.push(Record { status: 2, requested: 8 * GIB, ..record }, &[]);
-    full(&mut trace, seq, 24 * GIB, 18 * GIB, 4 * GIB);
+    let seq = trace.push(Record { status: 2, requested: request, ..record }, &[]);
+    full(&mut trace, seq, 24 * GIB, (kept + live) * GIB, free);
     for (event, kind, api) in calls {
         let record = trace.record(*event, *kind, api);
         let address = if *event == Event::Free { 0x55 } else { 0 };
         trace.push(Record { address, ..record }, &[]);
     }
     if !calls.is_empty() {
-        trace.alloc(0x80_0000_0000, 8 * GIB);
+        trace.alloc(0x80_0000_0000, request);
     }
     Scene { trace }
 }

@@ -21,7 +21,7 @@ fn the_title_names_what_is_possible() {
     }
     let healthy = issue_of(&trace);
     assert!(
-        healthy.starts_with("# GPU memory on card; possible: live memory is higher after each rise and fall"),
+        healthy.starts_with("# GPU memory on card; possible: live memory is higher after later rises and falls"),
         "{healthy}"
     );
     trace.refuse(16 * GIB);

@@ -146,7 +146,10 @@ fn all(options: &Options) -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     let matrix = matrix.into_inner().expect("nobody panics with it");
     print!("{}", matrix.markdown());
-    if !options.markdown {
+    if options.markdown {
+        // The page has the table alone; which runs went wrong must not be lost with it.
+        eprint!("{}", matrix.worst(options.seed));
+    } else {
         print!("{}", matrix.worst(options.seed));
         println!("\n{} runs in {seconds:.1} s, {:.1} a second", options.runs, options.runs as f64 / seconds);
     }

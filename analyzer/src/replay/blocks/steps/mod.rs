@@ -10,6 +10,7 @@ mod kept;
 #[cfg(test)]
 mod tests;
 
+use gpuoom_trace::payload::CodeName;
 use rustc_hash::FxHashMap;
 
 use super::Given;
@@ -27,8 +28,9 @@ const MOST_LABELS: usize = 8;
 const FEW_CYCLES: u64 = 2;
 /// Cycles that are a phase of their own.
 const LEAST_CYCLES: u64 = 5;
-/// The file of PyTorch whose functions run a backward pass, and make the first gradient of it.
-const AUTOGRAD: &str = "torch/autograd/__init__.py";
+/// The function of PyTorch that runs a step's backward pass, and makes the first gradient of it. Not `grad` beside it: by that a program
+/// asks for gradients inside a step, as meta-learning and penalties do, several times in each.
+const BACKWARD: (&str, &str) = ("torch/autograd/__init__.py", "backward");
 /// The class of PyTorch by which a function that was written in Python runs backwards: what it computes again, as activation
 /// checkpointing does, ends no pass.
 const INSIDE: &str = "BackwardCFunction.";
@@ -357,9 +359,15 @@ fn way(site: u32, sites: &Sites) -> Way {
         // Threads that run no Python, such as PyTorch's backward ones.
         true => Way::NotKnown,
         // What is computed again inside a backward pass is a part of it.
-        false if codes.any(|code| code.file.ends_with(AUTOGRAD) || code.function.contains(INSIDE)) => Way::Backward,
+        false if codes.any(is_of_backward) => Way::Backward,
         false => Way::Elsewhere,
     }
+}
+
+/// Whether a function of Python is one of those that run a step's backward pass.
+fn is_of_backward(code: &CodeName) -> bool {
+    let (file, function) = BACKWARD;
+    code.file.ends_with(file) && code.function == function || code.function.contains(INSIDE)
 }
 
 /// Whether two labels differ in their numbers alone.
