@@ -3,7 +3,7 @@
 use gpuoom_trace::record::Kind;
 
 use super::case::Failure;
-use crate::judgement::check::Known;
+use crate::judgement::check::{Holds, Known};
 use crate::passes::fragmentation::saturate;
 use crate::thresholds::share;
 
@@ -46,7 +46,11 @@ impl Failure<'_> {
     pub fn decided_by_the_rest(&self) -> Known<u64> {
         let alone = self.alone();
         let usual = self.total_bytes().get().map_or(0, |total| self.thresholds.usual_overhead_bytes(total));
-        let spare = |alone: &Alone| matches!(alone, Alone::Fits { spare_bytes } if *spare_bytes >= usual);
+        // What others hold, by the driver's count, a runtime does not take.
+        let others = self.external_bytes().zip(self.total_bytes());
+        let are_much = others.is(|(others, total)| share(others, total) >= self.thresholds.others_share) == Holds::Yes;
+        let least = if are_much && self.is_missing_with_others().get() == Some(true) { 0 } else { usual };
+        let spare = |alone: &Alone| matches!(alone, Alone::Fits { spare_bytes } if *spare_bytes >= least);
         if alone.get().is_some_and(|alone| !spare(&alone)) {
             return Known::new(Some(0), "");
         }

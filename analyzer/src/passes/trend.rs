@@ -6,6 +6,7 @@
 //! label `forward` and at a label `backward`) are compared with their own sort only, as in the seasonal test of Hirsch and
 //! Slack.
 
+mod bounds;
 mod returns;
 mod stairs;
 #[cfg(test)]
@@ -69,6 +70,8 @@ pub struct Limits {
     pub stairs_share: f64,
     /// Points from which on a stretch is compared by its quarters and its halves.
     pub parted_points: usize,
+    /// Share of all points from which on a level stretch between two highs is a bound.
+    pub bound_share: f64,
 }
 
 /// What a series does where it ends.
@@ -120,6 +123,9 @@ impl Course {
     }
 }
 
+/// What would tell a bound that was raised from one that is missing.
+pub const WHY_AGAIN: &str = "what changed where it began to rise again: for long before, it stood level, as at a bound (a window, a cache)";
+
 /// The median slope between pairs, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
@@ -140,6 +146,8 @@ pub struct Trend {
     pub slope: Slope,
     /// What it does there.
     pub course: Course,
+    /// Whether it stood level for a large part of the series before it rose again, as at a bound.
+    pub stood_level: bool,
 }
 
 impl Trend {
@@ -161,6 +169,7 @@ impl Trend {
             points: length,
             slope: slope.to_one_step(stretch).to_steps(stretch, course.rises(), limits),
             course,
+            stood_level: bounds::stood_level(&all, limits),
         })
     }
 

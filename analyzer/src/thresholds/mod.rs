@@ -132,7 +132,7 @@ thresholds! {
     /// Unused share of what PyTorch reserved from which on it is fragmented.
     unused_share: f64 = 0.30, Share, "ours", ["caching-fragmentation"];
     /// Unused share of what PyTorch reserved below which fragmentation is no reason.
-    few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation", "cache-greed", "true-capacity"];
+    few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation", "cache-greed", "true-capacity", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch"];
     /// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache.
     many_sizes: u64 = 8, Count, "catalogue", ["caching-fragmentation"];
     /// Share of an address limit that counts as reached.
@@ -279,6 +279,8 @@ thresholds! {
     cleanup_share: f64 = 0.1, Share, "ours", ["live-leak"];
     /// Share of a stretch's first slope below which its second half slows down.
     slowing_share: f64 = 0.5, Share, "ours", ["live-leak"];
+    /// Share of all steps from which on a level stretch before a rise is a bound that something had.
+    bound_share: f64 = 0.25, Share, "ours: a window or a cache", ["live-leak"];
     /// Points of a stretch from which on its quarters and its halves are compared; with fewer, each point is a part of its own.
     parted_points: u64 = 8, Count, "ours: a quarter has two", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Steps that recorded calls must cover for what they show of blocks that stay.
@@ -511,6 +513,7 @@ impl Thresholds {
             // The table has no negative numbers.
             wanders_above: -self.wavering_correlation,
             slowing_share: self.slowing_share,
+            bound_share: self.bound_share,
             new_high_share: self.new_high_share,
             parted_points: usize::try_from(self.parted_points).unwrap_or(usize::MAX).max(4),
         }

@@ -17,6 +17,10 @@ use crate::words::size;
 const POOL: &str =
     "which code asks: a function on the way to the call that names it (--symbols, where names are missing)";
 
+/// What would tell pieces from what does not fit.
+const PIECES: &str = "a run with expandable segments, which leave fewer pieces between blocks \
+                      (PYTORCH_ALLOC_CONF=expandable_segments:True): whether it fits there";
+
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", oom_model_load),
     failure("oom-first-forward", oom_first_forward),
@@ -45,10 +49,34 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             if shape.is_of_a_moment() {
                 unless_it_piles_up(case, failure, check);
             }
+            unless_in_pieces(shape, case, failure, check);
             its_own_doing(failure, check);
         }
         None => _ = check.applies(false),
     }
+}
+
+/// Where what lies unused in PyTorch's cache would have held what is blamed, pieces decided as much as the phase. Of an optimizer's first
+/// step what is still to come counts, and not the one request.
+fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let sums = case.torch_sums(failure).filter(|sums| sums.is_certain() && !case.tensors_exceed(failure));
+    let Some((sums, asked)) = sums.zip(failure.request_bytes().get()).filter(|_| !check.is_over()) else { return };
+    let told = facts(case, failure).and_then(|facts| facts.told.as_ref()).filter(|_| shape == Shape::Optimizer);
+    let to_come = told.map(|told| told.state_to_come_bytes(case.thresholds.state_factor));
+    let block = sums.tried.bytes.max(1);
+    let needed = to_come.unwrap_or_else(|| if sums.tried.bytes > 0 { block.min(asked) } else { asked });
+    let free = failure.free_bytes().get().unwrap_or(0);
+    if sums.unused.most().saturating_add(free) < needed {
+        return;
+    }
+    let is_little = share(sums.unused.bytes, sums.reserved_bytes()) < failure.thresholds.few_unused_share;
+    check.at_most(if is_little { Confidence::Probable } else { Confidence::Possible });
+    check.note(true, || {
+        let what = if to_come.is_some() { "this step still needs" } else { "was asked for" };
+        let free = if free > 0 { format!(", and {} was free", size(free)) } else { String::new() };
+        format!("PyTorch's allocator held {} unused{free}: as much as {what} ({}), in pieces", size(sums.unused.bytes), size(needed))
+    });
+    check.would_settle(PIECES);
 }
 
 /// Where blocks pile up before it, the phase is where memory ran out, and may not be why.

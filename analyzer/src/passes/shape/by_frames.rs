@@ -253,9 +253,7 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
 
 /// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted.
 fn unless_others_fill(told: &OfBlocks, facts: &Facts, check: &mut Check) {
-    let [gradients, state] = [Phase::Backward, Phase::Optimizer].map(|phase| told.live_bytes(&[phase]));
-    let all_of_state = (facts.thresholds.state_factor * gradients as f64) as u64;
-    let to_come = all_of_state.saturating_sub(state).max(told.requested_bytes);
+    let to_come = told.state_to_come_bytes(facts.thresholds.state_factor);
     let others = told.all_bytes().saturating_sub(told.live_bytes(&OF_STEP));
     if others < to_come {
         return;
@@ -294,6 +292,15 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
     check.would_settle(RESTART);
 }
 
+/// How a function that is called like an evaluation's shows that it is none.
+const CALLED_FOR_A_STEP: &str = "the last forward pass before the last backward pass came by that function: it is a part of a step";
+
+fn unless_for_backward(told: &OfBlocks, check: &mut Check) {
+    if let Some(is_for_backward) = told.evaluates_for_backward {
+        check.unless(is_for_backward, || CALLED_FOR_A_STEP.to_owned());
+    }
+}
+
 fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     // Passes that keep all that a backward pass needs are another matter than results that pile up.
     let keeps_passes =
@@ -309,6 +316,7 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
             check.unless(!told.trains_elsewhere, || {
                 "the training has no other forward passes: that function may compute its loss".to_owned()
             });
+            unless_for_backward(told, check);
         }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         None => {}
@@ -355,6 +363,7 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
             check.unless(!told.trains_elsewhere, || {
                 "the training has no other forward passes: that function may be one of its steps".to_owned()
             });
+            unless_for_backward(told, check);
         }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         None => {}

@@ -95,6 +95,9 @@ pub struct OfBlocks {
     backward_passes: u64,
     /// Whether forward passes came that are not of the program's own function for an evaluation, before the last backward pass.
     pub trains_elsewhere: bool,
+    /// Whether the last forward pass before a backward pass came by the program's own function for an evaluation: it is a part of a step.
+    /// `None` where no forward pass was seen there.
+    pub evaluates_for_backward: Option<bool>,
     /// Whether frames were looked for on each of those ways: else a phase may have been, and nobody saw it.
     pub is_whole: bool,
 }
@@ -141,6 +144,7 @@ impl OfBlocks {
                 .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
             backward_passes,
             trains_elsewhere: trains_elsewhere(&came, phases),
+            evaluates_for_backward: evaluates_for_backward(replay, oom, phases),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
@@ -150,6 +154,13 @@ impl OfBlocks {
     pub fn live_bytes(&self, phases: &[Phase]) -> u64 {
         let of = self.live.iter().filter(|live| live.phase.is_some_and(|phase| phases.contains(&phase)));
         of.fold(0, |sum, live| sum.saturating_add(live.bytes))
+    }
+
+    /// What an optimizer's state still needs, at least the request: `factor` is how many times what the gradients take a state takes.
+    pub fn state_to_come_bytes(&self, factor: f64) -> u64 {
+        let [gradients, state] = [Phase::Backward, Phase::Optimizer].map(|phase| self.live_bytes(&[phase]));
+        let all_of_state = (factor * gradients as f64) as u64;
+        all_of_state.saturating_sub(state).max(self.requested_bytes)
     }
 
     /// Blocks that live and came in a phase.
@@ -230,6 +241,14 @@ fn trains_elsewhere(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> boo
     let is_before = |came: &Came| last.is_some_and(|last| came.first < last);
     came.iter()
         .any(|(phase, came)| *phase == Some(Phase::Forward) && is_before(came) && !phases.is_of_evaluation(came.site))
+}
+
+/// Whether the last forward pass before the last backward pass came by the program's own function for an evaluation.
+fn evaluates_for_backward(replay: &Replay, oom: &Oom, phases: &OfSites<'_>) -> Option<bool> {
+    let known = oom.device.and_then(|device| replay.blocks.device(device));
+    let mut before = known.into_iter().flat_map(|device| device.steps.before_backward());
+    let in_model = before.find(|site| **site != 0 && phases.in_model(**site).is_some())?;
+    Some(phases.is_of_evaluation(*in_model))
 }
 
 /// Sums by phase, the largest first.

@@ -8,6 +8,7 @@ use crate::passes::growth;
 use crate::passes::kept::Kept;
 use crate::passes::phase::Phase;
 use crate::passes::rise::{By, Rise};
+use crate::passes::trend::WHY_AGAIN;
 use crate::replay::Replay;
 use crate::replay::tracks::reads::{History, Whose};
 use crate::thresholds::Thresholds;
@@ -150,6 +151,14 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         check.at_most(Confidence::Possible);
         check.would_settle(unsettled);
     }
+    if trend.stood_level {
+        check.at_most(Confidence::Possible);
+        check.would_settle(WHY_AGAIN);
+    }
+    if rise.are_pieces {
+        check.at_most(Confidence::Possible);
+        check.would_settle(PIECES);
+    }
     if (trend.points as u64) < thresholds.stretch_cycles {
         check.at_most(Confidence::Probable);
         check.would_settle("a longer run: the trend rests on few cycles");
@@ -159,6 +168,10 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         check.would_settle(SEGMENTS);
     }
 }
+
+/// What would tell a leak from what is put together.
+pub const PIECES: &str =
+    "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
 
 /// What would tell a leak from what fills.
 pub const IS_IT_MEANT: &str =

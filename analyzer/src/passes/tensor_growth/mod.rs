@@ -109,6 +109,9 @@ pub struct TensorGrowth {
     /// Whether the labels name pieces of something, as `layer 5`, and not steps.
     #[serde(skip)]
     pub are_pieces: bool,
+    /// Whether it stood level for long before it rose again, as at a bound.
+    #[serde(skip)]
+    pub stood_level: bool,
 }
 
 impl TensorGrowth {
@@ -201,6 +204,7 @@ impl TensorGrowth {
             beyond_bytes: 0,
             most_given_bytes: chosen.steps.windows(2).map(given_in).max().unwrap_or(0),
             are_pieces: chosen.are_pieces,
+            stood_level: chosen.trend.stood_level,
             lies_within_steps: false,
         }
     }

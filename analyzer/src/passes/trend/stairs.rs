@@ -17,6 +17,11 @@ pub(super) fn are_stairs(levels: &[f64], limits: &Limits) -> bool {
     }
     let heights = || stairs.iter().map(|(_, height)| *height);
     let (lowest, highest) = heights().fold((f64::INFINITY, 0.0), |(low, high), next| (next.min(low), next.max(high)));
+    // Rounds that rose as high before and fell back are no level stretches: the last of them only has not fallen yet.
+    let before = levels[..=stairs[0].0].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if before - first >= limits.returned_share * total {
+        return false;
+    }
     let are_all = heights().sum::<f64>() >= limits.stairs_share * total;
     let pauses = stairs.windows(2).map(|pair| pair[1].0 - pair[0].0);
     let longest = pauses.chain([stairs[0].0 + 1]).max().unwrap_or(0);
@@ -74,6 +79,15 @@ mod tests {
         let mut given_back = epochs(&[198, 198]);
         given_back.extend([271; 5]);
         assert_ne!(course(&given_back), Course::Stairs);
+    }
+
+    /// Gradients that are accumulated: the last round has not been emptied yet.
+    #[test]
+    fn nor_are_rounds_that_are_emptied() {
+        let rounds: Vec<u64> = (0..12).flat_map(|_| (8..40).step_by(4)).collect();
+        assert_ne!(course(&rounds), Course::Stairs);
+        let halves: Vec<u64> = (0..12).flat_map(|_| (8..40).step_by(4).flat_map(|level| [level, level])).collect();
+        assert_ne!(course(&halves), Course::Stairs);
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
         ));
     } else if let Some((most, caller)) = growth.most_by.as_ref().and_then(|most| Some((most, most.caller.as_ref()?))) {
         text.push_str(&format!(
-            "; over the last {}, {} ({}) came to stay by {}",
+            "; of what came over the last {}, {} ({}) by {} lived at the last of them",
             count(most.steps as u64, step, &format!("{step}s")),
             count(most.blocks, "block", "blocks"),
             size(most.bytes),

@@ -20,6 +20,8 @@ pub use kept::{Kept, SiteLevel, Step};
 
 /// Call sites that are followed on a device; what comes by more counts as of a place that is not known.
 const MOST_SITES: usize = 1 << 14;
+/// Blocks before a backward pass whose sites are kept: a loss takes few behind the model's.
+const RECENT: usize = 32;
 /// Numbers of sites that are looked up without a search: recorders count from 1.
 const MOST_NEAR: usize = 1 << 16;
 /// Sorts of labels that are followed; labels differ in sort where they differ in more than numbers.
@@ -93,6 +95,31 @@ struct InBackward {
     site: u32,
 }
 
+/// The call sites of the last blocks that were given out, and of those before the last backward pass began: its forward pass is among
+/// them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    sites: [u32; RECENT],
+    next: usize,
+    before_backward: [u32; RECENT],
+}
+
+impl Recent {
+    #[inline]
+    fn push(&mut self, site: u32) {
+        self.sites[self.next % RECENT] = site;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Puts those of now in order, the last one first.
+    #[cold]
+    fn begin_backward(&mut self) {
+        for (place, site) in self.before_backward.iter_mut().enumerate() {
+            *site = self.sites[self.next.wrapping_sub(place + 1) % RECENT];
+        }
+    }
+}
+
 /// The steps of one device, by each way to cut them.
 #[derive(Clone, Debug)]
 pub struct Steps {
@@ -113,6 +140,7 @@ pub struct Steps {
     before: Kept,
     backward: Kept,
     in_backward: InBackward,
+    recent: Recent,
     labelled: Vec<Labelled>,
 }
 
@@ -132,6 +160,7 @@ impl Default for Steps {
             before: Kept::default(),
             backward: Kept::default(),
             in_backward: InBackward::default(),
+            recent: Recent::default(),
             labelled: Vec::new(),
         }
     }
@@ -187,12 +216,18 @@ impl Steps {
         let slot = usize::from(given.slot);
         match self.slots[slot].way {
             Way::NotKnown => {}
-            Way::Backward => self.in_backward = InBackward { thread, is_inside: true, site: given.site },
+            Way::Backward => {
+                if !self.in_backward.is_inside {
+                    self.recent.begin_backward();
+                }
+                self.in_backward = InBackward { thread, is_inside: true, site: given.site };
+            }
             Way::Elsewhere if self.in_backward.is_inside && self.in_backward.thread == thread => {
                 self.leaves_backward(at, rows_left);
             }
             Way::Elsewhere => {}
         }
+        self.recent.push(given.site);
         let now = &mut self.changes(slot).now;
         now.bytes = now.bytes.saturating_add(given.size_bytes);
         (now.blocks, now.given) = (now.blocks.saturating_add(1), now.given.saturating_add(1));
@@ -311,6 +346,11 @@ impl Steps {
     /// Ends of steps at labels, by the labels' sort.
     pub fn labelled(&self) -> &[Labelled] {
         &self.labelled
+    }
+
+    /// Call sites of the last blocks before the last backward pass began, the last one first; 0 where one is not known.
+    pub fn before_backward(&self) -> &[u32] {
+        &self.recent.before_backward
     }
 
     /// Ends of backward passes, and a call site in one of them.
