@@ -60,6 +60,9 @@ pub struct Finding {
     /// Whether sizes and times alone speak for it, and nothing names what it is about.
     #[serde(skip)]
     pub is_guess: bool,
+    /// Whether it is a small part of what happened, behind others that are as sure.
+    #[serde(skip)]
+    pub is_slight: bool,
     /// What a reader must know besides.
     pub note: String,
     /// Where to report it, and with what; empty: it is no bug.
@@ -104,6 +107,7 @@ impl Finding {
             missing: parts.missing,
             shortfall_bytes,
             is_guess: parts.is_guess,
+            is_slight: parts.is_slight,
             modelled: parts.modelled,
             note: entry.note.clone(),
             file: entry.file.clone(),

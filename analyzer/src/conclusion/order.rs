@@ -37,7 +37,7 @@ fn in_order<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
 pub(super) fn sort(found: &mut [Finding]) {
     found.sort_by_key(|finding| {
         let is_severity = finding.role == Role::Severity;
-        (is_background(finding), Reverse(finding.confidence), is_severity, place(finding.id))
+        (is_background(finding), Reverse(finding.confidence), is_severity, finding.is_slight, place(finding.id))
     });
 }
 
@@ -101,6 +101,7 @@ mod tests {
             shortfall_bytes: None,
             modelled: false,
             is_guess: false,
+            is_slight: false,
             note: String::new(),
             file: Vec::new(),
             sources: Vec::new(),
@@ -117,6 +118,16 @@ mod tests {
         };
         assert_eq!(order(&[]), ["live-leak", "true-capacity", "cache-greed"]);
         assert_eq!(order(&["live-leak"]), ["true-capacity", "live-leak", "cache-greed"]);
+    }
+
+    /// What every cache has between its blocks is named behind what fills the card.
+    #[test]
+    fn a_small_part_comes_after_what_is_as_sure() {
+        let slight = Finding { is_slight: true, ..finding("caching-fragmentation", &[1]) };
+        let mut found = [slight, finding("live-leak", &[1])];
+        assert!(place("caching-fragmentation") < place("live-leak"));
+        sort(&mut found);
+        assert_eq!(found.map(|finding| finding.id), ["live-leak", "caching-fragmentation"]);
     }
 
     /// What is seen on a card that refused nothing does not explain a failure on another.

@@ -54,6 +54,8 @@ pub(super) enum Explained<'f> {
 pub(super) enum What {
     /// All that the program held, and the request.
     Held,
+    /// The same, where the program got memory after all.
+    HeldThen,
     /// What PyTorch's tensors held, and the request: its cache had given back what it could.
     Tensors,
 }
@@ -62,6 +64,7 @@ impl What {
     fn told(self) -> &'static str {
         match self {
             What::Held => "What the program held and asked for is",
+            What::HeldThen => "What the program held and asked for then was",
             What::Tensors => "Its tensors and the request are",
         }
     }

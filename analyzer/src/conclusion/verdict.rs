@@ -90,7 +90,10 @@ impl Verdict {
     pub(crate) fn new(facts: &Facts, findings: &[Finding], decides: Option<&Finding>, late_bytes: u64) -> Self {
         let happened = Happened::of(facts);
         let explained = match (decides, happened) {
-            (Some(finding), _) if !finding.role.explains() => Explained::Coped(finding, facts.ooms.len() as u64),
+            (Some(finding), _) if !finding.role.explains() => {
+                let all = if are_all_coped(facts, findings) { facts.ooms.len() as u64 } else { 1 };
+                Explained::Coped(finding, all)
+            }
             (Some(finding), _) => Explained::By(finding),
             (None, Happened::OutOfMemory { oom }) => {
                 let possible = perhaps(findings, Some(facts.ooms[oom].number));
@@ -106,8 +109,9 @@ impl Verdict {
             }
             _ => Explained::Not,
         };
+        // Who got the memory after all needs no other card.
         let too_much_bytes = match explained {
-            Explained::TooMuch(bytes, ..) => Some(bytes),
+            Explained::TooMuch(bytes, what, _) if what != What::HeldThen => Some(bytes),
             _ => None,
         };
         Verdict {
@@ -125,8 +129,6 @@ impl Verdict {
 /// By how many bytes the program's own blocks and the request exceed the card, whatever else is there. Managed memory may lie in RAM.
 fn too_much(facts: &Facts, oom: &OomReport, late_bytes: u64) -> Option<(u64, What)> {
     let is_of_card = oom.kind == "device" && oom.refused_by != Some("injected") && !oom.unknown_size;
-    // Who got the memory after all needs no other card.
-    let is_of_card = is_of_card && oom.outcome != Outcome::Recovered;
     let device = facts.device_of(oom)?;
     let total = device.total_bytes.filter(|total| is_of_card && *total > 0)?;
     // What a cache holds and nothing uses is not what the program needs; of PyTorch's its blocks tell how much that is.
@@ -135,6 +137,7 @@ fn too_much(facts: &Facts, oom: &OomReport, late_bytes: u64) -> Option<(u64, Wha
         None if facts.versions.has(Program::Torch) => return None,
         None => (0, What::Held),
     };
+    let what = if oom.outcome == Outcome::Recovered { What::HeldThen } else { what };
     let held = oom.held_bytes.saturating_sub(oom.held_managed_bytes).saturating_sub(cached);
     if held > total {
         // The card is larger than it is said to be.
@@ -170,20 +173,30 @@ pub(super) fn deciding_finding<'f>(
     };
     let is_there = |finding: &&Finding| finding.device.is_none() || finding.device == failure.device;
     match failure.outcome {
-        Outcome::Recovered => of_run().filter(is_there).or_else(of_failure).or_else(|| coped(facts, findings)),
+        Outcome::Recovered => {
+            of_run().filter(is_there).or_else(of_failure).or_else(|| coped(facts, findings, failure.number))
+        }
         _ => of_failure(),
     }
 }
 
-/// Where each failure of the run was made up for by giving back the cache, that is all there is to say of why: it is no cause that anybody
-/// has to look for.
-fn coped<'f>(facts: &Facts, findings: &'f [Finding]) -> Option<&'f Finding> {
-    let is_it = |finding: &&Finding| finding.id == COPED && !finding.role.explains();
-    let of_it = || findings.iter().filter(is_it).filter(|finding| finding.confidence >= Confidence::Probable);
-    let is_whole = facts.ooms.len() as u64 == facts.oom_count;
-    let is_of_it = |oom: &OomReport| {
-        oom.outcome == Outcome::Recovered && of_it().any(|finding| finding.ooms.contains(&oom.number))
-    };
+/// Where each failure of the run was made up for by giving back the cache, or at least the one that decides, that is all there is to say
+/// of why: it is no cause that anybody has to look for.
+fn coped<'f>(facts: &Facts, findings: &'f [Finding], decides: u64) -> Option<&'f Finding> {
+    let of_this = || made_up_for(findings).find(|finding| finding.ooms.contains(&decides));
     // The least sure of them speaks for all.
-    of_it().min_by_key(|finding| finding.confidence).filter(|_| is_whole && facts.ooms.iter().all(is_of_it))
+    let of_all =
+        made_up_for(findings).min_by_key(|finding| finding.confidence).filter(|_| are_all_coped(facts, findings));
+    of_all.or_else(of_this)
+}
+
+fn made_up_for(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    let is_it = |finding: &&Finding| finding.id == COPED && !finding.role.explains();
+    findings.iter().filter(is_it).filter(|finding| finding.confidence >= Confidence::Probable)
+}
+
+fn are_all_coped(facts: &Facts, findings: &[Finding]) -> bool {
+    let is_of_it = |oom: &OomReport| made_up_for(findings).any(|finding| finding.ooms.contains(&oom.number));
+    let is_whole = facts.ooms.len() as u64 == facts.oom_count;
+    is_whole && facts.ooms.iter().all(|oom| oom.outcome == Outcome::Recovered && is_of_it(oom))
 }

@@ -103,6 +103,7 @@ pub struct Check {
     modelled: bool,
     is_guess: bool,
     is_as_seen: bool,
+    is_slight: bool,
     role: Option<Role>,
 }
 
@@ -125,6 +126,8 @@ pub struct Parts {
     pub is_guess: bool,
     /// Whether what was seen is told in the entry's words for that, and not by its title.
     pub is_as_seen: bool,
+    /// Whether others that are as sure come before it.
+    pub is_slight: bool,
 }
 
 /// What one rung of the ladder would give back.
@@ -154,6 +157,7 @@ impl Default for Check {
             modelled: false,
             is_guess: false,
             is_as_seen: false,
+            is_slight: false,
             role: None,
         }
     }
@@ -261,6 +265,11 @@ impl Check {
         self.is_as_seen = true;
     }
 
+    /// It is a small part of what happened: others that are as sure are named before it.
+    pub fn is_a_small_part(&mut self) {
+        self.is_slight = true;
+    }
+
     /// Whether sizes and times alone speak for it so far.
     pub fn is_guess(&self) -> bool {
         self.is_guess
@@ -337,6 +346,7 @@ impl Check {
             modelled: self.modelled,
             is_guess: self.is_guess,
             is_as_seen: self.is_as_seen,
+            is_slight: self.is_slight,
         }
     }
 }

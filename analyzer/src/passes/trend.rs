@@ -124,7 +124,8 @@ impl Course {
 }
 
 /// What would tell a bound that was raised from one that is missing.
-pub const WHY_AGAIN: &str = "what changed where it began to rise again: for long before, it stood level, as at a bound (a window, a cache)";
+pub const WHY_AGAIN: &str =
+    "what changed where it began to rise again: for long before, it stood level, as at a bound (a window, a cache)";
 
 /// The median slope between pairs, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// What would show whether the pieces are why.
-const PACKED: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True)";
+pub(super) const PACKED: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True)";
 
 /// Free memory is trapped in split segments of a caching allocator.
 fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -165,6 +165,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     // So little every cache has between its blocks.
     if of_reserved < failure.thresholds.few_unused_share {
         check.at_most(Confidence::Possible);
+        check.is_a_small_part();
         check.would_settle(PACKED);
     }
     // Who gets nothing out of the cache is served by none of its pieces.
@@ -204,7 +205,20 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
             format!("it lay in {}, of which the largest has {}", count(number, "piece", "pieces"), size(largest))
         });
         let would_hold = sums.moment.is_none() && largest >= sums.tried.bytes.max(1);
-        check.unless(would_hold, || {
+        // A segment of which a part is in use goes back to nobody, whosever the rest would be.
+        let is_of_a_part = would_hold && pieces.whole_bytes < largest;
+        if is_of_a_part {
+            check.at_most(Confidence::Possible);
+            check.note(true, || {
+                format!(
+                    "one unused piece of {} would have held the request, but for another stream or pool (PyTorch keeps small blocks apart, \
+                     too); the rest of its segment is in use, so that it can't be given back",
+                    size(largest)
+                )
+            });
+            check.would_settle(PACKED);
+        }
+        check.unless(would_hold && !is_of_a_part, || {
             let piece = if would_hold { format!(" of {}", size(largest)) } else { String::new() };
             format!("one unused piece{piece} would have held the request: it is of another stream or pool")
         });

@@ -1,5 +1,6 @@
 //! H. Where in a training or in serving a failure came.
 
+use super::fragmentation::PACKED;
 use super::llama::Start;
 use super::{Rule, failure, leaks, log, model};
 use crate::diagnosis::case::{Case, Failure};
@@ -16,10 +17,6 @@ use crate::words::size;
 /// What would tell llama.cpp's pool from other buffers.
 const POOL: &str =
     "which code asks: a function on the way to the call that names it (--symbols, where names are missing)";
-
-/// What would tell pieces from what does not fit.
-const PIECES: &str = "a run with expandable segments, which leave fewer pieces between blocks \
-                      (PYTORCH_ALLOC_CONF=expandable_segments:True): whether it fits there";
 
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", oom_model_load),
@@ -74,9 +71,13 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     check.note(true, || {
         let what = if to_come.is_some() { "this step still needs" } else { "was asked for" };
         let free = if free > 0 { format!(", and {} was free", size(free)) } else { String::new() };
-        format!("PyTorch's allocator held {} unused{free}: as much as {what} ({}), in pieces", size(sums.unused.bytes), size(needed))
+        format!(
+            "PyTorch's allocator held {} unused{free}: as much as {what} ({}), in pieces",
+            size(sums.unused.bytes),
+            size(needed)
+        )
     });
-    check.would_settle(PIECES);
+    check.would_settle(PACKED);
 }
 
 /// Where blocks pile up before it, the phase is where memory ran out, and may not be why.

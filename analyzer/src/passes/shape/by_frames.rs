@@ -293,7 +293,8 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 }
 
 /// How a function that is called like an evaluation's shows that it is none.
-const CALLED_FOR_A_STEP: &str = "the last forward pass before the last backward pass came by that function: it is a part of a step";
+const CALLED_FOR_A_STEP: &str =
+    "the last forward pass before the last backward pass came by that function: it is a part of a step";
 
 fn unless_for_backward(told: &OfBlocks, check: &mut Check) {
     if let Some(is_for_backward) = told.evaluates_for_backward {

@@ -170,8 +170,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
 }
 
 /// What would tell a leak from what is put together.
-pub const PIECES: &str =
-    "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
+pub const PIECES: &str = "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
 
 /// What would tell a leak from what fills.
 pub const IS_IT_MEANT: &str =
