@@ -56,6 +56,14 @@ fn a_loss_of_many_forward_passes_is_no_evaluation() {
     assert_eq!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
 }
 
+/// The last forward pass before a backward pass is of that step, whatever its function is called.
+#[test]
+fn an_evaluation_of_a_policy_is_a_step_of_its_training() {
+    let Some(run) = run("policy") else { return };
+    assert_eq!(run.confidence("oom-eval-batch"), None, "{}", run.page());
+    assert!(run.page().contains("it is a part of a step"), "{}", run.page());
+}
+
 /// The modules' lines tell one pass from another, whoever calls the model.
 #[test]
 fn forward_passes_without_a_backward_pass_are_told_by_the_models_lines() {

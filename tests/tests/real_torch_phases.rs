@@ -206,6 +206,25 @@ fn each_phase_of_a_training_is_diagnosed_by_its_frames() {
     assert_case("train", behind("backward") + more, "optimizer", "oom-optimizer-step", "proven");
 }
 
+/// On a card that another process shares, the same phases end for want of what that process holds.
+#[test]
+fn a_phase_is_not_blamed_for_what_another_process_holds() {
+    let Some(reserved) = reserved("train") else { return };
+    for phase in ["forward", "backward"] {
+        let others = reserved["optimizer"];
+        let Some(client) = client("cases.py", "train") else { return };
+        let client = client.env("SIM_OTHERS", others.to_string());
+        let bytes = others + reserved[phase] + 12 * MIB;
+        let run = client.env("SIM_CAPACITY", (bytes / MIB).to_string() + "M").run_recorded();
+        let report = run.only_trace().report();
+        assert!(report.count("/ooms") > 0, "{phase}: {}", run.stdout);
+        let of_a_phase = report.diagnoses().into_iter().filter(|found| found.id.starts_with("oom-"));
+        let sure: Vec<_> = of_a_phase.filter(|found| found.confidence != "possible").collect();
+        assert!(sure.is_empty(), "{phase}: {sure:?}");
+        report.assert_diagnosed("other-process-on-gpu", "probable");
+    }
+}
+
 #[test]
 fn a_batch_that_is_longer_than_all_before_it() {
     let Some(reserved) = reserved("longest") else { return };

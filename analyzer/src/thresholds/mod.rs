@@ -132,7 +132,7 @@ thresholds! {
     /// Unused share of what PyTorch reserved from which on it is fragmented.
     unused_share: f64 = 0.30, Share, "ours", ["caching-fragmentation"];
     /// Unused share of what PyTorch reserved below which fragmentation is no reason.
-    few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation", "cache-greed", "true-capacity", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step", "oom-longest-batch", "oom-eval-accumulation", "oom-eval-batch"];
+    few_unused_share: f64 = 0.1, Share, "catalogue", ["caching-fragmentation", "cache-greed", "true-capacity", "oom-model-load", "oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Distinct sizes of segments, holding 80 % of the bytes, that make a fragmented cache.
     many_sizes: u64 = 8, Count, "catalogue", ["caching-fragmentation"];
     /// Share of an address limit that counts as reached.

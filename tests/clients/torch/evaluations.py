@@ -1,11 +1,12 @@
 """Programs whose evaluations, or what is called so, decide whether memory lasts.
 
-    evaluations.py epochs | offload | larger | archive | critic | test
+    evaluations.py epochs | offload | larger | archive | critic | test | policy
 
 `epochs`: the outputs of each epoch's evaluation stay. `offload`: no training; the model goes to the card and back with each request, and
 a result stays. `larger`: one evaluation without gradients, of a batch larger than all of the training. `archive`: `evaluate` calls no
 model and keeps vectors. `critic`: `evaluate` is a part of a loss that is summed over too many batches. `test`: a function with another
-name than an evaluation's calls a model of the library's modules without `no_grad`, and keeps its outputs.
+name than an evaluation's calls a model of the library's modules without `no_grad`, and keeps its outputs. `policy`: rollouts without
+gradients, and `evaluate` computes the loss of each training step, of which the last is too large.
 """
 
 import sys
@@ -113,7 +114,24 @@ def test():
     run_test()
 
 
+def policy():
+    net = layers(3)
+
+    def act():
+        with torch.no_grad():
+            return net(batch(64))
+
+    def evaluate(rows):
+        return net(batch(rows)).square().mean()
+
+    for step in range(16):
+        for _ in range(4):
+            act()
+        evaluate(1024 if step < 15 else 60000).backward()
+        net.zero_grad()
+
+
 try:
-    {"epochs": epochs, "offload": offload, "larger": larger, "archive": archive, "critic": critic, "test": test}[sys.argv[1]]()
+    {"epochs": epochs, "offload": offload, "larger": larger, "archive": archive, "critic": critic, "test": test, "policy": policy}[sys.argv[1]]()
 except OutOfMemoryError:
     say("kept", len(kept))

@@ -212,9 +212,10 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "caching-fragmentation",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: &[],
-        story: "9 GiB are unused in one piece, which would have held the request: it is of another stream or pool",
+        story: "9 GiB are unused in one piece, which would have held the request but for another stream or pool: the rest of its segment is \
+                in use",
         scene: || in_pieces(9 * GIB, None),
     },
 ];

@@ -16,6 +16,20 @@ const OTHER_THREAD: u32 = 77;
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "shards of data come one after the other, each with a buffer that goes, until the card is full: they are meant to stay",
+        scene: || labelled_until_full("shard"),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Probable),
+        also: &["true-capacity"],
+        story: "the same by the labels of steps",
+        scene: || labelled_until_full("step"),
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::First(Possible),
         also: &[],
         story: "300 MiB of each of 30 steps stay, and then 7 GiB do not fit, which would have fitted at first",
@@ -370,6 +384,23 @@ fn filled_and_given_back(labelled: bool, step_ns: u64) -> Scene {
         program.take(&[work]);
     }
     program.take(&queue);
+    Scene { trace: program.trace }
+}
+
+/// 50 labelled steps keep 300 MiB each on a card of 16 GiB, beside a buffer that goes. Then a GiB is missing.
+fn labelled_until_full(label: &str) -> Scene {
+    let mut program = Program::new();
+    program.keep(GIB / 4);
+    for step in 0..50 {
+        program.mark(&format!("{label} {step}"));
+        let work = program.give(800 * MIB);
+        program.keep(300 * MIB);
+        program.take(&[work]);
+    }
+    let own = GIB / 4 + 50 * 300 * MIB;
+    let free = 16 * GIB - own;
+    let seq = program.trace.refuse(free + GIB);
+    full(&mut program.trace, seq, 16 * GIB, own, free);
     Scene { trace: program.trace }
 }
 

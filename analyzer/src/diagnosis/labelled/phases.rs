@@ -14,7 +14,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: FULL,
         story: "PyTorch raises its error in Module.to, and its blocks are a model's",
-        scene: || Run::new().gives(LOAD, 1, 8 * GIB).gives(LOAD, 4, 3 * GIB).fails(LOAD, 3 * GIB),
+        scene: || Run::new().gives(LOAD, 1, 8 * GIB).gives(LOAD, 4, 3 * GIB).fails(LOAD, 5 * GIB),
     },
     Labelled {
         id: "oom-model-load",
@@ -67,7 +67,16 @@ pub(super) const TRACES: &[Labelled] = &[
         also: FULL,
         story: "a load, a forward pass, and the backward pass fails",
         scene: || {
-            Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 3 * GIB)
+            Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Possible),
+        also: &["caching-fragmentation"],
+        story: "the same, and twice of what was asked for lay unused in pieces",
+        scene: || {
+            Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 11, GIB).gives(BACKWARD, 1, GIB).fails(BACKWARD, 3 * GIB)
         },
     },
     Labelled {
@@ -77,7 +86,7 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "the same, and on some ways nobody looked for Python's frames",
         scene: || {
             let run = Run::new().gives(LOAD, 4, GIB).gives(UNSEEN, 1, GIB);
-            run.gives(FORWARD, 13, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 3 * GIB)
+            run.gives(FORWARD, 13, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
         },
     },
     Labelled {
@@ -121,7 +130,17 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "the function that makes the optimizer's state gets no memory",
         scene: || {
             let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
-            run.gives(STEP, 8, GIB).fails(STEP, 3 * GIB)
+            run.gives(STEP, 8, GIB).fails(STEP, 5 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Possible),
+        also: &["caching-fragmentation"],
+        story: "the same, and more than the step still needs lay unused in pieces",
+        scene: || {
+            let run = Run::new().gives(LOAD, 6, GIB).gives(BACKWARD, 6, GIB);
+            run.gives(STEP, 4, GIB).gives(STEP, 4, GIB / 4).fails(STEP, 3 * GIB)
         },
     },
     Labelled {

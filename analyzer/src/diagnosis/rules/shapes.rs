@@ -56,21 +56,33 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
 /// Where what lies unused in PyTorch's cache would have held what is blamed, pieces decided as much as the phase. Of an optimizer's first
 /// step what is still to come counts, and not the one request.
 fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if ![Shape::Load, Shape::FirstForward, Shape::FirstBackward, Shape::Optimizer].contains(&shape) {
+        return;
+    }
     let sums = case.torch_sums(failure).filter(|sums| sums.is_certain() && !case.tensors_exceed(failure));
     let Some((sums, asked)) = sums.zip(failure.request_bytes().get()).filter(|_| !check.is_over()) else { return };
-    let told = facts(case, failure).and_then(|facts| facts.told.as_ref()).filter(|_| shape == Shape::Optimizer);
-    let to_come = told.map(|told| told.state_to_come_bytes(case.thresholds.state_factor));
+    let told = facts(case, failure).and_then(|facts| facts.told.as_ref());
+    // Passes that follow each other and keep what they take go on, whatever the pieces hold.
+    let go_on = told.and_then(|told| told.unfollowed.as_ref());
+    if shape == Shape::FirstForward && go_on.is_some_and(|passes| passes.times >= case.thresholds.least_passes) {
+        return;
+    }
+    let to_come =
+        told.filter(|_| shape == Shape::Optimizer).map(|told| told.state_to_come_bytes(case.thresholds.state_factor));
     let block = sums.tried.bytes.max(1);
     let needed = to_come.unwrap_or_else(|| if sums.tried.bytes > 0 { block.min(asked) } else { asked });
-    let free = failure.free_bytes().get().unwrap_or(0);
-    if sums.unused.most().saturating_add(free) < needed {
+    // Without a reading as much as was refused may have been free.
+    let by_torch = sums.free.map(|free| free.most());
+    let free = failure.free_bytes().get().or(by_torch);
+    if sums.unused.most().saturating_add(free.unwrap_or(asked)) < needed {
         return;
     }
     let is_little = share(sums.unused.bytes, sums.reserved_bytes()) < failure.thresholds.few_unused_share;
     check.at_most(if is_little { Confidence::Probable } else { Confidence::Possible });
     check.note(true, || {
         let what = if to_come.is_some() { "this step still needs" } else { "was asked for" };
-        let free = if free > 0 { format!(", and {} was free", size(free)) } else { String::new() };
+        let free =
+            free.filter(|free| *free > 0).map_or_else(String::new, |free| format!(", and {} was free", size(free)));
         format!(
             "PyTorch's allocator held {} unused{free}: as much as {what} ({}), in pieces",
             size(sums.unused.bytes),

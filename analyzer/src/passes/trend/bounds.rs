@@ -48,7 +48,7 @@ mod tests {
     fn a_bound_that_is_raised_and_a_longer_window_rise_behind_a_level_stretch() {
         assert!(stood((0..60).chain(std::iter::repeat_n(60, 140)).chain(60..170)));
         let windows = (0..12).flat_map(|_| 1..=8);
-        assert!(stood(windows.chain(1..54)));
+        assert!(stood(windows.chain(1..81)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     slowing_share: 0.5,
     new_high_share: 0.5,
     parted_points: 8,
+    bound_share: 0.25,
 };
 
 fn trend(levels: impl IntoIterator<Item = f64>) -> Trend {
