@@ -53,8 +53,8 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
 }
 
-/// Where what lies unused in PyTorch's cache would have held what is blamed, pieces decided as much as the phase. Of an optimizer's first
-/// step what is still to come counts, and not the one request.
+/// Where what lies unused in PyTorch's cache would have held what is blamed, pieces decided as much as the phase. Of a first backward
+/// pass and an optimizer's first step what is still to come counts, too.
 fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if ![Shape::Load, Shape::FirstForward, Shape::FirstBackward, Shape::Optimizer].contains(&shape) {
         return;
@@ -67,26 +67,28 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     if shape == Shape::FirstForward && go_on.is_some_and(|passes| passes.times >= case.thresholds.least_passes) {
         return;
     }
-    let to_come =
-        told.filter(|_| shape == Shape::Optimizer).map(|told| told.state_to_come_bytes(case.thresholds.state_factor));
-    let block = sums.tried.bytes.max(1);
-    let needed = to_come.unwrap_or_else(|| if sums.tried.bytes > 0 { block.min(asked) } else { asked });
+    let block = if sums.tried.bytes > 0 { sums.tried.bytes.min(asked) } else { asked };
     // Without a reading as much as was refused may have been free.
-    let by_torch = sums.free.map(|free| free.most());
-    let free = failure.free_bytes().get().or(by_torch);
-    if sums.unused.most().saturating_add(free.unwrap_or(asked)) < needed {
+    let free = failure.free_bytes().get().or(sums.free.map(|free| free.most()));
+    let room = sums.unused.most().saturating_add(free.unwrap_or(asked));
+    if room < block {
         return;
     }
+    // How many of the parameters are trained, and by which optimizer, nobody says: more to come is no proof.
+    let to_come = told.and_then(|told| match shape {
+        Shape::FirstBackward => Some(told.gradients_to_come_bytes()),
+        Shape::Optimizer => Some(told.state_to_come_bytes(case.thresholds.state_factor)),
+        _ => None,
+    });
     let is_little = share(sums.unused.bytes, sums.reserved_bytes()) < failure.thresholds.few_unused_share;
-    check.at_most(if is_little { Confidence::Probable } else { Confidence::Possible });
+    let is_enough = room >= to_come.unwrap_or(block) && !is_little;
+    check.at_most(if is_enough { Confidence::Possible } else { Confidence::Probable });
     check.note(true, || {
-        let what = if to_come.is_some() { "this step still needs" } else { "was asked for" };
-        let free =
+        let with =
             free.filter(|free| *free > 0).map_or_else(String::new, |free| format!(", and {} was free", size(free)));
         format!(
-            "PyTorch's allocator held {} unused{free}: as much as {what} ({}), in pieces",
-            size(sums.unused.bytes),
-            size(needed)
+            "PyTorch's allocator held {} unused{with}: as much as was asked for, in pieces",
+            size(sums.unused.bytes)
         )
     });
     check.would_settle(PACKED);

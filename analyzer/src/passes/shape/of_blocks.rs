@@ -163,6 +163,12 @@ impl OfBlocks {
         all_of_state.saturating_sub(state).max(self.requested_bytes)
     }
 
+    /// What a backward pass still needs for gradients, at least the request: as much as the weights take, if all of them are trained.
+    pub fn gradients_to_come_bytes(&self) -> u64 {
+        let [weights, gradients] = [Phase::Load, Phase::Backward].map(|phase| self.live_bytes(&[phase]));
+        weights.saturating_sub(gradients).max(self.requested_bytes)
+    }
+
     /// Blocks that live and came in a phase.
     pub fn live_blocks(&self, phase: Phase) -> u64 {
         self.live.iter().filter(|live| live.phase == Some(phase)).map(|live| live.blocks).sum()
