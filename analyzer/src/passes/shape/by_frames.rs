@@ -296,6 +296,7 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 const CALLED_FOR_A_STEP: &str =
     "the last forward pass before the last backward pass came by that function: it is a part of a step";
 
+/// Refutes an evaluation by a function's name alone where a backward pass followed it. Without a forward pass there, nothing was tested.
 fn unless_for_backward(told: &OfBlocks, check: &mut Check) {
     if let Some(is_for_backward) = told.evaluates_for_backward {
         check.unless(is_for_backward, || CALLED_FOR_A_STEP.to_owned());
