@@ -6,6 +6,7 @@ use super::{Rule, failure, leaks, log, model};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::passes::shape::facts::{Facts, Phase};
+use crate::passes::shape::of_blocks::OfBlocks;
 use crate::passes::shape::paths::Thing;
 use crate::passes::shape::{MARKS, Shape};
 use crate::replay::purpose::Purpose;
@@ -71,15 +72,16 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     // Without a reading as much as was refused may have been free.
     let free = failure.free_bytes().get().or(sums.free.map(|free| free.most()));
     let room = sums.unused.most().saturating_add(free.unwrap_or(asked));
-    if room < block {
-        return;
-    }
-    // How many of the parameters are trained, and by which optimizer, nobody says: more to come is no proof.
+    // How many of the parameters are trained, and by which other optimizer, nobody says: more to come is no proof there.
     let to_come = told.and_then(|told| match shape {
         Shape::FirstBackward => Some(told.gradients_to_come_bytes()),
         Shape::Optimizer => Some(told.state_to_come_bytes(case.thresholds.state_factor)),
         _ => None,
     });
+    let is_adams = shape == Shape::Optimizer && told.is_some_and(OfBlocks::makes_adams_state);
+    if room < to_come.filter(|_| is_adams).unwrap_or(block) {
+        return;
+    }
     let is_little = share(sums.unused.bytes, sums.reserved_bytes()) < failure.thresholds.few_unused_share;
     let is_enough = room >= to_come.unwrap_or(block) && !is_little;
     check.at_most(if is_enough { Confidence::Possible } else { Confidence::Probable });

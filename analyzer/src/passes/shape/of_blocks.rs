@@ -163,6 +163,11 @@ impl OfBlocks {
         all_of_state.saturating_sub(state).max(self.requested_bytes)
     }
 
+    /// Whether the function that makes the optimizer's state is Adam's or a relative's of that name: these keep two numbers for each gradient.
+    pub fn makes_adams_state(&self) -> bool {
+        self.makes_state.as_deref().is_some_and(|function| function.starts_with("Adam"))
+    }
+
     /// What a backward pass still needs for gradients, at least the request: as much as the weights take, if all of them are trained.
     pub fn gradients_to_come_bytes(&self) -> u64 {
         let [weights, gradients] = [Phase::Load, Phase::Backward].map(|phase| self.live_bytes(&[phase]));
