@@ -4,9 +4,9 @@ use super::case::{Case, Failure};
 use super::since_refusal::AT_REFUSAL;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
-use crate::passes::shape::run::{PIECES, is_it_meant};
+use crate::passes::shape::run::{is_it_meant, may_be_meant};
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
-use crate::passes::trend::{Course, WHY_AGAIN};
+use crate::passes::trend::Course;
 use crate::thresholds::Thresholds;
 use crate::words::{count, percent, size};
 
@@ -74,14 +74,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         check.at_most(Confidence::Possible);
         check.would_settle(unsettled);
     }
-    if growth.stood_level {
-        check.at_most(Confidence::Possible);
-        check.would_settle(WHY_AGAIN);
-    }
-    if growth.are_pieces {
-        check.at_most(Confidence::Possible);
-        check.would_settle(PIECES);
-    }
+    may_be_meant(growth.stood_level, growth.are_pieces, check);
     fits_more_parameters(growth, thresholds, check);
     if growth.few_points {
         check.at_most(Confidence::Possible);

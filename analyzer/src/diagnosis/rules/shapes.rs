@@ -86,12 +86,12 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     let is_enough = room >= to_come.unwrap_or(block) && !is_little;
     check.at_most(if is_enough { Confidence::Possible } else { Confidence::Probable });
     check.note(true, || {
-        let with =
-            free.filter(|free| *free > 0).map_or_else(String::new, |free| format!(", and {} was free", size(free)));
-        format!(
-            "PyTorch's allocator held {} unused{with}: as much as was asked for, in pieces",
-            size(sums.unused.bytes)
-        )
+        let with = match free {
+            None => ", and how much was free is not known: together that may be".to_owned(),
+            Some(0) => ":".to_owned(),
+            Some(free) => format!(", and {} was free:", size(free)),
+        };
+        format!("PyTorch's allocator held {} unused{with} as much as was asked for, in pieces", size(sums.unused.bytes))
     });
     check.would_settle(PACKED);
 }

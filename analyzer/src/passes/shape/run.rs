@@ -151,14 +151,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         check.at_most(Confidence::Possible);
         check.would_settle(unsettled);
     }
-    if trend.stood_level {
-        check.at_most(Confidence::Possible);
-        check.would_settle(WHY_AGAIN);
-    }
-    if rise.are_pieces {
-        check.at_most(Confidence::Possible);
-        check.would_settle(PIECES);
-    }
+    may_be_meant(trend.stood_level, rise.are_pieces, check);
     if (trend.points as u64) < thresholds.stretch_cycles {
         check.at_most(Confidence::Probable);
         check.would_settle("a longer run: the trend rests on few cycles");
@@ -170,7 +163,7 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
 }
 
 /// What would tell a leak from what is put together.
-pub const PIECES: &str = "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
+const PIECES: &str = "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
 
 /// What would tell a leak from what fills.
 pub const IS_IT_MEANT: &str =
@@ -180,6 +173,14 @@ pub const IS_IT_MEANT: &str =
 pub fn is_it_meant(check: &mut Check) {
     check.at_most(Confidence::Probable);
     check.would_settle(IS_IT_MEANT);
+}
+
+/// Where what rises had stood level for long, or is labelled as the pieces of a whole, it may well be meant to stay.
+pub fn may_be_meant(stood_level: bool, are_pieces: bool, check: &mut Check) {
+    for (_, would_settle) in [(stood_level, WHY_AGAIN), (are_pieces, PIECES)].into_iter().filter(|(holds, _)| *holds) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(would_settle);
+    }
 }
 
 /// What would show whose blocks went.
