@@ -224,7 +224,7 @@ impl Readings {
             address: failure.map_or(0, |failure| failure.seq),
             ..Record::new(Event::Reading, Kind::None)
         };
-        self.recorder.publish_long(&record, payload::pack(&bytes[..used], &mut out));
+        self.recorder.publish_unless_closed(&record, payload::pack(&bytes[..used], &mut out));
     }
 
     /// Reads at a failure, and measures the largest block that can still be had.

@@ -4,8 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use gpuoom_trace::chunk::ChunkMaker;
+use gpuoom_trace::record::Record;
 
-use super::drainer::Memory;
+use super::drainer::{Locked, Memory};
 use super::file::Trouble;
 use super::recorder::Recorder;
 use super::request::Request;
@@ -61,7 +62,10 @@ impl Recorder {
     }
 
     fn drain_with(&self, rounds: usize, patience_micros: i64, most_looks: u32) -> bool {
-        let Some(mut locked) = self.drainer.lock(patience_micros) else { return false };
+        self.drainer.lock(patience_micros).is_some_and(|mut locked| self.drain_locked(&mut locked, rounds, most_looks))
+    }
+
+    fn drain_locked(&self, locked: &mut Locked, rounds: usize, most_looks: u32) -> bool {
         for _ in 0..rounds {
             match self.round(locked.memory(), most_looks) {
                 Round::Empty => return true,
@@ -144,12 +148,35 @@ impl Recorder {
 
     /// Moves everything into chunks and closes the file; the mapping stays, so later events are kept in the ring.
     pub(crate) fn close(&self) {
-        let emptied = self.drain_with(10_000, 200_000, LAST_PATIENCE);
-        self.mark_clock();
-        self.live.closed().store(1, Ordering::Release);
+        let locked = self.drainer.lock(200_000);
+        let emptied = match locked {
+            Some(mut locked) => {
+                let emptied = self.drain_locked(&mut locked, 10_000, LAST_PATIENCE);
+                self.live.set_clock(self.clock.point());
+                // Still under the lock: see `publish_unless_closed`.
+                self.live.closed().store(1, Ordering::Release);
+                emptied
+            }
+            None => {
+                self.live.closed().store(1, Ordering::Release);
+                false
+            }
+        };
         if emptied && self.ring.fill_level() == 0 {
             log::debug(format_args!("closed {}", self.path().display()));
         }
+    }
+
+    /// Publishes a record with a payload that no call of the program made, unless the file is closed. Nobody waits at exit for
+    /// the thread that reads: where the process ended it between claim and commit, a whole trace would hold torn numbers.
+    pub(crate) fn publish_unless_closed(&self, record: &Record, payload: &[u8]) {
+        guard::without_signals(|| {
+            // Whoever has to wait longer than this publishes all the same: the readings of a failure are worth more.
+            let _locked = self.drainer.lock(500_000);
+            if self.live.closed().load(Ordering::Acquire) == 0 {
+                self.publish_long(record, payload);
+            }
+        });
     }
 }
 
@@ -161,5 +188,33 @@ impl Memory {
         }
         self.blocked_looks += 1;
         Round::Blocked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuoom_trace::record::{Event, Kind};
+
+    use super::*;
+
+    #[test]
+    fn what_no_call_made_is_not_published_once_the_file_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.bin");
+        let recorder = Recorder::make(&path, 256 << 20, std::process::id(), |_| {}).unwrap();
+        let reading = Record::new(Event::Reading, Kind::None);
+        recorder.publish_unless_closed(&reading, &[1; 100]);
+        assert!(recorder.live.head().load(Ordering::Relaxed) > 0);
+        recorder.close();
+        let claimed = recorder.live.head().load(Ordering::Relaxed);
+        assert_eq!(recorder.live.tail().load(Ordering::Relaxed), claimed);
+        recorder.publish_unless_closed(&reading, &[1; 100]);
+        assert_eq!(recorder.live.head().load(Ordering::Relaxed), claimed, "nobody would drain it");
+        recorder.publish(&reading);
+        assert_eq!(
+            recorder.live.head().load(Ordering::Relaxed),
+            claimed + 1,
+            "the program's own calls stay in the ring"
+        );
     }
 }
