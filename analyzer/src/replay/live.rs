@@ -41,7 +41,7 @@ impl LiveSet {
     }
 
     /// Takes a block in; returns where it lies now and the block that had its address.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, block: Block) -> (Option<&mut Block>, Option<Block>) {
         if self.changes.is_some() {
             self.comes(&block);
@@ -51,7 +51,7 @@ impl LiveSet {
     }
 
     /// Lets the block at an address go.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, space: Space, address: u64) -> Option<Block> {
         if self.changes.is_some() {
             self.goes(space, address);

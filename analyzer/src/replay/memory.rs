@@ -53,7 +53,7 @@ impl Replay {
         );
     }
 
-    #[inline]
+    #[inline(always)]
     fn block(&self, record: &Record) -> Block {
         let api = self.apis.get(record.api);
         Block {
@@ -125,6 +125,7 @@ impl Replay {
     }
 
     /// What was pinned more than once stays pinned.
+    #[cold]
     fn unpin_once(&mut self, record: &Record) -> Option<Undo> {
         let counts = Pins::counts(record.event(), self.apis.get(record.api).layer);
         let stays = counts && self.pins.take(record.address);
@@ -134,7 +135,7 @@ impl Replay {
     }
 
     /// Puts a block into table and account; returns the one that had its address, which is gone now.
-    #[inline]
+    #[inline(always)]
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
         let (slot, old) = match block.kind {
             Kind::Physical if block.family == Family::Pointers => self.vmm.create(block),
@@ -190,7 +191,8 @@ impl Replay {
             (_, Family::Nvidia) => self.give_back_object(record),
             (kind, family) => {
                 let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
-                match self.unpin_once(record) {
+                let stays = if self.pins.is_empty() { None } else { self.unpin_once(record) };
+                match stays {
                     Some(undo) => undo,
                     None => self.give_back(Space::of(kind, family), record, below),
                 }

@@ -370,10 +370,11 @@ impl Replay {
             self.close_open_calls(record);
         }
         match record.event() {
-            Some(Event::Alloc | Event::Pin) => match self.lies_as(record, payload, own) {
-                Some(kind) => self.allocation(&with_kind(record, kind), payload, own),
-                None => self.allocation(record, payload, own),
-            },
+            Some(Event::Alloc | Event::Pin) => {
+                // One call for both: with two of them the compiler keeps the body out of the pass over the events.
+                let moved = self.lies_as(record, payload, own).map(|kind| with_kind(record, kind));
+                self.allocation(moved.as_ref().unwrap_or(record), payload, own);
+            }
             Some(Event::Free | Event::Unpin) => self.free(record),
             Some(Event::Map | Event::Unmap) => self.mapping(record, payload, own),
             Some(Event::Reserve | Event::Import) => self.reserve_or_import(record, payload, own),

@@ -19,6 +19,12 @@ impl Pins {
         matches!(event, Some(Event::Pin | Event::Unpin)) && layer == Some(Layer::Hsa)
     }
 
+    /// Whether nothing is pinned more than once: so it is in nearly every trace, at every free.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.again.is_empty()
+    }
+
     /// What is pinned at an address is pinned once more.
     pub(super) fn add(&mut self, address: u64) {
         *self.again.entry(address).or_default() += 1;
