@@ -53,6 +53,7 @@ impl Replay {
         );
     }
 
+    // Always in line, as `make_live`: a call would copy the block once more at every event.
     #[inline(always)]
     fn block(&self, record: &Record) -> Block {
         let api = self.apis.get(record.api);

@@ -85,15 +85,18 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     let is_little = share(sums.unused.bytes, sums.reserved_bytes()) < failure.thresholds.few_unused_share;
     let is_enough = room >= to_come.unwrap_or(block) && !is_little;
     check.at_most(if is_enough { Confidence::Possible } else { Confidence::Probable });
-    check.note(true, || {
-        let with = match free {
-            None => ", and how much was free is not known: together that may be".to_owned(),
-            Some(0) => ":".to_owned(),
-            Some(free) => format!(", and {} was free:", size(free)),
-        };
-        format!("PyTorch's allocator held {} unused{with} as much as was asked for, in pieces", size(sums.unused.bytes))
-    });
+    check.note(true, || held_in_pieces(sums.unused.bytes, free));
     check.would_settle(PACKED);
+}
+
+/// What PyTorch's allocator had unused, beside what was free, where that is known.
+fn held_in_pieces(unused_bytes: u64, free_bytes: Option<u64>) -> String {
+    let with = match free_bytes {
+        None => ", and how much was free is not known: together that may be".to_owned(),
+        Some(0) => ":".to_owned(),
+        Some(free) => format!(", and {} was free:", size(free)),
+    };
+    format!("PyTorch's allocator held {} unused{with} as much as was asked for, in pieces", size(unused_bytes))
 }
 
 /// Where blocks pile up before it, the phase is where memory ran out, and may not be why.
