@@ -42,6 +42,20 @@ fn a_larger_evaluation_batch_is_told_from_its_second_layer_on() {
     assert_eq!(run.confidence("oom-eval-batch").as_deref(), Some("probable"), "{}", run.page());
 }
 
+/// The layers of one pass are no batches that pile up, and what the first of them got was given to no earlier batch.
+#[test]
+fn what_an_evaluation_keeps_of_one_batch_does_not_pile_up() {
+    for scenario in ["features", "again"] {
+        let Some(run) = run(scenario) else { return };
+        let page = run.page();
+        for id in ["oom-eval-accumulation", "oom-first-forward"] {
+            let sure = run.confidence(id);
+            assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{scenario}: {id} {sure:?}: {page}");
+        }
+        assert!(scenario != "features" || !page.contains("not oom-eval-batch"), "{page}");
+    }
+}
+
 #[test]
 fn what_calls_no_model_makes_no_predictions() {
     let Some(run) = run("archive") else { return };

@@ -194,6 +194,37 @@ fn a_leak_is_more_of_a_reason_than_a_small_pool() {
     assert!(run.page().contains("(live-leak, probable)"), "{}", run.page());
 }
 
+/// Buffers of a module are moved by the same functions as its weights.
+#[test]
+fn data_that_a_module_moves_are_not_proven_to_be_weights() {
+    let Some((run, _)) = run("bank") else { return };
+    assert_eq!(run.confidence("oom-model-load").as_deref(), Some("probable"), "{}", run.page());
+    assert!(run.page().contains("whether what is loaded there are weights"), "{}", run.page());
+}
+
+/// Nothing is uploaded where a model on the card gets another type.
+#[test]
+fn a_model_that_is_converted_is_hardly_a_load() {
+    let Some((run, kept)) = run("converts") else { return };
+    assert_eq!(kept, 1);
+    assert_eq!(run.confidence("oom-model-load").as_deref(), Some("possible"), "{}", run.page());
+    assert!(run.page().contains("that a load had brought were given back before"), "{}", run.page());
+}
+
+/// Each gradient was a backward pass, and no function names the forward passes between them.
+#[test]
+fn gradients_one_after_the_other_are_no_first_backward_pass() {
+    let Some((run, kept)) = run("forces") else { return };
+    assert!(kept > 5, "{kept}");
+    let sure = run.confidence("oom-first-backward");
+    assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{sure:?}: {}", run.page());
+    let page = run.page();
+    assert!(
+        !page.contains("a step of an optimizer had been") || page.contains("not ruled out: a step of an optimizer"),
+        "{page}"
+    );
+}
+
 /// Nothing comes between them, so no forward pass tells one load from the next.
 #[test]
 fn a_list_of_models_is_no_proven_load() {

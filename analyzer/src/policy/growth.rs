@@ -91,6 +91,10 @@ fn growth_per_second(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
         let in_stairs = told.faster_blocks().is_some_and(|blocks| blocks.in_stairs);
         return Err(if in_stairs { STAIRS } else { GIVEN_BACK }.to_owned());
     }
+    // Where an allocator tells its blocks, these say what is in use of what was asked for.
+    if let Some(unsaid) = place.and_then(|known| known.unsaid.as_ref()).filter(|_| told.blocks.is_none()) {
+        return Err(unsaid.clone());
+    }
     growth.ok_or_else(|| {
         if place.is_some_and(|known| known.may_be_a_load) {
             return "nearly all that came stayed, from the first step on: its steps may be the parts of one load".to_owned();

@@ -311,6 +311,37 @@ fn growth_is_not_judged_by_steps_that_came_before_what_fills_the_card() {
     assert!(format!("{judged:?}").contains("the steps say nothing of it"), "{judged:?}");
 }
 
+/// Ten great cycles, and behind them so many small ones, each of which keeps something, until a request is refused; then the great ones again.
+fn leak_behind_cycles(steps: u64, goes_on: bool) -> Profile {
+    let mut trace = builder();
+    let cycles = |trace: &mut TraceBuilder, times: u64| {
+        for _ in 0..times {
+            alloc(trace, 1, Kind::Device, 0, 1 << 36, 2 * GIB);
+            trace.free(1 << 36);
+            trace.now_ns += 1_000_000;
+        }
+    };
+    cycles(&mut trace, 10);
+    (0..steps).for_each(|step| alloc(&mut trace, 2, Kind::Device, 0, (step + 2) << 36, 32 * MIB));
+    trace.refuse(15 * GIB);
+    if goes_on {
+        cycles(&mut trace, 20);
+    }
+    profile(&trace)
+}
+
+#[test]
+fn level_cycles_say_nothing_of_what_came_behind_them_or_before_memory_ran_out() {
+    let judged = |run: &Profile| found("growth_per_second <= 0", run);
+    let behind = judged(&leak_behind_cycles(100, false));
+    assert_eq!(behind.verdict, Verdict::NotJudged, "{behind:?}");
+    assert!(behind.not_judged_because.unwrap().contains("than any cycle took"));
+    let before = judged(&leak_behind_cycles(100, true));
+    assert_eq!(before.verdict, Verdict::NotJudged, "{before:?}");
+    assert!(before.not_judged_because.unwrap().contains("came after memory had run out"));
+    assert_eq!(judged(&leak_behind_cycles(2, false)).verdict, Verdict::True, "a step that was under way");
+}
+
 #[test]
 fn growth_of_tensors_is_judged_where_the_cache_does_not_grow() {
     let leak = leak_in_a_cache(40, 8 * MIB);

@@ -1,12 +1,13 @@
 """Programs whose evaluations, or what is called so, decide whether memory lasts.
 
-    evaluations.py epochs | offload | larger | archive | critic | test | policy
+    evaluations.py epochs | offload | larger | archive | critic | test | policy | features | again
 
 `epochs`: the outputs of each epoch's evaluation stay. `offload`: no training; the model goes to the card and back with each request, and
 a result stays. `larger`: one evaluation without gradients, of a batch larger than all of the training. `archive`: `evaluate` calls no
 model and keeps vectors. `critic`: `evaluate` is a part of a loss that is summed over too many batches. `test`: a function with another
 name than an evaluation's calls a model of the library's modules without `no_grad`, and keeps its outputs. `policy`: rollouts without
-gradients, and `evaluate` computes the loss of each training step, of which the last is too large.
+gradients, and `evaluate` computes the loss of each training step, of which the last is too large. `features`: an evaluation keeps what each
+layer gives of its one batch, layer by layer, until it returns. `again`: the same in each epoch, beside more and more data.
 """
 
 import sys
@@ -131,7 +132,24 @@ def policy():
         net.zero_grad()
 
 
+def features(rows=40000, epochs=1, data_mib=0):
+    net = layers(12)
+
+    def evaluate():
+        with torch.no_grad():
+            given = [batch(rows)]
+            for layer in net:
+                given.append(layer(given[-1]))
+            return [one.mean().item() for one in given]
+
+    for _ in range(epochs):
+        train(net, 6)
+        if data_mib:
+            kept.append(torch.empty(data_mib << 20, dtype=torch.uint8, device="cuda"))
+        evaluate()
+
+
 try:
-    {"epochs": epochs, "offload": offload, "larger": larger, "archive": archive, "critic": critic, "test": test, "policy": policy}[sys.argv[1]]()
+    {"features": features, "again": lambda: features(8000, 1 << 10, 40), "epochs": epochs, "offload": offload, "larger": larger, "archive": archive, "critic": critic, "test": test, "policy": policy}[sys.argv[1]]()
 except OutOfMemoryError:
     say("kept", len(kept))

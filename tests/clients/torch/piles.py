@@ -3,7 +3,7 @@
     piles.py graphs | predictions | hook | thread | loss | garbage | image | larger |
              rounds | mosaic | users | validates | reloads | limited |
              pool | pool_and_leak | models | cloned | buffer [STEPS] | summed | few |
-             exceptions | forgets | dataset | adam
+             exceptions | forgets | dataset | adam | bank | converts | forces
 
 `graphs`: an evaluation without `no_grad`, whose outputs keep their graphs. `predictions`: one with it, whose outputs stay. `hook`: a hook
 of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are. `loss`: the
@@ -19,7 +19,9 @@ that sort, and a list of each step's output. `models`: one model after another, 
 and gets longer with each step. `buffer`: a buffer with a bound, which lies in pieces with the training's blocks. `summed`: an evaluation without
 `no_grad`, of which nothing but the sum of its losses is kept. `few`: five steps, each of which keeps all that it computed.
 `exceptions`: batches of half the size after each error, all of which are kept. `forgets`: the same, and none is. `dataset`: the first step
-of an optimizer beside data that are much larger than its state. `adam`: the same without data.
+of an optimizer beside data that are much larger than its state. `adam`: the same without data. `bank`: data
+in the buffers of a module are moved to the card. `converts`: a model on the card gets another type. `forces`: no training, and a gradient
+in each of many steps, all of which are kept for a backward pass at the end.
 """
 
 import ctypes
@@ -290,6 +292,31 @@ def keep_outputs(net):
         kept.append(output.detach())
 
 
+class Bank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for shard in range(40):
+            self.register_buffer(f"shard{shard}", torch.empty(4000 + 37 * shard, 1024))
+
+
+def convert():
+    layers = nn.Sequential(*[nn.Linear(1024, 3000 + 117 * layer, bias=False) for layer in range(16)]).cuda()
+    kept.append(layers)
+    layers.to(torch.float64)
+
+
+def follow_forces():
+    weights = [torch.rand(256, 256, device="cuda", requires_grad=True) for _ in range(4)]
+    position = torch.rand(2000, 256, device="cuda", requires_grad=True)
+    while True:
+        energy = position
+        for weight in weights:
+            energy = torch.tanh(energy @ weight)
+        (force,) = torch.autograd.grad(energy.sum(), position, create_graph=True)
+        position = position - 0.1 * force
+        kept.append(len(kept))
+
+
 def main(scenario):
     if scenario == "thread":
         thread = threading.Thread(target=prefetch)
@@ -303,6 +330,7 @@ def main(scenario):
     alone |= {"pool": pool_of_its_own, "pool_in_pieces": pool_in_pieces, "pool_and_leak": lambda: leak_beside_a_pool(net), "models": load_models}
     alone |= {"cloned": clone_all, "buffer": fill_a_buffer, "summed": sum_losses, "few": lambda: keep_all(net)}
     alone |= {"dataset": lambda: first_step(300), "adam": lambda: first_step(0)}
+    alone |= {"bank": lambda: Bank().cuda(), "converts": convert, "forces": follow_forces}
     alone |= {"exceptions": lambda: halve(True), "forgets": lambda: halve(False)}
     alone = alone.get(scenario)
     if alone:

@@ -609,6 +609,40 @@ fn level_steps_behind_a_refusal_rule_no_leak_out() {
     assert!(ruled_out.clone().all(|line| !line.contains("a leak:")), "{page}");
 }
 
+/// A call that waited for other threads' calls is refused behind them, whenever it began.
+#[test]
+fn what_other_threads_did_while_a_call_waited_came_before_its_refusal() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x10_0000_0000, 6 * GIB);
+    let began = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    for _ in 0..40 {
+        trace.alloc(0x90_0000_0000, GIB);
+        trace.free(0x90_0000_0000);
+    }
+    let refused = Record { status: 2, requested: 4 * GIB, ..began };
+    let seq = trace.push(refused, &[]);
+    full(&mut trace, seq, 8 * GIB, 6 * GIB, 2 * GIB);
+    let summary = super::summed_up(&Scene { trace });
+    let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
+    assert!(page.contains("#1  ") && !page.contains("what was held only rose"), "{page}");
+}
+
+/// What piles up in swings too small for cycles, behind the last great one, no cycle shows.
+#[test]
+fn great_cycles_rule_no_leak_out_that_came_behind_them() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    for _ in 0..40 {
+        trace.alloc(0x90_0000_0000, GIB);
+        trace.free(0x90_0000_0000);
+    }
+    let kept = (0..60).map(|block| trace.alloc(0x10_0000_0000 + block * GIB, GIB / 8)).count() as u64;
+    let seq = trace.refuse(GIB);
+    full(&mut trace, seq, 8 * GIB, kept * GIB / 8, 8 * GIB - kept * GIB / 8);
+    let summary = super::summed_up(&Scene { trace });
+    let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
+    assert!(page.contains("not ruled out: what piles up within one step"), "{page}");
+}
+
 /// A thread that leaks may have its turn all at once, between steps of others.
 #[test]
 fn a_jump_rules_no_leak_out() {

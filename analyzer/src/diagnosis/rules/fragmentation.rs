@@ -33,7 +33,10 @@ fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
     let sums = case.torch_sums(failure);
     match &sums {
         Some(sums) => by_numbers(sums, case, failure, check),
-        None => by_shape(case, failure, check),
+        None => {
+            check.part("pieces");
+            by_shape(case, failure, check);
+        }
     }
     let is_expandable = case.uses_virtual_memory(failure);
     match sums.and_then(|sums| sums.pieces).filter(|_| is_expandable) {
@@ -197,8 +200,14 @@ fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut
     );
 }
 
+/// In what expandable segments map memory for blocks above 1 MiB (`kLargeBuffer`, c10/core/AllocatorConfig.h of PyTorch 2.15).
+const EXPANDABLE_PAGE_BYTES: u64 = 20 << 20;
+
 /// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.
 fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
+    // Memory can go from one place of an expandable segment to another only in whole pages.
+    let are_small = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < EXPANDABLE_PAGE_BYTES);
+    check.part(if are_small { "small pieces" } else { "pieces" });
     if let Some(pieces) = sums.pieces {
         let (number, largest) = (pieces.number, pieces.largest_bytes);
         check.note_by(Basis::Measured, largest < sums.tried.bytes, || {

@@ -206,6 +206,7 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         return;
     }
     let own = failure.own_bytes();
+    check.part(if own > 0 { "pinned before" } else { "nothing pinned" });
     check.must(true, || {
         let asked = size(failure.oom.requested_bytes);
         format!(

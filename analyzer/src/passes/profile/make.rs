@@ -11,6 +11,7 @@ use super::rising::BlockGrowth;
 use super::script::script;
 use super::sites::{Sites, file_name};
 use super::tensors::tensors;
+use super::unsaid::unsaid;
 use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
 use crate::passes::facts;
@@ -66,6 +67,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             name,
             figures,
             growth_per_second: growth.as_ref().map(growth_per_second),
+            unsaid: growth.as_ref().and_then(|growth| unsaid(replay, place, growth, thresholds)),
             open_growth_per_second: growth.as_ref().and_then(open_growth_per_second),
             given_back_at_the_end: growth.is_some_and(|growth| growth.given_back_at_the_end),
             may_be_a_load,

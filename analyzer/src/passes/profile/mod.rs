@@ -8,6 +8,7 @@ mod sites;
 pub mod tensors;
 #[cfg(test)]
 mod tests;
+mod unsaid;
 
 use std::collections::BTreeMap;
 
@@ -141,6 +142,9 @@ pub struct PlaceProfile {
     /// That rise where it goes as it went before it was given back: nobody knows whether it will be again.
     #[serde(skip)]
     pub open_growth_per_second: Option<f64>,
+    /// Why its level cycles do not show that nothing grows: then its growth is not judged.
+    #[serde(skip)]
+    pub unsaid: Option<String>,
     /// Whether what rose at its marks was given back behind the last of them.
     #[serde(skip)]
     pub given_back_at_the_end: bool,

@@ -18,8 +18,12 @@ const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
 const OLDER_MODELS: &str =
     "whether what was loaded before is still needed: a list or a dict of older models keeps them";
+const ARE_WEIGHTS: &str = "whether what is loaded there are weights: data in buffers of a module, and a model on the card that is converted, take the same way";
 const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLDS)";
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
+const EARLIER_BATCH: &str =
+    "whether what was given by the same way was of an earlier batch, or of other layers of this one";
+const ONE_PASS: &str = "whether they are of several passes or of the layers of one: they came by one place";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
 
 /// What a training needs all the time and in a step.
@@ -127,6 +131,7 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     if is_in(Phase::Load, phase, facts, check) {
         live(told, check);
         is_most(told.live_bytes(&[Phase::Load]), told, facts, check);
+        are_weights(told, check);
         let is_later = told.loads_again || told.has_trained();
         let may_be_several = is_later || told.equal_loads >= facts.thresholds.equal_loads;
         check.part(if may_be_several { "older models" } else { "one load" });
@@ -146,6 +151,19 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
             });
             check.would_settle(OLDER_MODELS);
         }
+    }
+}
+
+/// What a module moves to the card are its buffers, too, and a model on the card is converted by the same way: no call tells them apart.
+fn are_weights(told: &OfBlocks, check: &mut Check) {
+    check.at_most(Confidence::Probable);
+    check.would_settle(ARE_WEIGHTS);
+    if told.gone_of_load > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            let gone = count(told.gone_of_load, "block", "blocks");
+            format!("{gone} that a load had brought were given back before, as where a model on the card is converted")
+        });
     }
 }
 
@@ -203,6 +221,11 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
     live(told, check);
     is_much(unfollowed.bytes, told, facts, check);
     check.at_most(Confidence::Probable);
+    // One place is that of all layers where a loop calls them: then they may be of one pass, too.
+    if unfollowed.lines < 2 {
+        check.at_most(Confidence::Possible);
+        check.would_settle(ONE_PASS);
+    }
     check.would_settle(WHAT_KEEPS);
 }
 
@@ -213,7 +236,15 @@ fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Chec
     check.must(if told.has_seen(Phase::Forward) { Holds::Yes } else { Holds::Unknown(PASSES) }, || {
         "blocks of a forward pass had come before it".to_owned()
     });
-    check.unless(not_before(told.has_trained(), told), || {
+    // Where no function names a forward pass, none behind a backward pass would show: autograd.grad makes many of them.
+    let has_trained = match told.has_trained() {
+        false if !told.has_seen(Phase::Forward) => Holds::Unknown(PASSES),
+        has_trained => not_before(has_trained, told),
+    };
+    if matches!(has_trained, Holds::Unknown(PASSES)) {
+        check.at_most(Confidence::Possible);
+    }
+    check.unless(has_trained, || {
         "a step of an optimizer had been on the GPU, or a forward pass behind an earlier backward pass".to_owned()
     });
     live(told, check);
@@ -342,9 +373,24 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
         format!("they came by {ways} ways through the model, by each of which several live: what a backward pass would need, more than results")
     });
     live(told, check);
-    check.at_most(Confidence::Probable);
+    // The layers of one pass, and what a function keeps of one batch, look the same until a second one comes.
+    let of_several = told.passes_of_evaluation.is_some_and(|passes| passes >= SEVERAL_PASSES);
+    check.at_most(if of_several { Confidence::Probable } else { Confidence::Possible });
     check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
 }
+
+/// Whether an earlier batch got as much by the way that failed.
+fn had_as_much(told: &OfBlocks) -> Holds {
+    match told.passes_since {
+        _ if told.largest_by_same_way() < told.requested_bytes => Holds::No,
+        _ if told.largest_until_backward() >= told.requested_bytes => Holds::Yes,
+        Some(passes) => Holds::from(passes >= 1.0),
+        None => Holds::Unknown(EARLIER_BATCH),
+    }
+}
+
+/// So many passes' worth of blocks show more than one batch.
+const SEVERAL_PASSES: f64 = 2.0;
 
 /// Whether many blocks of one line of an evaluation live, which are much of what PyTorch holds.
 fn piles_up(told: &OfBlocks, facts: &Facts) -> bool {
@@ -375,9 +421,7 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
     });
     // The layers of a model have one way where a loop calls them: what the first of them got in this pass shows no earlier batch.
-    check.unless(!told.is_first_pass_since && told.largest_by_same_way() >= told.requested_bytes, || {
-        "as much was given by the same way".to_owned()
-    });
+    check.unless(had_as_much(told), || "as much was given by the same way".to_owned());
     let many = facts.thresholds.least_cycles() as u64;
     let again = told.same_way.iter().map(|came| came.blocks).sum::<u64>() >= many;
     check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {

@@ -90,6 +90,12 @@ impl Cycles {
         &phase[phase.partition_point(|cycle| cycle.from.at < self.whole_since)..]
     }
 
+    /// What came behind the last floor beyond the most that any of these cycles took: of it they say nothing.
+    pub fn beyond_bytes(&self) -> u64 {
+        let most = self.main.iter().chain(&self.tail).map(Cycle::rise_bytes).max().unwrap_or(0);
+        self.held_bytes.saturating_sub(self.open_from.bytes).saturating_sub(most)
+    }
+
     /// The steps: the great swings, or where there are at most two of them (a load that was thrown away) those behind.
     pub fn steps(&self) -> &[Cycle] {
         if self.main.len() <= 2 && !self.tail.is_empty() { &self.tail } else { &self.main }
@@ -195,6 +201,16 @@ mod tests {
         (1..=7).for_each(|step| bytes.extend([400 + step * 10, 300 + step * 10]));
         let cycles = cycles(&bytes);
         assert_eq!((cycles.steps().len(), cycles.later().len()), (6, 7));
+    }
+
+    #[test]
+    fn what_piles_up_behind_the_last_cycle_is_beyond_them() {
+        let mut bytes = vec![0];
+        (0..6).for_each(|_| bytes.extend([1000, 300]));
+        assert_eq!(cycles(&[&bytes[..], &[900]].concat()).beyond_bytes(), 0, "a step that is under way");
+        // Swings too small for cycles, and more after each of them.
+        (1..=40).for_each(|step| bytes.extend([310 + step * 30, 300 + step * 30]));
+        assert_eq!(cycles(&bytes).beyond_bytes(), 1200 - 1000);
     }
 
     #[test]

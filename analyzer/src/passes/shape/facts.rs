@@ -121,9 +121,11 @@ impl Facts {
         let around = tracks.around.failure(index)?;
         let device = around.device;
         let track = tracks.device(device).filter(|_| Side::of(oom.kind) == Side::Device || oom.unknown_size)?;
-        let now = Turn { at: oom.at, bytes: around.held_bytes, largest_request_bytes: 0 };
-        let turns: Vec<Turn> = track.live.turns().take_while(|turn| turn.at <= oom.at).copied().chain([now]).collect();
         let window = tracks.calls.before(around.calls_before);
+        // A refused call may have begun before what other threads did until it was refused.
+        let until = window.calls.iter().map(|call| call.at).max().map_or(oom.at, |last| last.max(oom.at));
+        let now = Turn { at: until, bytes: around.held_bytes, largest_request_bytes: 0 };
+        let turns: Vec<Turn> = track.live.turns().take_while(|turn| turn.at <= until).copied().chain([now]).collect();
         let on_device = window.calls.iter().filter(|call| call.device == device || call.device == NO_DEVICE);
         // A call is the same one by whichever way it was reached.
         let calls: Vec<Call> = on_device.map(|call| Call { site: replay.sites.place(call.site), ..*call }).collect();
@@ -153,7 +155,7 @@ impl Facts {
         let same = |label: &str| phase.is_some() && Phase::of(label) == phase;
         let cycles = Cycles::of(&turns, thresholds).kept_of(&track.live);
         let known = (&window.calls[..], window.from == 0);
-        let rise = Rise::of(replay, device, oom.at, &cycles, known, thresholds);
+        let rise = Rise::of(replay, device, until, &cycles, known, thresholds);
         Some(Facts {
             requested_bytes: oom.requested_bytes,
             at: oom.at,
@@ -172,7 +174,7 @@ impl Facts {
             from_beginning: window.from == 0,
             marked: mark.map(|mark| Marked { label: mark.label.clone(), phase, thread: mark.thread, at: mark.at }),
             load_end: load_end.filter(|_| window.from == 0),
-            large_free_at: track.first_large_free_at.filter(|at| *at <= oom.at),
+            large_free_at: track.first_large_free_at.filter(|at| *at <= until),
             vmm_bytes: track.vmm_created_bytes,
             since_mark: Cycles::of(turns.get(since..).unwrap_or(&[]), thresholds),
             pause_ticks,

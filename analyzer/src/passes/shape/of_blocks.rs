@@ -47,7 +47,7 @@ pub struct Unfollowed {
 }
 
 /// What is told of PyTorch's blocks at a failure of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OfBlocks {
     /// Bytes that PyTorch's allocator was asked for.
     pub requested_bytes: u64,
@@ -84,9 +84,13 @@ pub struct OfBlocks {
     pub makes_state: Option<String>,
     /// What came before by the way that failed.
     pub same_way: Vec<Came>,
-    /// Whether fewer blocks came by the same lines of the model since the last backward pass than one pass took there before: it is the
-    /// first pass since that failed.
-    pub is_first_pass_since: bool,
+    /// How many passes' worth of blocks came by the same lines of the model since the last backward pass; `None` where nothing tells how
+    /// much one takes there.
+    pub passes_since: Option<f64>,
+    /// The same of the lines by which blocks of an evaluation live, by the line with most.
+    pub passes_of_evaluation: Option<f64>,
+    /// Blocks that came in a load and are gone.
+    pub gone_of_load: u64,
     /// Whether a forward pass of a model came by the program's own function for an evaluation.
     pub evaluates_a_model: bool,
     /// What came before on any device, with its phase.
@@ -138,7 +142,9 @@ impl OfBlocks {
             unfollowed: unfollowed(rows, &came, backward_passes, phases, thresholds),
             makes_state: state.and_then(|frame| frame.short()),
             same_way: all.iter().filter(is_same).copied().collect(),
-            is_first_pass_since: passes_since(site, &came, backward_passes, phases).is_some_and(|passes| passes < 1.0),
+            passes_since: passes_since(site, &came, backward_passes, phases),
+            passes_of_evaluation: passes_of_evaluation(rows, &came, backward_passes, phases),
+            gone_of_load: gone_of(Phase::Load, rows, &came, phases),
             evaluates_a_model: came
                 .iter()
                 .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
@@ -222,6 +228,13 @@ impl OfBlocks {
     /// The largest block that had come by the way that failed.
     pub fn largest_by_same_way(&self) -> u64 {
         self.same_way.iter().map(|came| came.largest_bytes).max().unwrap_or(0)
+    }
+
+    /// The largest block that had come by the way that failed before the last backward pass was over.
+    pub fn largest_until_backward(&self) -> u64 {
+        let last = last_of(Phase::Backward, &self.came);
+        let until = |came: &Came| came.largest_until(last?);
+        self.same_way.iter().filter_map(until).max().unwrap_or(0)
     }
 
     fn came_in(&self, phase: Phase) -> impl Iterator<Item = &Came> {
@@ -427,6 +440,24 @@ fn passes_since(site: u32, all: &[(Option<Phase>, Came)], backward_passes: u64, 
     // A way that came before and since tells of no single pass.
     let is_told = earlier > 0 && same().all(|came| came.last < last || came.first > last);
     is_told.then(|| since as f64 * backward_passes as f64 / earlier as f64)
+}
+
+/// The same of the lines by which blocks of an evaluation live, by the line with most.
+fn passes_of_evaluation(
+    rows: &Rows,
+    all: &[(Option<Phase>, Came)],
+    backward_passes: u64,
+    phases: &OfSites<'_>,
+) -> Option<f64> {
+    let of_evaluation = rows.iter().filter(|row| phases.is_of_evaluation(row.site));
+    of_evaluation.filter_map(|row| passes_since(row.site, all, backward_passes, phases)).reduce(f64::max)
+}
+
+/// Blocks that came in a phase and are gone.
+fn gone_of(wanted: Phase, rows: &Rows, all: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> u64 {
+    let came: u64 = all.iter().filter(|(phase, _)| *phase == Some(wanted)).map(|(_, came)| came.blocks).sum();
+    let live: u64 = rows.iter().filter(|row| phases.phase(row.site) == Some(wanted)).map(|row| row.blocks).sum();
+    came.saturating_sub(live)
 }
 
 /// The place with most bytes of blocks that came in an evaluation.

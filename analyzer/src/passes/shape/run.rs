@@ -193,7 +193,8 @@ const LATER: &str =
 fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
     let step = rise.by.step();
     let much = |gone_bytes: u64| gone_bytes as f64 > thresholds.dominant_share * kept.bytes as f64;
-    let is_replaced = (kept.keeping_steps as u64) < thresholds.keeping_steps
+    let are_few = (kept.keeping_steps as u64) < thresholds.keeping_steps;
+    let is_replaced = are_few
         || kept.rise_share() < thresholds.dominant_share
         || kept.path.gone_blocks as f64 >= thresholds.replaced_share * kept.path.blocks as f64
         || kept.path.site == 0 && much(kept.gone_bytes);
@@ -201,8 +202,9 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         true if !is_replaced => Holds::Unknown(OLDER),
         _ => Holds::from(is_replaced),
     };
-    check.unless(is_replaced, || {
-        "what rises are blocks that are replaced by larger ones, and not more of them".to_owned()
+    check.unless(is_replaced, || match is_replaced == Holds::Yes && are_few {
+        true => format!("blocks came to stay in only {} of the last {} {step}s", kept.keeping_steps, kept.steps),
+        false => "what rises are blocks in place of others that were given back, and not more of them".to_owned(),
     });
     let path = &kept.path;
     let comes_and_goes = match path.returned_later_bytes > path.bytes {

@@ -58,6 +58,9 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 .is_some_and(|rise| rise.risen_bytes() > missing);
         // What a program does after a refusal, such as smaller work, is not what it did before.
         let are_after_a_refusal = growth.is_none() && steps_are_after_a_refusal(case, failure);
+        // Of what came behind the last cycle beyond what any of them took, cycles say nothing.
+        let is_beyond = growth.is_none()
+            && shapes::facts(case, failure).is_some_and(|facts| facts.cycles.beyond_bytes() >= missing.max(1));
         // Few steps show no trend, whatever they do.
         let are_few = growth.is_some_and(|growth| growth.few_points);
         let holds = match (may_be, is_judged) {
@@ -67,6 +70,7 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
             _ if are_few => Holds::Unknown(MORE_STEPS),
             _ if are_after_a_refusal => Holds::Unknown(BEFORE_REFUSAL),
             (false, false) => Holds::Unknown(WHAT_CAME_SINCE),
+            _ if is_beyond => Holds::Unknown(WHAT_CAME_SINCE),
             (false, true) => Holds::No,
         };
         let is_within = matches!(holds, Holds::Unknown(WHAT_CAME_SINCE));
