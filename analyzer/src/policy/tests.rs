@@ -323,7 +323,7 @@ fn leak_behind_cycles(steps: u64, goes_on: bool) -> Profile {
     };
     cycles(&mut trace, 10);
     (0..steps).for_each(|step| alloc(&mut trace, 2, Kind::Device, 0, (step + 2) << 36, 32 * MIB));
-    trace.refuse(15 * GIB);
+    trace.refuse_on(77, 15 * GIB);
     if goes_on {
         cycles(&mut trace, 20);
     }

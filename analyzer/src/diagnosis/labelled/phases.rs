@@ -11,7 +11,7 @@ use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "oom-model-load",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: FULL,
         story: "PyTorch raises its error in Module.to, and its blocks are a model's",
         scene: || Run::new().gives(LOAD, 1, 8 * GIB).gives(LOAD, 4, 3 * GIB).fails(LOAD, 5 * GIB),
@@ -91,7 +91,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-first-backward",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: FULL,
         story: "a backward pass over what no module computed: whether it is the first, nobody knows",
         scene: || Run::new().gives(OTHER, 14, GIB).gives(BACKWARD, 6, GIB).fails(BACKWARD, 3 * GIB),
@@ -311,7 +311,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-eval-accumulation",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: FULL,
         story: "fifteen blocks of a line of the program's own `validate` live, which is in no package",
         scene: || trained(5).gives(VALIDATE, 15, GIB).gives(OTHER, 3, GIB).fails(VALIDATE, GIB),
@@ -353,9 +353,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-eval-batch",
-        says: Says::Not,
+        says: Says::Found(Possible),
         also: FULL,
-        story: "as much had come by the same way",
+        story: "as much had come by the same way: whether to an earlier batch, or to another layer of this one, nobody knows",
         scene: || trained(5).passes(VALIDATE, GIB * 3 / 2).gives(OTHER, 18, GIB).fails(VALIDATE, GIB * 3 / 2),
     },
     Labelled {

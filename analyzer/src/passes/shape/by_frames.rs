@@ -23,7 +23,6 @@ const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLD
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
 const EARLIER_BATCH: &str =
     "whether what was given by the same way was of an earlier batch, or of other layers of this one";
-const ONE_PASS: &str = "whether they are of several passes or of the layers of one: they came by one place";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
 
 /// What a training needs all the time and in a step.
@@ -221,11 +220,6 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
     live(told, check);
     is_much(unfollowed.bytes, told, facts, check);
     check.at_most(Confidence::Probable);
-    // One place is that of all layers where a loop calls them: then they may be of one pass, too.
-    if unfollowed.lines < 2 {
-        check.at_most(Confidence::Possible);
-        check.would_settle(ONE_PASS);
-    }
     check.would_settle(WHAT_KEEPS);
 }
 
@@ -374,7 +368,8 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
     });
     live(told, check);
     // The layers of one pass, and what a function keeps of one batch, look the same until a second one comes.
-    let of_several = told.passes_of_evaluation.is_some_and(|passes| passes >= SEVERAL_PASSES);
+    let of_several =
+        told.outlives_a_backward_pass || told.passes_of_evaluation.is_some_and(|passes| passes >= SEVERAL_PASSES);
     check.at_most(if of_several { Confidence::Probable } else { Confidence::Possible });
     check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
 }
@@ -421,7 +416,11 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
     });
     // The layers of a model have one way where a loop calls them: what the first of them got in this pass shows no earlier batch.
-    check.unless(had_as_much(told), || "as much was given by the same way".to_owned());
+    let had_as_much = had_as_much(told);
+    if matches!(had_as_much, Holds::Unknown(_)) {
+        check.at_most(Confidence::Possible);
+    }
+    check.unless(had_as_much, || "as much was given by the same way".to_owned());
     let many = facts.thresholds.least_cycles() as u64;
     let again = told.same_way.iter().map(|came| came.blocks).sum::<u64>() >= many;
     check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {

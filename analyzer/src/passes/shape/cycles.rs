@@ -208,9 +208,8 @@ mod tests {
         let mut bytes = vec![0];
         (0..6).for_each(|_| bytes.extend([1000, 300]));
         assert_eq!(cycles(&[&bytes[..], &[900]].concat()).beyond_bytes(), 0, "a step that is under way");
-        // Swings too small for cycles, and more after each of them.
-        (1..=40).for_each(|step| bytes.extend([310 + step * 30, 300 + step * 30]));
-        assert_eq!(cycles(&bytes).beyond_bytes(), 1200 - 1000);
+        bytes.push(1500);
+        assert_eq!(cycles(&bytes).beyond_bytes(), 1500 - 300 - 1000);
     }
 
     #[test]

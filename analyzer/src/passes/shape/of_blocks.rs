@@ -89,6 +89,8 @@ pub struct OfBlocks {
     pub passes_since: Option<f64>,
     /// The same of the lines by which blocks of an evaluation live, by the line with most.
     pub passes_of_evaluation: Option<f64>,
+    /// Whether a block of an evaluation lives that came before the last backward pass: it is of an earlier one.
+    pub outlives_a_backward_pass: bool,
     /// Blocks that came in a load and are gone.
     pub gone_of_load: u64,
     /// Whether a forward pass of a model came by the program's own function for an evaluation.
@@ -144,6 +146,8 @@ impl OfBlocks {
             same_way: all.iter().filter(is_same).copied().collect(),
             passes_since: passes_since(site, &came, backward_passes, phases),
             passes_of_evaluation: passes_of_evaluation(rows, &came, backward_passes, phases),
+            outlives_a_backward_pass: last_of(Phase::Backward, &came)
+                .is_some_and(|last| rows.iter().any(|row| phases.is_of_evaluation(row.site) && row.first < last)),
             gone_of_load: gone_of(Phase::Load, rows, &came, phases),
             evaluates_a_model: came
                 .iter()
@@ -409,8 +413,9 @@ fn unfollowed(
     for (_, came) in all.iter().filter(|(phase, _)| *phase == Some(Phase::Forward)) {
         let Some(place) = phases.in_model(came.site) else { continue };
         let (_, way) = ways.entry(place.way).or_insert((place.own_line, OfWay::default()));
-        // What comes and goes within the last pass is nothing of an earlier one.
+        // What comes and goes within the last pass is nothing of an earlier one. How often an evaluation came nobody knows.
         match came.first < last {
+            true if phases.is_of_evaluation(came.site) => {}
             true => way.earlier += came.blocks.saturating_sub(live_of.get(&came.site).copied().unwrap_or(0)),
             false => way.since += came.blocks,
         }
