@@ -346,7 +346,7 @@ thresholds! {
     /// Pause before an evaluation, as a share of a step.
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Forward passes' worth of blocks of each line from which on several passes are told from one that is longer.
-    least_passes: u64 = 2, Count, "ours", ["oom-first-forward"];
+    least_passes: u64 = 2, Count, "ours", ["oom-first-forward", "oom-eval-accumulation"];
     /// Blocks of a forward pass, kept, from which on it keeps them for a backward pass. Without gradients few live at once.
     passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
     /// Share of the live blocks of a forward pass that must have come by ways of which no block is gone, where it is the first.

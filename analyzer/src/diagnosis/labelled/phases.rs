@@ -18,6 +18,13 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-model-load",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same, and one of these blocks was given back, as where a model on the card is converted",
+        scene: || Run::new().gives(LOAD, 1, 8 * GIB).passes(LOAD, GIB).gives(LOAD, 4, 3 * GIB).fails(LOAD, 5 * GIB),
+    },
+    Labelled {
+        id: "oom-model-load",
         says: Says::Found(Probable),
         also: FULL,
         story: "the same, and all its blocks are equal: these may be older models, which a list keeps",

@@ -157,13 +157,15 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
 fn are_weights(told: &OfBlocks, check: &mut Check) {
     check.at_most(Confidence::Probable);
     check.would_settle(ARE_WEIGHTS);
-    if told.gone_of_load > 0 {
-        check.at_most(Confidence::Possible);
-        check.note(true, || {
-            let gone = count(told.gone_of_load, "block", "blocks");
-            format!("{gone} that a load had brought were given back before, as where a model on the card is converted")
-        });
-    }
+    let gone = match told.gone_of_load {
+        Some(0) => return,
+        gone => gone.unwrap_or(0),
+    };
+    check.at_most(Confidence::Possible);
+    check.note(gone > 0, || {
+        let gone = count(gone, "block", "blocks");
+        format!("{gone} that a load had brought were given back before, as where a model on the card is converted")
+    });
 }
 
 fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
@@ -368,8 +370,8 @@ fn eval_accumulation(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut C
     });
     live(told, check);
     // The layers of one pass, and what a function keeps of one batch, look the same until a second one comes.
-    let of_several =
-        told.outlives_a_backward_pass || told.passes_of_evaluation.is_some_and(|passes| passes >= SEVERAL_PASSES);
+    let several = facts.thresholds.least_passes as f64;
+    let of_several = told.outlives_a_backward_pass || told.passes_of_evaluation.is_some_and(|passes| passes >= several);
     check.at_most(if of_several { Confidence::Probable } else { Confidence::Possible });
     check.would_settle("whether they stay from batch to batch: labels of the program (gpuoom_mark)");
 }
@@ -383,9 +385,6 @@ fn had_as_much(told: &OfBlocks) -> Holds {
         None => Holds::Unknown(EARLIER_BATCH),
     }
 }
-
-/// So many passes' worth of blocks show more than one batch.
-const SEVERAL_PASSES: f64 = 2.0;
 
 /// Whether many blocks of one line of an evaluation live, which are much of what PyTorch holds.
 fn piles_up(told: &OfBlocks, facts: &Facts) -> bool {

@@ -91,8 +91,8 @@ pub struct OfBlocks {
     pub passes_of_evaluation: Option<f64>,
     /// Whether a block of an evaluation lives that came before the last backward pass: it is of an earlier one.
     pub outlives_a_backward_pass: bool,
-    /// Blocks that came in a load and are gone.
-    pub gone_of_load: u64,
+    /// Blocks that came in a load and are gone; `None` where several devices were used: what came is known of all of them together.
+    pub gone_of_load: Option<u64>,
     /// Whether a forward pass of a model came by the program's own function for an evaluation.
     pub evaluates_a_model: bool,
     /// What came before on any device, with its phase.
@@ -148,7 +148,7 @@ impl OfBlocks {
             passes_of_evaluation: passes_of_evaluation(rows, &came, backward_passes, phases),
             outlives_a_backward_pass: last_of(Phase::Backward, &came)
                 .is_some_and(|last| rows.iter().any(|row| phases.is_of_evaluation(row.site) && row.first < last)),
-            gone_of_load: gone_of(Phase::Load, rows, &came, phases),
+            gone_of_load: (replay.accounts.devices().count() == 1).then(|| gone_of(Phase::Load, rows, &came, phases)),
             evaluates_a_model: came
                 .iter()
                 .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
