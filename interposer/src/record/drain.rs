@@ -148,20 +148,15 @@ impl Recorder {
 
     /// Moves everything into chunks and closes the file; the mapping stays, so later events are kept in the ring.
     pub(crate) fn close(&self) {
-        let locked = self.drainer.lock(200_000);
-        let emptied = match locked {
-            Some(mut locked) => {
-                let emptied = self.drain_locked(&mut locked, 10_000, LAST_PATIENCE);
-                self.live.set_clock(self.clock.point());
-                // Still under the lock: see `publish_unless_closed`.
-                self.live.closed().store(1, Ordering::Release);
-                emptied
-            }
-            None => {
-                self.live.closed().store(1, Ordering::Release);
-                false
-            }
-        };
+        let mut locked = self.drainer.lock(200_000);
+        let emptied = locked.as_mut().is_some_and(|locked| {
+            let emptied = self.drain_locked(locked, 10_000, LAST_PATIENCE);
+            self.live.set_clock(self.clock.point());
+            emptied
+        });
+        // Before the lock is let go, where we have it: see `publish_unless_closed`.
+        self.live.closed().store(1, Ordering::Release);
+        drop(locked);
         if emptied && self.ring.fill_level() == 0 {
             log::debug(format_args!("closed {}", self.path().display()));
         }

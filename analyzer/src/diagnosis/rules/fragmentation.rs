@@ -5,7 +5,7 @@ use gpuoom_trace::record::Kind;
 use super::{Rule, device, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::meanwhile::WHO_ASKED;
-use crate::diagnosis::torch_sums::{Told, TorchSums};
+use crate::diagnosis::torch_sums::{SEGMENT_BYTES, Told, TorchSums};
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::passes::device::DeviceSummary;
@@ -200,13 +200,10 @@ fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut
     );
 }
 
-/// In what expandable segments map memory for blocks above 1 MiB (`kLargeBuffer`, c10/core/AllocatorConfig.h of PyTorch 2.15).
-const EXPANDABLE_PAGE_BYTES: u64 = 20 << 20;
-
 /// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.
 fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
     // Memory can go from one place of an expandable segment to another only in whole pages.
-    let are_small = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < EXPANDABLE_PAGE_BYTES);
+    let are_small = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < SEGMENT_BYTES);
     check.part(if are_small { "small pieces" } else { "pieces" });
     if let Some(pieces) = sums.pieces {
         let (number, largest) = (pieces.number, pieces.largest_bytes);

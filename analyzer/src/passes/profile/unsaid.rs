@@ -31,10 +31,12 @@ pub(super) fn unsaid(replay: &Replay, place: Place, growth: &Growth, thresholds:
 
 /// Whether the last stretch, by which growth is judged, came after a failure that nothing made up for.
 fn is_behind_a_failure(replay: &Replay, device: u8, growth: &Growth) -> bool {
-    // Of very many floors only each so manyth is kept.
+    // Of very many floors only some are kept, evenly chosen.
     let every = growth.cycles.div_ceil(growth.floors.len().max(1)).max(1);
     let kept = growth.stretch.div_ceil(every).min(growth.floors.len());
     let Some(first) = growth.floors.get(growth.floors.len() - kept) else { return false };
-    let is_before = |oom: &Oom| oom.device == Some(device) && replay.clock.at_ns(oom.at) < first.at_ns;
+    // A failure of an unknown device may be of this one.
+    let is_before =
+        |oom: &Oom| oom.device.is_none_or(|known| known == device) && replay.clock.at_ns(oom.at) < first.at_ns;
     replay.failures.listed.iter().any(|oom| is_before(oom) && oom.outcome != Outcome::Recovered)
 }

@@ -157,13 +157,12 @@ fn load(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
 fn are_weights(told: &OfBlocks, check: &mut Check) {
     check.at_most(Confidence::Probable);
     check.would_settle(ARE_WEIGHTS);
-    let gone = match told.gone_of_load {
-        Some(0) => return,
-        gone => gone.unwrap_or(0),
-    };
-    check.at_most(Confidence::Possible);
-    check.note(gone > 0, || {
-        let gone = count(gone, "block", "blocks");
+    if told.gone_of_load != Some(0) {
+        check.at_most(Confidence::Possible);
+    }
+    let gone = told.gone_of_load.filter(|gone| *gone > 0);
+    check.note(gone.is_some(), || {
+        let gone = gone.map_or_else(String::new, |gone| count(gone, "block", "blocks"));
         format!("{gone} that a load had brought were given back before, as where a model on the card is converted")
     });
 }
