@@ -205,6 +205,26 @@ fn llama_like_load_that_fits_leaves_nothing_behind() {
     assert_eq!(report.number("/devices/0/allocations"), report.number("/devices/0/frees"));
 }
 
+#[test]
+fn physical_memory_of_the_host_is_not_counted_on_the_card() {
+    for unmaps in [false, true] {
+        let client = Client::new(program("physical_on_host.c")).env("SIM_CAPACITY", "2G").env("GPUOOM_PROBE", "off");
+        let run = if unmaps { client.arg("unmap") } else { client }.run_both();
+        run.assert_trace_is_true();
+        let report = run.only_trace().report();
+        // Address ranges are of no device; nothing else is.
+        let elsewhere = (1..report.count("/devices")).map(|index| format!("/devices/{index}/peak/requested_bytes"));
+        assert_eq!(
+            elsewhere.map(|path| report.number(&path)).sum::<u64>(),
+            0,
+            "memory of the host is of no unknown device"
+        );
+        assert_eq!(report.number("/devices/0/end/requested_bytes"), 512 * MIB);
+        assert_eq!(report.number("/host/peak/requested_bytes"), 4 * 1024 * MIB);
+        assert_eq!(report.number("/host/end/requested_bytes"), (if unmaps { 3 } else { 4 }) * 1024 * MIB);
+    }
+}
+
 /// A pool may be of host memory, or of managed memory: neither fills the card.
 #[test]
 fn what_pools_take_elsewhere_is_not_counted_on_the_card() {

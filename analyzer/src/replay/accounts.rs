@@ -4,7 +4,7 @@ use gpuoom_trace::metadata::DeviceFacts;
 
 use super::account::{Account, Change};
 use super::arena::Arena;
-use super::block::{Block, Side};
+use super::block::{Block, Mapping, Side};
 use super::lower::book::LowerBlock;
 
 /// Numbers that a device can have in a record; the last stands for "not known".
@@ -82,6 +82,13 @@ impl Accounts {
     pub fn let_go(&mut self, block: &Block) {
         if let Some(account) = self.of_mut(block) {
             account.let_go(block);
+        }
+    }
+
+    /// A mapping is gone. What it mapped may be the host's: that makes no account of an unknown device.
+    pub fn unmapped(&mut self, mapping: &Mapping) {
+        if self.devices[usize::from(mapping.device)].is_some() {
+            self.device_mut(mapping.device).unmapped(mapping);
         }
     }
 

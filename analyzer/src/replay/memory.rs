@@ -140,6 +140,7 @@ impl Replay {
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
         let (slot, old) = match block.kind {
             Kind::Physical if block.family == Family::Pointers => self.vmm.create(block),
+            Kind::HostPinned if self.apis.get(block.api).gives_handles() => self.vmm.create(block),
             _ => self.live.insert(block),
         };
         if let Some(old) = &old {
@@ -262,9 +263,9 @@ impl Replay {
             return self.give_back(Space::Imported, record, below);
         };
         if let Some(block) = &released.gone {
-            self.let_go(block, record);
             // What is still mapped is not free yet: it counts when it is unmapped.
-            self.accounts.device_mut(released.device).calls.frees += 1;
+            self.let_go(block, record);
+            self.count_free(block);
         }
         Undo::Release(released)
     }
@@ -320,11 +321,23 @@ impl Replay {
 
     fn let_go_unmapped(&mut self, mappings: &[Mapping], gone: &[(u64, Block)], record: &Record) {
         for mapping in mappings {
-            self.accounts.device_mut(mapping.device).unmapped(mapping);
+            self.accounts.unmapped(mapping);
         }
         for (_, block) in gone {
             self.let_go(block, record);
-            self.accounts.device_mut(block.device).calls.frees += 1;
+            self.count_free(block);
+        }
+    }
+
+    fn count_free(&mut self, block: &Block) {
+        if let Some(account) = self.accounts.of_mut(block) {
+            account.calls.frees += 1;
+        }
+    }
+
+    fn uncount_free(&mut self, block: &Block) {
+        if let Some(account) = self.accounts.of_mut(block) {
+            account.calls.frees = account.calls.frees.saturating_sub(1);
         }
     }
 
@@ -451,13 +464,13 @@ impl Replay {
                 self.live.insert(block);
             }
             Undo::Release(released) => {
-                self.accounts.device_mut(released.device).calls.frees -= u64::from(released.gone.is_some());
+                released.gone.iter().for_each(|block| self.uncount_free(block));
                 let back = released.gone.map(|block| self.enter_again(block, record.at));
                 self.vmm.unrelease(&released, back);
             }
             Undo::Unmap(undo) => {
                 let Unmapped { mut mappings, gone } = *undo;
-                gone.iter().for_each(|(_, block)| self.accounts.device_mut(block.device).calls.frees -= 1);
+                gone.iter().for_each(|(_, block)| self.uncount_free(block));
                 let back: Vec<(u64, Block)> =
                     gone.into_iter().map(|(number, block)| (number, self.enter_again(block, record.at))).collect();
                 mappings.iter_mut().for_each(|mapping| mapping.entered = self.events);
@@ -476,9 +489,7 @@ impl Replay {
 
     /// A block whose free has failed lives as before.
     pub(super) fn take_back(&mut self, side: Side, block: Block, at: u64) {
-        if let Some(account) = self.accounts.side_mut(side, block.device) {
-            account.calls.frees = account.calls.frees.saturating_sub(1);
-        }
+        self.uncount_free(&block);
         self.bring_back(side, block, at);
     }
 
@@ -497,8 +508,11 @@ impl Replay {
 
     pub(super) fn enter_again(&mut self, mut block: Block, at: u64) -> Block {
         block.entered = self.events;
-        self.accounts.device_mut(block.device).take_in(&mut block, at);
-        self.note_change(Side::Device, block.device, at);
+        let side = Side::of(block.kind);
+        if let Some(account) = self.accounts.side_mut(side, block.device) {
+            account.take_in(&mut block, at);
+        }
+        self.note_change(side, block.device, at);
         block
     }
 

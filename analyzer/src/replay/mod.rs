@@ -50,7 +50,7 @@ use gpuoom_trace::columns::Batch;
 use gpuoom_trace::header::{Header, end};
 use gpuoom_trace::payload;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, Record, mark, process};
+use gpuoom_trace::record::{Event, GRANULES_SATURATED, Granule, Kind, NO_DEVICE, Record, mark, process};
 
 use accounts::Accounts;
 use apis::Apis;
@@ -522,14 +522,20 @@ impl Replay {
         pool.and_then(|pool| self.pools.get(&pool)).map_or(record.device, |place| place.device)
     }
 
-    /// What an allocation counts as, where that is not what its function says: a buffer that moves, or a block of a pool whose memory is
-    /// not the device's own.
+    /// What an allocation counts as, where that is not what its function says: a buffer that moves, physical memory of the host, or a
+    /// block of a pool whose memory is not the device's own.
     #[inline]
     fn lies_as(&self, record: &Record, payload: &[u8], own: bool) -> Option<Kind> {
         if own && self.apis.moves(record) {
             return Some(Kind::Managed);
         }
-        if record.kind() != Kind::Pool || payload.is_empty() || self.pools.is_empty() {
+        if payload.is_empty() {
+            return None;
+        }
+        if record.kind() == Kind::Physical && record.device == NO_DEVICE {
+            return Some(PoolPlace::of(record, payload).kind).filter(|kind| *kind != Kind::Pool);
+        }
+        if record.kind() != Kind::Pool || self.pools.is_empty() {
             return None;
         }
         let pool = payload::unpack_numbers(payload).next()?;
@@ -541,7 +547,7 @@ fn with_kind(record: &Record, kind: Kind) -> Record {
     Record { kind_flags: record.kind_flags & 0xF0 | kind as u8, ..*record }
 }
 
-/// Where the memory of a pool lies.
+/// Where the memory of a pool or of a handle lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PoolPlace {
     /// Device, as recorded.
@@ -551,8 +557,8 @@ struct PoolPlace {
 }
 
 impl PoolPlace {
-    /// As the record of the pool says: {sort of allocation, sort of place}, as CUDA and HIP number them, where they are not the usual
-    /// ones. (`cudaMemAllocationType`, `cudaMemLocationType`: driver_types.h of 13.5; `hipMemAllocationType`, `hipMemLocationType`.)
+    /// As the record of the pool or the handle says: {sort of allocation, sort of place}, as CUDA and HIP number them, where they
+    /// are not the usual ones. (`cudaMemAllocationType`, `cudaMemLocationType`: driver_types.h of 13.5; `hipMemAllocationType`, `hipMemLocationType`.)
     fn of(record: &Record, payload: &[u8]) -> Self {
         const MANAGED: u64 = 2;
         const HOST: std::ops::RangeInclusive<u64> = 2..=4;

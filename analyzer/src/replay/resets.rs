@@ -69,7 +69,7 @@ impl Replay {
         }
         blocks.iter().for_each(|block| self.accounts.let_go(block));
         for mapping in physical.mappings() {
-            self.accounts.device_mut(mapping.device).unmapped(mapping);
+            self.accounts.unmapped(mapping);
         }
         physical.blocks().for_each(|block| self.let_go(block, record));
         self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.count()) as u64;

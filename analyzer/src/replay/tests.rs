@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::outcome::{Because, Outcome};
-use gpuoom_trace::record::{Event, Kind, Layer, Record, flag, process};
+use gpuoom_trace::record::{Event, Kind, Layer, NO_DEVICE, Record, flag, process};
 use proptest::prelude::*;
 
 use super::account::Account;
@@ -93,6 +93,24 @@ fn physical_memory_counts_until_it_is_released_and_unmapped() {
     let replay = run(&trace);
     assert_eq!(held(&replay), (2, 3 * u128::from(GIB)));
     assert_eq!(replay.mappings(0).count(), 3);
+}
+
+#[test]
+fn physical_memory_of_the_host_is_on_its_account() {
+    let mut trace = builder();
+    let create = Record { device: NO_DEVICE, ..trace.record(Event::Alloc, Kind::Physical, "hipMemCreate") };
+    trace.with_numbers(Record { address: 7, requested: GIB, ..create }, &[1, 3]);
+    trace.map(7, 0x10_0000, GIB);
+    trace.free_kind(Kind::Physical, "hipMemRelease", 7);
+    let on_host = |replay: &Replay| (replay.accounts.host.held.requested_bytes, replay.accounts.host.calls.frees);
+    let replay = run(&trace);
+    assert_eq!(on_host(&replay), (u128::from(GIB), 0), "it is mapped still");
+    trace.unmap(0x10_0000, GIB);
+    let replay = run(&trace);
+    assert_eq!((on_host(&replay), replay.unmatched_frees), ((0, 1), 0));
+    assert_eq!(replay.accounts.devices().count(), 0, "and no device is made of it");
+    trace.last_call_failed(1);
+    assert_eq!(on_host(&run(&trace)), (u128::from(GIB), 0));
 }
 
 #[test]

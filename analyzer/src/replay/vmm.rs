@@ -92,9 +92,8 @@ impl<B: Memory> Vmm<B> {
         if *references == 0 {
             self.handles.remove(&handle);
         }
-        let device = self.physical.get(&number)?.block.device();
         let gone = self.release_number(number, 1);
-        Some(Released { number, handle, device, gone })
+        Some(Released { number, handle, gone })
     }
 
     fn release_number(&mut self, number: u64, times: u64) -> Option<B> {
@@ -317,8 +316,6 @@ pub struct Released<B = Block> {
     pub number: u64,
     /// The handle.
     pub handle: u64,
-    /// Device of the memory.
-    pub device: u8,
     /// The memory, if it is gone with the handle.
     pub gone: Option<B>,
 }

@@ -145,7 +145,10 @@ pub(super) fn element_bytes(format: u32, channels: u32) -> usize {
 /// As [`block`].
 pub(super) unsafe fn physical(done: bool, out: Out, size_bytes: usize, properties: *const u8) -> Described {
     // SAFETY: promised by the caller: 32 bytes.
-    unsafe { Described { device: location(properties), ..block(done, out, size_bytes) } }
+    unsafe {
+        let (sort, place) = (field(properties, 0), field(properties, 8));
+        Described { device: location(properties), ..placed(block(done, out, size_bytes), sort, place) }
+    }
 }
 
 /// A pool from `hipMemPoolProps` / `cudaMemPoolProps`: sort of allocation at 0, location {type, id} at 8.
@@ -156,18 +159,19 @@ pub(super) unsafe fn pool(done: bool, out: Out, properties: *const u8) -> Descri
     // SAFETY: promised by the caller: 88 bytes.
     unsafe {
         let (sort, place) = (field(properties, 0), field(properties, 8));
-        Described { device: location(properties), ..place_of_pool(block(done, out, 0), sort, place) }
+        Described { device: location(properties), ..placed(block(done, out, 0), sort, place) }
     }
 }
 
-/// Says where a pool's memory lies, where that is not memory of a device: {sort of allocation, type of location}.
-fn place_of_pool(pool: Described, sort: u32, place: u32) -> Described {
+/// Says where the memory of a pool or of a handle lies, where that is not pinned memory of a device: {sort of allocation, type of
+/// location}.
+fn placed(memory: Described, sort: u32, place: u32) -> Described {
     /// `hipMemAllocationTypePinned`, `hipMemLocationTypeDevice`, and the same in CUDA.
     const USUAL: (u32, u32) = (1, 1);
     if (sort, place) == USUAL {
-        return pool;
+        return memory;
     }
-    Described { numbers: [u64::from(sort), u64::from(place)], number_count: 2, ..pool }
+    Described { numbers: [u64::from(sort), u64::from(place)], number_count: 2, ..memory }
 }
 
 /// # Safety
@@ -199,7 +203,7 @@ pub(super) unsafe fn of_device(done: bool, out: Out, device: i32) -> Described {
 pub(super) unsafe fn pool_at(done: bool, out: Out, location: *const u8, sort: u32) -> Described {
     // SAFETY: promised by the caller: 8 bytes.
     unsafe {
-        let pool = place_of_pool(block(done, out, 0), sort, field(location, 0));
+        let pool = placed(block(done, out, 0), sort, field(location, 0));
         Described { device: Some(of_location(location)), ..pool }
     }
 }

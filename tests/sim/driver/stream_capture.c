@@ -19,7 +19,7 @@ static bool forbids(const struct stream *stream) {
 // Only allocations that are not ordered by a stream: those become nodes, or go beside the capture. The refusal is not
 // all: the capture is void.
 bool sim_allocation_forbidden(enum sim_kind kind) {
-    if (kind == SIM_KIND_POOL || kind == SIM_KIND_PHYSICAL) return false;
+    if (kind == SIM_KIND_POOL || kind == SIM_KIND_PHYSICAL || kind == SIM_KIND_PHYSICAL_IN_RAM) return false;
     bool forbidden = false;
     for (struct stream *stream = drv_streams(); stream; stream = stream->next) {
         if (!forbids(stream)) continue;

@@ -16,6 +16,7 @@ enum sim_kind {
     SIM_KIND_POOL,
     SIM_KIND_POOL_IN_RAM,  // of a pool of host memory or of managed memory: it takes nothing of the card
     SIM_KIND_PHYSICAL,    // VMM handle: holds memory, has no address of its own
+    SIM_KIND_PHYSICAL_IN_RAM,  // the same of host memory: it takes nothing of the card
     SIM_KIND_PINNED,      // host memory of the runtime
     SIM_KIND_REGISTERED,  // host memory of the program
     SIM_KIND_RESERVED,    // address range without memory

@@ -12,7 +12,7 @@
 
 static const char *const kind_names[] = {
     [SIM_KIND_DEVICE] = "device",     [SIM_KIND_MANAGED] = "managed",       [SIM_KIND_ARRAY] = "array",
-    [SIM_KIND_POOL_IN_RAM] = "pool",
+    [SIM_KIND_POOL_IN_RAM] = "pool",  [SIM_KIND_PHYSICAL_IN_RAM] = "physical",
     [SIM_KIND_POOL] = "pool",         [SIM_KIND_PHYSICAL] = "physical",     [SIM_KIND_PINNED] = "host-pinned",
     [SIM_KIND_REGISTERED] = "registered", [SIM_KIND_RESERVED] = "reserved",
     [SIM_KIND_CONTEXT] = "context",   [SIM_KIND_GRAPH] = "graph",           [SIM_KIND_IMPORTED] = "imported",

@@ -117,11 +117,14 @@ static struct sim_block *insert(int device, size_t size, enum sim_kind kind) {
     return handles = handle;
 }
 
-static struct sim_block *create(int device, size_t size) {
+// As the recorder writes it.
+enum { NO_DEVICE = 255 };
+
+static struct sim_block *create(int device, size_t size, enum sim_kind kind) {
     int file = sim_config()->limits.handle_files ? eventfd(0, EFD_CLOEXEC) : -1;
     if (file < 0 && sim_config()->limits.handle_files) return NULL;
-    bool charged = sim_device_charge(device, size);
-    struct sim_block *handle = charged ? insert(device, size, SIM_KIND_PHYSICAL) : NULL;
+    bool in_ram = kind == SIM_KIND_PHYSICAL_IN_RAM, charged = !in_ram && sim_device_charge(device, size);
+    struct sim_block *handle = charged || in_ram ? insert(in_ram ? NO_DEVICE : device, size, kind) : NULL;
     if (handle) {
         handle->file = file + 1;
         return handle;
@@ -146,10 +149,13 @@ int sim_vmm_import(void **pointer, int device, size_t size) {
 int sim_MemCreate(void **handle, size_t size, const sim_allocation_properties *properties, unsigned long long flags) {
     (void)flags;
     if (!handle || !properties) return SIM_INVALID_VALUE;
-    struct sim_attempt attempt = {.kind = SIM_KIND_PHYSICAL, .device = properties->location.id, .requested = size};
+    enum { ON_DEVICE = 1 };
+    bool in_ram = properties->location.type > ON_DEVICE;
+    struct sim_attempt attempt = {.kind = in_ram ? SIM_KIND_PHYSICAL_IN_RAM : SIM_KIND_PHYSICAL,
+                                  .device = in_ram ? 0 : properties->location.id, .requested = size};
     int status = sim_attempt_begin(&attempt);
     if (status == SIM_SUCCESS && (size == 0 || size % sim_config()->granularity)) status = SIM_INVALID_VALUE;
-    return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? create(attempt.device, size) : NULL, handle);
+    return sim_attempt_end(&attempt, status, status == SIM_SUCCESS ? create(attempt.device, size, attempt.kind) : NULL, handle);
 }
 
 int sim_MemRelease(void *pointer) {

@@ -16,13 +16,20 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "12 GiB at once with a cap of 40 % of 24, a smaller block works, and the runtime asked nobody",
-        scene: || one_large(12 * GIB, 8 * GIB, true),
+        scene: || one_large(12 * GIB, 9700 * MIB, true),
     },
     Labelled {
         id: "single-alloc-cap",
         says: Says::First(Probable),
         also: &[],
         story: "the same in a trace that has nothing below the runtime",
+        scene: || one_large(12 * GIB, 9700 * MIB, false),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "12 GiB at once with a cap of 9.6, and no block above 8 was given",
         scene: || one_large(12 * GIB, 8 * GIB, false),
     },
     Labelled {
@@ -55,7 +62,7 @@ pub(super) const TRACES: &[Labelled] = &[
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             trace.alloc(0x80_0000_0000, 12 * GIB);
             trace.free(0x80_0000_0000);
-            one_large_in(trace, 12 * GIB, 8 * GIB, true)
+            one_large_in(trace, 12 * GIB, 9700 * MIB, true)
         },
     },
     Labelled {

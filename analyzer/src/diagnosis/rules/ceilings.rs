@@ -84,6 +84,15 @@ fn given_in_one_block(failure: &Failure<'_>, cap: u64, check: &mut Check) {
             true => format!("a block of {} could be allocated right after the failure", size(probed)),
             false => format!("a block of more than {} could be allocated right after the failure", size(cap)),
         });
+        // The probe finds the largest block that is given: it would have come close to a cap that is all that refuses.
+        let late = probed.saturating_add(failure.moved.given_bytes);
+        check.unless(failure.thresholds.is_enough(cap, late), || {
+            format!(
+                "no block above {} was given right after the failure, and the policy allows {}",
+                size(probed),
+                size(cap)
+            )
+        });
     }
     needs_probe(failure, check);
 }

@@ -94,6 +94,7 @@ pub fn kind(name: &str) -> Kind {
     match name {
         _ if name.contains("Host") => Kind::HostPinned,
         "hipMalloc" | "hipExtMallocWithFlags" | "cudaMalloc" => Kind::Device,
+        "hipMemCreate" | "cuMemCreate" => Kind::Physical,
         _ => Kind::None,
     }
 }

@@ -39,6 +39,11 @@ pub struct Api {
 }
 
 impl Api {
+    /// Whether it gives handles of physical memory, wherever that lies.
+    pub fn gives_handles(&self) -> bool {
+        self.kind == Kind::Physical
+    }
+
     fn new(row: &ApiRow, kind: Kind, meaning: Meaning, out_of_memory: Vec<i32>) -> Self {
         Api {
             name: row.name.clone(),

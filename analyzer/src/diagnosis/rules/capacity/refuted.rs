@@ -34,45 +34,12 @@ const BEFORE_REFUSAL: &str =
 /// Ruled out only where the run had cycles enough to show a leak.
 pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let cycles = |run: &DeviceRun| run.cycles.steps().len() >= case.thresholds.least_cycles();
-    let leaks = case.leaks(failure.oom.device);
     let growth = case.tensor_growth_at(failure);
-    if leaks.is_some() || growth.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
-        let rises = |run: &DeviceRun| run.rise.as_ref().is_some_and(Rise::is_significant);
-        // What took less than was missing is not why the card is full.
-        let by_segments = || case.run_of(failure.oom.device).is_some_and(rises);
-        let rises = growth.map_or_else(by_segments, |growth| growth.significant);
-        let may_be = !leaks::rises_in_vain(case, failure) && (leaks.is_some() || rises);
+    let leaks = case.leaks(failure.oom.device).is_some();
+    if leaks || growth.is_some() || case.run_of(failure.oom.device).is_some_and(cycles) {
         let beyond = growth.filter(|growth| growth.is_beyond_its_steps(case.thresholds));
         check.note(beyond.is_some(), || beyond.map_or_else(String::new, TensorGrowth::beyond_told));
-        // Segments say nothing of what an allocator with a cache keeps in them.
-        let tells_blocks =
-            failure.device.is_some_and(|device| device.tensors.as_ref().is_some_and(|all| !all.by_call_paths));
-        let is_judged = beyond.is_none() && (growth.is_some() || !tells_blocks);
-        let in_stairs = growth.is_some_and(|growth| growth.is_in_stairs(case.thresholds));
-        // A rise in one jump is no trend, and came to stay all the same, as that of a thread that waited for its turn.
-        let missing = failure.shortfall_bytes().unwrap_or(0);
-        let jumped = growth.is_none()
-            && case
-                .run_of(failure.oom.device)
-                .and_then(|run| run.rise.as_ref())
-                .is_some_and(|rise| rise.risen_bytes() > missing);
-        // What a program does after a refusal, such as smaller work, is not what it did before.
-        let are_after_a_refusal = growth.is_none() && steps_are_after_a_refusal(case, failure);
-        // Of what came behind the last cycle beyond what any of them took, cycles say nothing.
-        let is_beyond = growth.is_none()
-            && shapes::facts(case, failure).is_some_and(|facts| facts.cycles.beyond_bytes() >= missing.max(1));
-        // Few steps show no trend, whatever they do.
-        let are_few = growth.is_some_and(|growth| growth.few_points);
-        let holds = match (may_be, is_judged) {
-            (true, _) => Holds::Unknown(IS_IT_MEANT),
-            _ if in_stairs => Holds::Unknown(ANOTHER_STAIR),
-            _ if jumped => Holds::Unknown(IS_IT_MEANT),
-            _ if are_few => Holds::Unknown(MORE_STEPS),
-            _ if are_after_a_refusal => Holds::Unknown(BEFORE_REFUSAL),
-            (false, false) => Holds::Unknown(WHAT_CAME_SINCE),
-            _ if is_beyond => Holds::Unknown(WHAT_CAME_SINCE),
-            (false, true) => Holds::No,
-        };
+        let holds = is_a_leak(case, failure, growth);
         let is_within = matches!(holds, Holds::Unknown(WHAT_CAME_SINCE));
         check.unless(holds, || match is_within {
             true => "what piles up within one step, without which the request would have fitted".to_owned(),
@@ -90,6 +57,50 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     // A leak, or a cache that fills: either is more of a reason than the full card that it ends in.
     if leaks::fills_the_card(case, failure) {
         check.at_most(Confidence::Possible);
+    }
+}
+
+/// Whether a leak filled the card, by the growth of tensors where that is known, or by cycles of the program's own blocks. Never "yes":
+/// nobody knows whether what stays is meant to.
+fn is_a_leak(case: &Case<'_>, failure: &Failure<'_>, growth: Option<&TensorGrowth>) -> Holds {
+    let rise = case.run_of(failure.oom.device).and_then(|run| run.rise.as_ref());
+    // What took less than was missing is not why the card is full.
+    let rises = growth.map_or_else(|| rise.is_some_and(Rise::is_significant), |growth| growth.significant);
+    let leaks = case.leaks(failure.oom.device).is_some();
+    let may_be = !leaks::rises_in_vain(case, failure) && (leaks || rises);
+    match growth {
+        _ if may_be => Holds::Unknown(IS_IT_MEANT),
+        Some(growth) => shown_by_steps(case, growth),
+        None => shown_by_cycles(case, failure, rise),
+    }
+}
+
+/// What steps whose tensors do not rise leave open.
+fn shown_by_steps(case: &Case<'_>, growth: &TensorGrowth) -> Holds {
+    match growth {
+        _ if growth.is_in_stairs(case.thresholds) => Holds::Unknown(ANOTHER_STAIR),
+        // Few steps show no trend, whatever they do.
+        _ if growth.few_points => Holds::Unknown(MORE_STEPS),
+        _ if growth.is_beyond_its_steps(case.thresholds) => Holds::Unknown(WHAT_CAME_SINCE),
+        _ => Holds::No,
+    }
+}
+
+/// What cycles of the program's own blocks leave open where they do not rise.
+fn shown_by_cycles(case: &Case<'_>, failure: &Failure<'_>, rise: Option<&Rise>) -> Holds {
+    let missing = failure.shortfall_bytes().unwrap_or(0);
+    // Segments say nothing of what an allocator with a cache keeps in them.
+    let hides_blocks =
+        failure.device.is_some_and(|device| device.tensors.as_ref().is_some_and(|all| !all.by_call_paths));
+    // Of what came behind the last cycle beyond what any of them took, cycles say nothing.
+    let is_beyond = || shapes::facts(case, failure).is_some_and(|facts| facts.cycles.beyond_bytes() >= missing.max(1));
+    match rise {
+        // A rise in one jump is no trend, and came to stay all the same, as that of a thread that waited for its turn.
+        Some(rise) if rise.risen_bytes() > missing => Holds::Unknown(IS_IT_MEANT),
+        // What a program does after a refusal, such as smaller work, is not what it did before.
+        _ if steps_are_after_a_refusal(case, failure) => Holds::Unknown(BEFORE_REFUSAL),
+        _ if hides_blocks || is_beyond() => Holds::Unknown(WHAT_CAME_SINCE),
+        _ => Holds::No,
     }
 }
 
