@@ -66,7 +66,7 @@ thresholds! {
     /// What must be free beyond a request to be enough, as a share of the request.
     free_margin_share: f64 = 0.10, Share, "catalogue: above the rounding of one call", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// What must be free beyond a request and its share to be enough.
-    free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
+    free_margin_bytes: u64 = 64 * MIB, Bytes, "catalogue: the reserve for page tables", ["phantom-free", "single-alloc-cap", "true-capacity", "process-fraction-cap", "other-process-on-gpu", "vmm-fd-exhaustion", "mallocasync-oom", "library-alloc-failed", "oom-model-load", "kv-cache-prealloc", "reading-mismatch-benign"];
     /// Share by which two sizes that are the same may differ.
     near_share: f64 = 0.02, Share, "catalogue", ["request-exceeds-device", "uma-ttm-limit", "uma-param-mismatch", "uma-carveout-only", "uma-large-carveout-starves-gtt", "uma-runtime-clamp", "vram-half-cap", "suspect-hardware"];
     /// Bytes by which two sizes that are the same may differ at least.

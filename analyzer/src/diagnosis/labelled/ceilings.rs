@@ -16,21 +16,21 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Proven),
         also: &[],
         story: "12 GiB at once with a cap of 40 % of 24, a smaller block works, and the runtime asked nobody",
-        scene: || one_large(12 * GIB, 9700 * MIB, true),
+        scene: || one_large(12 * GIB, 9830 * MIB, true),
     },
     Labelled {
         id: "single-alloc-cap",
         says: Says::First(Probable),
         also: &[],
         story: "the same in a trace that has nothing below the runtime",
-        scene: || one_large(12 * GIB, 9700 * MIB, false),
+        scene: || one_large(12 * GIB, 9830 * MIB, false),
     },
     Labelled {
         id: "single-alloc-cap",
         says: Says::Not,
         also: &["phantom-free"],
-        story: "12 GiB at once with a cap of 9.6, and no block above 8 was given",
-        scene: || one_large(12 * GIB, 8 * GIB, false),
+        story: "12 GiB at once with a cap of 9.6, and no block above 9.4 was given",
+        scene: || one_large(12 * GIB, 9600 * MIB, false),
     },
     Labelled {
         id: "single-alloc-cap",
@@ -62,7 +62,7 @@ pub(super) const TRACES: &[Labelled] = &[
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             trace.alloc(0x80_0000_0000, 12 * GIB);
             trace.free(0x80_0000_0000);
-            one_large_in(trace, 12 * GIB, 9700 * MIB, true)
+            one_large_in(trace, 12 * GIB, 9830 * MIB, true)
         },
     },
     Labelled {

@@ -85,8 +85,9 @@ fn given_in_one_block(failure: &Failure<'_>, cap: u64, check: &mut Check) {
             false => format!("a block of more than {} could be allocated right after the failure", size(cap)),
         });
         // The probe finds the largest block that is given: it would have come close to a cap that is all that refuses.
-        let late = probed.saturating_add(failure.moved.given_bytes);
-        check.unless(failure.thresholds.is_enough(cap, late), || {
+        let reached =
+            probed.saturating_add(failure.moved.given_bytes).saturating_add(failure.thresholds.free_margin_bytes);
+        check.unless(reached < cap, || {
             format!(
                 "no block above {} was given right after the failure, and the policy allows {}",
                 size(probed),
