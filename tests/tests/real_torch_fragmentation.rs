@@ -109,3 +109,26 @@ fn without_a_failure_there_is_no_cause() {
         assert!(report.causes().iter().all(|cause| cause != "caching-fragmentation"));
     }
 }
+
+/// Of an expandable segment a piece is refused when most of the others are made: they are no block of the program's, and PyTorch gives them back
+/// before it throws. They were taken for blocks that the program held, and the small piece for all that it had asked for.
+#[test]
+fn pieces_made_for_the_refused_request_are_not_in_use() {
+    let Some(client) = torch_client("small_pieces.py") else { return };
+    let client = client.env("SIM_CAPACITY", "1G").env("GPUOOM_PROBE", "off");
+    let run = client.env("PYTORCH_ALLOC_CONF", "expandable_segments:True").run_recorded();
+    let free = printed(&run, "free");
+    assert!(free >= 100 * MIB, "{free}");
+    let report = run.only_trace().report();
+    let found = report.diagnoses().iter().map(|found| found.id.clone()).collect::<Vec<_>>();
+    assert!(found.iter().any(|id| id == "caching-fragmentation"), "{found:?}");
+    let page = run.page().split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = format!("{} was free on the card, but for what it had taken for this very request", mib(free));
+    assert!(page.contains(&told), "{told}: {page}");
+    assert!(!page.contains("held at least the request in unused blocks"), "{page}");
+    assert!(!page.contains("a run with expandable segments"), "that is this run: {page}");
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / MIB as f64)
+}

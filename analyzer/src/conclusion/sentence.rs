@@ -414,15 +414,16 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
         _ => format!("{} not given back {end}", left.in_words()),
     };
     let where_at = format!("on {} at {}", gpu(device.index), moment(peak.at_ns));
-    let managed = match peak.managed_bytes {
-        0 => String::new(),
-        bytes => format!(", beside {} that may lie in RAM", size(bytes)),
+    // The moment when most was asked for need not be the one when most lay on the card.
+    let (of_total, managed) = match peak.managed_bytes {
+        0 => (of_total, String::new()),
+        bytes => (String::new(), format!(", {} of it in blocks that may lie in RAM", size(bytes))),
     };
     let pinned = match facts.host.end.live_allocations {
         0 => String::new(),
         _ => format!(", and {} of pinned host memory", facts.host.end.in_words()),
     };
-    format!("{opening} Peak {}{of_total} {where_at}{managed}; {left}{pinned}.", size(peak.on_card_bytes()))
+    format!("{opening} Peak {}{of_total} {where_at}{managed}; {left}{pinned}.", size(peak.requested_bytes))
 }
 
 fn nothing(facts: &Facts) -> String {

@@ -173,17 +173,34 @@ impl<'a> Case<'a> {
 
     /// Whether PyTorch's allocator held at least the request in unused blocks.
     pub fn torch_holds_enough(&self, failure: &Failure<'_>) -> Holds {
-        let request = failure.request_bytes().get().unwrap_or(u64::MAX);
-        let missing = failure.shortfall_bytes().unwrap_or(request).max(1);
+        // Of an expandable segment a piece was refused, and the block that was asked for is larger.
+        let asked = self.asked_of_allocator(failure).unwrap_or(u64::MAX);
+        let missing = failure.shortfall_bytes().unwrap_or(asked).max(1);
         match self.torch_sums(failure) {
-            Some(sums) if sums.is_certain() && sums.unused.least() >= request => Holds::Yes,
+            Some(sums) if sums.is_certain() && sums.unused.least() >= asked => Holds::Yes,
             Some(sums) if sums.idle_private.or(sums.private).is_some_and(|idle| idle.most() >= missing) => {
                 Holds::Unknown(PRIVATE)
             }
-            Some(sums) if sums.is_certain() && sums.unused.most() < request => Holds::No,
+            Some(sums) if sums.is_certain() && sums.unused.most() < asked => Holds::No,
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
             _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
         }
+    }
+
+    /// What was asked of the allocator above the runtime, or of the runtime where none is known.
+    pub fn asked_of_allocator(&self, failure: &Failure<'_>) -> Option<u64> {
+        let of_error = failure.oom.error.as_ref().map(|error| error.requested_bytes);
+        of_error.max(failure.request_bytes().get())
+    }
+
+    /// What PyTorch had taken for an expandable segment that this very request needed, when its last piece was refused: it gives that
+    /// back before it throws. At most: other physical memory of the program counts as such, too.
+    pub fn half_made_bytes(&self, failure: &Failure<'_>) -> u64 {
+        let asked = failure.oom.error.as_ref().filter(|_| self.uses_virtual_memory(failure));
+        let reserved = self.torch_sums(failure).filter(|sums| sums.is_certain()).map(|sums| sums.reserved_bytes());
+        asked.zip(reserved).map_or(0, |(error, reserved)| {
+            self.held_of_kind(failure, Kind::Physical).saturating_sub(reserved).min(error.requested_bytes)
+        })
     }
 
     /// What PyTorch's cache held unused at a refusal that no error followed, before any of it was given back; `None` where its blocks do

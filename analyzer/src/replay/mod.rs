@@ -429,6 +429,8 @@ impl Replay {
 
     fn process(&mut self, record: &Record) {
         self.end = match record.address {
+            // Whoever waited for the process wrote of a signal that came behind this record, as from a destructor.
+            process::EXITS if matches!(self.end, End::Signaled(_)) => self.end,
             process::EXITS => End::Exited(record.status),
             process::SIGNALS => End::Signaled(record.status),
             process::BEGAN => {
@@ -438,7 +440,8 @@ impl Replay {
             }
             _ => return,
         };
-        let evidence = Evidence::of_end(record.at, Some(record.seq()), record.status);
+        let status = if let End::Signaled(signal) = self.end { signal } else { record.status };
+        let evidence = Evidence::of_end(record.at, Some(record.seq()), status);
         self.failures.end(self.end.is_failure(), evidence);
     }
 

@@ -632,3 +632,14 @@ proptest! {
         prop_assert_eq!(&crate::testing::json(&crate::testing::summary(&trace)), &whole);
     }
 }
+
+#[test]
+fn a_signal_behind_the_last_record_is_how_the_process_ended() {
+    let mut trace = builder();
+    trace.refuse(GIB);
+    trace.end(process::EXITS, 0);
+    assert_eq!(run(&trace).end, End::Exited(0));
+    trace.header.end_kind = gpuoom_trace::header::end::SIGNALED;
+    trace.header.end_code = libc::SIGSEGV;
+    assert_eq!(run(&trace).end, End::Signaled(libc::SIGSEGV));
+}

@@ -23,7 +23,14 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// What would show whether the pieces are why.
-pub(super) const PACKED: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True)";
+const PACKED: &str = "a run with expandable segments, which leave fewer pieces between blocks (PYTORCH_ALLOC_CONF=expandable_segments:True)";
+
+/// A run without pieces would settle it, where this is not that run.
+pub(super) fn would_be_packed(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !case.uses_virtual_memory(failure) {
+        check.would_settle(PACKED);
+    }
+}
 
 /// Free memory is trapped in split segments of a caching allocator.
 fn caching_fragmentation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
@@ -92,7 +99,8 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let unused = in_pools.map_or(sums.unused, |idle| sums.unused.plus(idle));
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
-    let free = failure.free_bytes().or(by_torch);
+    let half_made = case.half_made_bytes(failure);
+    let free = failure.free_bytes().or(by_torch).map(|free| free.saturating_add(half_made));
     // For a small block a larger segment is asked for.
     let asked_of_driver = failure.request_bytes().get().map_or(tried.bytes, |request| request.max(tried.bytes));
     // What is free and what lies unused may be enough together, where neither is.
@@ -111,7 +119,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     }
     if !alone {
         check.at_most(Confidence::Probable);
-        check.would_settle(PACKED);
+        would_be_packed(case, failure, check);
     }
     if unused.least() < tried.most() || !sums.is_certain() {
         check.at_most(Confidence::Probable);
@@ -124,7 +132,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     // A smaller part is what every cache has, and a reason only for this one request.
     if of_reserved <= failure.thresholds.unused_share {
         check.at_most(Confidence::Probable);
-        unless_it_had_fitted(sums, failure, check);
+        unless_it_had_fitted(sums, case, failure, check);
     }
     let growth = case.tensor_growth_at(failure).filter(|growth| growth.significant);
     let unused_and_free = unused.bytes.saturating_add(free.get().unwrap_or(0));
@@ -163,17 +171,18 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
         format!("that is {} of what it had reserved", percent(of_reserved))
     });
     check.must(free.is(|free| free < asked_of_driver), || {
-        format!("{} was free on the card", size(free.get().unwrap_or(0)))
+        let but = if half_made > 0 { ", but for what it had taken for this very request" } else { "" };
+        format!("{} was free on the card{but}", size(free.get().unwrap_or(0)))
     });
     // So little every cache has between its blocks.
     if of_reserved < failure.thresholds.few_unused_share {
         check.at_most(Confidence::Possible);
         check.is_a_small_part();
-        check.would_settle(PACKED);
+        would_be_packed(case, failure, check);
     }
     // Who gets nothing out of the cache is served by none of its pieces.
     if case.asked_by_another(failure).is_none() {
-        in_pieces(sums, check);
+        in_pieces(sums, case, failure, check);
     }
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
     if sums.told == Told::SnapshotLater {
@@ -186,7 +195,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
 
 /// Where tensors had never held as much as with this request, the program needed more than ever, and pieces are what is left between
 /// them. What garbage holds counts as theirs.
-fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut Check) {
+fn unless_it_had_fitted(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let most = failure.device.and_then(|device| device.tensors.as_ref()).map(|tensors| tensors.peak_allocated_bytes);
     let with_it = sums.allocated.map(|allocated| allocated.plus(sums.tried).bytes);
     if most.zip(with_it).is_some_and(|(most, with_it)| most >= with_it) {
@@ -194,14 +203,14 @@ fn unless_it_had_fitted(sums: &TorchSums<'_>, failure: &Failure<'_>, check: &mut
         return;
     }
     check.at_most(Confidence::Possible);
-    check.would_settle(PACKED);
+    would_be_packed(case, failure, check);
     check.would_settle(
         "whether all that the tensors held was needed: they had never held as much as with this request (as far as is known)",
     );
 }
 
 /// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.
-fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
+fn in_pieces(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // Memory can go from one place of an expandable segment to another only in whole pages.
     let are_small = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < SEGMENT_BYTES);
     check.part(if are_small { "small pieces" } else { "pieces" });
@@ -222,7 +231,7 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
                     size(largest)
                 )
             });
-            check.would_settle(PACKED);
+            would_be_packed(case, failure, check);
         }
         check.unless(would_hold && !is_of_a_part, || {
             let piece = if would_hold { format!(" of {}", size(largest)) } else { String::new() };
@@ -246,7 +255,7 @@ fn in_pieces(sums: &TorchSums<'_>, check: &mut Check) {
     check.unless(moment.largest_usable_bytes >= sums.tried.bytes.max(1), || {
         format!("one unused block of {} would have held the request", size(moment.largest_usable_bytes))
     });
-    let caller = sums.stack.first();
+    let caller = sums.stack.iter().find(|frame| !frame.is_native());
     check.note_by(Basis::Given, caller.is_some(), || {
         let at = caller.map_or_else(String::new, |frame| frame.place());
         format!("the request came from {at}")

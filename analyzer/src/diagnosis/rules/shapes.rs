@@ -1,6 +1,6 @@
 //! H. Where in a training or in serving a failure came.
 
-use super::fragmentation::PACKED;
+use super::fragmentation::would_be_packed;
 use super::llama::Start;
 use super::{Rule, failure, leaks, log, model};
 use crate::diagnosis::case::{Case, Failure};
@@ -86,7 +86,7 @@ fn unless_in_pieces(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check:
     let is_enough = room >= to_come.unwrap_or(block) && !is_little;
     check.at_most(if is_enough { Confidence::Possible } else { Confidence::Probable });
     check.note(true, || held_in_pieces(sums.unused.bytes, free));
-    check.would_settle(PACKED);
+    would_be_packed(case, failure, check);
 }
 
 /// What PyTorch's allocator had unused, beside what was free, where that is known.

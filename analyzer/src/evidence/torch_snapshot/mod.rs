@@ -65,6 +65,12 @@ impl Frame {
     pub fn place(&self) -> String {
         format!("{} ({}:{})", clean(&self.name), clean(&self.file), self.line)
     }
+
+    /// Whether it is of C++: a history with the stacks of all languages begins in PyTorch's own unwinder, and its lines are addresses.
+    pub fn is_native(&self) -> bool {
+        let ends = [".cpp", ".cc", ".h", ".cu", ".c", "??"];
+        self.name.contains("::") || self.file.contains(".so") || ends.iter().any(|end| self.file.ends_with(end))
+    }
 }
 
 /// A stretch that the allocator took from the driver.

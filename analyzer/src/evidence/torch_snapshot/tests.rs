@@ -271,3 +271,17 @@ proptest! {
         let _ = read(&sample()[..cut % bytes.len()]);
     }
 }
+
+#[test]
+fn the_unwinder_of_pytorch_asked_for_nothing() {
+    let frame = |name: &str, file: &str| Frame { name: name.into(), file: file.into(), line: 1 };
+    for (name, file, is_native) in [
+        ("torch::unwind::unwind()", "/usr/lib/libtorch_cpu.so", true),
+        ("_start", "??", true),
+        ("at::empty", "Empty.cpp", true),
+        ("forward", "model.py", false),
+        ("<module>", "<stdin>", false),
+    ] {
+        assert_eq!(frame(name, file).is_native(), is_native, "{name}");
+    }
+}

@@ -10,7 +10,10 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for device in summary.facts.devices.iter().filter(|device| used(&device.account)) {
         let total = device.total_bytes.filter(|total| *total > 0);
-        let share = total.map(|total| percent(device.account.peak.on_card_bytes() as f64 / total as f64));
+        // Of what may lie in RAM nobody knows how much lay on the card.
+        let peak = &device.account.peak;
+        let share = total.filter(|_| peak.managed_bytes == 0);
+        let share = share.map(|total| percent(peak.requested_bytes as f64 / total as f64));
         rows.push(row(gpu(device.index), &device.account, share));
     }
     if used(&summary.facts.host) {
@@ -45,8 +48,8 @@ fn row(name: String, account: &AccountSummary, share: Option<String>) -> Vec<Str
         match account.peak.managed_bytes {
             0 => size(account.peak.requested_bytes),
             managed => {
-                let own = size(account.peak.on_card_bytes());
-                format!("{own}, and {} managed, which may lie in RAM", size(managed))
+                let all = size(account.peak.requested_bytes);
+                format!("{all}, {} of it managed, which may lie in RAM", size(managed))
             }
         },
         share.unwrap_or_default(),

@@ -125,7 +125,7 @@ pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<
 
 /// What the program said of it, in short.
 fn said(oom: &OomReport) -> Option<String> {
-    let text = clean(oom.message.as_deref()?);
+    let text = clean(&oom.message.as_deref()?.replace('\n', " "));
     let whole = text.chars().count() <= MOST_SAID;
     let start: String = text.chars().take(MOST_SAID).collect();
     let who = match oom.message_from? {

@@ -16,7 +16,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     page.headed("MEMORY", Paint::Bold, "what the program's own calls asked for, counted once");
     for device in devices {
         let share = device.total_bytes.filter(|total| *total > 0).map(|total| {
-            let peak = device.account.peak.on_card_bytes();
+            let peak = device.account.peak.requested_bytes;
             format!(" of {} ({} of the card)", size(total), percent(peak as f64 / total as f64))
         });
         let failed = failed(&device.account, attempts_beside(summary, device));
@@ -76,17 +76,19 @@ fn failed(account: &AccountSummary, more: u64) -> Option<String> {
 fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummary, Option<String>), of_total: &str) {
     let AccountSummary { allocations, frees, reset, replaced, peak, end, .. } = account;
     let indent = " ".repeat(name.chars().count() + 4);
-    let managed = match peak.managed_allocations {
-        0 => String::new(),
+    // The moment when most was asked for need not be the one when most lay on the card.
+    let (of_total, managed) = match peak.managed_allocations {
+        0 => (of_total, String::new()),
         blocks => {
-            format!(", beside {} in {} that may lie in RAM", size(peak.managed_bytes), count(blocks, "block", "blocks"))
+            let in_blocks = count(blocks, "block", "blocks");
+            ("", format!(", {} of it in {in_blocks} that may lie in RAM", size(peak.managed_bytes)))
         }
     };
     let first = format!(
         "peak {} asked{of_total} at {}, in {}{managed}",
-        size(peak.on_card_bytes()),
+        size(peak.requested_bytes),
         moment(peak.at_ns),
-        count(peak.live_allocations - peak.managed_allocations, "block", "blocks")
+        count(peak.live_allocations, "block", "blocks")
     );
     page.indented(&format!("  {name}  "), &indent, &first);
     let mut parts = vec![count(*allocations, "allocation", "allocations"), format!("{} freed", grouped(*frees))];

@@ -202,9 +202,18 @@ fn write_failures(page: &mut Page, answer: &TorchAnswer) {
     page.headed("FAILURES OF PYTORCH", Paint::Bold, "would the error remain? (modelled)");
     for (index, failure) in first.failures.iter().take(MOST_FAILURES).enumerate() {
         let head = format!("  #{:<3} {}: ", failure.number, size(failure.requested_bytes));
-        let words = [(Fate::Remains, "remains with"), (Fate::Gone, "gone with"), (Fate::Depends, "depends with")];
-        let told = words.iter().filter_map(|(fate, words)| {
-            let here = |policy: &&PolicyAnswer| policy.fate(index) == Some(*fate);
+        // Of a range of requests only two examples were replayed, which bound nothing.
+        let words = [
+            (Fate::Remains, false, "remains with"),
+            (Fate::Gone, false, "gone with"),
+            (Fate::Remains, true, "remains in both examples with"),
+            (Fate::Gone, true, "gone in both examples with"),
+            (Fate::Depends, true, "depends with"),
+        ];
+        let told = words.iter().filter_map(|(fate, by_examples, words)| {
+            let here = |policy: &&PolicyAnswer| {
+                policy.fate(index) == Some(*fate) && policy.with_least_requests.is_some() == *by_examples
+            };
             let name = |policy: &PolicyAnswer| match *fate {
                 Fate::Gone => format!("{}{}", short(policy), others_fail(policy)),
                 _ => short(policy),

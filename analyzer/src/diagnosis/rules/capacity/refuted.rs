@@ -247,8 +247,9 @@ fn unused_in_own_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
 /// of what the program needs. A small part every cache has between its blocks.
 fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, String)> {
     let sums = case.torch_sums(failure).filter(|sums| sums.is_certain())?;
-    let free = failure.free_bytes().get();
-    let asked = failure.request_bytes().get()?;
+    let half_made = case.half_made_bytes(failure);
+    let free = failure.free_bytes().get().map(|free| free.saturating_add(half_made));
+    let asked = case.asked_of_allocator(failure)?;
     let of_reserved = share(sums.unused.bytes, sums.reserved_bytes());
     let are_few = of_reserved < failure.thresholds.few_unused_share;
     // More than a few by themselves are another cause.
@@ -258,7 +259,8 @@ fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, Str
         return None;
     }
     let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
-    let free = free.map_or_else(String::new, |free| format!(", and {} was free", size(free)));
+    let but = if half_made > 0 { " but for what it had taken for this very request" } else { "" };
+    let free = free.map_or_else(String::new, |free| format!(", and {} was free{but}", size(free)));
     let text = format!(
         "PyTorch's allocator held {unused} unused, {part} of what it had reserved{free}: as much as was asked for, in pieces"
     );
