@@ -547,6 +547,7 @@ pub(super) const TRACES: &[Labelled] = &[
         story: "a long step without calls, and then a clean end",
         scene: || {
             let mut scene = hangs(90, None);
+            scene.trace.header.end_kind = gpuoom_trace::header::end::EXITED;
             scene.trace.end(process::EXITS, 0);
             scene
         },
