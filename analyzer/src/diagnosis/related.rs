@@ -16,7 +16,7 @@ use crate::passes::shape::tensors;
 use crate::replay::blocks::Owner;
 use crate::replay::tracks::retries::Retry;
 use crate::software::{Program, Version};
-use crate::words::clean;
+use crate::words::{clean, size};
 
 /// What would tell whether private pools could have given something up.
 const PRIVATE: &str = "whether what private pools hold in no tensor is needed, as by a captured graph when it runs";
@@ -194,13 +194,26 @@ impl<'a> Case<'a> {
     }
 
     /// What PyTorch had taken for an expandable segment that this very request needed, when its last piece was refused: it gives that
-    /// back before it throws. At most: other physical memory of the program counts as such, too.
+    /// back before it throws. At most: other physical memory of the program counts as such, too, but for what PyTorch's message, which
+    /// is written behind that, says of free memory.
     pub fn half_made_bytes(&self, failure: &Failure<'_>) -> u64 {
         let asked = failure.oom.error.as_ref().filter(|_| self.uses_virtual_memory(failure));
-        let reserved = self.torch_sums(failure).filter(|sums| sums.is_certain()).map(|sums| sums.reserved_bytes());
-        asked.zip(reserved).map_or(0, |(error, reserved)| {
-            self.held_of_kind(failure, Kind::Physical).saturating_sub(reserved).min(error.requested_bytes)
-        })
+        let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
+        let Some((error, sums)) = asked.zip(sums) else { return 0 };
+        let at_most = self.held_of_kind(failure, Kind::Physical).saturating_sub(sums.reserved_bytes());
+        let came_back = sums.free.map(|free| free.most().saturating_sub(failure.free_bytes().get().unwrap_or(0)));
+        at_most.min(error.requested_bytes).min(came_back.unwrap_or(u64::MAX))
+    }
+
+    /// What was free, counted with [`Case::half_made_bytes`], in words: `4 MiB was free`, `at most 284 MiB was free, but for …`.
+    pub fn free_told(&self, failure: &Failure<'_>, free_bytes: u64, place: &str) -> String {
+        let says_free = self.torch_sums(failure).is_some_and(|sums| sums.free.is_some());
+        let (at_most, but) = match self.half_made_bytes(failure) {
+            0 => ("", ""),
+            _ if says_free => ("", ", but for what it had taken for this very request"),
+            _ => ("at most ", ", but for what it had taken for this very request"),
+        };
+        format!("{at_most}{} was free{place}{but}", size(free_bytes))
     }
 
     /// What PyTorch's cache held unused at a refusal that no error followed, before any of it was given back; `None` where its blocks do

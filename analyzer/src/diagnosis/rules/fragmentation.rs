@@ -171,8 +171,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
         format!("that is {} of what it had reserved", percent(of_reserved))
     });
     check.must(free.is(|free| free < asked_of_driver), || {
-        let but = if half_made > 0 { ", but for what it had taken for this very request" } else { "" };
-        format!("{} was free on the card{but}", size(free.get().unwrap_or(0)))
+        case.free_told(failure, free.get().unwrap_or(0), " on the card")
     });
     // So little every cache has between its blocks.
     if of_reserved < failure.thresholds.few_unused_share {

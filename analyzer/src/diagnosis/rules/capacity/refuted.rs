@@ -259,8 +259,7 @@ fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, Str
         return None;
     }
     let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
-    let but = if half_made > 0 { " but for what it had taken for this very request" } else { "" };
-    let free = free.map_or_else(String::new, |free| format!(", and {} was free{but}", size(free)));
+    let free = free.map_or_else(String::new, |free| format!(", and {}", case.free_told(failure, free, "")));
     let text = format!(
         "PyTorch's allocator held {unused} unused, {part} of what it had reserved{free}: as much as was asked for, in pieces"
     );
