@@ -208,6 +208,7 @@ fn write_failures(page: &mut Page, answer: &TorchAnswer) {
             (Fate::Gone, false, "gone with"),
             (Fate::Remains, true, "remains in both examples with"),
             (Fate::Gone, true, "gone in both examples with"),
+            (Fate::Depends, false, "depends with"),
             (Fate::Depends, true, "depends with"),
         ];
         let told = words.iter().filter_map(|(fate, by_examples, words)| {
