@@ -205,6 +205,13 @@ impl<'a> Case<'a> {
         at_most.min(error.requested_bytes).min(came_back.unwrap_or(u64::MAX))
     }
 
+    /// What of free memory could serve a request: all of it, or whole pieces where physical memory of an expandable segment was refused,
+    /// which PyTorch makes in pieces of one size.
+    pub fn free_in_pieces(&self, failure: &Failure<'_>, free_bytes: u64) -> u64 {
+        let piece = failure.request_bytes().get().filter(|piece| *piece > 0 && self.uses_virtual_memory(failure));
+        piece.map_or(free_bytes, |piece| free_bytes / piece * piece)
+    }
+
     /// What was free, counted with [`Case::half_made_bytes`], in words: `4 MiB was free`, `at most 284 MiB was free, but for …`.
     pub fn free_told(&self, failure: &Failure<'_>, free_bytes: u64, place: &str) -> String {
         let says_free = self.torch_sums(failure).is_some_and(|sums| sums.free.is_some());

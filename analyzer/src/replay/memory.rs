@@ -138,11 +138,13 @@ impl Replay {
     /// Puts a block into table and account; returns the one that had its address, which is gone now.
     #[inline(always)]
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
-        let (slot, old) = match block.kind {
-            Kind::Physical if block.family == Family::Pointers => self.vmm.create(block),
-            Kind::HostPinned if self.apis.get(block.api).gives_handles() => self.vmm.create(block),
-            _ => self.live.insert(block),
+        // One call of each: a second one makes the body too large to stay in line.
+        let is_handle = match block.kind {
+            Kind::Physical => block.family == Family::Pointers,
+            Kind::HostPinned => self.apis.get(block.api).gives_handles(),
+            _ => false,
         };
+        let (slot, old) = if is_handle { self.vmm.create(block) } else { self.live.insert(block) };
         if let Some(old) = &old {
             self.accounts.let_go(old);
         }

@@ -532,17 +532,20 @@ impl Replay {
         if own && self.apis.moves(record) {
             return Some(Kind::Managed);
         }
-        if payload.is_empty() {
-            return None;
+        match record.kind() {
+            Kind::Pool | Kind::Physical if !payload.is_empty() => self.lies_elsewhere(record, payload),
+            _ => None,
         }
-        if record.kind() == Kind::Physical && record.device == NO_DEVICE {
-            return Some(PoolPlace::of(record, payload).kind).filter(|kind| *kind != Kind::Pool);
-        }
-        if record.kind() != Kind::Pool || self.pools.is_empty() {
-            return None;
-        }
-        let pool = payload::unpack_numbers(payload).next()?;
-        self.pools.get(&pool).map(|place| place.kind).filter(|kind| *kind != Kind::Pool)
+    }
+
+    #[cold]
+    fn lies_elsewhere(&self, record: &Record, payload: &[u8]) -> Option<Kind> {
+        let kind = match record.kind() {
+            Kind::Physical if record.device == NO_DEVICE => PoolPlace::of(record, payload).kind,
+            Kind::Physical => return None,
+            _ => self.pools.get(&payload::unpack_numbers(payload).next()?)?.kind,
+        };
+        Some(kind).filter(|kind| *kind != Kind::Pool)
     }
 }
 
