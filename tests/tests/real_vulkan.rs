@@ -35,6 +35,9 @@ fn a_refusal_is_of_the_card_and_of_gtt() {
     let page = run.page();
     assert!(page.contains("GEM buffers, 31 blocks, 15.00 GiB asked; its pages move"), "{page}");
     assert!(page.contains("beside 15.00 GiB that may lie in RAM"), "{page}");
+    // Loader, driver and libdrm only pass on.
+    let own = page.lines().find(|line| line.contains("managed, may lie in RAM: "));
+    assert!(own.is_some_and(|line| line.contains("(vulkan_tour)")), "{page}");
 }
 
 /// With little GTT, buffers fill the card: still no call tells where they lie.

@@ -59,6 +59,30 @@ fn the_hosts_ledger_knows_nothing_of_the_card() {
     }
 }
 
+/// HIP takes managed memory out of pinned memory there: it is the program's, not the runtime's.
+#[test]
+fn managed_memory_is_the_programs_in_the_hosts_ledger_too() {
+    let Some(client) = on_6_4("managed") else { return };
+    let page = client.run_recorded().only_trace().report_text();
+    let ledger = section(&page, "WHO HOLDS pinned host memory");
+    let row = |start: &str| ledger.lines().find(|line| line.trim_start().starts_with(start));
+    assert!(row("program          managed memory, 1 block").is_some_and(|row| row.contains("300.00")), "{ledger}");
+    assert!(!ledger.contains("305.00"), "{ledger}");
+}
+
+/// The system's numbers of a failure are read before the recorder's probe: what it asks for makes HIP give up what a pool kept.
+#[test]
+fn what_a_pool_kept_is_there_when_the_failure_is_read() {
+    let Some(client) = rocm_on_card(RocmRelease::V6_4, "kept_by_pool") else { return };
+    let run = client.run_recorded();
+    assert_eq!(run.stdout, "out of memory\n");
+    assert!(!has_cause(&run, "sysfs-free-overreported"), "{}", run.page());
+    let events = run.only_trace().events();
+    let read = events.iter().find(|event| event.reading("largest_allocatable_bytes").is_some()).expect("a probe");
+    let value = |name: &str| read.reading(name).unwrap_or_default();
+    assert_eq!(value("runtime_free_bytes") + value("vram_used_bytes"), 8 << 30);
+}
+
 #[test]
 fn no_training_step_is_seen_where_there_is_no_training() {
     for client in [pinned(), opencl(), on_6_4("vmm").map(|client| client.arg("full"))] {

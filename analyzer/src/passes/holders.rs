@@ -80,6 +80,8 @@ fn label_of<'a>(libraries: &'a Libraries<'_>, class: &Class) -> Label<'a> {
     let library = class.caller.and_then(|(_, site)| libraries.of_site(site));
     let (owner, kind) = match class.cause {
         Cause::SetUp => (SET_UP, class.kind),
+        // HIP 6.4.3 takes it from pinned memory where the kernel driver moves no pages.
+        Cause::Call { kind: Kind::Managed, own: true, .. } => (PROGRAM, Kind::Managed),
         Cause::Call { kind: kind @ (Kind::Code | Kind::Queue | Kind::Scratch), .. } => (RUNTIME, kind),
         _ if library.is_some_and(|library| !is_runtime(library)) => (VENDOR, class.kind),
         Cause::Itself if class.layer == Layer::Runtime => (VENDOR, class.kind),

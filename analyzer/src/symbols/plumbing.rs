@@ -60,6 +60,17 @@ const PLUMBING: &[Row] = &[
     library("libcusparse"),
     library("libnccl"),
     library("libnvrtc"),
+    // OpenCL, Vulkan and OpenGL: loaders, drivers, and the library between them and the kernel.
+    library("libOpenCL"),
+    library("libamdocl"),
+    library("libRusticlOpenCL"),
+    library("libvulkan"),
+    library("amdvlk"),
+    library("libEGL"),
+    library("libGL"),
+    library("libgallium"),
+    library("libdrm"),
+    library("libnvidia-"),
     // Templates over them.
     function("thrust::"),
     function("cub::"),

@@ -192,7 +192,8 @@ impl Readings {
         for device in self.used.clone() {
             readings.extend(self.memory(device));
         }
-        self.finish(readings, reason, failure, began_at);
+        self.read_system(reason, &mut readings);
+        self.publish(&readings, reason, failure, began_at);
     }
 
     fn memory(&mut self, device: Device) -> Vec<Reading> {
@@ -202,17 +203,21 @@ impl Readings {
         }
     }
 
-    /// Reads what no runtime has to be asked for, and records all. A call for memory that was under way while the recorder read may
-    /// be in one number and not in another: so the record says from when to when that was.
-    fn finish(&self, mut readings: Vec<Reading>, reason: i32, failure: Option<&Failure>, began_at: u64) {
-        sysfs::read(config::get(), &self.cards, &self.gpus, &mut readings);
+    /// Reads what no runtime has to be asked for.
+    fn read_system(&self, reason: i32, readings: &mut Vec<Reading>) {
+        sysfs::read(config::get(), &self.cards, &self.gpus, readings);
         if reason != trigger::PERIOD {
-            sysfs::read_graphics(config::get(), &self.cards, Path::new("/proc"), &mut readings);
+            sysfs::read_graphics(config::get(), &self.cards, Path::new("/proc"), readings);
         }
-        host::read(config::get(), reason != trigger::PERIOD, &mut readings);
+        host::read(config::get(), reason != trigger::PERIOD, readings);
         readings.truncate(MAX_READINGS);
+    }
+
+    /// Records what was read. A call for memory that was under way while the recorder read may be in one number and not in another: so
+    /// the record says from when to when that was.
+    fn publish(&self, readings: &[Reading], reason: i32, failure: Option<&Failure>, began_at: u64) {
         let mut bytes = [0; MAX_PAYLOAD_BYTES];
-        let used = metadata::encode_readings(&readings, &mut bytes);
+        let used = metadata::encode_readings(readings, &mut bytes);
         let mut out = [0; MAX_PAYLOAD_BYTES];
         let record = Record {
             at: began_at,
@@ -232,19 +237,24 @@ impl Readings {
         let device = Device { library: failure.library, index: failure.device, caller: failure.caller };
         let began_at = self.recorder.clock.now();
         let mut readings = self.memory(device);
+        // Before the probe: what it asks for and gives back makes a runtime release what its pools kept.
+        self.read_system(trigger::FAILURE, &mut readings);
         let (quantity, value) = match self.probe(device, failure) {
             Ok(largest) => (Quantity::LargestAllocatable, largest),
             Err(why) => (Quantity::ProbeSkipped, why),
         };
-        readings.push(Reading { quantity: quantity as u16, device: failure.device, value });
-        self.finish(readings, trigger::FAILURE, Some(failure), began_at);
+        readings.insert(0, Reading { quantity: quantity as u16, device: failure.device, value });
+        readings.truncate(MAX_READINGS);
+        self.publish(&readings, trigger::FAILURE, Some(failure), began_at);
         self.recorder.failures_handled.fetch_max(failure.number, Ordering::Release);
     }
 
     fn without_runtime(&self, failure: &Failure) {
         let quantity = Quantity::ProbeSkipped as u16;
-        let reading = Reading { quantity, device: failure.device, value: probe_skipped::NO_THREAD };
-        self.finish(vec![reading], trigger::FAILURE, Some(failure), self.recorder.clock.now());
+        let mut readings = vec![Reading { quantity, device: failure.device, value: probe_skipped::NO_THREAD }];
+        let began_at = self.recorder.clock.now();
+        self.read_system(trigger::FAILURE, &mut readings);
+        self.publish(&readings, trigger::FAILURE, Some(failure), began_at);
     }
 
     /// The largest block that can be had, or one of [`probe_skipped`].

@@ -197,6 +197,23 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
     assert!(summary.facts.ledger.iter().all(|ledger| ledger.rows.is_empty()));
 }
 
+/// A runtime that moves no pages takes managed memory out of pinned memory: the program asked for it.
+#[test]
+fn managed_memory_that_is_pinned_is_the_programs() {
+    let mut trace = builder();
+    let below = At { kind: Kind::HostPinned, ..at("hsa_amd_memory_pool_allocate", 0x1000, 300 * MIB) };
+    trace.alloc_through(0, &[At { kind: Kind::Managed, ..at("hipMallocManaged", 0x1000, 300 * MIB) }, below]);
+    // What the runtime takes for itself in such a call has an address of its own.
+    let staging = At { kind: Kind::HostPinned, ..at("hsa_amd_memory_pool_allocate", 0x6000_0000, 4 * MIB) };
+    trace.alloc_through(0, &[At { kind: Kind::Managed, ..at("hipMallocManaged", 0x4000_0000, MIB) }, staging]);
+    let pinned = At { kind: Kind::HostPinned, ..at("hipHostMalloc", 0x9000_0000, 3 * MIB) };
+    trace.alloc_through(0, &[pinned]);
+    let summary = summary(&trace);
+    let ledger = summary.facts.host_ledger.first().unwrap();
+    let rows: Vec<(&str, &str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.kind, row.bytes / MIB)).collect();
+    assert_eq!(rows, [("program", "managed", 300), ("runtime", "host-pinned", 4), ("program", "host-pinned", 3)]);
+}
+
 #[test]
 fn what_was_read_of_a_card_is_not_the_hosts() {
     let mut trace = builder();

@@ -218,7 +218,15 @@ impl Lower {
                 continue;
             }
             let before = *block;
-            block.cause = cause;
+            block.cause = match cause {
+                // Pinned memory inside a call for managed memory is what that call gave only where it has its address.
+                Cause::Call { kind: Kind::Managed, .. }
+                    if block.side() == Side::Host && block.address != record.address =>
+                {
+                    Cause::Itself
+                }
+                cause => cause,
+            };
             if block.device == NO_DEVICE && block.side() == Side::Device {
                 block.device = open.device;
             }

@@ -254,9 +254,7 @@ fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, Str
     let are_few = of_reserved < failure.thresholds.few_unused_share;
     // More than a few by themselves are another cause.
     let usable = case.free_in_pieces(failure, free.unwrap_or(0));
-    if sums.unused.most().saturating_add(usable) < asked
-        || !are_few && case.torch_holds_enough(failure) == Holds::Yes
-    {
+    if sums.unused.most().saturating_add(usable) < asked || !are_few && case.torch_holds_enough(failure) == Holds::Yes {
         return None;
     }
     let (unused, part) = (size(sums.unused.bytes), percent(of_reserved));
