@@ -207,8 +207,8 @@ impl<'a> Case<'a> {
 
     /// What of free memory could serve a request: all of it, or whole pieces where physical memory of an expandable segment was refused,
     /// which PyTorch makes in pieces of one size.
-    pub fn free_in_pieces(&self, failure: &Failure<'_>, free_bytes: u64) -> u64 {
-        let piece = failure.request_bytes().get().filter(|piece| *piece > 0 && self.uses_virtual_memory(failure));
+    pub fn free_in_pieces(failure: &Failure<'_>, free_bytes: u64) -> u64 {
+        let piece = failure.request_bytes().get().filter(|piece| *piece > 0 && failure.oom.kind == Kind::Physical);
         piece.map_or(free_bytes, |piece| free_bytes / piece * piece)
     }
 

@@ -105,7 +105,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let asked_of_driver = failure.request_bytes().get().map_or(tried.bytes, |request| request.max(tried.bytes));
     // What is free and what lies unused may be enough together, where neither is.
     let alone = unused.bytes >= tried.bytes;
-    let usable = case.free_in_pieces(failure, free.get().unwrap_or(0));
+    let usable = Case::free_in_pieces(failure, free.get().unwrap_or(0));
     let together = unused.bytes.saturating_add(usable) >= asked_of_driver;
     check.must_by(sums.basis(), alone || together, || {
         let (held, asked) = (size(unused.bytes), size(tried.bytes));

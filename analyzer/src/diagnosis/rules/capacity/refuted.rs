@@ -253,7 +253,7 @@ fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, Str
     let of_reserved = share(sums.unused.bytes, sums.reserved_bytes());
     let are_few = of_reserved < failure.thresholds.few_unused_share;
     // More than a few by themselves are another cause.
-    let usable = case.free_in_pieces(failure, free.unwrap_or(0));
+    let usable = Case::free_in_pieces(failure, free.unwrap_or(0));
     if sums.unused.most().saturating_add(usable) < asked || !are_few && case.torch_holds_enough(failure) == Holds::Yes {
         return None;
     }
