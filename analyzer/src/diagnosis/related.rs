@@ -201,7 +201,9 @@ impl<'a> Case<'a> {
         let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
         let Some((error, sums)) = asked.zip(sums) else { return 0 };
         let at_most = self.held_of_kind(failure, Kind::Physical).saturating_sub(sums.reserved_bytes());
-        let came_back = sums.free.map(|free| free.most().saturating_sub(failure.free_bytes().get().unwrap_or(0)));
+        // Without a count of the moment itself nothing comes on top: the message's own has it already.
+        let came_back =
+            sums.free.map(|free| failure.free_bytes().get().map_or(0, |then| free.most().saturating_sub(then)));
         at_most.min(error.requested_bytes).min(came_back.unwrap_or(u64::MAX))
     }
 

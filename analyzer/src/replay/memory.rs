@@ -138,7 +138,7 @@ impl Replay {
     /// Puts a block into table and account; returns the one that had its address, which is gone now.
     #[inline(always)]
     fn make_live(&mut self, side: Side, block: Block, at: u64) -> Option<Block> {
-        // One call of each: a second one makes the body too large to stay in line.
+        // One call of each: this body stands in line wherever it is called, and so do they.
         let is_handle = match block.kind {
             Kind::Physical => block.family == Family::Pointers,
             Kind::HostPinned => self.apis.get(block.api).gives_handles(),
