@@ -23,18 +23,19 @@ struct heap {
 enum { ALLOC = 0x2B, FREE = 0x29, DUP = 0x34, HEAP = 0x4A, TRANSFER = 0xD3 };
 enum { ROOT = 0x41, DEVICE = 0x80, SYSTEM = 0x3E, LOCAL = 0x40, PAGES = 0x71, VIRTUAL = 0x50A0 };
 
-// What the driver of this version has: lists for 32 or 256 cards, and a NUMA node before one status.
-struct uvm_driver { size_t cards; int has_node; };
+// What the driver of this version has: lists for 32 or 256 cards, a NUMA node before one status, a length before another.
+struct uvm_driver { size_t cards; int has_node, has_length; };
 static inline struct uvm_driver uvm_driver(void) {
     unsigned a = 595, b = 0, c = 0;
     const char *text = getenv("SIM_NVIDIA_VERSION");
     if (text) sscanf(text, "%u.%u.%u", &a, &b, &c);
     unsigned long number = a * 1000000ul + b * 1000 + c;
-    return (struct uvm_driver){number < 550040053ul ? 32 : 256, number >= 550040007ul};
+    return (struct uvm_driver){number < 550040053ul ? 32 : 256, number >= 550040007ul, number < 590044001ul};
 }
 
 struct uvm_range { uint64_t base, length; uint32_t status; };
 struct uvm_free { uint64_t base; uint32_t status; };
+struct uvm_free_old { uint64_t base, length; uint32_t status; };
 struct uvm_on_card { uint64_t base, length; uint8_t uuid[16]; uint32_t status; };
 struct uvm_p2p { uint64_t base, length, offset; uint8_t uuid[16]; int32_t fd; uint32_t client, memory, status; };
 struct uvm_attributes { uint8_t uuid[16]; uint32_t rest[5]; };

@@ -53,8 +53,13 @@ static void pool(uint64_t base, uint64_t length) {
 }
 
 static void drop(uint64_t base) {
-    struct uvm_free drop = {base, 0};
-    ASK(UVM_FREE, drop);
+    if (uvm_driver().has_length) {
+        struct uvm_free_old drop = {.base = base, .length = 2 * MiB};
+        ASK(UVM_FREE, drop);
+    } else {
+        struct uvm_free drop = {base, 0};
+        ASK(UVM_FREE, drop);
+    }
 }
 
 static void ranges(void) {
@@ -115,9 +120,9 @@ static void malformed(void) {
         for (size_t j = 0; j < sizeof others / sizeof *others; j++) show("elsewhere", ioctl(others[j], numbers[i], pages));
     }
     // The last bytes that can be read are enough, whatever lies behind them.
-    struct uvm_free *at_the_end = (struct uvm_free *)(end - 16);
-    at_the_end->base = BASE + 64 * MiB;
-    ASK(UVM_FREE, *at_the_end);
+    uint64_t *at_the_end = (uint64_t *)(end - (uvm_driver().has_length ? 24 : 16));
+    *at_the_end = BASE + 64 * MiB;
+    show("UVM_FREE", ioctl(uvm, UVM_FREE, at_the_end));
 }
 
 int main(void) {

@@ -12,14 +12,15 @@ enum { ATTRIBUTES = 36, PAGE = 4096 };
 
 static struct piece ranges[SIM_MAX_OBJECTS];
 
-// SIM_NVIDIA_VERSION: where the lists of cards end, and where one status lies.
-static void version(size_t *cards, size_t *preferred_status) {
+// SIM_NVIDIA_VERSION: where the lists of cards end, and where two statuses lie.
+static void version(size_t *cards, size_t *preferred_status, size_t *free_status) {
     unsigned a = 595, b = 0, c = 0;
     const char *text = getenv("SIM_NVIDIA_VERSION");
     if (text) sscanf(text, "%u.%u.%u", &a, &b, &c);
     unsigned long number = a * 1000000ul + b * 1000 + c;
     *cards = number < 550040053ul ? 32 : 256;
     *preferred_status = number < 550040007ul ? 32 : 36;
+    *free_status = number < 590044001ul ? 16 : 8;
 }
 
 static struct piece *range_at(uint64_t base) {
@@ -82,12 +83,12 @@ static uint64_t object_at(const unsigned char *at) { return (uint64_t)get32(at) 
 
 // The bytes of a request's structure and where its status lies; 0 where there is no such request.
 static size_t shape(unsigned number, size_t *status) {
-    size_t cards;
-    version(&cards, status);
+    size_t cards, free_status;
+    version(&cards, status, &free_status);
     size_t list = ATTRIBUTES * cards;
     switch (number) {
         case 33: return *status = 24 + list + 20, 24 + list + 24;
-        case 34: return *status = 8, 16;
+        case 34: return *status = free_status, free_status + 8;
         case 42: return 40;
         case 51: return *status = 72, 80;
         case 53: return *status = 24, 32;

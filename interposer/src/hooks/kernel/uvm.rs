@@ -58,6 +58,8 @@ struct Layout {
     cards: usize,
     /// Status of `UVM_SET_PREFERRED_LOCATION_PARAMS`, which got the number of a NUMA node.
     preferred_status_at: usize,
+    /// Status of `UVM_FREE_PARAMS`, which had the range's length before it until the driver took that from the range.
+    free_status_at: usize,
 }
 
 impl Layout {
@@ -65,6 +67,7 @@ impl Layout {
         Layout {
             cards: if version < [550, 40, 53] { 32 } else { 256 },
             preferred_status_at: if version < [550, 40, 7] { 32 } else { 36 },
+            free_status_at: if version < [590, 44, 1] { 16 } else { 8 },
         }
     }
 }
@@ -107,9 +110,10 @@ fn plan_as(number: u8, fd: i32, address: u64, layout: impl Fn() -> Option<Layout
         CREATE_EXTERNAL_RANGE => range(Request::UvmCreateRange, whole(24)?, 16),
         MAP_DYNAMIC_PARALLELISM_REGION => range(Request::UvmMapParallelism, whole(40)?, 32),
         FREE => {
-            let payload = whole(16)?;
+            let status_at = layout()?.free_status_at;
+            let payload = whole(status_at + 8)?;
             let what = Described::new(payload.u64(0)?, 0);
-            with_status(Plan::new(Request::UvmFree, How::Gives, Kind::Reserved, what), payload, 8)
+            with_status(Plan::new(Request::UvmFree, How::Gives, Kind::Reserved, what), payload, status_at)
         }
         UNMAP_EXTERNAL => {
             let payload = whole(40)?;
@@ -269,7 +273,7 @@ mod tests {
         let bytes = structure(&[(0, 8, 0x5000)]);
         let known = |number| plan_as(number, 7, bytes.as_ptr() as u64, || None).is_some();
         let unknown = NUMBERS.into_iter().filter(|number| !known(*number));
-        let expected = [MAP_EXTERNAL_ALLOCATION, SET_PREFERRED_LOCATION, ALLOC_SEMAPHORE_POOL];
+        let expected = [MAP_EXTERNAL_ALLOCATION, FREE, SET_PREFERRED_LOCATION, ALLOC_SEMAPHORE_POOL];
         assert_eq!(Vec::from_iter(unknown), expected);
     }
 
@@ -290,7 +294,10 @@ mod tests {
             let (plan, _) = of(number, OLD, &bytes).expect("a range");
             assert_eq!((plan.event, plan.kind, plan.status_at), (Event::Reserve, Kind::Reserved, Some(status_at)));
         }
-        let (plan, _) = of(FREE, OLD, &bytes).expect("a free");
-        assert_eq!((plan.how, plan.what.address, plan.what.requested), (How::Gives, 0x7000, 0));
+        for (version, status_at) in [(OLD, 16), (NEW, 16), ([580, 142, 0], 16), ([590, 44, 1], 8)] {
+            let (plan, _) = of(FREE, version, &bytes).expect("a free");
+            assert_eq!((plan.how, plan.what.address, plan.what.requested), (How::Gives, 0x7000, 0));
+            assert_eq!(plan.status_at, Some(status_at), "{version:?}");
+        }
     }
 }
